@@ -1,0 +1,62 @@
+# The only commands a newcomer needs. Each one sets up what it needs by itself, in .venv, from Python 3.11+ alone.
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint bench install lock pictures snapshots clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: .venv/.demo ## Show everything working on this machine: service, repositories, runs, console
+	@$(BIN)/runwarden demo
+
+test: .venv/.dev ## Run all tests
+	@$(BIN)/python -m pytest
+
+check: lint test ## What CI runs: lint, types, contracts, tests
+
+lint: .venv/.dev ## Style, types and import contracts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/.dev ## Measure, as ratios within one run
+	@$(BIN)/python -m bench
+
+install: .venv/.dev ## Set up .venv for development
+	@echo "Ready: $(BIN)/runwarden"
+
+pictures: .venv/.dev ## Make the README's pictures from the real console
+	@$(BIN)/python -m bench.pictures docs/pictures
+
+snapshots: .venv/.dev ## Accept what the screens look like now, after looking at them
+	@$(BIN)/python -m pytest tests/console --snapshot-update
+
+lock: .venv/.dev ## Pin the dependencies anew, with hashes and without addresses (needs uv)
+	@set -e; for set in "console --group build" "service --extra service --group build" "dev --extra service --group dev"; do \
+		set -- $$set; name=$$1; shift; \
+		uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+			pyproject.toml "$$@" -o requirements/$$name.txt; done
+
+clean: ## Remove what the other targets made
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis snapshot_report.html
+
+.venv/bin/python:
+	@test -n "$(PYTHON)" || { echo "Runwarden needs Python 3.11 or newer; install it, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@echo "Setting up .venv with $$($(PYTHON) --version) (once, about a minute)"
+	@$(PYTHON) -m venv .venv || { echo "Python could not make a virtual environment; on Debian: apt install python3-venv" >&2; rm -rf .venv; exit 1; }
+
+.venv/.demo: requirements/service.txt pyproject.toml | .venv/bin/python
+	@$(PIP) install --require-hashes -r requirements/service.txt
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.dev: requirements/dev.txt pyproject.toml | .venv/bin/python
+	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@

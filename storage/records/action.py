@@ -1,0 +1,65 @@
+"""Actions: every write that was ever intended, and what became of it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+
+ActionKind = Literal["run.start", "run.continue", "agent.start", "organization.create", "gitlab.onboard"]
+
+ActionState = Literal["prepared", "sending", "confirmed", "rejected", "unknown", "not_sent", "not_created"]
+"""`prepared` and `sending` are on their way; `not_created` is a person's word on what was unknown; all but
+`unknown` and those two are final."""
+
+Resolution = Literal["created", "not_created", "sent_again"]
+
+OPEN_STATES: Final[frozenset[ActionState]] = frozenset({"prepared", "sending", "unknown"})
+"""States that block a second action with the same subject."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionError:
+    """Why an action is not confirmed."""
+
+    kind: str
+    """An `ApiError.kind`, or `crashed` where the process that sent it died."""
+    message: str
+    http_status: int | None = None
+    error_code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One entry of the ledger."""
+
+    action_id: str
+    kind: ActionKind
+    subject: str
+    """What must not happen twice by accident: the email, the run continued; empty where nothing is blocked."""
+    key: str
+    """Unique: two processes with the same key send once."""
+    path: str
+    """The request's path below the base address."""
+    body_json: str
+    """The request's body, exactly as sent."""
+    actor: str
+    """Who asked: `console`, `cli`, `bot:<rule>`, with the login name."""
+    state: ActionState
+    created_at: datetime
+    sending_at: datetime | None = None
+    """None: no byte of it was ever sent."""
+    settled_at: datetime | None = None
+    """None: on its way."""
+    error: ActionError | None = None
+    response_json: str | None = None
+    """The service's answer as received, where there was a usable one."""
+    result_id: str | None = None
+    """The run, execution, organization or project this made."""
+    resolution: Resolution | None = None
+    """A person's word on an unknown outcome."""
+    superseded_by: str | None = None
+    """The action that knowingly sent this one again."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the outcome is still owed, by the program or by a person."""
+        return self.state in OPEN_STATES and self.resolution is None

@@ -1,0 +1,53 @@
+"""The health of the code-hosting installation (spec 2.7), and what was observed of it over time."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HealthSample:
+    """One platform's state in one answer."""
+
+    platform: str
+    status: str
+    host: str | None
+    group: str | None
+    raw_json: str
+    """The platform's object as received."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """One answer to the health request: a sample for each connected platform."""
+
+    samples: tuple[HealthSample, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HealthChange:
+    """A platform whose status differs from the last one seen."""
+
+    platform: str
+    old: str | None
+    """None: the platform was not connected before."""
+    new: str | None
+    """None: the platform is no longer connected."""
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformHealth:
+    """What is known of one platform now."""
+
+    platform: str
+    status: str
+    host: str | None
+    group: str | None
+    since: datetime
+    """When this status was first seen without a break."""
+    checked_at: datetime
+    """When it was last confirmed."""
+    connected: bool
+    """False: the last answer no longer named the platform."""
+    history: tuple[HealthChange, ...] = ()
+    """Changes, newest first, a bounded number of them."""

@@ -1,0 +1,61 @@
+"""A repository reference: a platform and whatever that platform calls its repositories (spec 2.3)."""
+
+import json
+from dataclasses import dataclass
+from typing import Final, Self
+
+DEFAULT_PLATFORM: Final = "github"
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """One repository as the service names it."""
+
+    platform: str
+    data_json: str
+    """The reference's `data` object as canonical JSON: hashable, and whole for platforms nobody knows yet."""
+
+    @classmethod
+    def of(cls, platform: str, data: dict[str, object]) -> Self:
+        """A reference from its parts, with the data in canonical order."""
+        return cls(platform, json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """A reference as people write it: `owner/repo`, or `gitlab:group/project`.
+
+        Raises:
+            ValueError: The text names no repository; the message says what would.
+        """
+        platform, colon, path = text.strip().partition(":")
+        if not colon:
+            platform, path = DEFAULT_PLATFORM, platform
+        owner, slash, name = path.rpartition("/")
+        if not (slash and owner and name and platform) or path.startswith("/") or any(c.isspace() for c in path):
+            raise ValueError(f"{text!r} is not a repository: write owner/repo, or gitlab:group/project.")
+        if platform == "github":
+            if "/" in owner:
+                raise ValueError(f"{text!r} has too many parts for GitHub: write owner/repo.")
+            return cls.of(platform, {"owner": owner, "repo": name})
+        return cls.of(platform, {"project_path": path})
+
+    @property
+    def data(self) -> dict[str, object]:
+        """The reference's `data` object, as the service's JSON has it."""
+        loaded = json.loads(self.data_json)
+        return loaded if isinstance(loaded, dict) else {}
+
+    @property
+    def path(self) -> str:
+        """What people call it: `owner/repo` or `group/project`; the raw data where the platform is unknown."""
+        data = self.data
+        for shape in (("owner", "repo"), ("group", "project"), ("project_path",), ("path",)):
+            parts = [data.get(key) for key in shape]
+            if all(isinstance(part, str) and part for part in parts):
+                return "/".join(str(part) for part in parts)
+        return self.data_json
+
+    @property
+    def label(self) -> str:
+        """The path, with its platform where that is not GitHub; `parse` reads it back."""
+        return self.path if self.platform == DEFAULT_PLATFORM else f"{self.platform}:{self.path}"

@@ -1,0 +1,114 @@
+"""Runs: what the service says of them (spec 2.4) and what was observed on the way."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+
+from storage.records.repository import Repository
+
+FINAL_STATUSES: Final = frozenset({"completed", "failed"})
+"""Statuses known to be an end. Any other, known or not, counts as active."""
+
+Presence = Literal["current", "unconfirmed", "lost"]
+"""Whether the service still shows a run we hold: `unconfirmed` until a look-up said so, `lost` when it is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as the service reported it."""
+
+    run_id: str
+    status: str
+    branch_name: str
+    repository: Repository
+    created_at: datetime | None
+    """None: the service's timestamp could not be read; `raw_json` has it as received."""
+    updated_at: datetime | None
+    raw_json: str
+    """The run object as received, unknown fields and all."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the status is known to be an end."""
+        return self.status in FINAL_STATUSES
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A change of status that was observed between two looks."""
+
+    run_id: str
+    old: str | None
+    """None: the first time the run was seen."""
+    new: str
+    at: datetime
+    """When it happened by the service's own `updated_at`; when it was seen, where the service gave none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunChanges:
+    """What one batch of runs changed in the cache."""
+
+    new: tuple[str, ...] = ()
+    """Ids of runs that were not held before."""
+    transitions: tuple[Transition, ...] = ()
+    """Changes of status of runs that were held before."""
+
+    def __bool__(self) -> bool:
+        """Whether anything changed at all."""
+        return bool(self.new or self.transitions)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run as a table shows it: light, one for each visible line."""
+
+    run_id: str
+    status: str
+    branch_name: str
+    repository: str
+    """The repository's label."""
+    created_at: datetime | None
+    updated_at: datetime | None
+    first_seen_at: datetime
+    presence: Presence
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the status is known to be an end."""
+        return self.status in FINAL_STATUSES
+
+
+@dataclass(frozen=True, slots=True)
+class RunDetail:
+    """Everything held about one run."""
+
+    run: Run
+    first_seen_at: datetime
+    last_seen_at: datetime
+    presence: Presence
+    transitions: tuple[Transition, ...]
+    """Oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Which part of the service's history the cache holds completely."""
+
+    complete_since: datetime | None = None
+    """None: nothing is known to be complete yet."""
+    whole: bool = False
+    """The list was walked to its very end: there is nothing older."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """A named agent's execution, accepted (spec 2.6); no endpoint reads it back."""
+
+    agent_name: str
+    execution_id: str
+    repository: str
+    status: str
+    created_at: str
+    """As received."""
+    raw_json: str

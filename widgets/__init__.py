@@ -1,0 +1,1 @@
+"""What is drawn: widgets that are given facts and hand back wishes, and touch nothing else."""
