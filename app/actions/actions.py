@@ -1,0 +1,152 @@
+"""The one way to write to the service: prepare, send, settle."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.actions.again import request_of
+from app.actions.refusals import AlreadyAsked, Blocked, InvalidRequest, ReadOnly
+from app.actions.validate import problems
+from app.api.client import Answer, Client
+from app.api.errors import ApiError, Refused
+from app.api.requests import WriteRequest, as_json
+from app.events import ActionChanged, Announce, RunsChanged
+from storage.cache import Cache
+from storage.ids import new_id
+from storage.ledger import KeyTaken, Ledger, SubjectBlocked
+from storage.records import Action, ActionError
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """Sends what is asked for, at most once, and keeps the ledger true about it."""
+
+    client: Client
+    ledger: Ledger
+    cache: Cache
+    announce: Announce
+    clock: Callable[[], datetime]
+    actor: str
+    """Who asks, as the ledger shall name it."""
+    read_only: bool = False
+
+    async def submit(self, request: WriteRequest, *, key: str | None = None) -> Action:
+        """Carries the request out and returns what became of it; the action's state tells, no API error is raised.
+
+        Args:
+            request: What to do.
+            key: The same key sends once, whoever uses it. None: this intention is like no other.
+
+        Raises:
+            ActionRefused: Nothing was sent: read-only, invalid, blocked by an open action, or the key was used.
+        """
+        self._check(request)
+        return await self._carry_out(request, new_id("act_"), key)
+
+    async def send_again(self, action_id: str) -> Action:
+        """Knowingly sends an action of unknown outcome once more; the caller has asked the person.
+
+        Raises:
+            ActionRefused: Nothing was sent.
+            WrongState: The action's outcome is not unknown.
+        """
+        old = await self.ledger.get(action_id)
+        request = request_of(old)
+        self._check(request)
+        successor = new_id("act_")
+        await self.ledger.supersede(old.action_id, by=successor)
+        self.announce(ActionChanged(old.action_id))
+        return await self._carry_out(request, successor, None)
+
+    async def resolve_created(self, action_id: str, result_id: str) -> Action:
+        """A person found what an unknown action made."""
+        return self._ring(await self.ledger.resolve_created(action_id, result_id))
+
+    async def resolve_not_created(self, action_id: str) -> Action:
+        """A person made sure that an unknown action had no effect."""
+        return self._ring(await self.ledger.resolve_not_created(action_id))
+
+    def _check(self, request: WriteRequest) -> None:
+        if self.read_only:
+            raise ReadOnly
+        if found := problems(request):
+            raise InvalidRequest(found)
+
+    async def _carry_out(self, request: WriteRequest, action_id: str, key: str | None) -> Action:
+        try:
+            action = await self.ledger.prepare(
+                action_id=action_id,
+                kind=request.kind,
+                subject=request.subject,
+                key=key or action_id,
+                path=request.path,
+                body_json=as_json(request),
+                actor=self.actor,
+            )
+        except SubjectBlocked as blocked:
+            raise Blocked(blocked.existing) from blocked
+        except KeyTaken as taken:
+            raise AlreadyAsked(taken.existing) from taken
+        self._ring(action)
+        return await self._send(request, action)
+
+    async def _send(self, request: WriteRequest, action: Action) -> Action:
+        async def before_first_byte() -> None:
+            # The commit point: if this raises, no byte leaves.
+            self._ring(await self.ledger.sending(action.action_id))
+
+        try:
+            answer = await self.client.send(request, body_json=action.body_json, before_first_byte=before_first_byte)
+        except ApiError as error:
+            return await asyncio.shield(self._settle_failure(action.action_id, error))
+        except BaseException as interruption:
+            # Cancelled, or broken in a way nobody foresaw: what the ledger says was begun may have been done.
+            await asyncio.shield(self._settle_interrupted(action.action_id, interruption))
+            raise
+        return await asyncio.shield(self._settle_success(action.action_id, answer))
+
+    async def _settle_success(self, action_id: str, answer: Answer) -> Action:
+        action = await self.ledger.confirm(action_id, result_id=_result_id(answer), response_json=answer.raw_json)
+        self._ring(action)
+        if answer.run is not None:
+            changes = await self.cache.store_runs([answer.run], seen_at=self.clock())
+            self.announce(RunsChanged(changes))
+        return action
+
+    async def _settle_failure(self, action_id: str, error: ApiError) -> Action:
+        status = getattr(error, "status", None)
+        code = error.error_code if isinstance(error, Refused) else None
+        reason = ActionError(error.kind, error.message, status, code)
+        current = await self.ledger.get(action_id)
+        if current.state == "prepared":
+            return self._ring(await self.ledger.not_sent(action_id, reason))
+        if error.may_have_been_executed:
+            return self._ring(await self.ledger.unknown(action_id, reason))
+        if isinstance(error, Refused):
+            return self._ring(await self.ledger.reject(action_id, reason))
+        return self._ring(await self.ledger.not_sent(action_id, reason))
+
+    async def _settle_interrupted(self, action_id: str, interruption: BaseException) -> None:
+        reason = ActionError("interrupted", f"Interrupted before the answer came ({type(interruption).__name__}).")
+        current = await self.ledger.get(action_id)
+        if current.state == "prepared":
+            self._ring(await self.ledger.not_sent(action_id, reason))
+        elif current.state == "sending":
+            self._ring(await self.ledger.unknown(action_id, reason))
+
+    def _ring(self, action: Action) -> Action:
+        self.announce(ActionChanged(action.action_id))
+        return action
+
+
+def _result_id(answer: Answer) -> str:
+    if answer.run is not None:
+        return answer.run.run_id
+    if answer.execution is not None:
+        return answer.execution.execution_id
+    if answer.organization is not None:
+        return answer.organization.organization_id
+    if answer.project is not None:
+        return answer.project.project_path
+    return ""

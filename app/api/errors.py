@@ -1,0 +1,122 @@
+"""One tree of errors for everything that can keep a request from a usable answer.
+
+ApiError
+├── Unreachable      no connection, or it was lost
+├── TimedOut         the deadline passed
+├── UnusableAnswer   an answer that cannot be read, or a redirect
+└── Refused          the service answered with a failure (spec 2.8, 7)
+    ├── NotAuthorized   401
+    ├── Forbidden       403
+    ├── NotFound        404
+    ├── RateLimited     429, with its wait
+    ├── Rejected        any other 4xx
+    └── ServerFailed    5xx
+"""
+
+from typing import ClassVar
+
+
+class ApiError(Exception):
+    """A request without a usable answer."""
+
+    kind: ClassVar[str] = "api_error"
+    """A stable word for JSON, the ledger and the screen."""
+
+    def __init__(self, message: str, *, surely_not_sent: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        """What happened, for a person; never holds the token."""
+        self.surely_not_sent = surely_not_sent
+        """True: no byte of the request left this machine."""
+
+    @property
+    def may_have_been_executed(self) -> bool:
+        """Whether a write could have taken effect in spite of this error."""
+        return not self.surely_not_sent
+
+
+class Unreachable(ApiError):
+    """No connection could be made, or it broke."""
+
+    kind = "unreachable"
+
+
+class TimedOut(ApiError):
+    """The deadline passed before the whole answer was here."""
+
+    kind = "timed_out"
+
+
+class UnusableAnswer(ApiError):
+    """An answer came that the spec does not allow: unreadable, too large, redirected."""
+
+    kind = "unusable_answer"
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Refused(ApiError):
+    """The service answered with a failure."""
+
+    kind = "refused"
+
+    def __init__(self, message: str, *, status: int, error_code: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error_code = error_code
+        """As received; the spec names no values."""
+
+    @property
+    def may_have_been_executed(self) -> bool:
+        """False: a 4xx is a promise that nothing was done."""
+        return False
+
+
+class NotAuthorized(Refused):
+    """401: the token is missing, unknown or expired."""
+
+    kind = "not_authorized"
+
+
+class Forbidden(Refused):
+    """403: the token lacks the scope, or the organization the entitlement, or the parent is inactive."""
+
+    kind = "forbidden"
+
+
+class NotFound(Refused):
+    """404."""
+
+    kind = "not_found"
+
+
+class Rejected(Refused):
+    """Any other 4xx: the request itself was at fault."""
+
+    kind = "rejected"
+
+
+class RateLimited(Refused):
+    """429: the organization's rate limit is spent (spec 8)."""
+
+    kind = "rate_limited"
+
+    def __init__(
+        self, message: str, *, status: int = 429, error_code: str | None = None, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message, status=status, error_code=error_code)
+        self.retry_after_s = retry_after_s
+        """Seconds to wait, from now. None: the service did not say."""
+
+
+class ServerFailed(Refused):
+    """5xx: the service failed; a write may have been carried out in part (spec 7.1)."""
+
+    kind = "server_failed"
+
+    @property
+    def may_have_been_executed(self) -> bool:
+        """True: the spec warns of partial creation."""
+        return True

@@ -1,0 +1,187 @@
+"""The writes of the spec as frozen values: made by a form or a command, kept by the ledger, sent by the client."""
+
+import json
+from dataclasses import dataclass, field
+from typing import ClassVar
+from unicodedata import category
+from urllib.parse import quote
+
+from storage.records import ActionKind, Repository
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+
+@dataclass(frozen=True, slots=True)
+class StartRun:
+    """POST /external/runs (spec 4.3)."""
+
+    kind: ClassVar[ActionKind] = "run.start"
+    instructions: str
+    repository: Repository
+    branch_name: str | None = None
+    """None: the service makes a default branch."""
+    metadata: dict[str, Json] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """Below the base address."""
+        return "/external/runs"
+
+    @property
+    def subject(self) -> str:
+        """Empty: any number of runs may be started."""
+        return ""
+
+    def body(self) -> dict[str, Json]:
+        """The JSON body; optional fields are left out when they say nothing."""
+        body: dict[str, Json] = {"instructions": self.instructions, "repository": _reference(self.repository)}
+        if self.branch_name:
+            body["branch_name"] = self.branch_name
+        if self.metadata:
+            body["metadata"] = self.metadata
+        return body
+
+
+@dataclass(frozen=True, slots=True)
+class ContinueRun:
+    """POST /external/runs with a run_id: the next turn of a conversation (spec 4.3)."""
+
+    kind: ClassVar[ActionKind] = "run.continue"
+    run_id: str
+    instructions: str
+    repository: Repository
+    branch_name: str | None = None
+    metadata: dict[str, Json] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """Below the base address."""
+        return "/external/runs"
+
+    @property
+    def subject(self) -> str:
+        """The run continued: while one continuation's outcome is open, a second one waits."""
+        return self.run_id
+
+    def body(self) -> dict[str, Json]:
+        """The JSON body; optional fields are left out when they say nothing."""
+        first = StartRun(self.instructions, self.repository, self.branch_name, self.metadata)
+        return {**first.body(), "run_id": self.run_id}
+
+
+@dataclass(frozen=True, slots=True)
+class StartAgent:
+    """POST /external/agents/{name}/runs (spec 4.4)."""
+
+    kind: ClassVar[ActionKind] = "agent.start"
+    name: str
+    repository: str
+    """One of the spec's four forms: owner/repo, group/project, a full URL, or a configured name."""
+    branch_name: str | None = None
+    inputs: dict[str, Json] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """Below the base address.
+
+        Raises:
+            ValueError: The name would change the path: empty, `.`, `..`, or with control characters.
+        """
+        return f"/external/agents/{agent_segment(self.name)}/runs"
+
+    @property
+    def subject(self) -> str:
+        """Empty: any number of executions may be started."""
+        return ""
+
+    def body(self) -> dict[str, Json]:
+        """The JSON body; optional fields are left out when they say nothing."""
+        body: dict[str, Json] = {"repository": self.repository}
+        if self.branch_name:
+            body["branch_name"] = self.branch_name
+        if self.inputs:
+            body["inputs"] = self.inputs
+        return body
+
+
+@dataclass(frozen=True, slots=True)
+class CreateOrganization:
+    """POST /external/organizations (spec 4.1). Each success makes another organization."""
+
+    kind: ClassVar[ActionKind] = "organization.create"
+    email: str
+    offer_code: str | None = None
+    """None: the standard trial."""
+
+    @property
+    def path(self) -> str:
+        """Below the base address."""
+        return "/external/organizations"
+
+    @property
+    def subject(self) -> str:
+        """The email, without regard to case: blocked while an earlier attempt's outcome is unknown."""
+        return self.email.strip().casefold()
+
+    def body(self) -> dict[str, Json]:
+        """The JSON body (spec 2.1)."""
+        body: dict[str, Json] = {"email": self.email}
+        if self.offer_code:
+            body["offer_code"] = self.offer_code
+        return body
+
+
+@dataclass(frozen=True, slots=True)
+class OnboardProject:
+    """POST /external/gitlab/projects: named but not described by the spec (4.6); the design's decision."""
+
+    kind: ClassVar[ActionKind] = "gitlab.onboard"
+    project_path: str | None = None
+    project_id: int | None = None
+    """Wins where both are given."""
+
+    @property
+    def path(self) -> str:
+        """Below the base address."""
+        return "/external/gitlab/projects"
+
+    @property
+    def subject(self) -> str:
+        """Empty: the call is idempotent."""
+        return ""
+
+    def body(self) -> dict[str, Json]:
+        """The JSON body."""
+        body: dict[str, Json] = {}
+        if self.project_path:
+            body["project_path"] = self.project_path
+        if self.project_id is not None:
+            body["project_id"] = self.project_id
+        return body
+
+
+WriteRequest = StartRun | ContinueRun | StartAgent | CreateOrganization | OnboardProject
+
+
+def agent_segment(name: str) -> str:
+    """An agent's name as one path segment.
+
+    Raises:
+        ValueError: The name is empty, `.` or `..`, or holds control characters; quoting does not make those safe.
+    """
+    if name in {"", ".", ".."} or any(category(c) == "Cc" for c in name):
+        raise ValueError(f"{name!r} cannot be an agent's name.")
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name!r} cannot be an agent's name.") from error
+
+
+def as_json(request: WriteRequest) -> str:
+    """The request's body as the JSON text that is kept and sent."""
+    return json.dumps(request.body(), ensure_ascii=False, allow_nan=False)
+
+
+def _reference(repository: Repository) -> Json:
+    data = json.loads(repository.data_json)
+    return {"platform": repository.platform, "data": data}

@@ -1,0 +1,184 @@
+"""One profile at work, without a screen: the same object under console, command line and bot."""
+
+import asyncio
+import getpass
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+from app.actions import Actions
+from app.api.client import Client
+from app.api.errors import ApiError
+from app.config import Profile, Settings, data_folder
+from app.events import Announce, Event
+from app.polling import Polling
+from app.sync import HealthSync, RunSync
+from app.sync.listing import Listing
+from app.token import Token, TokenError, resolve
+from storage.cache import Cache
+from storage.lease import Lease
+from storage.ledger import Ledger
+
+log = logging.getLogger(__name__)
+
+
+def utc_now() -> datetime:
+    """The time, aware, in UTC."""
+    return datetime.now(UTC)
+
+
+class Doorbell:
+    """Passes each event on to whoever listens at that moment."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Announce] = []
+
+    def ring(self, event: Event) -> None:
+        """Tells everyone."""
+        for listener in tuple(self._listeners):
+            listener(event)
+
+    def subscribe(self, listener: Announce) -> Callable[[], None]:
+        """Listens until the returned function is called."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Everything that one profile needs: its client, its cache, its ledger, and what moves facts between them."""
+
+    settings: Settings
+    profile: Profile
+    client: Client
+    cache: Cache
+    ledger: Ledger
+    runs: RunSync
+    health: HealthSync
+    listing: Listing
+    actions: Actions
+    polling: Polling
+    doorbell: Doorbell
+    clock: Callable[[], datetime]
+    token_problem: TokenError | None
+    """Why there is no token. Reading what is cached works without one."""
+
+    @classmethod
+    async def open(
+        cls,
+        settings: Settings,
+        profile: Profile,
+        *,
+        actor: str,
+        announce: Announce | None = None,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> Self:
+        """Opens the profile's files; asks the service nothing yet.
+
+        Args:
+            settings: The configuration.
+            profile: Which service, with whose token.
+            actor: Who acts, for the ledger: `console`, `cli` or `bot:<rule>`; the login name is added.
+            announce: A first listener.
+            clock: The time, aware UTC.
+
+        Raises:
+            StorageError: A file cannot be used; the message names the cure.
+        """
+        folder = data_folder(settings, profile)
+        cache = await Cache.open(folder / "cache.sqlite3", clock=clock)
+        try:
+            ledger = await Ledger.open(folder / "ledger.sqlite3", clock=clock)
+        except BaseException:
+            await cache.close()
+            raise
+        token, problem = await _token(profile)
+        client = Client(profile.base_url, token, deadline_s=settings.poll.deadline_s)
+        doorbell = Doorbell()
+        if announce is not None:
+            doorbell.subscribe(announce)
+        runs = RunSync(
+            client,
+            cache,
+            doorbell.ring,
+            clock=clock,
+            page_size=settings.poll.page_size,
+            first_runs=settings.poll.first_runs,
+        )
+        health = HealthSync(client, cache, doorbell.ring, clock=clock)
+        actor = f"{actor}:{_login()}"
+        polling = Polling(
+            runs, health, cache, ledger, Lease(cache), doorbell.ring, settings.poll.runs_s, settings.poll.health_s
+        )
+        engine = cls(
+            settings=settings,
+            profile=profile,
+            client=client,
+            cache=cache,
+            ledger=ledger,
+            runs=runs,
+            health=health,
+            listing=Listing(client, runs, settings.poll.page_size),
+            actions=Actions(client, ledger, cache, doorbell.ring, clock, actor, read_only=profile.read_only),
+            polling=polling,
+            doorbell=doorbell,
+            clock=clock,
+            token_problem=problem,
+        )
+        await ledger.adopt_orphans()
+        return engine
+
+    async def __aenter__(self) -> Self:
+        """The open engine."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes it."""
+        await self.close()
+
+    def subscribe(self, listener: Announce) -> Callable[[], None]:
+        """Listens to events until the returned function is called."""
+        return self.doorbell.subscribe(listener)
+
+    def start_polling(self) -> None:
+        """Keeps the cache true from now on."""
+        self.polling.start()
+
+    async def refresh(self) -> ApiError | None:
+        """Asks for runs and health once, now; the first error, if any, after both were tried."""
+        results = await asyncio.gather(self.runs.refresh(), self.health.refresh(), return_exceptions=True)
+        problem: ApiError | None = None
+        for result in results:
+            if isinstance(result, ApiError):
+                problem = problem or result
+            elif isinstance(result, BaseException):
+                raise result
+        return problem
+
+    async def close(self) -> None:
+        """Ends polling, then closes connections and files."""
+        await self.polling.stop()
+        await self.client.aclose()
+        await self.ledger.close()
+        await self.cache.close()
+
+
+async def _token(profile: Profile) -> tuple[Token | None, TokenError | None]:
+    try:
+        # A keyring or a token command may take its time.
+        return await asyncio.to_thread(resolve, profile.token, os.environ), None
+    except TokenError as error:
+        return None, error
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return str(os.getuid())  # A container's user without an entry in passwd.

@@ -1,0 +1,130 @@
+"""When things happen: jobs on the event loop that pace themselves, under APScheduler.
+
+A job's work says how many seconds later it wants to run again. A job that hangs is ended by its deadline, one that
+breaks is reported and tried again, and a clock that jumps (suspend, NTP, a person) yields one catch-up run, no storm.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+Work = Callable[[], Awaitable[float]]
+"""Does the job once; returns the seconds until its next run."""
+
+WATCH_S: Final = 5.0
+"""How often the wall clock is held against the monotonic one."""
+JUMP_S: Final = 2.0
+"""A difference above this is a jump of the clock."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One thing to do, again and again."""
+
+    name: str
+    work: Work
+    deadline_s: float
+    """After this the run is cancelled."""
+    after_crash_s: float
+    """Seconds until the next run where the work broke or hung."""
+
+
+class Schedule:
+    """Runs jobs until it is stopped. Starts and stops on the running event loop."""
+
+    def __init__(self) -> None:
+        self._scheduler = AsyncIOScheduler(timezone=UTC)
+        self._jobs: dict[str, Job] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._due: dict[str, float] = {}
+        """Monotonic seconds, by job: the truth from which wall-clock times are made again after a jump."""
+        self._watch: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begins; jobs that were added before run at once."""
+        self._scheduler.start()
+        self._watch = asyncio.create_task(self._watch_clock(), name="clock watch")
+
+    def add(self, job: Job) -> None:
+        """Takes a job in; its first run is at once."""
+        self._jobs[job.name] = job
+        self._plan(job.name, 0.0)
+
+    def run_now(self, name: str) -> None:
+        """Brings a job's next run forward to now; one that is running already is the run asked for."""
+        if name in self._jobs and name not in self._running:
+            self._plan(name, 0.0)
+
+    def due_in_s(self, name: str) -> float | None:
+        """Seconds until the job's next run; None while it runs, or if there is no such job."""
+        due = self._due.get(name)
+        return None if due is None or name in self._running else max(0.0, due - time.monotonic())
+
+    async def stop(self) -> None:
+        """Ends every run and waits until it has ended."""
+        if self._watch is not None:
+            self._watch.cancel()
+        self._jobs.clear()
+        if self._scheduler.running:
+            self._scheduler.shutdown(wait=False)
+        tasks = [*self._running.values(), *([self._watch] if self._watch else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _plan(self, name: str, wait_s: float) -> None:
+        self._due[name] = time.monotonic() + wait_s
+        self._scheduler.add_job(
+            self._run,
+            "date",
+            run_date=datetime.now(UTC) + timedelta(seconds=wait_s),
+            args=[name],
+            id=name,
+            replace_existing=True,
+            # The default drops a job that is a second late: after a suspend it would never run again.
+            misfire_grace_time=None,
+            coalesce=True,
+            max_instances=1,
+        )
+
+    async def _run(self, name: str) -> None:
+        job, task = self._jobs.get(name), asyncio.current_task()
+        if job is None or task is None or name in self._running:
+            return
+        self._running[name] = task
+        wait_s = job.after_crash_s
+        try:
+            async with asyncio.timeout(job.deadline_s):
+                wait_s = await job.work()
+        except TimeoutError:
+            log.warning("%s did not end within %.0f s and was stopped", name, job.deadline_s)
+        except Exception:
+            # A job's boundary: whatever broke is told, and the next run is still planned.
+            log.exception("%s broke", name)
+        finally:
+            del self._running[name]
+            if name in self._jobs:
+                self._plan(name, wait_s)
+
+    async def _watch_clock(self) -> None:
+        while True:
+            wall, steady = time.time(), time.monotonic()
+            await asyncio.sleep(WATCH_S)
+            jump_s = (time.time() - wall) - (time.monotonic() - steady)
+            if abs(jump_s) > JUMP_S:
+                log.info("the clock jumped by %+.0f s; planning every job again", jump_s)
+                self._plan_again()
+
+    def _plan_again(self) -> None:
+        now = time.monotonic()
+        for name in self._jobs:
+            if name not in self._running:
+                self._plan(name, max(0.0, self._due[name] - now))

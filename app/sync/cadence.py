@@ -1,0 +1,47 @@
+"""How often to ask: at once again after success, ever later after failures, never before the service's own wait."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+CEILING: Final = 16
+"""The slowest cadence, as a multiple of the configured one."""
+RECOVERY: Final = 2.0
+"""How much of the base interval a success takes off a slowed cadence."""
+
+
+@dataclass(slots=True)
+class Cadence:
+    """When the next poll of one subject is due. Times are seconds of a monotonic clock."""
+
+    base_s: float
+    jitter: Callable[[], float] = random.random
+    """Between 0 and 1: spreads the retries of many consoles over the interval."""
+    interval_s: float = field(init=False)
+    due_at_s: float = field(init=False, default=0.0)
+    """Zero: at once."""
+    _not_before_s: float = field(init=False, default=0.0)
+
+    def __post_init__(self) -> None:
+        self.interval_s = self.base_s
+
+    def succeeded(self, now_s: float) -> None:
+        """Takes the cadence back towards its base, step by step."""
+        self.interval_s = max(self.base_s, self.interval_s - RECOVERY * self.base_s)
+        self.due_at_s = now_s + self.interval_s
+
+    def failed(self, now_s: float, *, retry_after_s: float | None = None) -> None:
+        """Doubles the interval, up to the ceiling; a stated wait is always kept."""
+        self.interval_s = min(self.base_s * CEILING, self.interval_s * 2)
+        wait_s = self.interval_s / 2 + self.jitter() * self.interval_s / 2
+        self._not_before_s = now_s + (retry_after_s or 0.0)
+        self.due_at_s = max(now_s + wait_s, self._not_before_s)
+
+    def hasten(self) -> None:
+        """Makes the next poll due at once, since a person asked; a wait that the service stated still holds."""
+        self.due_at_s = self._not_before_s
+
+    def wait_s(self, now_s: float) -> float:
+        """Seconds until it is due; 0 when it is."""
+        return max(0.0, self.due_at_s - now_s)

@@ -1,0 +1,42 @@
+"""The health of the code hosts (spec 4.5), kept apart from the health of our own link."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from app.api.client import Client
+from app.api.errors import ApiError
+from app.events import Announce, HealthChanged, LinkChanged
+from app.sync.outcome import outcome
+from storage.cache import Cache
+from storage.records import HealthChange
+
+
+class HealthSync:
+    """Brings what the service says of its code hosts into the cache."""
+
+    def __init__(self, client: Client, cache: Cache, announce: Announce, *, clock: Callable[[], datetime]) -> None:
+        self._client = client
+        self._cache = cache
+        self._announce = announce
+        self._clock = clock
+
+    async def refresh(self) -> tuple[HealthChange, ...]:
+        """Asks once.
+
+        Raises:
+            ApiError: The service could not be asked: nothing is known about the hosts, and nothing about them changes.
+        """
+        try:
+            report = await self._client.health()
+        except ApiError as error:
+            await self.record(error)
+            raise
+        changes = await self._cache.store_health(report, at=self._clock())
+        self._announce(HealthChanged(changes))
+        await self.record(None)
+        return changes
+
+    async def record(self, error: ApiError | None) -> None:
+        """Keeps how a poll of health went, and rings."""
+        state = await self._cache.record_poll(outcome("health", self._clock(), error))
+        self._announce(LinkChanged(state))

@@ -1,0 +1,166 @@
+"""Runs: the newest, the active and the vanished, at a cost in proportion to what changes (spec 4.2)."""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from app.api.client import Client
+from app.api.errors import ApiError
+from app.events import Announce, LinkChanged, RunsChanged
+from app.sync.outcome import outcome
+from app.api.pages import pages
+from storage.cache import Cache
+from storage.records import FINAL_STATUSES, Run, RunChanges
+
+ACTIVE_STATUSES: Final = ("queued", "working")
+"""Statuses the spec names that are no end; others join as they are seen."""
+LOOK_UPS: Final = 25
+"""Vanished runs looked up in one refresh; the rest stay unconfirmed until the next."""
+TICK: Final = timedelta(microseconds=1)
+ROUNDING: Final = timedelta(milliseconds=1)
+"""A created_at with more digits than we keep was cut off: the run is at or just after what we hold."""
+
+
+class RunSync:
+    """Brings what the service says of its runs into the cache."""
+
+    def __init__(
+        self,
+        client: Client,
+        cache: Cache,
+        announce: Announce,
+        *,
+        clock: Callable[[], datetime],
+        page_size: int,
+        first_runs: int,
+    ) -> None:
+        self._client = client
+        self._cache = cache
+        self._announce = announce
+        self._clock = clock
+        self._page_size = page_size
+        self._first_runs = first_runs
+        """How far the very first refresh reaches back, in runs."""
+
+    async def refresh(self) -> RunChanges:
+        """Head, active sweeps, then a look-up for each active run that neither showed.
+
+        Raises:
+            ApiError: A request failed. What came before it is kept, and the cache remembers the failure.
+        """
+        try:
+            changes = await self._refresh()
+        except ApiError as error:
+            await self.record(error)
+            raise
+        await self.record(None)
+        return changes
+
+    async def record(self, error: ApiError | None) -> None:
+        """Keeps how a poll of runs went, and rings."""
+        state = await self._cache.record_poll(outcome("runs", self._clock(), error))
+        self._announce(LinkChanged(state))
+
+    async def store(self, runs: Iterable[Run]) -> RunChanges:
+        """Takes runs that somebody else received into the cache, and rings if they changed anything."""
+        changes = await self._cache.store_runs(tuple(runs), seen_at=self._clock())
+        if changes:
+            self._announce(RunsChanged(changes))
+        return changes
+
+    async def look_up(self, run: Run) -> bool:
+        """Asks for one run by the instant of its creation, both ends inclusive; whether the service still has it.
+
+        Raises:
+            ApiError: The service could not be asked; the run stays unconfirmed.
+        """
+        if run.created_at is None:
+            return False
+        start, end = run.created_at, run.created_at + ROUNDING
+        async for page in pages(
+            lambda token: self._client.list_runs(
+                page_size=self._page_size, page_token=token, date_from=start, date_to=end
+            )
+        ):
+            await self.store(page.runs)
+            if any(found.run_id == run.run_id for found in page.runs):
+                return True
+            if _older_than(page.runs, start):
+                break  # The service ignores the dates, and we have walked past the place.
+        return False
+
+    async def _refresh(self) -> RunChanges:
+        held = {run.run_id: run for run in await self._cache.active_runs()}
+        head, seen = await self._head()
+        sweeps: list[RunChanges] = [head]
+        for status in await self._active_statuses():
+            changes, swept = await self._sweep(status)
+            sweeps.append(changes)
+            seen |= swept
+        await self._confirm([run for run_id, run in held.items() if run_id not in seen])
+        return _together(sweeps)
+
+    async def _head(self) -> tuple[RunChanges, set[str]]:
+        covered_until = await self._cache.covered_until()
+        changes: list[RunChanges] = []
+        seen: set[str] = set()
+        newest: datetime | None = None
+        oldest: datetime | None = None
+        async for page in pages(
+            lambda token: self._client.list_runs(page_size=self._page_size, page_token=token)
+        ):
+            changes.append(await self.store(page.runs))
+            seen |= {run.run_id for run in page.runs}
+            times = [run.created_at for run in page.runs if run.created_at is not None]
+            newest = max([*times, *([newest] if newest else [])], default=None)
+            oldest = min(times, default=oldest)
+            if page.next_token is None:
+                await self._cache.extend_coverage(None, newest or self._clock())
+                break
+            if oldest and newest and self._far_enough(oldest, covered_until, len(seen)):
+                # Others of the oldest one's very instant may be on the next page.
+                await self._cache.extend_coverage(oldest + TICK, newest)
+                break
+        return _together(changes), seen
+
+    def _far_enough(self, oldest: datetime, covered_until: datetime | None, fetched: int) -> bool:
+        if covered_until is None:
+            return fetched >= self._first_runs
+        return oldest < covered_until
+
+    async def _active_statuses(self) -> tuple[str, ...]:
+        known = await self._cache.known_statuses()
+        return tuple(dict.fromkeys([*ACTIVE_STATUSES, *(s for s in known if s not in FINAL_STATUSES)]))
+
+    async def _sweep(self, status: str) -> tuple[RunChanges, set[str]]:
+        changes: list[RunChanges] = []
+        seen: set[str] = set()
+        async for page in pages(
+            lambda token: self._client.list_runs(page_size=self._page_size, page_token=token, status=status)
+        ):
+            changes.append(await self.store(page.runs))
+            seen |= {run.run_id for run in page.runs}
+            if any(run.status != status for run in page.runs):
+                break  # The service ignores the filter; its further pages are history, not active runs.
+        return _together(changes), seen
+
+    async def _confirm(self, missing: list[Run]) -> None:
+        if not missing:
+            return
+        if await self._cache.set_presence([run.run_id for run in missing], "unconfirmed"):
+            self._announce(RunsChanged(RunChanges()))
+        for run in missing[:LOOK_UPS]:
+            if not await self.look_up(run) and run.created_at is not None:
+                await self._cache.set_presence([run.run_id], "lost")
+                self._announce(RunsChanged(RunChanges()))
+
+
+def _older_than(runs: tuple[Run, ...], start: datetime) -> bool:
+    return any(run.created_at is not None and run.created_at < start for run in runs)
+
+
+def _together(parts: list[RunChanges]) -> RunChanges:
+    return RunChanges(
+        new=tuple(run_id for part in parts for run_id in part.new),
+        transitions=tuple(transition for part in parts for transition in part.transitions),
+    )
