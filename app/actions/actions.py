@@ -13,8 +13,7 @@ from app.api.errors import ApiError, Refused
 from app.api.requests import WriteRequest, as_json
 from app.events import ActionChanged, Announce, RunsChanged
 from storage.cache import Cache
-from storage.ids import new_id
-from storage.ledger import KeyTaken, Ledger, SubjectBlocked
+from storage.ledger import KeyTaken, Ledger, NoSuchAction, SubjectBlocked, new_action_id
 from storage.records import Action, ActionError
 
 
@@ -42,19 +41,20 @@ class Actions:
             ActionRefused: Nothing was sent: read-only, invalid, blocked by an open action, or the key was used.
         """
         self._check(request)
-        return await self._carry_out(request, new_id("act_"), key)
+        return await self._carry_out(request, new_action_id(self.clock()), key)
 
     async def send_again(self, action_id: str) -> Action:
         """Knowingly sends an action of unknown outcome once more; the caller has asked the person.
 
         Raises:
             ActionRefused: Nothing was sent.
+            NoSuchAction: There is no such action.
             WrongState: The action's outcome is not unknown.
         """
-        old = await self.ledger.get(action_id)
+        old = await self._held(action_id)
         request = request_of(old)
         self._check(request)
-        successor = new_id("act_")
+        successor = new_action_id(self.clock())
         await self.ledger.supersede(old.action_id, by=successor)
         self.announce(ActionChanged(old.action_id))
         return await self._carry_out(request, successor, None)
@@ -118,7 +118,7 @@ class Actions:
         status = getattr(error, "status", None)
         code = error.error_code if isinstance(error, Refused) else None
         reason = ActionError(error.kind, error.message, status, code)
-        current = await self.ledger.get(action_id)
+        current = await self._held(action_id)
         if current.state == "prepared":
             return self._ring(await self.ledger.not_sent(action_id, reason))
         if error.may_have_been_executed:
@@ -129,11 +129,17 @@ class Actions:
 
     async def _settle_interrupted(self, action_id: str, interruption: BaseException) -> None:
         reason = ActionError("interrupted", f"Interrupted before the answer came ({type(interruption).__name__}).")
-        current = await self.ledger.get(action_id)
+        current = await self._held(action_id)
         if current.state == "prepared":
             self._ring(await self.ledger.not_sent(action_id, reason))
         elif current.state == "sending":
             self._ring(await self.ledger.unknown(action_id, reason))
+
+    async def _held(self, action_id: str) -> Action:
+        action = await self.ledger.action(action_id)
+        if action is None:
+            raise NoSuchAction(action_id)
+        return action
 
     def _ring(self, action: Action) -> Action:
         self.announce(ActionChanged(action.action_id))

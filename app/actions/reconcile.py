@@ -6,14 +6,16 @@ from typing import Final
 
 from app.actions.again import request_of
 from app.api.client import Client
-from app.api.requests import StartRun
 from app.api.pages import pages
+from app.api.requests import StartRun
 from storage.ledger import Ledger
 from storage.records import Action, Run
 
 CLOCK_SKEW: Final = timedelta(minutes=5)
 """How far the service's clock may be from ours before a run is overlooked."""
 LIMIT: Final = 50
+KNOWN: Final = 10_000
+"""How many of our own earlier starts are known not to be the one looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ async def propose(action: Action, client: Client, ledger: Ledger) -> Proposal:
         found += [run for run in page.runs if _fits(run, request)]
         if len(found) >= LIMIT:
             break
-    known = await ledger.result_ids("run.start")
+    known = {other.result_id for other in await ledger.actions(kinds=["run.start"], states=["confirmed"], limit=KNOWN)}
     candidates = tuple(run for run in found if run.run_id not in known)[:LIMIT]
     return Proposal(candidates, certain=request.branch_name is not None and len(candidates) == 1)
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from app.api.client import Client
-from app.sync.matching import matches
 from app.api.pages import pages
+from app.sync.matching import matches
 from app.sync.runs import RunSync
 from storage.records import Repository, Run, RunFilter
 

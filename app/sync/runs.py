@@ -6,9 +6,9 @@ from typing import Final
 
 from app.api.client import Client
 from app.api.errors import ApiError
+from app.api.pages import pages
 from app.events import Announce, LinkChanged, RunsChanged
 from app.sync.outcome import outcome
-from app.api.pages import pages
 from storage.cache import Cache
 from storage.records import FINAL_STATUSES, Run, RunChanges
 
@@ -106,9 +106,7 @@ class RunSync:
         seen: set[str] = set()
         newest: datetime | None = None
         oldest: datetime | None = None
-        async for page in pages(
-            lambda token: self._client.list_runs(page_size=self._page_size, page_token=token)
-        ):
+        async for page in pages(lambda token: self._client.list_runs(page_size=self._page_size, page_token=token)):
             changes.append(await self.store(page.runs))
             seen |= {run.run_id for run in page.runs}
             times = [run.created_at for run in page.runs if run.created_at is not None]

@@ -1,0 +1,100 @@
+"""The demo: the embedded service and the console, together, on one machine and with nothing to configure."""
+
+import asyncio
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from app.demo.history import make as make_history
+from app.demo.process import DemoError
+from app.demo.world import World, build
+
+
+def run_demo(*, console: bool, keep: bool, folder: Path | None) -> int:
+    """Builds the demo's world, shows it until the person leaves, and takes it down again.
+
+    Args:
+        console: Whether to open the console; without it the service runs until SIGINT or SIGTERM.
+        keep: Whether the folder stays when the demo ends.
+        folder: Where everything lies. None: a new folder among the temporary ones.
+
+    Returns:
+        The process's exit code.
+
+    Raises:
+        DemoError: The demo could not be set up; the message says what to do.
+    """
+    with _ended_by_signals(), _folder(folder, keep=keep) as place, _world(place) as world:
+        settings, profile = world.configuration()
+        _say("Executing a few runs on them…")
+        asyncio.run(make_history(settings, profile))
+        if not console:
+            print(world.announcement(), flush=True)  # noqa: T201 — the line that scripts wait for
+            return world.service.process.wait()
+        from app.console import run_console
+
+        return run_console(settings, profile)
+    return 0  # Ended by a signal, and everything taken down: that is how a demo without a console ends.
+
+
+class _Ended(BaseException):
+    """SIGTERM or SIGINT: the demo is to be taken down."""
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    def end(number: int, _: FrameType | None) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)  # One is enough: a second must not break the taking down.
+        raise _Ended(number)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    for number in before:
+        signal.signal(number, end)
+    try:
+        yield
+    except _Ended:
+        pass
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _folder(folder: Path | None, *, keep: bool) -> Iterator[Path]:
+    place = folder or Path(tempfile.mkdtemp(prefix="runwarden-demo-"))
+    place.mkdir(parents=True, exist_ok=True)
+    if any(place.iterdir()):
+        raise DemoError(f"{place} is not empty. Name a new folder; the demo builds everything afresh.")
+    try:
+        yield place.resolve()
+    finally:
+        if keep:
+            _say(f"Everything is kept in {place}; look again with: runwarden --config {place}/config.toml")
+        else:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def _world(place: Path) -> Iterator[World]:
+    _say("Making three repositories and starting the service…")
+    try:
+        world = build(place)
+    except subprocess.CalledProcessError as error:
+        raise DemoError(f"git could not make the demo's repositories: {error.stderr.strip()}") from error
+    except FileNotFoundError as error:
+        raise DemoError("The demo needs git, and found none on PATH. Install it, then try again.") from error
+    try:
+        yield world
+    finally:
+        world.service.stop()
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 — progress before there is a console

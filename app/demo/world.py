@@ -1,0 +1,87 @@
+"""The demo's world: a folder with repositories, a service set up for them, and a configuration that points at it."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from app.config import Profile, Settings, load
+from app.demo.process import ServiceProcess, administer, start
+from app.demo.repositories import REPOSITORIES, make
+
+ORGANIZATION: Final = "Acme Demo"
+AGENTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "reviewer": (),
+    "security-review": ("--only", "security"),
+    "housekeeping": ("--only", "hygiene"),
+}
+"""Name to the arguments that the shipped reviewer is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A running demo."""
+
+    folder: Path
+    service: ServiceProcess
+    token: str
+    repositories: Mapping[str, Path]
+    """Name to bare repository."""
+
+    @property
+    def service_dir(self) -> Path:
+        """The service's data folder."""
+        return _service_dir(self.folder)
+
+    def announcement(self) -> str:
+        """The line that scripts read first (DESIGN section 5)."""
+        return json.dumps(
+            {
+                "base_url": self.service.base_url,
+                "token": self.token,
+                "data_dir": str(self.service_dir),
+                "repositories": [{"name": name, "path": str(path)} for name, path in self.repositories.items()],
+                "agents": list(AGENTS),
+                "outbox": str(self.service_dir / "outbox"),
+            }
+        )
+
+    def configuration(self) -> tuple[Settings, Profile]:
+        """The settings of a console that looks at this world."""
+        settings = load(self.folder / "config.toml", {})
+        return settings, settings.profile()
+
+
+def build(folder: Path) -> World:
+    """Makes the repositories, sets the service up and starts it.
+
+    Raises:
+        DemoError: The service could not be set up or started.
+        subprocess.CalledProcessError: git failed.
+    """
+    repositories = {repository.name: make(repository, folder / "repositories") for repository in REPOSITORIES}
+    setup = folder / "service-setup.toml"
+    setup.write_text(_setup(folder / "repositories"), encoding="utf-8")
+    made = administer(["apply", str(setup), "--data-dir", str(_service_dir(folder)), "--json"])
+    token = _token(made)
+    service = start(_service_dir(folder), folder / "service.log")
+    _configure(folder, service.base_url, token)
+    return World(folder, service, token, repositories)
+
+
+def _service_dir(folder: Path) -> Path:
+    return folder / "service"
+
+
+def _configure(folder: Path, base_url: str, token: str) -> None:
+    secret = folder / "token"
+    with os.fdopen(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(token)
+    (folder / "config.toml").write_text(
+        f"data_dir = {json.dumps(str(folder / 'client'))}\n\n"
+        "[poll]\nruns_s = 2\nhealth_s = 5\n\n"
+        f"[profiles.demo]\nbase_url = {json.dumps(base_url)}\ntoken_file = {json.dumps(str(secret))}\n",
+        encoding="utf-8",
+    )

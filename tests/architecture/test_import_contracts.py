@@ -1,0 +1,84 @@
+"""The picture of who may import whom is held, and a breach of it is seen."""
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("app", "widgets", "storage", "service")
+
+BREACHES = {
+    "The picture: surfaces above the engine, the engine above what it runs, facts at the bottom": (
+        "app/engine.py",
+        "import app.console",
+    ),
+    "Storage knows nothing above it": ("storage/__init__.py", "import app.text"),
+    "The records are only words: they import nothing of ours but each other, and no library": (
+        "storage/records/run.py",
+        "import pydantic",
+    ),
+    "Widgets draw facts: they see the records and SafeText, and nothing that does I/O": (
+        "widgets/__init__.py",
+        "import app.engine",
+    ),
+    "The service and the program share no code: both are written from the spec": (
+        "service/__init__.py",
+        "import app.text",
+    ),
+    "The service imports nothing of ours": ("service/settings.py", "import storage.records"),
+    "Nobody imports the service: it is another process": ("app/demo/__init__.py", "import service.settings"),
+    "Only app.api speaks HTTP": ("app/sync/runs.py", "import httpx"),
+    "Only app.schedule knows APScheduler": ("app/engine.py", "import apscheduler.schedulers"),
+    "Only storage opens SQLite, on the client's side": ("app/polling.py", "import sqlite3"),
+    "Only the console and the widgets draw with Textual": ("app/cli/__init__.py", "import textual.app"),
+}
+
+
+def lint(folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache", "--config", folder / "pyproject.toml"],
+        cwd=folder,
+        env={"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin", "COLUMNS": "400"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__", "samples"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_the_tree_keeps_every_contract(tree: Path) -> None:
+    """The code as it stands obeys the picture."""
+    done = lint(tree)
+
+    assert done.returncode == 0, done.stdout
+    assert "0 broken" in done.stdout
+
+
+def test_a_breach_of_each_contract_is_caught(tree: Path) -> None:
+    """One forbidden import for each contract turns exactly that contract red: none of them is mere decoration."""
+    for file, line in BREACHES.values():
+        path = tree / file
+        path.write_text(f"{path.read_text()}\n{line}\n")
+    done = lint(tree)
+
+    assert done.returncode != 0
+    missed = [name for name in BREACHES if f"{name} BROKEN" not in done.stdout]
+    assert missed == [], done.stdout
+
+
+def test_every_contract_has_a_breach_that_proves_it() -> None:
+    """A contract that is added without its proof is noticed."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+
+    assert {contract["name"] for contract in contracts} == set(BREACHES)

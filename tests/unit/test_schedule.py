@@ -1,0 +1,131 @@
+"""Jobs that pace themselves."""
+
+import asyncio
+import logging
+
+import pytest
+
+from app.schedule import Job, Schedule
+
+
+class Worker:
+    """Counts its runs and lets a test wait for the n-th."""
+
+    def __init__(self, *, wait_s: float = 0.0, fault: BaseException | None = None) -> None:
+        self.runs = 0
+        self.wait_s = wait_s
+        self.fault = fault
+        self._ran = asyncio.Condition()
+
+    async def work(self) -> float:
+        async with self._ran:
+            self.runs += 1
+            self._ran.notify_all()
+        if self.fault is not None:
+            raise self.fault
+        return self.wait_s
+
+    async def ran(self, times: int) -> None:
+        async with asyncio.timeout(10), self._ran:
+            await self._ran.wait_for(lambda: self.runs >= times)
+
+
+def job(worker: Worker, *, deadline_s: float = 10.0) -> Job:
+    return Job("job", worker.work, deadline_s, after_crash_s=0.0)
+
+
+@pytest.fixture
+async def schedule() -> Schedule:
+    schedule = Schedule()
+    schedule.start()
+    yield schedule
+    await schedule.stop()
+
+
+async def test_a_job_runs_at_once_and_then_as_its_work_says(schedule: Schedule) -> None:
+    """The work's own answer sets the pace."""
+    worker = Worker()
+    schedule.add(job(worker))
+
+    await worker.ran(3)
+
+
+async def test_a_job_that_breaks_is_told_and_tried_again(
+    schedule: Schedule, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One broken run is not the end of the job."""
+    worker = Worker(fault=RuntimeError("no luck"))
+    with caplog.at_level(logging.ERROR):
+        schedule.add(job(worker))
+        await worker.ran(2)
+
+    assert "job broke" in caplog.text
+
+
+async def test_a_job_that_hangs_is_stopped_by_its_deadline(schedule: Schedule) -> None:
+    """A hanging run does not silence the runs after it."""
+    calls: list[int] = []
+    again = asyncio.Event()
+
+    async def hang() -> float:
+        calls.append(1)
+        if len(calls) > 1:
+            again.set()
+        await asyncio.Event().wait()
+        return 0.0
+
+    schedule.add(Job("job", hang, 0.01, after_crash_s=0.0))
+
+    async with asyncio.timeout(10):
+        await again.wait()
+
+
+async def test_run_now_brings_the_next_run_forward(schedule: Schedule) -> None:
+    """A person who presses refresh does not wait for the interval."""
+    worker = Worker(wait_s=3600.0)
+    schedule.add(job(worker))
+    await worker.ran(1)
+    while schedule.due_in_s("job") is None:
+        await asyncio.sleep(0)
+    schedule.run_now("job")
+
+    await worker.ran(2)
+
+
+async def test_stop_ends_runs_that_are_under_way() -> None:
+    """Nothing goes on after stop has returned."""
+    ended = asyncio.Event()
+    began = asyncio.Event()
+
+    async def long() -> float:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return 0.0
+
+    schedule = Schedule()
+    schedule.start()
+    schedule.add(Job("job", long, 60.0, after_crash_s=0.0))
+    await began.wait()
+    await schedule.stop()
+
+    assert ended.is_set()
+
+
+async def test_a_jump_of_the_clock_yields_one_run_not_a_storm(
+    schedule: Schedule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a suspend each job keeps its monotonic due time: it is planned again, not repeated."""
+    worker = Worker(wait_s=3600.0)
+    schedule.add(job(worker))
+    await worker.ran(1)
+    while schedule.due_in_s("job") is None:
+        await asyncio.sleep(0)
+    schedule._plan_again()
+
+    assert worker.runs == 1
+    due = schedule.due_in_s("job")
+    assert due is not None
+    assert 3590 < due <= 3600
