@@ -97,7 +97,7 @@ class Engine:
             await cache.close()
             raise
         token, problem = await _token(profile)
-        client = Client(profile.base_url, token, deadline_s=settings.poll.deadline_s)
+        client = Client(profile.base_url, token or problem, deadline_s=profile.poll.deadline_s)
         doorbell = Doorbell()
         if announce is not None:
             doorbell.subscribe(announce)
@@ -106,13 +106,13 @@ class Engine:
             cache,
             doorbell.ring,
             clock=clock,
-            page_size=settings.poll.page_size,
-            first_runs=settings.poll.first_runs,
+            page_size=profile.poll.page_size,
+            first_runs=profile.poll.first_runs,
         )
         health = HealthSync(client, cache, doorbell.ring, clock=clock)
         actor = f"{actor}:{_login()}"
         polling = Polling(
-            runs, health, cache, ledger, Lease(cache), doorbell.ring, settings.poll.runs_s, settings.poll.health_s
+            runs, health, cache, ledger, Lease(cache), doorbell.ring, profile.poll.runs_s, profile.poll.health_s
         )
         engine = cls(
             settings=settings,
@@ -122,7 +122,7 @@ class Engine:
             ledger=ledger,
             runs=runs,
             health=health,
-            listing=Listing(client, runs, settings.poll.page_size),
+            listing=Listing(client, runs, profile.poll.page_size),
             actions=Actions(client, ledger, cache, doorbell.ring, clock, actor, read_only=profile.read_only),
             polling=polling,
             doorbell=doorbell,

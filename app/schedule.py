@@ -92,7 +92,9 @@ class Schedule:
             # The default drops a job that is a second late: after a suspend it would never run again.
             misfire_grace_time=None,
             coalesce=True,
-            max_instances=1,
+            # `_running` lets one run through at a time. APScheduler counts a run until a moment after its end, when the
+            # next one may be due already, and would drop that for good.
+            max_instances=2,
         )
 
     async def _run(self, name: str) -> None:

@@ -8,7 +8,8 @@ from datetime import datetime
 from app.actions.again import request_of
 from app.actions.refusals import AlreadyAsked, Blocked, InvalidRequest, ReadOnly
 from app.actions.validate import problems
-from app.api.client import Answer, Client
+from app.api.answer import Answer
+from app.api.client import Client
 from app.api.errors import ApiError, Refused
 from app.api.requests import WriteRequest, as_json
 from app.events import ActionChanged, Announce, RunsChanged
@@ -107,7 +108,7 @@ class Actions:
         return await asyncio.shield(self._settle_success(action.action_id, answer))
 
     async def _settle_success(self, action_id: str, answer: Answer) -> Action:
-        action = await self.ledger.confirm(action_id, result_id=_result_id(answer), response_json=answer.raw_json)
+        action = await self.ledger.confirm(action_id, result_id=answer.result_id, response_json=answer.raw_json)
         self._ring(action)
         if answer.run is not None:
             changes = await self.cache.store_runs([answer.run], seen_at=self.clock())
@@ -144,15 +145,3 @@ class Actions:
     def _ring(self, action: Action) -> Action:
         self.announce(ActionChanged(action.action_id))
         return action
-
-
-def _result_id(answer: Answer) -> str:
-    if answer.run is not None:
-        return answer.run.run_id
-    if answer.execution is not None:
-        return answer.execution.execution_id
-    if answer.organization is not None:
-        return answer.organization.organization_id
-    if answer.project is not None:
-        return answer.project.project_path
-    return ""

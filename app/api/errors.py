@@ -1,6 +1,8 @@
 """One tree of errors for everything that can keep a request from a usable answer.
 
 ApiError
+├── NotSendable      a request that cannot be put on the wire safely
+├── NoToken          there is no token to send
 ├── Unreachable      no connection, or it was lost
 ├── TimedOut         the deadline passed
 ├── UnusableAnswer   an answer that cannot be read, or a redirect
@@ -33,6 +35,24 @@ class ApiError(Exception):
     def may_have_been_executed(self) -> bool:
         """Whether a write could have taken effect in spite of this error."""
         return not self.surely_not_sent
+
+
+class NotSendable(ApiError):
+    """The request itself cannot be put on the wire safely: a path that would change, text that is not Unicode."""
+
+    kind = "not_sendable"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, surely_not_sent=True)
+
+
+class NoToken(ApiError):
+    """There is no usable token, so nothing is asked; the message names the cure."""
+
+    kind = "no_token"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, surely_not_sent=True)
 
 
 class Unreachable(ApiError):

@@ -53,10 +53,12 @@ class RunChanges:
     """Ids of runs that were not held before."""
     transitions: tuple[Transition, ...] = ()
     """Changes of status of runs that were held before."""
+    updated: tuple[str, ...] = ()
+    """Ids of runs held before whose status stayed while another fact changed, or which came back into sight."""
 
     def __bool__(self) -> bool:
         """Whether anything changed at all."""
-        return bool(self.new or self.transitions)
+        return bool(self.new or self.transitions or self.updated)
 
 
 @dataclass(frozen=True, slots=True)

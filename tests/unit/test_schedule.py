@@ -34,6 +34,11 @@ def job(worker: Worker, *, deadline_s: float = 10.0) -> Job:
     return Job("job", worker.work, deadline_s, after_crash_s=0.0)
 
 
+async def planned(schedule: Schedule) -> None:
+    while schedule.due_in_s("job") is None:  # noqa: ASYNC110 — a turn of the loop at a time, until the run has ended
+        await asyncio.sleep(0)
+
+
 @pytest.fixture
 async def schedule() -> Schedule:
     schedule = Schedule()
@@ -50,9 +55,7 @@ async def test_a_job_runs_at_once_and_then_as_its_work_says(schedule: Schedule) 
     await worker.ran(3)
 
 
-async def test_a_job_that_breaks_is_told_and_tried_again(
-    schedule: Schedule, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_job_that_breaks_is_told_and_tried_again(schedule: Schedule, caplog: pytest.LogCaptureFixture) -> None:
     """One broken run is not the end of the job."""
     worker = Worker(fault=RuntimeError("no luck"))
     with caplog.at_level(logging.ERROR):
@@ -85,8 +88,7 @@ async def test_run_now_brings_the_next_run_forward(schedule: Schedule) -> None:
     worker = Worker(wait_s=3600.0)
     schedule.add(job(worker))
     await worker.ran(1)
-    while schedule.due_in_s("job") is None:
-        await asyncio.sleep(0)
+    await planned(schedule)
     schedule.run_now("job")
 
     await worker.ran(2)
@@ -121,8 +123,7 @@ async def test_a_jump_of_the_clock_yields_one_run_not_a_storm(
     worker = Worker(wait_s=3600.0)
     schedule.add(job(worker))
     await worker.ran(1)
-    while schedule.due_in_s("job") is None:
-        await asyncio.sleep(0)
+    await planned(schedule)
     schedule._plan_again()
 
     assert worker.runs == 1

@@ -1,0 +1,74 @@
+"""How hard the service may be asked by this process: not before a wait is over, and by one probe when it seems down."""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from app.api.errors import ApiError, RateLimited, Refused, ServerFailed, Unreachable
+
+FAILURES_TO_OPEN: Final = 5
+"""Failures in a row after which the service counts as down."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """What one process may ask of one service; every read takes its turn, writes only report how they went.
+
+    It never sleeps: a read that comes too early fails at once and says how long there is to wait, so that whoever asked
+    can show it. When to come back is the poller's decision.
+    """
+
+    now_s: Callable[[], float] = time.monotonic
+    pause_until_s: float = 0.0
+    """On the clock of `now_s`; the service asked for silence until then."""
+    failures: int = 0
+    """In a row, over all requests."""
+    _probing: bool = False
+
+    def wait_s(self) -> float:
+        """Seconds of silence that are still owed; 0: none."""
+        return max(0.0, self.pause_until_s - self.now_s())
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the service counts as down: then one request at a time finds out whether it is back."""
+        return self.failures >= FAILURES_TO_OPEN
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """One read; the block's outcome is noted.
+
+        Raises:
+            RateLimited: The service asked for a longer silence; nothing was sent.
+            Unreachable: The service seems down and another request is finding out; nothing was sent.
+        """
+        if wait_s := self.wait_s():
+            raise RateLimited(f"The service asked to wait; {wait_s:.0f} s are left.", retry_after_s=wait_s)
+        if self.is_open and self._probing:
+            raise Unreachable(
+                f"The service failed {self.failures} times in a row; one request is finding out whether it is back.",
+                surely_not_sent=True,
+            )
+        probes, self._probing = self.is_open, self._probing or self.is_open
+        try:
+            yield
+        except ApiError as error:
+            self.note(error)
+            raise
+        else:
+            self.note(None)
+        finally:
+            if probes:
+                self._probing = False
+
+    def note(self, error: ApiError | None) -> None:
+        """Remember how a request went; None: well."""
+        if isinstance(error, RateLimited) and error.retry_after_s is not None:
+            self.pause_until_s = max(self.pause_until_s, self.now_s() + error.retry_after_s)
+        if error is None or (isinstance(error, Refused) and not isinstance(error, ServerFailed)):
+            # A service that refuses is not down.
+            self.failures = 0
+        else:
+            self.failures += 1

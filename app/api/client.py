@@ -1,0 +1,134 @@
+"""The service's API: a method for each endpoint, records in, records out, every failure an `ApiError`."""
+
+from datetime import datetime
+from typing import Final, Self
+
+from app.api import wire
+from app.api.answer import Answer
+from app.api.budget import Budget
+from app.api.errors import ApiError, NotFound, NotSendable
+from app.api.requests import (
+    ContinueRun,
+    CreateOrganization,
+    OnboardProject,
+    StartAgent,
+    StartRun,
+    WriteRequest,
+    as_json,
+)
+from app.api.timestamps import rfc3339
+from app.api.transport import Call, Commit, Transport
+from app.token import Token, TokenError
+from storage.records import HealthReport, Repository, RunPage
+
+_DONE: Final = frozenset({200, 201, 202})
+"""The spec leaves most of the success statuses open (4.6)."""
+
+
+class Client:
+    """One service with one token; connections are kept between reads. Made anywhere, used and closed on one loop."""
+
+    def __init__(self, base_url: str, token: Token | TokenError | None, *, deadline_s: float = 20.0) -> None:
+        """Prepare, without any I/O.
+
+        Args:
+            base_url: The service's base address.
+            token: The token, or why there is none: then every request fails with `NoToken`.
+            deadline_s: Seconds within which each request must be answered in full.
+
+        Raises:
+            ValueError: The base address cannot be used, see `app.address.base_address`.
+        """
+        self.budget = Budget()
+        """Shared by everything that reads through this client."""
+        self._transport = Transport(base_url, token, deadline_s)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._transport.aclose()
+
+    async def list_runs(
+        self,
+        *,
+        page_size: int = 100,
+        page_token: str | None = None,
+        status: str | None = None,
+        repository: Repository | None = None,
+        date_from: datetime | None = None,
+        date_to: datetime | None = None,
+    ) -> RunPage:
+        """One page of runs, newest first; dates are inclusive (spec 4.2).
+
+        Raises:
+            ApiError: See `app.api.errors`.
+        """
+        given = {
+            "page_size": str(page_size),
+            "page_token": page_token,
+            "status": status,
+            "repository": None if repository is None else repository.path,
+            "date_from": None if date_from is None else rfc3339(date_from),
+            "date_to": None if date_to is None else rfc3339(date_to),
+        }
+        query = tuple((name, value) for name, value in given.items() if value is not None)
+        async with self.budget.turn():
+            reply = await self._transport.exchange(Call("GET", "/external/runs", query))
+            return wire.run_page(reply.body)
+
+    async def health(self) -> HealthReport:
+        """The health of the connected code hosts; empty where the service knows of no installation (spec 4.5).
+
+        Raises:
+            ApiError: See `app.api.errors`.
+        """
+        try:
+            async with self.budget.turn():
+                reply = await self._transport.exchange(Call("GET", "/external/installation/health"))
+                return wire.health_report(reply.body)
+        except NotFound:
+            return HealthReport(())
+
+    async def send(self, request: WriteRequest, *, body_json: str, before_first_byte: Commit) -> Answer:
+        """Send a write once, with exactly this body.
+
+        Raises:
+            ApiError: `surely_not_sent` and `may_have_been_executed` say what is known of its effect. What
+                `before_first_byte` raises comes through as it is, and nothing was sent.
+        """
+        try:
+            call = Call("POST", request.path, body=body_json, expected=_DONE)
+        except ValueError as error:
+            raise NotSendable(f"The request cannot be sent: {error}") from error
+        try:
+            reply = await self._transport.exchange(call, before_first_byte=before_first_byte)
+        except ApiError as error:
+            self.budget.note(error)
+            raise
+        self.budget.note(None)
+        return wire.answer(request, reply.status, reply.body)
+
+    async def start_run(self, request: StartRun, *, before_first_byte: Commit) -> Answer:
+        """Start a run (spec 4.3); raises as `send`."""
+        return await self.send(request, body_json=as_json(request), before_first_byte=before_first_byte)
+
+    async def continue_run(self, request: ContinueRun, *, before_first_byte: Commit) -> Answer:
+        """Continue a run (spec 4.3); raises as `send`."""
+        return await self.send(request, body_json=as_json(request), before_first_byte=before_first_byte)
+
+    async def start_agent(self, request: StartAgent, *, before_first_byte: Commit) -> Answer:
+        """Start a named agent (spec 4.4); raises as `send`."""
+        return await self.send(request, body_json=as_json(request), before_first_byte=before_first_byte)
+
+    async def create_organization(self, request: CreateOrganization, *, before_first_byte: Commit) -> Answer:
+        """Create a partner organization (spec 4.1); raises as `send`."""
+        return await self.send(request, body_json=as_json(request), before_first_byte=before_first_byte)
+
+    async def onboard_project(self, request: OnboardProject, *, before_first_byte: Commit) -> Answer:
+        """Onboard a GitLab project (spec 4.6); raises as `send`."""
+        return await self.send(request, body_json=as_json(request), before_first_byte=before_first_byte)

@@ -1,0 +1,95 @@
+"""From a failed answer to its error: spec 2.8, 7 and 8."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Final
+
+from pydantic import BaseModel, ValidationError
+
+from app.api.errors import (
+    Forbidden,
+    NotAuthorized,
+    NotFound,
+    RateLimited,
+    Refused,
+    Rejected,
+    ServerFailed,
+)
+
+_LONGEST_MESSAGE: Final = 2_000
+_LONGEST_CODE: Final = 200
+_LONGEST_WAIT_S: Final = 86_400.0
+"""A day: after that, asking again costs less than a mistaken header."""
+_BY_STATUS: Final[Mapping[int, type[Refused]]] = {401: NotAuthorized, 403: Forbidden, 404: NotFound}
+_TOO_MANY_REQUESTS: Final = 429
+_FIRST_SERVER_ERROR: Final = 500
+
+
+class _FailureBody(BaseModel):
+    """Spec 2.8."""
+
+    message: str | None = None
+    error_code: str | None = None
+
+
+def failure(status: int, body: bytes, *, retry_after: str | None, sent_at: str | None, token: str) -> Refused:
+    """The error of a 4xx or 5xx answer.
+
+    A body that cannot be read is no matter: the status alone decides what is known. The service's message is kept, but
+    never with the token in it.
+
+    Args:
+        status: The HTTP status, 400 to 599.
+        body: What came of the body.
+        retry_after: The header, in seconds or as a date.
+        sent_at: The Date header, by which a date in `retry_after` is understood.
+        token: The token's value.
+    """
+    said = _read(body)
+    message = (said.message or _reason(status)).replace(token, "[token]")[:_LONGEST_MESSAGE]
+    code = None if said.error_code is None else said.error_code.replace(token, "[token]")[:_LONGEST_CODE]
+    if status == _TOO_MANY_REQUESTS:
+        wait_s = None if retry_after is None else retry_after_s(retry_after, sent_at)
+        return RateLimited(message, error_code=code, retry_after_s=wait_s)
+    kind = ServerFailed if status >= _FIRST_SERVER_ERROR else _BY_STATUS.get(status, Rejected)
+    return kind(message, status=status, error_code=code)
+
+
+def retry_after_s(header: str, sent_at: str | None = None) -> float | None:
+    """Seconds to wait, 0 to a day; None: the header cannot be read.
+
+    A date is counted from the answer's own Date where there is one: the two clocks may differ.
+    """
+    text = header.strip()
+    if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text):
+        return min(float(text), _LONGEST_WAIT_S)
+    until = _http_date(text)
+    if until is None:
+        return None
+    start = (None if sent_at is None else _http_date(sent_at)) or datetime.now(UTC)
+    return min(max(0.0, (until - start).total_seconds()), _LONGEST_WAIT_S)
+
+
+def _http_date(text: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+def _read(body: bytes) -> _FailureBody:
+    try:
+        return _FailureBody.model_validate_json(body)
+    except ValidationError:
+        return _FailureBody()
+
+
+def _reason(status: int) -> str:
+    try:
+        return f"The service answered {status} {HTTPStatus(status).phrase}."
+    except ValueError:
+        return f"The service answered {status}."

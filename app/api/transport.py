@@ -1,0 +1,234 @@
+"""One request, one answer, inside one deadline: the only place that knows httpx."""
+
+import asyncio
+import re
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import httpx
+
+from app.address import base_address
+from app.api.errors import ApiError, NoToken, NotSendable, TimedOut, Unreachable, UnusableAnswer
+from app.api.failures import failure
+from app.token import Token, TokenError
+from app.version import __version__
+
+Commit = Callable[[], Awaitable[None]]
+"""Awaited at the last moment before a write's first byte; if it raises, nothing is sent."""
+
+_MOST_BYTES: Final = 8 * 1024 * 1024
+_MOST_FAILURE_BYTES: Final = 64 * 1024
+_FIRST_BYTE: Final = "http11.send_request_headers.started"
+_KEEP_S: Final = 2.0
+"""Shorter than any server's patience: a connection that is reused has not just been closed over there."""
+_CONNECTIONS: Final = 16
+_PATH: Final = re.compile(r"(/[A-Za-z0-9._~%-]+)+")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A successful answer, whole."""
+
+    status: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request, below the base address."""
+
+    method: str
+    path: str
+    query: Sequence[tuple[str, str]] = ()
+    body: str | None = None
+    """JSON; None: no body."""
+    expected: frozenset[int] = frozenset({200})
+    """The statuses of success."""
+
+
+@dataclass(slots=True)
+class _Passage:
+    """How far one request came; httpx awaits it as its trace."""
+
+    before_first_byte: Commit | None
+    begun: bool = False
+    """Whether bytes of the request may have left this machine."""
+
+    async def __call__(self, event: str, _info: dict[str, Any]) -> None:
+        if event != _FIRST_BYTE:
+            return
+        if self.before_first_byte is not None:
+            try:
+                await self.before_first_byte()
+            except Exception as error:
+                raise _Stopped(error) from error
+        self.begun = True
+
+
+class _Stopped(Exception):
+    """`before_first_byte` raised; wrapped so that it cannot be taken for an error of the connection."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__()
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class Transport:
+    """Requests to one service with one token; redirects, proxies, cookies and compressed bodies do not exist here."""
+
+    base_url: str
+    token: Token | TokenError | None
+    """None, or an error that says why there is none."""
+    deadline_s: float
+    _lanes: dict[bool, httpx.AsyncHTTPTransport] = field(default_factory=dict, init=False)
+    """One for reads, one for writes (True)."""
+
+    def __post_init__(self) -> None:
+        """Check the address, without any I/O.
+
+        Raises:
+            ValueError: It cannot be used.
+        """
+        self.base_url = base_address(self.base_url)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        while self._lanes:
+            _, lane = self._lanes.popitem()
+            await lane.aclose()
+
+    async def exchange(self, call: Call, *, before_first_byte: Commit | None = None) -> Reply:
+        """Send a request once and read its answer.
+
+        Raises:
+            ApiError: There is no usable answer. What `before_first_byte` raises comes through as it is.
+        """
+        passage = _Passage(before_first_byte)
+        token = self._token()
+        try:
+            request = self._request(call, token, passage)
+        except (ValueError, httpx.InvalidURL) as error:
+            raise NotSendable(f"The request cannot be sent: {error}") from error
+        try:
+            async with asyncio.timeout(self.deadline_s):
+                return await self._converse(call, request, token)
+        except _Stopped as stopped:
+            raise stopped.reason from None
+        except TimeoutError as error:
+            raise TimedOut(
+                f"No complete answer within {self.deadline_s:g} s.", surely_not_sent=not passage.begun
+            ) from error
+        # The group: a connection tried over several addresses fails as several errors.
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, ExceptionGroup) as error:
+            raise self._unreachable(error, begun=passage.begun) from error
+
+    def _token(self) -> Token:
+        if isinstance(self.token, Token):
+            return self.token
+        raise NoToken(str(self.token or "There is no token for this service: `runwarden token check` says why."))
+
+    def _request(self, call: Call, token: Token, passage: _Passage) -> httpx.Request:
+        target = call.path
+        if not _PATH.fullmatch(target) or {".", ".."} & set(target.split("/")):
+            raise ValueError(f"{target!r} is no path below the base address")
+        if call.query:
+            target += "?" + urlencode(call.query, quote_via=quote, safe="")
+        origin = httpx.URL(self.base_url)
+        url = httpx.URL(self.base_url + target)
+        # The token goes to this one place: whatever a URL library makes of odd input, it is refused here.
+        wanted = origin.raw_path.rstrip(b"/") + target.encode()
+        if (url.scheme, url.netloc, url.raw_path) != (origin.scheme, origin.netloc, wanted):
+            raise ValueError("the address would not be the one that was asked for")
+        headers = {
+            "Authorization": f"Bearer {token.reveal()}",
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "User-Agent": f"runwarden/{__version__}",
+        }
+        if call.body is not None:
+            headers["Content-Type"] = "application/json"
+        content = None if call.body is None else call.body.encode()
+        return httpx.Request(call.method, url, headers=headers, content=content, extensions={"trace": passage})
+
+    async def _converse(self, call: Call, request: httpx.Request, token: Token) -> Reply:
+        lane = await self._lane(writes=call.method != "GET")
+        async with aclosing(await lane.handle_async_request(request)) as response:
+            status = response.status_code
+            if 400 <= status < 600:  # noqa: PLR2004 — HTTP's own ranges
+                raise await _failure(response, token)
+            if status not in call.expected:
+                raise UnusableAnswer(_unexpected(response), status=status)
+            return Reply(status, await _body(response, _MOST_BYTES))
+
+    async def _lane(self, *, writes: bool) -> httpx.AsyncHTTPTransport:
+        if writes not in self._lanes:
+            context = await asyncio.to_thread(_tls) if self.base_url.startswith("https:") else _no_tls()
+            # A write never goes over a used connection: one that the other side has just closed would leave its
+            # outcome unknown for nothing.
+            limits = httpx.Limits(
+                max_connections=_CONNECTIONS,
+                max_keepalive_connections=0 if writes else _CONNECTIONS,
+                keepalive_expiry=_KEEP_S,
+            )
+            lane = httpx.AsyncHTTPTransport(verify=context, trust_env=False, limits=limits, http2=False)
+            self._lanes.setdefault(writes, lane)
+        return self._lanes[writes]
+
+    def _unreachable(self, error: Exception, *, begun: bool) -> Unreachable:
+        said = str(error) or type(error).__name__
+        if begun:
+            return Unreachable(f"The connection was lost before the answer was complete: {said}")
+        return Unreachable(f"No connection to {self.base_url}: {said}", surely_not_sent=True)
+
+
+async def _failure(response: httpx.Response, token: Token) -> ApiError:
+    try:
+        body = await _body(response, _MOST_FAILURE_BYTES)
+    except (UnusableAnswer, httpx.HTTPError):
+        body = b""  # the status has arrived, and it says what matters
+    return failure(
+        response.status_code,
+        body,
+        retry_after=response.headers.get("Retry-After"),
+        sent_at=response.headers.get("Date"),
+        token=token.reveal(),
+    )
+
+
+async def _body(response: httpx.Response, most: int) -> bytes:
+    status = response.status_code
+    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in {"", "identity"}:
+        # Unpacking is how a small answer becomes a large one; nothing compressed was asked for.
+        raise UnusableAnswer(f"The answer is encoded ({encoding}), which was not asked for.", status=status)
+    received = bytearray()
+    async for chunk in response.aiter_raw():
+        received += chunk
+        if len(received) > most:
+            raise UnusableAnswer(f"The answer is larger than {most // 1024} KiB.", status=status)
+    return bytes(received)
+
+
+def _unexpected(response: httpx.Response) -> str:
+    status = response.status_code
+    if response.is_redirect:
+        where = response.headers["Location"][:200]
+        return f"The service redirects to {where!r}; the token goes to no other place. Correct the base address."
+    return f"The service answered {status}, which the API does not have."
+
+
+def _tls() -> ssl.SSLContext:
+    context = httpx.create_ssl_context(trust_env=False)
+    # An operator's own certificate authority is among the system's.
+    context.load_default_certs()
+    return context
+
+
+def _no_tls() -> ssl.SSLContext:
+    # Not used on http; making httpx load its certificates for nothing would take a tenth of a second.
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -1,0 +1,215 @@
+"""The bodies of answers: strict about what everything rests on, tolerant of all the rest.
+
+Unknown fields, statuses and platforms are kept as received; a number that is none, or an integer beyond 64 bits where
+one is stored, makes the whole answer unusable.
+"""
+
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+from typing_extensions import TypeAliasType
+
+from app.api.answer import Answer
+from app.api.errors import UnusableAnswer
+from app.api.requests import ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
+from app.api.timestamps import timestamp
+from storage.records import (
+    Execution,
+    HealthReport,
+    HealthSample,
+    Organization,
+    Project,
+    Repository,
+    Run,
+    RunPage,
+)
+
+_Plain = TypeAliasType(
+    "_Plain", "bool | int | FiniteFloat | str | list[_Plain] | dict[str, _Plain] | None"
+)  # NaN and Infinity are no JSON
+_Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+_Id = Annotated[str, Field(min_length=1, max_length=1_000)]
+_Body = TypeVar("_Body", bound="_WireModel")
+
+
+class _WireModel(BaseModel):
+    # Input stays out of errors: a body may hold what nobody should see in a log.
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True, hide_input_in_errors=True)
+    __pydantic_extra__: dict[str, _Plain]
+
+    def as_received(self) -> str:
+        """The object as JSON: every field that came, no field that did not."""
+        return self.model_dump_json(exclude_unset=True)
+
+
+class _RepositoryBody(_WireModel):
+    """Spec 2.3."""
+
+    platform: str
+    data: dict[str, _Plain] | None = None
+
+
+class _RunBody(_WireModel):
+    """Spec 2.4."""
+
+    run_id: _Id
+    status: str
+    branch_name: str | None = None
+    repository: _RepositoryBody
+    created_at: _Plain = None
+    updated_at: _Plain = None
+
+    def record(self) -> Run:
+        """The run as the rest of the program knows it."""
+        return Run(
+            run_id=self.run_id,
+            status=self.status,
+            branch_name=self.branch_name or "",
+            repository=Repository.of(self.repository.platform, dict(self.repository.data or {})),
+            created_at=timestamp(self.created_at),
+            updated_at=timestamp(self.updated_at),
+            raw_json=self.as_received(),
+        )
+
+
+class _RunListBody(_WireModel):
+    """Spec 2.5."""
+
+    runs: list[_RunBody]
+    next_token: str | None = None
+    total_count: _Int64 | None = None
+
+
+class _PlatformBody(_WireModel):
+    """One platform of spec 2.7."""
+
+    status: str
+    host: str | None = None
+    group: str | None = None
+
+
+class _HealthBody(_WireModel):
+    """Spec 2.7."""
+
+    code_hosting: dict[str, _PlatformBody | None] | None = None
+
+
+class _OrganizationBody(_WireModel):
+    """Spec 2.2; the id alone is insisted on: with it, the creation is certain."""
+
+    organization_id: _Id
+    organization_name: str | None = None
+    organization_slug: str | None = None
+    parent_organization_id: str | None = None
+
+
+class _ExecutionBody(_WireModel):
+    """Spec 2.6; the id alone is insisted on."""
+
+    agent_name: str | None = None
+    execution_id: _Id
+    repository: str | None = None
+    status: str | None = None
+    created_at: _Plain = None
+
+
+class _ProjectBody(_WireModel):
+    """The answer to GitLab onboarding, by the design's decision (spec 4.6 names the endpoint only)."""
+
+    success: bool
+    project_path: str | None = None
+    status: str | None = None
+    webhook_configured: bool | None = None
+    project_id: _Int64 | None = None
+    error: str | None = None
+
+
+def run_page(body: bytes) -> RunPage:
+    """A page of the run list.
+
+    Raises:
+        UnusableAnswer: The body is not what spec 2.5 says.
+    """
+    page = _read(_RunListBody, body)
+    return RunPage(tuple(run.record() for run in page.runs), page.next_token or None, page.total_count)
+
+
+def health_report(body: bytes) -> HealthReport:
+    """A health answer; a platform that is null is not connected.
+
+    Raises:
+        UnusableAnswer: The body is not what spec 2.7 says.
+    """
+    platforms = _read(_HealthBody, body).code_hosting or {}
+    return HealthReport(
+        tuple(
+            HealthSample(name, found.status, found.host, found.group, found.as_received())
+            for name, found in platforms.items()
+            if found is not None
+        )
+    )
+
+
+def answer(request: WriteRequest, status: int, body: bytes) -> Answer:
+    """The answer to a write, read as its request's kind has it.
+
+    Raises:
+        UnusableAnswer: The body is not what the spec says; the write has probably been carried out.
+    """
+    match request:
+        case StartRun() | ContinueRun():
+            run = _read(_RunBody, body, status)
+            return Answer(status, body.decode(), run=run.record())
+        case StartAgent():
+            execution = _read(_ExecutionBody, body, status)
+            return Answer(status, body.decode(), execution=_execution(execution, request))
+        case CreateOrganization():
+            organization = _read(_OrganizationBody, body, status)
+            return Answer(status, body.decode(), organization=_organization(organization))
+        case _:
+            project = _read(_ProjectBody, body, status)
+            return Answer(status, body.decode(), project=_project(project, request.project_path))
+
+
+def _execution(body: _ExecutionBody, request: StartAgent) -> Execution:
+    return Execution(
+        agent_name=body.agent_name or request.name,
+        execution_id=body.execution_id,
+        repository=body.repository or request.repository,
+        status=body.status or "",
+        created_at="" if body.created_at is None else str(body.created_at),
+        raw_json=body.as_received(),
+    )
+
+
+def _organization(body: _OrganizationBody) -> Organization:
+    return Organization(
+        organization_id=body.organization_id,
+        organization_name=body.organization_name or "",
+        organization_slug=body.organization_slug or "",
+        parent_organization_id=body.parent_organization_id or "",
+        raw_json=body.as_received(),
+    )
+
+
+def _project(body: _ProjectBody, asked_for: str | None) -> Project:
+    return Project(
+        project_path=body.project_path or asked_for or "",
+        status=body.status or "",
+        success=body.success,
+        webhook_configured=body.webhook_configured,
+        project_id=body.project_id,
+        error=body.error,
+        raw_json=body.as_received(),
+    )
+
+
+def _read(model: type[_Body], body: bytes, status: int | None = None) -> _Body:
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(str(step) for step in first["loc"][:4])
+        raise UnusableAnswer(
+            f"The service's answer cannot be read{f' at {place}' if place else ''}: {first['msg']}.", status=status
+        ) from error

@@ -1,0 +1,32 @@
+"""What the user decides: one TOML file and a few environment variables, as frozen settings.
+
+No pydantic and nothing slow in here: it is on the way to the first painted screen.
+"""
+
+from app.config.errors import ConfigError
+from app.config.load import load
+from app.config.paths import CACHE_FILE, LEDGER_FILE, config_path, data_folder, example_text
+from app.config.settings import (
+    ENVIRONMENT_PROFILE,
+    ConsoleSettings,
+    PollSettings,
+    Profile,
+    Settings,
+    Template,
+)
+
+__all__ = [
+    "CACHE_FILE",
+    "ENVIRONMENT_PROFILE",
+    "LEDGER_FILE",
+    "ConfigError",
+    "ConsoleSettings",
+    "PollSettings",
+    "Profile",
+    "Settings",
+    "Template",
+    "config_path",
+    "data_folder",
+    "example_text",
+    "load",
+]

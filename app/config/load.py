@@ -1,0 +1,174 @@
+"""From a TOML file and the environment to settings, or to one error that says what to correct."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from app.address import base_address
+from app.config.errors import ConfigError
+from app.config.paths import config_path
+from app.config.settings import (
+    ENVIRONMENT_PROFILE,
+    ConsoleSettings,
+    PollSettings,
+    Profile,
+    Settings,
+    Template,
+)
+from app.config.table import Source, Table
+from app.token import CommandToken, EnvToken, FileToken, KeyringToken, TokenSource
+
+_TOKEN_KEYS: Final = ("token_env", "token_file", "token_command", "token_keyring")
+_LONGEST_S: Final = 86_400.0
+_MOST_FIRST_RUNS: Final = 1_000_000
+_LARGEST_PAGE: Final = 100
+"""Spec 8."""
+_PLACEHOLDERS: Final = frozenset({"run_id", "repository", "branch"})
+
+
+def load(path: Path | None, env: Mapping[str, str]) -> Settings:
+    """The settings from a file (see `config_path`; the user's own need not exist) and the environment.
+
+    Raises:
+        ConfigError: The file cannot be read, or something in it or in the environment is wrong.
+    """
+    file = config_path(path, env)
+    text = _read(file, required=file != config_path(None, {}))
+    return _with_environment(Settings() if text is None else _parse(file, text), env)
+
+
+def _read(file: Path, *, required: bool) -> str | None:
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        if not required:
+            return None
+        raise ConfigError("there is no such file.", cure="Make one with `runwarden config init`.", file=file) from error
+    except OSError as error:
+        raise ConfigError(
+            f"this cannot be read: {error.strerror}.", cure="Correct its permissions.", file=file
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError("this is not UTF-8 text.", cure="Save it as UTF-8.", file=file) from error
+
+
+def _parse(file: Path, text: str) -> Settings:
+    import tomllib  # only where there is a file: a fifth of the time to start belongs to it otherwise
+
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"at line (\d+)", str(error))
+        line = int(found[1]) if found else None
+        raise ConfigError(f"this is not TOML: {error}.", cure="Correct that line.", file=file, line=line) from error
+    return _settings(Table(Source(file, text), values))
+
+
+def _settings(root: Table) -> Settings:
+    file = root.source.file
+    poll = _poll(root.table("poll"), PollSettings())
+    data_dir = root.optional_text("data_dir")
+    settings = Settings(
+        default_profile=root.optional_text("default_profile"),
+        data_dir=None if data_dir is None else file.parent / Path(data_dir).expanduser(),
+        poll=poll,
+        console=_console(root.table("console")),
+        templates=tuple(_template(table) for table in root.tables("templates")),
+        profiles=_profiles(root.table("profiles"), poll),
+        file=file,
+    )
+    root.finish()
+    names = [profile.name for profile in settings.profiles]
+    if settings.default_profile not in {None, ENVIRONMENT_PROFILE, *names}:
+        root.fail("default_profile", "there is no such profile.", f"There are: {', '.join(names) or 'none'}.")
+    return settings
+
+
+def _poll(table: Table, base: PollSettings) -> PollSettings:
+    poll = PollSettings(
+        runs_s=table.number("runs_s", base.runs_s, least=1, most=_LONGEST_S),
+        health_s=table.number("health_s", base.health_s, least=1, most=_LONGEST_S),
+        deadline_s=table.number("deadline_s", base.deadline_s, least=0.1, most=600),
+        page_size=table.whole("page_size", base.page_size, least=1, most=_LARGEST_PAGE),
+        first_runs=table.whole("first_runs", base.first_runs, least=1, most=_MOST_FIRST_RUNS),
+    )
+    table.finish()
+    return poll
+
+
+def _console(table: Table) -> ConsoleSettings:
+    base = ConsoleSettings()
+    console = ConsoleSettings(
+        theme=table.text("theme", base.theme),
+        run_url=table.text("run_url", base.run_url),
+        health_ok=tuple(word.casefold() for word in table.texts("health_ok", base.health_ok)),
+    )
+    table.finish()
+    used = set(re.findall(r"\{([^{}]*)\}", console.run_url))
+    if console.run_url and not (console.run_url.startswith(("https://", "http://")) and used and used <= _PLACEHOLDERS):
+        cure = 'Write it as in "https://example.com/runs/{run_id}"; {repository} and {branch} are known as well.'
+        table.fail("run_url", "this is no web address with a place for the run.", cure)
+    return console
+
+
+def _template(table: Table) -> Template:
+    template = Template(table.required_text("name"), table.required_text("instructions"))
+    table.finish()
+    return template
+
+
+def _profiles(table: Table, poll: PollSettings) -> tuple[Profile, ...]:
+    profiles = []
+    for name in table.values:
+        if name == ENVIRONMENT_PROFILE:
+            table.fail(name, "this name belongs to RUNWARDEN_BASE_URL.", "Choose another name.")
+        profiles.append(_profile(name, table.table(name), poll))
+    return tuple(profiles)
+
+
+def _profile(name: str, table: Table, poll: PollSettings) -> Profile:
+    address = table.required_text("base_url")
+    try:
+        base_url = base_address(address)
+    except ValueError as error:
+        table.fail("base_url", f"{error}.", "Correct the address.")
+    profile = Profile(
+        name=name,
+        base_url=base_url,
+        token=_token(table),
+        read_only=table.flag("read_only", default=False),
+        poll=_poll(table.table("poll"), poll),
+    )
+    table.finish()
+    return profile
+
+
+def _token(table: Table) -> TokenSource:
+    given = [key for key in _TOKEN_KEYS if key in table.values]
+    if len(given) > 1:
+        table.fail(given[1], f"the token has two sources, {given[0]} and this.", "Keep one of them.")
+    if (file := table.optional_text("token_file")) is not None:
+        return FileToken(table.source.file.parent / Path(file).expanduser())
+    if argv := table.texts("token_command", ()):
+        return CommandToken(argv)
+    if (name := table.optional_text("token_keyring")) is not None:
+        return KeyringToken(name)
+    return EnvToken(table.optional_text("token_env") or EnvToken().variable)
+
+
+def _with_environment(settings: Settings, env: Mapping[str, str]) -> Settings:
+    from dataclasses import replace
+
+    if folder := env.get("RUNWARDEN_DATA_DIR"):
+        settings = replace(settings, data_dir=Path(folder).expanduser())
+    if address := env.get("RUNWARDEN_BASE_URL"):
+        try:
+            profile = Profile(ENVIRONMENT_PROFILE, base_address(address), EnvToken(), poll=settings.poll)
+        except ValueError as error:
+            raise ConfigError(f"{error}.", cure="Correct the address.", key="RUNWARDEN_BASE_URL") from error
+        # Whoever sets an address for one command means that address, whatever the file prefers.
+        settings = replace(settings, profiles=(profile, *settings.profiles), default_profile=ENVIRONMENT_PROFILE)
+    if name := env.get("RUNWARDEN_PROFILE"):
+        settings = replace(settings, default_profile=name)
+    return settings

@@ -1,0 +1,52 @@
+"""Where the configuration is, and where a profile's data lies."""
+
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+from app.config.settings import Profile, Settings
+
+APPLICATION: Final = "runwarden"
+CACHE_FILE: Final = "cache.sqlite3"
+LEDGER_FILE: Final = "ledger.sqlite3"
+_EXAMPLE: Final = "config.example.toml"
+_SLUG_LENGTH: Final = 40
+
+
+def config_path(explicit: Path | None, env: Mapping[str, str]) -> Path:
+    """The file that counts: the one asked for, else RUNWARDEN_CONFIG, else the user's own; it need not exist."""
+    if explicit is not None:
+        return explicit.expanduser()
+    if named := env.get("RUNWARDEN_CONFIG"):
+        return Path(named).expanduser()
+    from platformdirs import user_config_path
+
+    return user_config_path(APPLICATION, appauthor=False) / "config.toml"
+
+
+def data_folder(settings: Settings, profile: Profile) -> Path:
+    """The folder of one profile's cache and ledger: two services never share one, nor do two profiles."""
+    slug = re.sub(r"[^a-z0-9]+", "-", profile.name.lower()).strip("-")[:_SLUG_LENGTH] or "profile"
+    # The name counts as well: `Acme` and `acme` have the same slug.
+    identity = profile.base_url if slug == profile.name else f"{profile.base_url}\n{profile.name}"
+    return _data_dir(settings) / f"{slug}-{sha256(identity.encode()).hexdigest()[:8]}"
+
+
+def example_text() -> str:
+    """The commented example of a configuration: every key, its default and why."""
+    packaged = resources.files("app") / _EXAMPLE
+    if packaged.is_file():
+        return packaged.read_text(encoding="utf-8")
+    # A source checkout keeps the one copy at its top level, where people look for it.
+    return (Path(__file__).parents[2] / _EXAMPLE).read_text(encoding="utf-8")
+
+
+def _data_dir(settings: Settings) -> Path:
+    if settings.data_dir is not None:
+        return settings.data_dir
+    from platformdirs import user_data_path
+
+    return user_data_path(APPLICATION, appauthor=False)

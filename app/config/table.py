@@ -1,0 +1,135 @@
+"""A TOML table, read key by key with its type checked; whatever nobody asked for is a mistake."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NoReturn, TypeVar, cast
+
+from app.config.errors import ConfigError
+from app.config.locate import KeyPath, dotted, line_of
+
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The file that tables come from."""
+
+    file: Path
+    text: str
+
+
+@dataclass(slots=True)
+class Table:
+    """One table and where it stands in its file."""
+
+    source: Source
+    values: dict[str, object]
+    path: KeyPath = ()
+    known: set[str] = field(default_factory=set)
+    """The keys that were asked for so far."""
+
+    def text(self, key: str, default: str) -> str:
+        """A string."""
+        return self._read(key, default, str, "a string in quotes")
+
+    def optional_text(self, key: str) -> str | None:
+        """A string that says something; None: the key is absent."""
+        text = self._read(key, None, str, "a string in quotes")
+        if text is not None and not text.strip():
+            self.fail(key, "this is empty.", "Give it a value, or remove the key.")
+        return text
+
+    def required_text(self, key: str) -> str:
+        """A string that must be there and say something."""
+        text = self.optional_text(key)
+        if text is None:
+            self.fail(key, "this key is missing.", f'Add a line: {key} = "…"')
+        return text
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """True or false."""
+        return self._read(key, default, bool, "true or false")
+
+    def number(self, key: str, default: float, *, least: float, most: float) -> float:
+        """A whole or decimal number, both limits included."""
+        value = self._read(key, default, (int, float), "a number")
+        if not least <= value <= most:
+            self.fail(key, f"{value} is out of range.", f"Use {least:g} to {most:g}.")
+        return float(value)
+
+    def whole(self, key: str, default: int, *, least: int, most: int) -> int:
+        """A whole number, both limits included."""
+        value = self._read(key, default, int, "a whole number")
+        if not least <= value <= most:
+            self.fail(key, f"{value} is out of range.", f"Use {least} to {most}.")
+        return value
+
+    def texts(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
+        """A list of strings; never empty where the key is given."""
+        nothing: list[object] = []
+        values = self._read(key, nothing, list, 'a list of strings, as in ["a", "b"]')
+        texts = tuple(value for value in values if isinstance(value, str) and value)
+        if key in self.values and (not texts or len(texts) != len(values)):
+            self.fail(key, "this is no list of strings.", 'Write it as in ["a", "b"].')
+        return texts or default
+
+    def table(self, key: str) -> "Table":
+        """A table within; an empty one where the key is absent."""
+        nothing: dict[str, object] = {}
+        values = self._read(key, nothing, dict, f"a table: [{dotted((*self.path, key))}]")
+        return Table(self.source, values, (*self.path, key))
+
+    def tables(self, key: str) -> Iterator["Table"]:
+        """An array of tables within."""
+        wanted = f"an array of tables: [[{dotted((*self.path, key))}]]"
+        nothing: list[object] = []
+        for index, values in enumerate(self._read(key, nothing, list, wanted)):
+            if not isinstance(values, dict):
+                self.fail(key, f"this must be {wanted}.", "See `runwarden config init` for an example.")
+            yield Table(self.source, values, (*self.path, key, index))
+
+    def finish(self) -> None:
+        """Refuse what nobody asked for.
+
+        Raises:
+            ConfigError: The table holds an unknown key.
+        """
+        for key in self.values:
+            if key not in self.known:
+                near = get_close_matches(key, self.known, n=1)
+                known = ", ".join(sorted(self.known))
+                self.fail(key, "there is no such key.", f"Did you mean {near[0]}?" if near else f"There are: {known}.")
+
+    def fail(self, key: str, message: str, cure: str) -> NoReturn:
+        """Say what is wrong with a key.
+
+        Raises:
+            ConfigError: Always, with file and line.
+        """
+        path = (*self.path, key)
+        line = line_of(self.source.text, path)
+        raise ConfigError(message, cure=cure, file=self.source.file, key=dotted(path), line=line)
+
+    def _read(self, key: str, default: Kind, kind: type | tuple[type, ...], wanted: str) -> Kind:
+        self.known.add(key)
+        if key not in self.values:
+            return default
+        value = self.values[key]
+        # In Python true is a number; in a configuration it is a mistake.
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            self.fail(key, f"this must be {wanted}.", f"It is {_kind_of(value)}.")
+        return cast("Kind", value)
+
+
+def _kind_of(value: object) -> str:
+    names = {
+        str: "a string",
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+        list: "a list",
+        dict: "a table",
+    }
+    return names.get(type(value), "a date or time")

@@ -1,0 +1,68 @@
+"""Foreign text becomes printable here and nowhere else: what leaves this module cannot move a cursor or hide.
+
+It says nothing about markup: hand a `SafeText` to Rich's `Text`, or to a widget with `markup=False`.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+from unicodedata import category
+
+_UNPRINTABLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_COMBINING: Final = frozenset({"Mn", "Me", "Mc"})
+_MOST_COMBINING: Final = 4
+"""Marks on one character; a taller stack paints over the lines above."""
+_PLACEHOLDER: Final = "\N{REPLACEMENT CHARACTER}"
+_ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
+_DELETE: Final = 0x7F
+_PICTURES: Final = 0x2400
+"""Where Unicode's pictures of the C0 control characters begin."""
+_PICTURE_OF_DELETE: Final = "\N{SYMBOL FOR DELETE}"
+_TAB_WIDTH: Final = 4
+
+
+class SafeText(str):
+    """Text that a terminal prints as it stands; made by `safe_text` and `safe_block` only."""
+
+    __slots__ = ()
+
+
+def safe_text(text: str, *, limit: int = 500) -> SafeText:
+    """Foreign text as one printable line of at most `limit` characters (at least 1), the last one `…` where it was cut.
+
+    Control, format, surrogate, private, unassigned and line-separating characters become visible placeholders; more
+    than four combining marks in a row are dropped. Applied twice it changes nothing.
+    """
+    # Cut first: the cost of what follows is then bounded, whatever arrived.
+    cut = text if len(text) <= limit else text[: limit - 1] + _ELLIPSIS
+    if cut.isprintable() and cut.isascii():
+        return SafeText(cut)
+    return SafeText("".join(_printable(cut)))
+
+
+def safe_block(text: str, *, limit: int = 20_000, lines: int = 1_000) -> tuple[SafeText, ...]:
+    """Foreign text as printable lines: at most `limit` characters and `lines` lines, `…` where something is missing.
+
+    Line ends (LF, CRLF, CR) divide; tabs become spaces up to the next fourth column.
+    """
+    cut = text if len(text) <= limit else text[: limit - 1] + _ELLIPSIS
+    parts = cut.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    if len(parts) > lines:
+        parts = [*parts[: lines - 1], _ELLIPSIS]
+    return tuple(safe_text(part.expandtabs(_TAB_WIDTH), limit=limit * _TAB_WIDTH) for part in parts)
+
+
+def _printable(text: str) -> Iterator[str]:
+    marks = 0
+    for character in text:
+        kind = category(character)
+        marks = marks + 1 if kind in _COMBINING else 0
+        if kind in _UNPRINTABLE:
+            yield _placeholder(ord(character))
+        elif marks <= _MOST_COMBINING:
+            yield character
+
+
+def _placeholder(code: int) -> str:
+    if code < ord(" "):
+        return chr(_PICTURES + code)
+    return _PICTURE_OF_DELETE if code == _DELETE else _PLACEHOLDER

@@ -1,0 +1,205 @@
+"""The API token: read from where the profile says, shown nowhere."""
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TextIO, final
+
+_LONGEST: Final = 16_384
+"""Characters; longer ones do not fit into a header."""
+_COMMAND_TIMEOUT_S: Final = 30.0
+_KEYRING_TIMEOUT_S: Final = 3.0
+"""A locked keyring may wait for a dialog that nobody sees."""
+_KEYRING_SERVICE: Final = "runwarden"
+
+
+class TokenError(Exception):
+    """There is no usable token; the message names the cure and never holds the token."""
+
+    kind: Final = "token"
+
+    def __init__(self, message: str, *, cure: str) -> None:
+        super().__init__(f"{message} {cure}")
+        self.message = message
+        self.cure = cure
+
+
+@final
+class Token:
+    """A bearer token that prints as nothing; `reveal` is for the one header that needs it."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        """Keep a value that `checked` let through.
+
+        Raises:
+            TokenError: The value cannot be a bearer token.
+        """
+        self._value = _checked(value)
+
+    def reveal(self) -> str:
+        """The value itself."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Token(hidden)"
+
+    def __reduce__(self) -> str:
+        # A pickled token would lie in the clear.
+        raise TypeError("A token is not for storing.")
+
+
+@dataclass(frozen=True, slots=True)
+class EnvToken:
+    """In an environment variable."""
+
+    variable: str = "RUNWARDEN_TOKEN"
+
+
+@dataclass(frozen=True, slots=True)
+class FileToken:
+    """In a file that only its owner can read."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class CommandToken:
+    """What a command prints; no shell is involved."""
+
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyringToken:
+    """In the desktop's keyring, under the service name `runwarden`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamToken:
+    """On an open stream, as with `--token-stdin`."""
+
+    stream: TextIO
+
+
+TokenSource = EnvToken | FileToken | CommandToken | KeyringToken | StreamToken
+
+
+def resolve(source: TokenSource, env: Mapping[str, str]) -> Token:
+    """The token from its source; may block for as long as a command or a keyring takes.
+
+    A variable that was read is removed from `os.environ`, so that no child process inherits the token; whoever wants to
+    resolve twice passes a copy made before.
+
+    Raises:
+        TokenError: There is none, or it cannot be used.
+    """
+    match source:
+        case EnvToken(variable):
+            return Token(_from_environment(variable, env))
+        case FileToken(path):
+            return Token(_from_file(path))
+        case CommandToken(argv):
+            return Token(_from_command(argv, env))
+        case KeyringToken(name):
+            return Token(_from_keyring(name))
+        case StreamToken(stream):
+            return Token(stream.readline(_LONGEST + 2).strip())
+
+
+def _from_environment(variable: str, env: Mapping[str, str]) -> str:
+    value = env.get(variable)
+    os.environ.pop(variable, None)
+    if value is None:
+        raise TokenError(
+            f"The environment variable {variable} is not set.",
+            cure="Set it to an API token (Settings, API, Create API Token), or name another source in the profile.",
+        )
+    return value.strip()
+
+
+def _from_file(path: Path) -> str:
+    try:
+        # Non-blocking: a FIFO without a writer would hold the start for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise TokenError(
+            f"The token file {path} cannot be read: {error.strerror}.", cure="Correct token_file."
+        ) from error
+    with os.fdopen(descriptor, encoding="ascii", errors="replace") as file:
+        _refuse_unsafe(path, os.fstat(file.fileno()))
+        return file.read(_LONGEST + 2).strip()
+
+
+def _refuse_unsafe(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise TokenError(f"The token file {path} is not a regular file.", cure="Correct token_file.")
+    if found.st_uid not in {os.geteuid(), 0}:
+        raise TokenError(f"The token file {path} belongs to another user.", cure="Use a file of your own.")
+    if found.st_mode & 0o077:
+        raise TokenError(f"Others can read the token file {path}.", cure=f"Run: chmod 600 {path}")
+
+
+def _from_command(argv: tuple[str, ...], env: Mapping[str, str]) -> str:
+    shown = f"token_command {argv[0]!r}"
+    # Its error output would tear a screen that is already drawn.
+    try:
+        done = subprocess.run(
+            argv,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_COMMAND_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TokenError(
+            f"The {shown} did not end within {_COMMAND_TIMEOUT_S:.0f} s.",
+            cure="Run it by hand to see what it waits for.",
+        ) from error
+    except OSError as error:
+        raise TokenError(f"The {shown} cannot be run: {error.strerror}.", cure="Correct token_command.") from error
+    if done.returncode:
+        raise TokenError(f"The {shown} ended with {done.returncode}.", cure="Run it by hand to see why.")
+    return done.stdout.decode("ascii", errors="replace").strip()
+
+
+def _from_keyring(name: str) -> str:
+    # In a process of its own: a backend that hangs can be killed, one that crashes takes nothing along.
+    argv = [sys.executable, "-m", "keyring", "get", _KEYRING_SERVICE, name]
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_KEYRING_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TokenError("The keyring did not answer.", cure="Unlock it first, or use token_file.") from error
+    if b"No module named" in done.stderr:
+        raise TokenError("The keyring package is not installed.", cure="Install it (pipx inject runwarden keyring).")
+    value = done.stdout.decode("ascii", errors="replace").strip()
+    if done.returncode or not value:
+        raise TokenError(
+            f"The keyring holds no {name!r}.", cure=f"Run: keyring set {_KEYRING_SERVICE} {name}, or use token_file."
+        )
+    return value
+
+
+def _checked(value: str) -> str:
+    if not value:
+        raise TokenError("The token is empty.", cure="Create one in the service's settings: API, Create API Token.")
+    if len(value) > _LONGEST:
+        raise TokenError("The token is too long to be one.", cure="Check where it is read from.")
+    # The text of an error about a bad header would hold the token: refuse it here, without it.
+    if not value.isascii() or not value.isprintable() or " " in value:
+        raise TokenError(
+            "The token holds blanks, line ends or characters that are not ASCII.",
+            cure="Store the bare token, without the word Bearer.",
+        )
+    return value

@@ -1,0 +1,195 @@
+"""The cache: what was seen of the service, readable at once; lost, it is fetched again."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from storage.cache import coverage, health, polls, read_details, read_runs, store_runs, stuck
+from storage.cache.opening import DAMAGE_CURE, connect_reader, connect_writer, mark_damaged, prepare
+from storage.database import data_version
+from storage.records import (
+    Coverage,
+    HealthChange,
+    HealthReport,
+    LinkState,
+    PlatformHealth,
+    PollOutcome,
+    Presence,
+    Run,
+    RunChanges,
+    RunDetail,
+    RunFilter,
+    RunRow,
+    RunSort,
+)
+from storage.thread import DatabaseThread
+from storage.times import Clock, utc_now
+
+
+class Cache:
+    """Runs, health, link and coverage of one profile, in one SQLite file.
+
+    Writes happen on one thread, reads on another: a window of rows never waits for a batch. Every method may raise
+    `StorageError`, whose message names the file and the cure.
+    """
+
+    def __init__(
+        self, writer: DatabaseThread, reader: DatabaseThread, *, clock: Clock, rebuilt_from: Path | None
+    ) -> None:
+        self.writer = writer
+        """For what lives in the same file: the lease."""
+        self.clock = clock
+        self.rebuilt_from = rebuilt_from
+        """Where a damaged cache was moved when this one was opened in its place. None: it was sound."""
+        self._reader = reader
+        self._counts = read_runs.Counts()
+
+    @classmethod
+    async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
+        """The cache at this path, made or brought up to date where needed; a damaged one is moved aside and made anew.
+
+        Raises:
+            StorageError: It cannot be opened, or a newer Runwarden wrote it.
+        """
+        rebuilt_from = await asyncio.to_thread(prepare, path, clock())
+        writer = await DatabaseThread.start(
+            path,
+            partial(connect_writer, path),
+            name="cache-writer",
+            damage_cure=DAMAGE_CURE,
+            on_damage=partial(mark_damaged, path),
+        )
+        try:
+            reader = await DatabaseThread.start(
+                path,
+                partial(connect_reader, path),
+                name="cache-reader",
+                damage_cure=DAMAGE_CURE,
+                interruptible=True,
+                on_damage=partial(mark_damaged, path),
+            )
+        except BaseException:
+            await writer.close()
+            raise
+        return cls(writer, reader, clock=clock, rebuilt_from=rebuilt_from)
+
+    async def close(self) -> None:
+        """Finish what was begun, and close both connections; a second call does nothing."""
+        try:
+            await self._reader.close()
+        finally:
+            await self.writer.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # writes
+
+    async def store_runs(self, runs: Sequence[Run], *, seen_at: datetime) -> RunChanges:
+        """Keep these runs, in one transaction, and say what they changed.
+
+        An older `updated_at` never overwrites a newer one; of duplicates in the batch the newest wins. Every run in
+        the batch counts as seen, and as current.
+        """
+        return await self.writer.run(partial(store_runs.store, runs=runs, seen_at=seen_at))
+
+    async def set_presence(self, run_ids: Sequence[str], presence: Presence) -> int:
+        """Say whether the service still shows these runs; how many changed by it."""
+        return await self.writer.run(partial(store_runs.set_presence, run_ids=run_ids, presence=presence))
+
+    async def store_health(self, report: HealthReport, *, at: datetime) -> tuple[HealthChange, ...]:
+        """Keep an answer to the health request; the platforms whose status changed by it.
+
+        A platform that the report leaves out is no longer connected: a change to None.
+        """
+        return await self.writer.run(partial(health.store, report=report, at=at))
+
+    async def record_poll(self, outcome: PollOutcome) -> LinkState:
+        """Keep how a poll went; the state of the link after it."""
+        return await self.writer.run(partial(polls.record, outcome=outcome))
+
+    async def extend_coverage(self, start: datetime | None, end: datetime) -> Coverage:
+        """Note that every run created from start to end, both inclusive, is held; None: from the very beginning.
+
+        Raises:
+            ValueError: The start is after the end.
+        """
+        return await self.writer.run(partial(coverage.extend, start=start, end=end))
+
+    # reads
+
+    async def rows(self, filter: RunFilter, sort: RunSort, *, offset: int, limit: int) -> tuple[RunRow, ...]:  # noqa: A002 — the field's own word
+        """The window of at most `limit` runs that starts `offset` runs into the order."""
+        return await self._reader.run(
+            partial(read_runs.rows, wanted=filter, sort=sort, offset=offset, limit=limit, counts=self._counts)
+        )
+
+    async def count(self, filter: RunFilter) -> int:  # noqa: A002 — the field's own word
+        """How many runs the filter lets through."""
+        return await self._reader.run(partial(self._counts.total, wanted=filter))
+
+    async def status_counts(self, filter: RunFilter) -> dict[str, int]:  # noqa: A002 — the field's own word
+        """How many runs there are of each status, whatever the filter itself says of statuses."""
+        return await self._reader.run(partial(self._counts.by_status, wanted=filter))
+
+    async def index_of(self, run_id: str, filter: RunFilter, sort: RunSort) -> int | None:  # noqa: A002 — the field's own word
+        """The run's place in the order, from 0; None: the filter hides it, or it is not held."""
+        return await self._reader.run(partial(read_runs.index_of, run_id=run_id, wanted=filter, sort=sort))
+
+    async def runs(self, filter: RunFilter, sort: RunSort, *, limit: int | None) -> tuple[Run, ...]:  # noqa: A002 — the field's own word
+        """The first `limit` runs of the order in full; None: all of them."""
+        return await self._reader.run(partial(read_details.runs, wanted=filter, sort=sort, limit=limit))
+
+    async def active_runs(self) -> tuple[Run, ...]:
+        """Runs whose status is not known to be final, but for those the service has lost; newest first."""
+        return await self._reader.run(read_details.active_runs)
+
+    async def detail(self, run_id: str) -> RunDetail | None:
+        """Everything held about one run; None: it is not held."""
+        return (await self.details((run_id,))).get(run_id)
+
+    async def details(self, run_ids: Sequence[str]) -> dict[str, RunDetail]:
+        """Everything held about these runs, by id; those not held are left out."""
+        return await self._reader.run(partial(read_details.details, run_ids=run_ids))
+
+    async def known_statuses(self) -> tuple[str, ...]:
+        """Every status that any run was ever seen with, in alphabetical order."""
+        return await self._reader.run(read_runs.known_statuses)
+
+    async def repositories(self) -> tuple[str, ...]:
+        """Labels of the repositories with runs, the one with the most recent run first, 500 at most."""
+        return await self._reader.run(read_runs.repositories)
+
+    async def stuck(self, now: datetime) -> frozenset[str]:
+        """Ids of active runs that take far longer than their repository's runs do.
+
+        Far longer: more than twice the 95th percentile of what its finished runs took, and more than 30 minutes.
+        """
+        return await self._reader.run(partial(stuck.stuck, now=now))
+
+    async def health(self) -> tuple[PlatformHealth, ...]:
+        """What is known of each platform ever connected, by name."""
+        return await self._reader.run(health.platforms)
+
+    async def links(self) -> tuple[LinkState, ...]:
+        """The state of the link for each subject, never polled ones included."""
+        return await self._reader.run(polls.links)
+
+    async def coverage(self) -> Coverage:
+        """Which part of the service's history is held completely, up to the newest look."""
+        return await self._reader.run(coverage.coverage)
+
+    async def covered_until(self) -> datetime | None:
+        """The end of the newest range that is held completely; None: there is none."""
+        return await self._reader.run(coverage.covered_until)
+
+    async def data_version(self) -> int:
+        """A number that differs after another process wrote to the cache; our own writes leave it as it is."""
+        # Asked of the writer: on the reader's connection our own writes would count as foreign.
+        return await self.writer.run(data_version)

@@ -1,0 +1,113 @@
+"""The health of the code hosts as it was observed: now, since when, and what changed."""
+
+import sqlite3
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Final
+
+from storage.database import immediate, snapshot
+from storage.records import HealthChange, HealthReport, HealthSample, PlatformHealth
+from storage.storable import storable
+from storage.times import from_us, to_us
+
+HISTORY_CAP: Final = 50
+"""Changes given with each platform."""
+
+LONGEST_GAP: Final = timedelta(minutes=10)
+"""Samples further apart say nothing of the time between them."""
+
+_KEEP: Final = """
+INSERT INTO platforms (platform, status, host, host_group, raw_json, since_us, checked_us, connected)
+VALUES (:platform, :status, :host, :group, :raw_json, :at_us, :at_us, 1)
+ON CONFLICT (platform) DO UPDATE SET
+    since_us = CASE WHEN connected AND status = excluded.status THEN since_us ELSE excluded.since_us END,
+    status = excluded.status, host = excluded.host, host_group = excluded.host_group,
+    raw_json = excluded.raw_json, checked_us = excluded.checked_us, connected = 1
+"""
+
+
+def store(connection: sqlite3.Connection, report: HealthReport, at: datetime) -> tuple[HealthChange, ...]:
+    """Keep an answer to the health request; the platforms whose status changed by it, by name."""
+    at_us = to_us(at)
+    with immediate(connection):
+        before = dict(connection.execute("SELECT platform, status FROM platforms WHERE connected").fetchall())
+        for sample in report.samples:
+            connection.execute(_KEEP, _bound(sample, at_us))
+            _extend_span(connection, storable(sample.platform), storable(sample.status), at_us)
+        after = {storable(sample.platform): storable(sample.status) for sample in report.samples}
+        for platform in before.keys() - after.keys():
+            connection.execute(
+                "UPDATE platforms SET connected = 0, since_us = ?, checked_us = ? WHERE platform = ?",
+                (at_us, at_us, platform),
+            )
+        changes = tuple(
+            HealthChange(platform, before.get(platform), after.get(platform), from_us(at_us))
+            for platform in sorted(before.keys() | after.keys())
+            if before.get(platform) != after.get(platform)
+        )
+        connection.executemany(
+            "INSERT INTO health_changes (platform, old, new, at_us) VALUES (?, ?, ?, ?)",
+            [(change.platform, change.old, change.new, at_us) for change in changes],
+        )
+    return changes
+
+
+def platforms(connection: sqlite3.Connection) -> tuple[PlatformHealth, ...]:
+    """What is known of each platform ever connected, by name."""
+    with snapshot(connection):
+        history = _history(connection)
+        found = connection.execute(
+            "SELECT platform, status, host, host_group, since_us, checked_us, connected"
+            " FROM platforms ORDER BY platform"
+        )
+        return tuple(
+            PlatformHealth(
+                platform=platform,
+                status=status,
+                host=host,
+                group=group,
+                since=from_us(since_us),
+                checked_at=from_us(checked_us),
+                connected=bool(connected),
+                history=history.get(platform, ()),
+            )
+            for platform, status, host, group, since_us, checked_us, connected in found.fetchall()
+        )
+
+
+def _history(connection: sqlite3.Connection) -> dict[str, tuple[HealthChange, ...]]:
+    found = connection.execute(
+        "SELECT platform, old, new, at_us FROM"
+        " (SELECT *, row_number() OVER (PARTITION BY platform ORDER BY id DESC) AS nth FROM health_changes)"
+        " WHERE nth <= ? ORDER BY platform, nth",
+        (HISTORY_CAP,),
+    )
+    changes = [HealthChange(platform, old, new, from_us(at_us)) for platform, old, new, at_us in found.fetchall()]
+    return {platform: tuple(own) for platform, own in groupby(changes, lambda change: change.platform)}
+
+
+def _extend_span(connection: sqlite3.Connection, platform: str, status: str, at_us: int) -> None:
+    """Count a sample: into the span that it continues, or as the first of a new one."""
+    gap_us = LONGEST_GAP // timedelta(microseconds=1)
+    extended = connection.execute(
+        "UPDATE health_spans SET end_us = max(end_us, :at), samples = samples + 1"
+        " WHERE id = (SELECT max(id) FROM health_spans WHERE platform = :platform)"
+        " AND status = :status AND end_us >= :at - :gap",
+        {"at": at_us, "gap": gap_us, "platform": platform, "status": status},
+    )
+    if extended.rowcount == 0:
+        connection.execute(
+            "INSERT INTO health_spans (platform, status, start_us, end_us, samples) VALUES (?, ?, ?, ?, 1)",
+            (platform, status, at_us, at_us),
+        )
+
+
+def _bound(sample: HealthSample, at_us: int) -> dict[str, str | int | None]:
+    return {
+        "platform": storable(sample.platform),
+        "status": storable(sample.status),
+        "host": None if sample.host is None else storable(sample.host),
+        "group": None if sample.group is None else storable(sample.group),
+        "raw_json": storable(sample.raw_json),
+        "at_us": at_us,
+    }

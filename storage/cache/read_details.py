@@ -1,0 +1,93 @@
+"""Reading runs in full: bodies as received, and what was observed of them."""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final, cast
+
+from storage.cache.filters import where
+from storage.cache.orders import order_by
+from storage.database import snapshot
+from storage.records import Presence, Repository, Run, RunDetail, RunFilter, RunSort, Transition
+from storage.storable import storable
+from storage.times import from_us, from_us_or_none
+
+_CHUNK: Final = 500
+"""Ids bound to one statement."""
+
+_RUN: Final = "r.run_id, r.status, r.branch, b.platform, b.data_json, r.created_us, r.updated_us, b.raw_json"
+
+_RunValues = tuple[str, str, str, str, str, int, int, str]
+
+
+def runs(connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, limit: int | None) -> tuple[Run, ...]:
+    """The first `limit` runs of the order; None: all of them."""
+    condition, order = where(wanted), order_by(sort)
+    found = connection.execute(
+        f"SELECT {_RUN} FROM (SELECT id FROM runs WHERE {condition.sql} ORDER BY {order} LIMIT ?) AS w"  # noqa: S608 — built from constants; values are bound
+        f" CROSS JOIN runs AS r ON r.id = w.id CROSS JOIN run_bodies AS b ON b.id = w.id ORDER BY {order}",
+        (*condition.parameters, -1 if limit is None else max(0, limit)),
+    )
+    return tuple(_run(values) for values in found.fetchall())
+
+
+def active_runs(connection: sqlite3.Connection) -> tuple[Run, ...]:
+    """Runs whose status is not known to be final, but for those the service has lost; newest first."""
+    condition = where(RunFilter(active=True))
+    found = connection.execute(
+        f"SELECT {_RUN} FROM runs AS r JOIN run_bodies AS b ON b.id = r.id"  # noqa: S608 — built from constants; values are bound
+        f" WHERE {condition.sql} AND presence <> 'lost' ORDER BY {order_by(RunSort())}",
+        condition.parameters,
+    )
+    return tuple(_run(values) for values in found.fetchall())
+
+
+def details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> dict[str, RunDetail]:
+    """Everything held about these runs, by id; those not held are left out."""
+    with snapshot(connection):
+        return {
+            detail.run.run_id: detail
+            for start in range(0, len(run_ids), _CHUNK)
+            for detail in _details(connection, run_ids[start : start + _CHUNK])
+        }
+
+
+def _details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator[RunDetail]:
+    marks = ", ".join("?" * len(run_ids))
+    ids = [storable(run_id) for run_id in run_ids]
+    observed = connection.execute(
+        "SELECT r.run_id, t.old, t.new, t.at_us FROM runs AS r JOIN transitions AS t ON t.run = r.id"  # noqa: S608 — built from constants; values are bound
+        f" WHERE r.run_id IN ({marks}) ORDER BY t.id",
+        ids,
+    )
+    later: defaultdict[str, list[Transition]] = defaultdict(list)
+    for run_id, old, new, at_us in observed.fetchall():
+        later[run_id].append(Transition(run_id, old, new, from_us(at_us)))
+    found = connection.execute(
+        f"SELECT {_RUN}, r.first_seen_us, r.last_seen_us, r.presence, r.first_status, r.first_at_us"  # noqa: S608 — built from constants; values are bound
+        f" FROM runs AS r JOIN run_bodies AS b ON b.id = r.id WHERE r.run_id IN ({marks})",
+        ids,
+    )
+    for *values, first_seen_us, last_seen_us, presence, first_status, first_at_us in found.fetchall():
+        run = _run(cast("_RunValues", values))
+        first = Transition(run.run_id, None, first_status, from_us(first_at_us))
+        yield RunDetail(
+            run=run,
+            first_seen_at=from_us(first_seen_us),
+            last_seen_at=from_us(last_seen_us),
+            presence=cast("Presence", presence),
+            transitions=(first, *later[run.run_id]),
+        )
+
+
+def _run(values: _RunValues) -> Run:
+    run_id, status, branch, platform, data_json, created_us, updated_us, raw_json = values
+    return Run(
+        run_id=run_id,
+        status=status,
+        branch_name=branch,
+        repository=Repository(platform, data_json),
+        created_at=from_us_or_none(created_us),
+        updated_at=from_us_or_none(updated_us),
+        raw_json=raw_json,
+    )

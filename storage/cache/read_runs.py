@@ -1,0 +1,156 @@
+"""Reading runs the way a table wants them: a window of the order, and numbers."""
+
+import sqlite3
+from typing import Final, cast
+
+from storage.cache.filters import Where, where
+from storage.cache.orders import before, key_columns, order_by
+from storage.database import data_version, snapshot
+from storage.records import Presence, RunFilter, RunRow, RunSort
+from storage.times import from_us, from_us_or_none
+
+REPOSITORIES_CAP: Final = 500
+
+_NEAR: Final = 2000
+"""Up to here skipping from the front costs less than counting would."""
+
+_COLUMNS: Final = "r.run_id, r.status, r.branch, r.repository, r.created_us, r.updated_us, r.first_seen_us, r.presence"
+
+
+class Counts:
+    """Numbers of runs, kept until the cache changes; for one connection, on its thread."""
+
+    def __init__(self) -> None:
+        self._version: int | None = None
+        self._totals: dict[RunFilter, int] = {}
+        self._by_status: dict[RunFilter, dict[str, int]] = {}
+
+    def total(self, connection: sqlite3.Connection, wanted: RunFilter) -> int:
+        """How many runs the filter lets through."""
+        self._forget_stale(connection)
+        if wanted not in self._totals:
+            self._totals[wanted] = count(connection, where(wanted))
+        return self._totals[wanted]
+
+    def by_status(self, connection: sqlite3.Connection, wanted: RunFilter) -> dict[str, int]:
+        """How many runs of each status the rest of the filter lets through; statuses without any are left out."""
+        self._forget_stale(connection)
+        rest = replaced_statuses(wanted)
+        if rest not in self._by_status:
+            condition = where(rest)
+            found = connection.execute(
+                f"SELECT status, count(*) FROM runs WHERE {condition.sql} GROUP BY status",  # noqa: S608 — built from constants; values are bound
+                condition.parameters,
+            )
+            self._by_status[rest] = dict(found.fetchall())
+        return dict(self._by_status[rest])
+
+    def _forget_stale(self, connection: sqlite3.Connection) -> None:
+        version = data_version(connection)
+        if version != self._version:
+            self._totals.clear()
+            self._by_status.clear()
+            self._version = version
+
+
+def replaced_statuses(wanted: RunFilter) -> RunFilter:
+    """The filter without what it says of statuses."""
+    return RunFilter(
+        repositories=wanted.repositories,
+        not_repositories=wanted.not_repositories,
+        branches=wanted.branches,
+        not_branches=wanted.not_branches,
+        since=wanted.since,
+        until=wanted.until,
+        search=wanted.search,
+    )
+
+
+def count(connection: sqlite3.Connection, condition: Where) -> int:
+    """How many runs meet the condition."""
+    found = connection.execute(f"SELECT count(*) FROM runs WHERE {condition.sql}", condition.parameters)  # noqa: S608 — built from constants; values are bound
+    return int(found.fetchone()[0])
+
+
+def rows(
+    connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, offset: int, limit: int, counts: Counts
+) -> tuple[RunRow, ...]:
+    """The window of at most `limit` runs that starts `offset` runs into the order."""
+    offset, limit = max(0, offset), max(0, limit)
+    with snapshot(connection):
+        if offset <= _NEAR:
+            return _window(connection, wanted, order_by(sort), offset, limit)
+        total = counts.total(connection, wanted)
+        if offset < total // 2:
+            return _window(connection, wanted, order_by(sort), offset, limit)
+        # Beyond the middle the end is nearer.
+        limit = min(limit, total - offset)
+        if limit <= 0:
+            return ()
+        backwards = _window(connection, wanted, order_by(sort, backwards=True), total - offset - limit, limit)
+        return tuple(reversed(backwards))
+
+
+def index_of(connection: sqlite3.Connection, run_id: str, wanted: RunFilter, sort: RunSort) -> int | None:
+    """The run's place in the order, from 0; None: the filter hides it, or it is not held."""
+    condition = where(wanted)
+    with snapshot(connection):
+        key = connection.execute(
+            f"SELECT {', '.join(key_columns(sort))} FROM runs WHERE run_id = ? AND {condition.sql}",  # noqa: S608 — built from constants; values are bound
+            (run_id, *condition.parameters),
+        ).fetchone()
+        if key is None:
+            return None
+        return sum(
+            count(connection, Where(f"{part.sql} AND {condition.sql}", part.parameters + condition.parameters))
+            for part in before(sort, key)
+        )
+
+
+def known_statuses(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """Every status that any run was ever seen with."""
+    return tuple(status for (status,) in connection.execute("SELECT status FROM statuses ORDER BY status").fetchall())
+
+
+def repositories(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """Labels of the repositories with runs, the one with the most recent run first."""
+    found = connection.execute(
+        "SELECT label FROM repositories ORDER BY newest_us DESC, label LIMIT ?", (REPOSITORIES_CAP,)
+    )
+    return tuple(label for (label,) in found.fetchall())
+
+
+def _window(
+    connection: sqlite3.Connection, wanted: RunFilter, order: str, offset: int, limit: int
+) -> tuple[RunRow, ...]:
+    condition = where(wanted)
+    # The inner select skips along an index; only the window's own rows are looked up in the table.
+    found = connection.execute(
+        f"SELECT {_COLUMNS} FROM"  # noqa: S608 — built from constants; values are bound
+        f" (SELECT id FROM runs WHERE {condition.sql} ORDER BY {order} LIMIT ? OFFSET ?) AS w"
+        f" CROSS JOIN runs AS r ON r.id = w.id ORDER BY {order}",
+        (*condition.parameters, limit, offset),
+    )
+    return tuple(_row(*values) for values in found.fetchall())
+
+
+def _row(
+    run_id: str,
+    status: str,
+    branch: str,
+    repository: str,
+    created_us: int,
+    updated_us: int,
+    first_seen_us: int,
+    presence: str,
+) -> RunRow:
+    return RunRow(
+        run_id=run_id,
+        status=status,
+        branch_name=branch,
+        repository=repository,
+        created_at=from_us_or_none(created_us),
+        updated_at=from_us_or_none(updated_us),
+        first_seen_at=from_us(first_seen_us),
+        presence=cast("Presence", presence),
+    )

@@ -1,0 +1,186 @@
+"""Storing a batch of runs: staged, compared by SQL as a whole, then merged; no row is looked up from Python."""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final
+
+from storage.cache.filters import search_text
+from storage.database import immediate
+from storage.records import FINAL_STATUSES, Presence, Run, RunChanges, Transition
+from storage.storable import storable
+from storage.times import NO_TIME_US, from_us, to_sortable_us, to_us
+
+_STAGING: Final = """
+CREATE TEMP TABLE IF NOT EXISTS staging (
+    seq INTEGER PRIMARY KEY,
+    run_id TEXT NOT NULL,
+    status TEXT NOT NULL,
+    branch TEXT NOT NULL,
+    repository TEXT NOT NULL,
+    platform TEXT NOT NULL,
+    data_json TEXT NOT NULL,
+    created_us INTEGER NOT NULL,
+    updated_us INTEGER NOT NULL,
+    at_us INTEGER NOT NULL,
+    raw_json TEXT NOT NULL,
+    search TEXT NOT NULL,
+    id INTEGER,
+    old_status TEXT,
+    newer INTEGER NOT NULL DEFAULT 0,
+    was_away INTEGER NOT NULL DEFAULT 0
+)
+"""
+"""`at_us`: when the run came to be as it is. `newer`: it tells more than what is held. `was_away`: presence was not
+`current`. A run not held before has no `old_status`."""
+
+_FINAL: Final = ", ".join(f"'{status}'" for status in sorted(FINAL_STATUSES))
+
+# Equal times with other facts are news too: a service may count in seconds, or give no readable time at all.
+_COMPARE: Final = f"""
+UPDATE staging SET
+    id = r.id,
+    old_status = r.status,
+    was_away = r.presence <> 'current',
+    newer = staging.updated_us > r.updated_us
+        OR (staging.updated_us IN (r.updated_us, {NO_TIME_US})
+            AND (staging.status, staging.branch, staging.raw_json) IS NOT (r.status, r.branch, b.raw_json))
+FROM runs AS r JOIN run_bodies AS b ON b.id = r.id
+WHERE r.run_id = staging.run_id
+"""  # noqa: S608 — built from constants
+
+_ADD: Final = """
+INSERT INTO runs (id, run_id, status, branch, repository, created_us, updated_us, first_seen_us, last_seen_us,
+                  presence, first_status, first_at_us, active_since_us, search)
+SELECT id, run_id, status, branch, repository, created_us, updated_us, :seen_us, :seen_us,
+       'current', status, at_us, CASE created_us WHEN :no_time THEN :seen_us ELSE created_us END, search
+FROM staging WHERE old_status IS NULL
+"""
+
+_NOTE_TRANSITIONS: Final = """
+INSERT INTO transitions (run, old, new, at_us)
+SELECT id, old_status, status, at_us FROM staging WHERE newer AND old_status <> status ORDER BY at_us, seq
+"""
+
+_CHANGE: Final = f"""
+UPDATE runs SET
+    status = s.status,
+    branch = s.branch,
+    repository = s.repository,
+    created_us = CASE s.created_us WHEN :no_time THEN runs.created_us ELSE s.created_us END,
+    updated_us = CASE s.updated_us WHEN :no_time THEN runs.updated_us ELSE s.updated_us END,
+    active_since_us = CASE WHEN s.old_status IN ({_FINAL}) AND s.status NOT IN ({_FINAL})
+        THEN s.at_us ELSE runs.active_since_us END,
+    search = s.search
+FROM staging AS s WHERE s.newer AND runs.id = s.id
+"""  # noqa: S608 — built from constants
+
+_KEEP_BODIES: Final = """
+INSERT INTO run_bodies (id, platform, data_json, raw_json)
+SELECT id, platform, data_json, raw_json FROM staging WHERE newer OR old_status IS NULL
+ON CONFLICT (id) DO UPDATE
+SET platform = excluded.platform, data_json = excluded.data_json, raw_json = excluded.raw_json
+"""
+
+_SEE: Final = """
+UPDATE runs SET last_seen_us = max(last_seen_us, :seen_us), presence = 'current'
+FROM staging AS s WHERE s.old_status IS NOT NULL AND runs.id = s.id
+"""
+
+_NOTE_REPOSITORIES: Final = """
+INSERT INTO repositories (label, newest_us)
+SELECT repository, max(created_us) FROM staging WHERE newer OR old_status IS NULL GROUP BY repository
+ON CONFLICT (label) DO UPDATE SET newest_us = excluded.newest_us WHERE excluded.newest_us > newest_us
+"""
+
+
+def store(connection: sqlite3.Connection, runs: Sequence[Run], seen_at: datetime) -> RunChanges:
+    """Keep these runs, in one transaction, and say what they changed."""
+    if not runs:
+        return RunChanges()
+    seen_us = to_us(seen_at)
+    connection.execute(_STAGING)
+    with immediate(connection):
+        connection.execute("DELETE FROM staging")
+        _stage(connection, _newest(runs), seen_us)
+        connection.execute(_COMPARE)
+        _merge(connection, seen_us)
+        changes = _changes(connection)
+        connection.execute("DELETE FROM staging")
+    return changes
+
+
+def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presence: Presence) -> int:
+    """Say whether the service still shows these runs; how many changed by it."""
+    with immediate(connection):
+        changed = connection.executemany(
+            "UPDATE runs SET presence = :presence WHERE run_id = :run_id AND presence <> :presence",
+            [{"presence": presence, "run_id": storable(run_id)} for run_id in run_ids],
+        )
+    return max(0, changed.rowcount)
+
+
+def _newest(runs: Sequence[Run]) -> Iterable[Run]:
+    """Each run once: pages that shift while they are walked repeat runs."""
+    newest: dict[str, Run] = {}
+    for run in runs:
+        other = newest.get(run.run_id)
+        if other is None or to_sortable_us(run.updated_at) >= to_sortable_us(other.updated_at):
+            newest[run.run_id] = run
+    return newest.values()
+
+
+def _stage(connection: sqlite3.Connection, runs: Iterable[Run], seen_us: int) -> None:
+    connection.executemany(
+        "INSERT INTO staging (run_id, status, branch, repository, platform, data_json, created_us, updated_us, at_us,"
+        " raw_json, search) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (_staged(run, seen_us) for run in runs),
+    )
+
+
+def _staged(run: Run, seen_us: int) -> tuple[str | int, ...]:
+    run_id, branch = storable(run.run_id), storable(run.branch_name)
+    label = storable(run.repository.label)
+    updated_us = to_sortable_us(run.updated_at)
+    return (
+        run_id,
+        storable(run.status),
+        branch,
+        label,
+        storable(run.repository.platform),
+        storable(run.repository.data_json),
+        to_sortable_us(run.created_at),
+        updated_us,
+        seen_us if updated_us == NO_TIME_US else updated_us,
+        storable(run.raw_json),
+        search_text(run_id, label, branch),
+    )
+
+
+def _merge(connection: sqlite3.Connection, seen_us: int) -> None:
+    bound = {"seen_us": seen_us, "no_time": NO_TIME_US}
+    (last_id,) = connection.execute("SELECT coalesce(max(id), 0) FROM runs").fetchone()
+    connection.execute("UPDATE staging SET id = ? + seq WHERE id IS NULL", (last_id,))
+    connection.execute(_NOTE_TRANSITIONS)
+    connection.execute(_CHANGE, bound)
+    connection.execute(_SEE, bound)
+    connection.execute(_ADD, bound)
+    connection.execute(_KEEP_BODIES)
+    connection.execute("INSERT OR IGNORE INTO statuses SELECT DISTINCT status FROM staging")
+    connection.execute(_NOTE_REPOSITORIES)
+
+
+def _changes(connection: sqlite3.Connection) -> RunChanges:
+    new = connection.execute("SELECT run_id FROM staging WHERE old_status IS NULL ORDER BY seq").fetchall()
+    moved = connection.execute(
+        "SELECT run_id, old_status, status, at_us FROM staging WHERE newer AND old_status <> status ORDER BY at_us, seq"
+    ).fetchall()
+    updated = connection.execute(
+        "SELECT run_id FROM staging WHERE (newer AND old_status = status)"
+        " OR (was_away AND NOT (newer AND old_status <> status)) ORDER BY seq"
+    ).fetchall()
+    return RunChanges(
+        new=tuple(run_id for (run_id,) in new),
+        transitions=tuple(Transition(run_id, old, status, from_us(at_us)) for run_id, old, status, at_us in moved),
+        updated=tuple(run_id for (run_id,) in updated),
+    )

@@ -1,0 +1,113 @@
+"""Opening a database: its connection, its transactions, and a schema that is never newer than this program."""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from storage.errors import DatabaseNewer
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+
+BUSY_WAIT_S: Final = 10.0
+"""How long a statement waits for another process's transaction."""
+
+Step = Callable[["Database"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A database's shape: the steps that lead to it."""
+
+    name: str
+    steps: Mapping[str, Step]
+    """By name, in order; a step that was released never changes."""
+    newer_cure: str
+    """What to do where a newer program wrote the file."""
+
+
+def connect(path: Path, pragmas: Mapping[str, str | int]) -> sqlite3.Connection:
+    """A connection without implicit transactions, with these pragmas set."""
+    connection = sqlite3.connect(path, timeout=BUSY_WAIT_S, isolation_level=None)
+    try:
+        for name, value in pragmas.items():
+            connection.execute(f"PRAGMA {name} = {value}").fetchall()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def immediate(connection: sqlite3.Connection) -> Iterator[None]:
+    """A transaction that holds the write lock from its start; whole, or undone."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        # A full disk or a failed one may have rolled back already.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """Several reads of one and the same state."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def data_version(connection: sqlite3.Connection) -> int:
+    """A number that differs after any other connection committed a change."""
+    return int(connection.execute("PRAGMA data_version").fetchone()[0])
+
+
+def migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
+    """Apply the steps that are missing.
+
+    Raises:
+        DatabaseNewer: A step was applied that this program does not know.
+    """
+    if is_current(connection, schema, path):
+        return
+    from sqlite_utils import Database
+    from sqlite_utils.migrations import Migrations
+
+    migrations = Migrations(schema.name)
+    for name, step in schema.steps.items():
+        migrations(name=name)(step)
+    # Simultaneous first starts: whoever comes second finds everything applied.
+    with immediate(connection):
+        if not is_current(connection, schema, path):
+            migrations.apply(Database(connection, execute_plugins=False, recursive_triggers=False))
+
+
+def is_current(connection: sqlite3.Connection, schema: Schema, path: Path) -> bool:
+    """Whether every step is applied.
+
+    Raises:
+        DatabaseNewer: So is one that this program does not know.
+    """
+    applied = _applied(connection, schema)
+    unknown = sorted(applied - schema.steps.keys())
+    if unknown:
+        raise DatabaseNewer(f"A newer Runwarden wrote {path} ({', '.join(unknown)}). {schema.newer_cure}", path=path)
+    return applied == schema.steps.keys()
+
+
+def _applied(connection: sqlite3.Connection, schema: Schema) -> set[str]:
+    # Asked without sqlite-utils, whose import would cost a start with nothing to migrate a third of its time.
+    there = connection.execute("SELECT 1 FROM sqlite_master WHERE name = '_sqlite_migrations'").fetchone()
+    if there is None:
+        return set()
+    rows = connection.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = ?", (schema.name,))
+    return {name for (name,) in rows.fetchall()}

@@ -1,0 +1,114 @@
+"""Everything that can go wrong with a database file, each with the way out of it.
+
+StorageError
+├── DatabaseNewer       written by a newer Runwarden
+├── DatabaseDamaged     not readable as a database any more
+├── DatabaseReadOnly    the file or its folder may not be written
+├── DatabaseUnopenable  the file cannot be opened at all
+├── DatabaseBusy        another process holds it for too long
+├── DiskFull            no space left
+├── DiskFailed          the disk or file system answered with an error
+└── StorageClosed       used after it was closed
+"""
+
+import sqlite3
+from pathlib import Path
+from typing import ClassVar, Final
+
+
+class StorageError(Exception):
+    """A database that cannot be used; the message names the file and the cure."""
+
+    kind: ClassVar[str] = "storage"
+    """A stable word for JSON and the screen."""
+
+    def __init__(self, message: str, *, path: Path) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+
+
+class DatabaseNewer(StorageError):
+    """A newer Runwarden wrote the file; this one does not know all that is in it."""
+
+    kind = "database_newer"
+
+
+class DatabaseDamaged(StorageError):
+    """The file's content is not (or no longer) a sound database."""
+
+    kind = "database_damaged"
+
+
+class DatabaseReadOnly(StorageError):
+    """The file, or the folder that needs its journal beside it, may not be written."""
+
+    kind = "database_read_only"
+
+
+class DatabaseUnopenable(StorageError):
+    """The file cannot be opened."""
+
+    kind = "database_unopenable"
+
+
+class DatabaseBusy(StorageError):
+    """Another process held the file for longer than we wait."""
+
+    kind = "database_busy"
+
+
+class DiskFull(StorageError):
+    """No space is left for the write; nothing of it was kept."""
+
+    kind = "disk_full"
+
+
+class DiskFailed(StorageError):
+    """The disk or the file system answered with an error."""
+
+    kind = "disk_failed"
+
+
+class StorageClosed(StorageError):
+    """It was closed before."""
+
+    kind = "storage_closed"
+
+
+_PRIMARY_CODE: Final = 0xFF
+"""Extended result codes keep their primary code in the low byte."""
+
+_BY_CODE: Final[dict[int, tuple[type[StorageError], str]]] = {
+    sqlite3.SQLITE_CORRUPT: (DatabaseDamaged, "The database {path} is damaged. {damage_cure}"),
+    sqlite3.SQLITE_NOTADB: (DatabaseDamaged, "The file {path} is not a database. {damage_cure}"),
+    sqlite3.SQLITE_FULL: (DiskFull, "No space is left for {path}. Free some, then try again."),
+    sqlite3.SQLITE_READONLY: (
+        DatabaseReadOnly,
+        "{path} may not be written. Give yourself write access to it and to its folder, or choose another data folder.",
+    ),
+    sqlite3.SQLITE_CANTOPEN: (
+        DatabaseUnopenable,
+        "{path} cannot be opened. Check that its folder exists and that you may read and write in it.",
+    ),
+    sqlite3.SQLITE_PERM: (DatabaseUnopenable, "{path} may not be opened. Check who owns it and its permissions."),
+    sqlite3.SQLITE_BUSY: (
+        DatabaseBusy,
+        "Another process has held {path} for too long. Let it finish, or end it, then try again.",
+    ),
+    sqlite3.SQLITE_LOCKED: (DatabaseBusy, "{path} is locked by another statement. Try again."),
+    sqlite3.SQLITE_IOERR: (
+        DiskFailed,
+        "The disk failed while {path} was in use ({detail}). Check the disk, or choose another data folder.",
+    ),
+    sqlite3.SQLITE_PROTOCOL: (DatabaseBusy, "{path} stayed locked. Check that no process hangs on it, then try again."),
+}
+
+
+def storage_error(error: sqlite3.Error, path: Path, *, damage_cure: str) -> StorageError | None:
+    """The storage error that stands for SQLite's; None where SQLite blames our statement, which is a bug."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    if code is None or (code & _PRIMARY_CODE) not in _BY_CODE:
+        return None
+    kind, message = _BY_CODE[code & _PRIMARY_CODE]
+    return kind(message.format(path=path, damage_cure=damage_cure, detail=error), path=path)

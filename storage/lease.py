@@ -1,0 +1,59 @@
+"""The lease: of all processes on one data folder, one at a time does what must be done once, such as polling."""
+
+import sqlite3
+from functools import partial
+
+from storage.cache import Cache
+from storage.database import immediate
+from storage.times import to_us
+
+_SECOND_US = 1_000_000
+
+
+class Lease:
+    """Named leases in the cache's database; a lease not renewed in time is free again."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._thread = cache.writer
+        self._clock = cache.clock
+
+    async def acquire(self, name: str, owner: str, ttl_s: float) -> bool:
+        """Whether the owner holds the lease for the next `ttl_s` seconds: it was free, had run out, or was theirs."""
+        now_us = to_us(self._clock())
+        return await self._thread.run(
+            partial(_acquire, name=name, owner=owner, now_us=now_us, ttl_us=round(ttl_s * _SECOND_US))
+        )
+
+    async def renew(self, name: str, owner: str, ttl_s: float) -> bool:
+        """Whether the owner still held the lease and now holds it for `ttl_s` seconds more."""
+        until_us = to_us(self._clock()) + round(ttl_s * _SECOND_US)
+        return await self._thread.run(partial(_renew, name=name, owner=owner, until_us=until_us))
+
+    async def release(self, name: str, owner: str) -> None:
+        """Give the lease back, where the owner holds it."""
+        await self._thread.run(partial(_release, name=name, owner=owner))
+
+
+def _acquire(connection: sqlite3.Connection, name: str, owner: str, now_us: int, ttl_us: int) -> bool:
+    # An end further away than the whole term means that the clock was set back: nobody would ever free it.
+    with immediate(connection):
+        taken = connection.execute(
+            "INSERT INTO leases (name, owner, until_us) VALUES (:name, :owner, :until) ON CONFLICT (name) DO UPDATE"
+            " SET owner = excluded.owner, until_us = excluded.until_us"
+            " WHERE owner = excluded.owner OR until_us <= :now OR until_us > excluded.until_us",
+            {"name": name, "owner": owner, "until": now_us + ttl_us, "now": now_us},
+        )
+    return taken.rowcount == 1
+
+
+def _renew(connection: sqlite3.Connection, name: str, owner: str, until_us: int) -> bool:
+    with immediate(connection):
+        renewed = connection.execute(
+            "UPDATE leases SET until_us = ? WHERE name = ? AND owner = ?", (until_us, name, owner)
+        )
+    return renewed.rowcount == 1
+
+
+def _release(connection: sqlite3.Connection, name: str, owner: str) -> None:
+    with immediate(connection):
+        connection.execute("DELETE FROM leases WHERE name = ? AND owner = ?", (name, owner))

@@ -1,0 +1,175 @@
+"""The ledger: every write is here before it is anywhere else."""
+
+from collections.abc import Collection
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from storage.database import data_version
+from storage.ledger import entries, moves, queries
+from storage.ledger.errors import AmbiguousAction, KeyTaken, LedgerRefusal, NoSuchAction, SubjectBlocked, WrongState
+from storage.ledger.identity import new_action_id
+from storage.ledger.opening import DAMAGE_CURE, connect
+from storage.ledger.orphans import adopt
+from storage.ledger.owner import this_process
+from storage.records import Action, ActionError, ActionKind, ActionState
+from storage.thread import DatabaseThread
+from storage.times import Clock, utc_now
+
+__all__ = [
+    "AmbiguousAction",
+    "KeyTaken",
+    "Ledger",
+    "LedgerRefusal",
+    "NoSuchAction",
+    "SubjectBlocked",
+    "WrongState",
+    "new_action_id",
+]
+
+
+class Ledger:
+    """The actions of one profile, in one SQLite file that is on the disk before any call returns.
+
+    Every method may raise `StorageError`, whose message names the file and the cure.
+    """
+
+    def __init__(self, thread: DatabaseThread, *, clock: Clock) -> None:
+        self._thread = thread
+        self._clock = clock
+
+    @classmethod
+    async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
+        """The ledger at this path, made or brought up to date where needed.
+
+        Raises:
+            StorageError: It cannot be opened, is damaged (it is never rebuilt), or a newer Runwarden wrote it.
+        """
+        thread = await DatabaseThread.start(path, partial(connect, path), name="ledger", damage_cure=DAMAGE_CURE)
+        return cls(thread, clock=clock)
+
+    async def close(self) -> None:
+        """Finish what was begun and close; a second call does nothing."""
+        await self._thread.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # the way of an action
+
+    async def prepare(
+        self, *, action_id: str | None, kind: ActionKind, subject: str, key: str, path: str, body_json: str, actor: str
+    ) -> Action:
+        """Enter an action, owned by this process; nothing of it is sent yet.
+
+        Args:
+            action_id: From `new_action_id`; None: a new one.
+            kind: Which write it is.
+            subject: What must not happen twice by accident; empty where nothing is blocked.
+            key: Unique among all actions.
+            path: The request's path below the base address.
+            body_json: The request's body, exactly as it will be sent.
+            actor: Who asked.
+
+        Raises:
+            KeyTaken: An action with the same key exists.
+            SubjectBlocked: An action of the same kind and subject still owes its outcome.
+        """
+        entry = entries.Entry(
+            action_id=action_id or new_action_id(self._clock()),
+            kind=kind,
+            subject=subject,
+            key=key,
+            path=path,
+            body_json=body_json,
+            actor=actor,
+        )
+        at = self._clock()
+        return await self._thread.run(lambda connection: entries.prepare(connection, entry, this_process(), at))
+
+    async def sending(self, action_id: str) -> Action:
+        """Commit that the first byte is about to leave.
+
+        Raises:
+            NoSuchAction: It is not in the ledger.
+            WrongState: It is not `prepared`: somebody sent it, or gave it up.
+        """
+        return await self._move(action_id, moves.SENDING)
+
+    async def confirm(self, action_id: str, *, result_id: str | None, response_json: str | None) -> Action:
+        """The service said that it is done; raises as `sending`, from any state but `sending`."""
+        outcome = moves.Outcome(result_id=result_id, response_json=response_json)
+        return await self._move(action_id, moves.CONFIRM, outcome)
+
+    async def reject(self, action_id: str, error: ActionError) -> Action:
+        """The service refused, so that nothing was done; raises as `sending`, from any state but `sending`."""
+        return await self._move(action_id, moves.REJECT, moves.Outcome(error=error))
+
+    async def unknown(self, action_id: str, error: ActionError) -> Action:
+        """Whether it was done cannot be known; raises as `sending`, from any state but `sending`."""
+        return await self._move(action_id, moves.UNKNOWN, moves.Outcome(error=error))
+
+    async def not_sent(self, action_id: str, error: ActionError) -> Action:
+        """No byte of it left; raises as `sending`, from any state but `prepared` and `sending`."""
+        return await self._move(action_id, moves.NOT_SENT, moves.Outcome(error=error))
+
+    # a person's word on the unknown
+
+    async def resolve_created(self, action_id: str, result_id: str) -> Action:
+        """It was done, and made this; raises as `sending`, from any state but `unknown` and unresolved."""
+        return await self._move(action_id, moves.RESOLVE_CREATED, moves.Outcome(result_id=result_id))
+
+    async def resolve_not_created(self, action_id: str) -> Action:
+        """It was not done; raises as `sending`, from any state but `unknown` and unresolved."""
+        return await self._move(action_id, moves.RESOLVE_NOT_CREATED)
+
+    async def supersede(self, action_id: str, by: str) -> Action:
+        """It is knowingly sent again, as the action `by`; its own outcome stays unknown.
+
+        Raises as `sending`, from any state but `unknown` and unresolved.
+        """
+        return await self._move(action_id, moves.SUPERSEDE, moves.Outcome(superseded_by=by))
+
+    async def adopt_orphans(self) -> tuple[Action, ...]:
+        """Settle the actions of processes that died: `prepared` was not sent, `sending` is unknown; those settled."""
+        return await self._thread.run(partial(adopt, at=self._clock()))
+
+    # reading
+
+    async def action(self, id_or_unique_prefix: str) -> Action | None:
+        """The action with this id, or the only one whose id begins like this; None: there is none.
+
+        Raises:
+            AmbiguousAction: More than one id begins like this.
+        """
+        return await self._thread.run(partial(queries.action, id_or_prefix=id_or_unique_prefix))
+
+    async def actions(
+        self,
+        *,
+        kinds: Collection[ActionKind] | None = None,
+        states: Collection[ActionState] | None = None,
+        limit: int = 100,
+    ) -> tuple[Action, ...]:
+        """Actions, newest first; None: of every kind, in every state."""
+        return await self._thread.run(partial(queries.actions, kinds=kinds, states=states, limit=limit))
+
+    async def for_run(self, run_id: str) -> tuple[Action, ...]:
+        """The conversation with a run: the starts and continuations that made it or were meant for it, oldest first."""
+        return await self._thread.run(partial(queries.for_run, run_id=run_id))
+
+    async def organizations(self) -> tuple[Action, ...]:
+        """Every attempt to create an organization, newest first."""
+        return await self._thread.run(queries.organizations)
+
+    async def data_version(self) -> int:
+        """A number that differs after another process wrote to the ledger; our own writes leave it as it is."""
+        return await self._thread.run(data_version)
+
+    async def _move(self, action_id: str, move: moves.Move, outcome: moves.Outcome = moves.NOTHING) -> Action:
+        return await self._thread.run(
+            partial(moves.make, action_id=action_id, move=move, outcome=outcome, at=self._clock())
+        )

@@ -1,0 +1,54 @@
+"""What the ledger refuses, and which entry is in the way."""
+
+from storage.records import Action
+
+
+class LedgerRefusal(Exception):
+    """The ledger did not do what was asked; nothing changed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class KeyTaken(LedgerRefusal):
+    """The key was used before: whoever was first sends, nobody else."""
+
+    def __init__(self, existing: Action) -> None:
+        super().__init__(f"{existing.action_id} already has the key {existing.key!r}; it is {existing.state}.")
+        self.existing = existing
+
+
+class SubjectBlocked(LedgerRefusal):
+    """An earlier action on the same subject still owes its outcome."""
+
+    def __init__(self, existing: Action) -> None:
+        super().__init__(
+            f"{existing.action_id} ({existing.kind} {existing.subject}) is {existing.state}: its outcome comes first."
+        )
+        self.existing = existing
+
+
+class WrongState(LedgerRefusal):
+    """The move asked for does not lead out of the state the action is in."""
+
+    def __init__(self, action: Action, move: str) -> None:
+        resolved = f", resolved as {action.resolution}" if action.resolution else ""
+        super().__init__(f"{action.action_id} is {action.state}{resolved}: {move} is not possible from there.")
+        self.action = action
+
+
+class NoSuchAction(LedgerRefusal):
+    """No entry has this id."""
+
+    def __init__(self, action_id: str) -> None:
+        super().__init__(f"There is no action {action_id}.")
+        self.action_id = action_id
+
+
+class AmbiguousAction(LedgerRefusal):
+    """More than one entry's id begins like this."""
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__(f"More than one action's id begins with {prefix}: give more of it.")
+        self.prefix = prefix

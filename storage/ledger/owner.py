@@ -1,0 +1,97 @@
+"""Which process owns an action, and whether it still lives; a number that the system gave again does not count."""
+
+import os
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+UNKNOWN: Final = "?"
+"""Stands where the system does not tell; what is unknown differs from nothing."""
+
+_PROC: Final = Path("/proc")
+_TELL_S: Final = 5.0
+_STATE_FIELD: Final = 0
+_STARTED_FIELD: Final = 19
+"""Fields of /proc/PID/stat, counted after the command's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A process, told apart from every other one before and after it."""
+
+    pid: int
+    started: str
+    """When it started, in the system's own terms."""
+    boot: str
+    """Which start of the machine it belongs to."""
+    namespace: str
+    """Where its number counts: a container has its own."""
+
+
+def this_process() -> Owner:
+    """The process that asks."""
+    return _describe(os.getpid())
+
+
+@cache
+def _describe(pid: int) -> Owner:
+    return Owner(pid=pid, started=_started(pid) or UNKNOWN, boot=_boot(), namespace=_namespace())
+
+
+def is_dead(owner: Owner) -> bool | None:
+    """Whether the process surely has ended; None: it counts in another container, so that nobody here can tell."""
+    if _differ(owner.boot, _boot()):
+        return True
+    if _differ(owner.namespace, _namespace()):
+        return None
+    started = _started(owner.pid)
+    return started is None or _differ(owner.started, started)
+
+
+def _differ(one: str, other: str) -> bool:
+    return UNKNOWN not in (one, other) and one != other
+
+
+def _started(pid: int) -> str | None:
+    """When the process started; None: there is no such process, or it has ended and only its parent has yet to hear."""
+    if not (_PROC / "self" / "stat").exists():
+        return _told_by_ps(pid)
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # The command's name may hold anything, brackets and spaces too.
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[_STATE_FIELD] in {"Z", "X"} else fields[_STARTED_FIELD]
+
+
+def _told_by_ps(pid: int) -> str | None:
+    told = _told(["ps", "-o", "state=,lstart=", "-p", str(pid)])
+    state, _, started = told.strip().partition(" ")
+    return None if not started or state.startswith("Z") else started.strip()
+
+
+@cache
+def _boot() -> str:
+    try:
+        return (_PROC / "sys" / "kernel" / "random" / "boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return _told(["sysctl", "-n", "kern.bootsessionuuid"]).strip() or UNKNOWN
+
+
+@cache
+def _namespace() -> str:
+    try:
+        return str((_PROC / "self" / "ns" / "pid").readlink())
+    except OSError:
+        return UNKNOWN
+
+
+def _told(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TELL_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout

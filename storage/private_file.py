@@ -1,0 +1,109 @@
+"""Database files: nobody else's to read, made by one process at a time, never thrown away unseen."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from storage.errors import DatabaseBusy, DatabaseReadOnly, DatabaseUnopenable, StorageError
+
+FILE_MODE: Final = 0o600
+FOLDER_MODE: Final = 0o700
+SIDE_FILES: Final = ("-wal", "-shm", "-journal")
+"""What SQLite keeps beside a database."""
+
+_OPENING_WAIT_S: Final = 10.0
+_RETRY_S: Final = 0.01
+
+
+def make_private(path: Path) -> None:
+    """Make the file, if it is not there, and let its owner only read and write it.
+
+    Raises:
+        StorageError: It cannot be made, or is somebody else's.
+    """
+    try:
+        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        # Exclusively: opening a database that is in use here, and closing it, would drop SQLite's locks.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, FILE_MODE))
+    except FileExistsError:
+        _restrict(path)
+    except OSError as error:
+        raise _file_error(error, path) from error
+
+
+@contextmanager
+def opening(path: Path) -> Iterator[None]:
+    """Only one process at a time makes, checks and migrates the database; the others wait their turn.
+
+    Raises:
+        DatabaseBusy: The turn did not come within 10 s.
+    """
+    lock_path = path.with_name(path.name + ".opening")
+    try:
+        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        lock = os.open(lock_path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
+    except OSError as error:
+        raise _file_error(error, lock_path) from error
+    try:
+        _wait_for(lock, path)
+        yield
+    finally:
+        os.close(lock)
+
+
+def move_aside(path: Path, stamp: str) -> Path:
+    """Put the database and what belongs to it out of the way, in place of what was put there before; its new place.
+
+    Raises:
+        StorageError: The files cannot be moved.
+    """
+    aside = path.with_name(f"{path.name}.damaged-{stamp}")
+    try:
+        for earlier in path.parent.glob(f"{path.name}.damaged-*"):
+            earlier.unlink(missing_ok=True)
+        for suffix in SIDE_FILES:
+            side = path.with_name(path.name + suffix)
+            if side.exists():
+                side.rename(aside.with_name(aside.name + suffix))
+        path.rename(aside)
+    except OSError as error:
+        raise _file_error(error, path) from error
+    return aside
+
+
+def _restrict(path: Path) -> None:
+    try:
+        if path.stat().st_mode & 0o777 != FILE_MODE:
+            path.chmod(FILE_MODE)
+    except OSError as error:
+        raise _file_error(error, path) from error
+
+
+def _wait_for(lock: int, path: Path) -> None:
+    deadline = time.monotonic() + _OPENING_WAIT_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() > deadline:
+                raise DatabaseBusy(
+                    f"Another process has been opening {path} for {_OPENING_WAIT_S:.0f} s. End it, then try again.",
+                    path=path,
+                ) from error
+            time.sleep(_RETRY_S)
+        else:
+            return
+
+
+def _file_error(error: OSError, path: Path) -> StorageError:
+    reason = error.strerror or str(error)
+    if isinstance(error, PermissionError):
+        return DatabaseReadOnly(
+            f"{path} may not be written ({reason}). Give yourself write access, or choose another data folder.",
+            path=path,
+        )
+    return DatabaseUnopenable(f"{path} cannot be made ({reason}). Choose another data folder.", path=path)

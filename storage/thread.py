@@ -1,0 +1,133 @@
+"""One thread owns one connection: SQLite never runs on the event loop, and never in two places at once."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+from typing import Self, TypeVar
+
+from storage.errors import DatabaseDamaged, StorageClosed, storage_error
+
+T = TypeVar("T")
+
+
+class DatabaseThread:
+    """Runs jobs on its connection, one after the other, in the order they came.
+
+    A job is one function from start to end; cancelling whoever awaits it either keeps it from starting or lets it
+    run to its end, so that a transaction is never left half done.
+    """
+
+    def __init__(self, path: Path, *, name: str, interruptible: bool = False, damage_cure: str) -> None:
+        self.path = path
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._connection: sqlite3.Connection | None = None
+        self._interruptible = interruptible
+        self._damage_cure = damage_cure
+        self._on_damage: Callable[[], None] | None = None
+        self._guard = Lock()
+        self._running: object | None = None
+
+    @classmethod
+    async def start(
+        cls,
+        path: Path,
+        connect: Callable[[], sqlite3.Connection],
+        *,
+        name: str,
+        damage_cure: str,
+        interruptible: bool = False,
+        on_damage: Callable[[], None] | None = None,
+    ) -> Self:
+        """A thread with its connection open.
+
+        Args:
+            path: The database, for messages.
+            connect: Opens the connection; called on the thread.
+            name: The thread's name.
+            damage_cure: What a person should do about a damaged file.
+            interruptible: Cancelling an awaiting task stops its running statement: for readers only.
+            on_damage: Called on the thread when a job met damage.
+
+        Raises:
+            StorageError: The database cannot be opened.
+        """
+        thread = cls(path, name=name, interruptible=interruptible, damage_cure=damage_cure)
+        thread._on_damage = on_damage
+        try:
+            await thread._submit(lambda: thread._open(connect))
+        except BaseException:
+            await thread.close()
+            raise
+        return thread
+
+    async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        """What the job returns, once its turn came.
+
+        Raises:
+            StorageError: The database failed it, or was closed.
+        """
+        ticket = object()
+        try:
+            return await self._submit(lambda: self._work(ticket, job))
+        except asyncio.CancelledError:
+            if self._interruptible:
+                self._interrupt(ticket)
+            raise
+
+    async def close(self) -> None:
+        """Let the jobs that wait run, then close the connection and end the thread; a second call does nothing."""
+        try:
+            await asyncio.shield(self._submit(self._close))
+        except StorageClosed:
+            return
+        finally:
+            self._executor.shutdown(wait=False)
+
+    def _submit(self, call: Callable[[], T]) -> "asyncio.Future[T]":
+        try:
+            return asyncio.get_running_loop().run_in_executor(self._executor, call)
+        except RuntimeError as error:
+            raise StorageClosed(f"{self.path} was closed. Open it again.", path=self.path) from error
+
+    def _open(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        try:
+            self._connection = connect()
+        except sqlite3.Error as error:
+            self._translate(error)
+            raise
+
+    def _work(self, ticket: object, job: Callable[[sqlite3.Connection], T]) -> T:
+        connection = self._connection
+        if connection is None:
+            raise StorageClosed(f"{self.path} was closed. Open it again.", path=self.path)
+        with self._guard:
+            self._running = ticket
+        try:
+            return job(connection)
+        except sqlite3.Error as error:
+            self._translate(error)
+            raise
+        finally:
+            with self._guard:
+                self._running = None
+
+    def _translate(self, error: sqlite3.Error) -> None:
+        translated = storage_error(error, self.path, damage_cure=self._damage_cure)
+        if isinstance(translated, DatabaseDamaged) and self._on_damage is not None:
+            self._on_damage()
+        if translated is not None:
+            raise translated from error
+
+    def _interrupt(self, ticket: object) -> None:
+        # Under the guard the job is surely this one: the next one's statement must not be hit.
+        with self._guard:
+            if self._running is ticket and self._connection is not None:
+                self._connection.interrupt()
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()

@@ -1,0 +1,50 @@
+"""Instants in the databases: integer microseconds since the epoch, so that precision never changes an order."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+Clock = Callable[[], datetime]
+"""Says what time it is: aware, UTC."""
+
+NO_TIME_US: Final = -(2**62)
+"""Stands where the service gave no readable time: before every real instant, and still a number that sorts."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def utc_now() -> datetime:
+    """The time by this machine's clock, aware, UTC."""
+    return datetime.now(UTC)
+
+
+def to_us(instant: datetime) -> int:
+    """Microseconds since the epoch.
+
+    Raises:
+        ValueError: The instant is naive; which time it means is not known.
+    """
+    if instant.tzinfo is None:
+        raise ValueError(f"{instant} has no time zone.")
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def from_us(instant_us: int) -> datetime:
+    """An aware UTC time from microseconds since the epoch."""
+    return _EPOCH + timedelta(microseconds=instant_us)
+
+
+def to_us_or_none(instant: datetime | None) -> int | None:
+    """As `to_us`; None stays None (a column that may be NULL)."""
+    return None if instant is None else to_us(instant)
+
+
+def from_us_or_none(instant_us: int | None) -> datetime | None:
+    """As `from_us`; None stays None, and so does `NO_TIME_US`."""
+    return None if instant_us is None or instant_us == NO_TIME_US else from_us(instant_us)
+
+
+def to_sortable_us(instant: datetime | None) -> int:
+    """As `to_us`; None becomes `NO_TIME_US` (a column that is sorted by)."""
+    return NO_TIME_US if instant is None else to_us(instant)

@@ -1,0 +1,253 @@
+"""Acting once: real ledger, real cache, and a server that fails in every way a server can."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from app.actions import Actions, AlreadyAsked, Blocked, InvalidRequest, ReadOnly
+from app.actions.reconcile import propose
+from app.api.client import Client
+from app.api.requests import ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
+from app.events import ActionChanged, Event, RunsChanged
+from app.token import Token
+from storage.cache import Cache
+from storage.ledger import Ledger, WrongState
+from storage.records import Repository, RunFilter
+from tests.fault_server import Drop, FaultServer, Hang, Raw, Respond
+
+API = Repository.parse("acme/api")
+RUN = {
+    "run_id": "run_1",
+    "status": "queued",
+    "branch_name": "agent/x",
+    "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
+    "created_at": "2026-05-01T12:00:00.000000Z",
+    "updated_at": "2026-05-01T12:00:00.000000Z",
+}
+ORGANIZATION = {
+    "organization_id": "org_1",
+    "organization_name": "New",
+    "organization_slug": "new",
+    "parent_organization_id": "org_0",
+}
+ADA = CreateOrganization("Ada@Customer.example")
+PATIENT, HASTY = 10.0, 0.2
+"""Deadlines in seconds."""
+
+
+@dataclass
+class Desk:
+    """Actions on one ledger, in front of a faulty server."""
+
+    server: FaultServer
+    ledger: Ledger
+    cache: Cache
+    client: Client
+    events: list[Event] = field(default_factory=list)
+
+    def actions(self, *, read_only: bool = False) -> Actions:
+        return Actions(
+            self.client, self.ledger, self.cache, self.events.append, lambda: datetime.now(UTC), "test", read_only
+        )
+
+
+@pytest.fixture(params=[PATIENT])
+async def desk(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Desk]:
+    with FaultServer() as server:
+        async with (
+            await Cache.open(tmp_path / "cache.sqlite3") as cache,
+            await Ledger.open(tmp_path / "ledger.sqlite3") as ledger,
+            Client(server.base_url, Token("test-token"), deadline_s=request.param) as client,
+        ):
+            yield Desk(server, ledger, cache, client)
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer", "result_id"),
+    [
+        (StartRun("Look", API), RUN, "run_1"),
+        (ContinueRun("run_1", "Again", API), RUN, "run_1"),
+        (ADA, ORGANIZATION, "org_1"),
+        (
+            StartAgent("reviewer", "acme/api"),
+            {
+                "agent_name": "reviewer",
+                "execution_id": "exe_1",
+                "repository": "acme/api",
+                "status": "queued",
+                "created_at": "now",
+            },
+            "exe_1",
+        ),
+    ],
+)
+async def test_a_success_is_confirmed_with_what_it_made(
+    desk: Desk, request_: WriteRequest, answer: dict[str, object], result_id: str
+) -> None:
+    """The ledger keeps the id and the answer as received."""
+    desk.server.script(Respond(201, answer))
+    action = await desk.actions().submit(request_)
+
+    assert (action.state, action.result_id) == ("confirmed", result_id)
+    assert action.sending_at is not None
+    assert [event for event in desk.events if isinstance(event, ActionChanged)]
+
+
+async def test_a_started_run_is_in_the_cache_at_once(desk: Desk) -> None:
+    """The table shows the run before any poll has seen it."""
+    desk.server.script(Respond(201, RUN))
+    await desk.actions().submit(StartRun("Look", API))
+
+    assert await desk.cache.count(RunFilter()) == 1
+    assert any(isinstance(event, RunsChanged) for event in desk.events)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422, 429])
+async def test_a_refusal_is_rejected_with_the_services_words(desk: Desk, status: int) -> None:
+    """A 4xx promises that nothing was done; the same email may be tried again at once."""
+    desk.server.script(Respond(status, {"message": "no, because", "error_code": "E7"}), Respond(201, ORGANIZATION))
+    action = await desk.actions().submit(ADA)
+    second = await desk.actions().submit(ADA)
+
+    assert action.state == "rejected"
+    assert action.error is not None
+    assert (action.error.message, action.error.http_status) == ("no, because", status)
+    assert second.state == "confirmed"
+
+
+@pytest.mark.parametrize(
+    "step", [Drop(), Respond(500, {"message": "half done"}), Respond(201, b"{"), Raw(b"HTTP/1.1 2")]
+)
+async def test_doubt_is_unknown_and_blocks_the_email(desk: Desk, step: Respond | Drop | Raw) -> None:
+    """Lost answer, 5xx, unreadable success: one POST went out, and a second attempt is refused with the way out."""
+    desk.server.script(step)
+    action = await desk.actions().submit(ADA)
+    with pytest.raises(Blocked, match=f"runwarden actions resolve {action.action_id}"):
+        await desk.actions().submit(CreateOrganization("ada@customer.EXAMPLE"))
+
+    assert action.state == "unknown"
+    assert [request.method for request in desk.server.requests] == ["POST"]
+
+
+@pytest.mark.parametrize("desk", [HASTY], indirect=True)
+async def test_a_time_out_after_sending_is_unknown(desk: Desk) -> None:
+    """The request arrived whole; whether it was carried out, nobody here knows."""
+    desk.server.script(Hang())
+    action = await desk.actions().submit(ADA)
+
+    assert action.state == "unknown"
+    assert action.error is not None
+    assert action.error.kind == "timed_out"
+
+
+async def test_no_connection_is_not_sent_and_blocks_nothing(desk: Desk) -> None:
+    """Where no byte left, trying again is safe, and allowed."""
+    desk.server.close()
+    first = await desk.actions().submit(ADA)
+    second = await desk.actions().submit(ADA)
+
+    assert (first.state, first.sending_at) == ("not_sent", None)
+    assert second.state == "not_sent"
+
+
+async def test_a_cancelled_send_is_unknown(desk: Desk) -> None:
+    """Whoever presses Ctrl-C while the answer is out leaves an open question, not a hole in the ledger."""
+    desk.server.script(Hang())
+    sending = asyncio.create_task(desk.actions().submit(ADA))
+    await asyncio.to_thread(desk.server.wait_for, 1)
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+
+    (action,) = await desk.ledger.actions()
+    assert action.state == "unknown"
+
+
+async def test_a_closed_ledger_sends_nothing(desk: Desk) -> None:
+    """If the commit before the first byte fails, no byte leaves."""
+    actions = desk.actions()
+
+    async def sending(action_id: str) -> None:
+        raise OSError("disk gone")
+
+    desk.ledger.sending = sending  # type: ignore[method-assign, assignment]
+    with pytest.raises(OSError, match="disk gone"):
+        await actions.submit(ADA)
+
+    assert desk.server.requests == []
+    (action,) = await desk.ledger.actions()
+    assert action.state == "not_sent"
+
+
+async def test_the_same_key_sends_once(desk: Desk) -> None:
+    """Twenty intentions with one key make one request."""
+    desk.server.otherwise = lambda _: Respond(201, RUN)
+    attempts = [desk.actions().submit(StartRun("Look", API), key="nightly/2026-05-01") for _ in range(20)]
+    done = await asyncio.gather(*attempts, return_exceptions=True)
+
+    assert sum(isinstance(each, AlreadyAsked) for each in done) == 19
+    assert len(desk.server.requests) == 1
+
+
+async def test_invalid_and_read_only_leave_no_trace(desk: Desk) -> None:
+    """What was never going to be sent does not enter the ledger."""
+    with pytest.raises(InvalidRequest, match="email"):
+        await desk.actions().submit(CreateOrganization("nobody"))
+    with pytest.raises(ReadOnly):
+        await desk.actions(read_only=True).submit(ADA)
+
+    assert await desk.ledger.actions() == ()
+
+
+async def test_sending_again_makes_a_new_action_that_the_old_one_names(desk: Desk) -> None:
+    """The old outcome stays unknown and says by which action it was superseded; the body is the same."""
+    desk.server.script(Drop(), Respond(201, ORGANIZATION))
+    old = await desk.actions().submit(ADA)
+    new = await desk.actions().send_again(old.action_id)
+
+    after = await desk.ledger.action(old.action_id)
+    assert after is not None
+    assert (after.state, after.resolution, after.superseded_by) == ("unknown", "sent_again", new.action_id)
+    assert (new.state, new.body_json) == ("confirmed", old.body_json)
+    assert not after.is_open
+
+
+async def test_a_known_outcome_is_not_sent_again(desk: Desk) -> None:
+    """Sending again is for unknown outcomes only."""
+    desk.server.script(Respond(201, ORGANIZATION))
+    action = await desk.actions().submit(ADA)
+    with pytest.raises(WrongState):
+        await desk.actions().send_again(action.action_id)
+
+    assert len(desk.server.requests) == 1
+
+
+async def test_a_person_may_say_that_nothing_was_created(desk: Desk) -> None:
+    """After that the email is free again."""
+    desk.server.script(Drop(), Respond(201, ORGANIZATION))
+    old = await desk.actions().submit(ADA)
+    resolved = await desk.actions().resolve_not_created(old.action_id)
+    again = await desk.actions().submit(ADA)
+
+    assert (resolved.state, resolved.resolution) == ("not_created", "not_created")
+    assert again.state == "confirmed"
+
+
+async def test_an_unknown_start_is_found_by_its_branch(desk: Desk) -> None:
+    """With a branch that we named, one run on it in the window is certain; without one it is a guess."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    mine = {**RUN, "branch_name": "agent/mine", "created_at": now, "updated_at": now}
+    other = {**mine, "run_id": "run_2", "branch_name": "agent/other"}
+    page = {"runs": [mine, other], "page_size": 100, "next_token": None, "total_count": 2}
+    desk.server.script(Drop(), Respond(200, page), Drop(), Respond(200, page))
+    named = await desk.actions().submit(StartRun("Look", API, "agent/mine"))
+    certain = await propose(named, desk.client, desk.ledger)
+    unnamed = await desk.actions().submit(StartRun("Look", API))
+    guess = await propose(unnamed, desk.client, desk.ledger)
+
+    assert ([run.run_id for run in certain.candidates], certain.certain) == (["run_1"], True)
+    assert ([run.run_id for run in guess.candidates], guess.certain) == (["run_1", "run_2"], False)

@@ -1,0 +1,21 @@
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from app.api.client import Client
+from app.token import Token
+from tests.fault_server import FaultServer
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    """A server that misbehaves as scripted."""
+    with FaultServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def client(server: FaultServer) -> AsyncIterator[Client]:
+    """A client of that server, with a short deadline."""
+    async with Client(server.base_url, Token("token-for-tests"), deadline_s=2.0) as client:
+        yield client

@@ -1,0 +1,115 @@
+"""One profile at work without a screen: polling, the lease, and what survives."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from app.config import Profile, Settings, load
+from app.engine import Engine
+from app.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
+from storage.records import RunFilter
+from tests.run_board import Board, served
+
+
+class Listener:
+    """Collects events and lets a test wait for one."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._rang = asyncio.Event()
+
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
+        self._rang.set()
+
+    async def heard(self, wanted: Callable[[Event], bool]) -> Event:
+        async with asyncio.timeout(15):
+            while True:
+                self._rang.clear()
+                for event in self.events:
+                    if wanted(event):
+                        return event
+                await self._rang.wait()
+
+
+@pytest.fixture
+def board() -> AsyncIterator[Board]:
+    with served(Board(health={"github": {"status": "ok"}})) as board:
+        yield board
+
+
+def configured(board: Board, tmp_path: Path, **more: str) -> tuple[Settings, Profile]:
+    env = {"RUNWARDEN_BASE_URL": board.base_url, "RUNWARDEN_TOKEN": "test-token", "RUNWARDEN_DATA_DIR": str(tmp_path)}
+    settings = load(None, {**env, **more})
+    return settings, settings.profile()
+
+
+@pytest.fixture(autouse=True)
+def token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUNWARDEN_TOKEN", "test-token")
+
+
+async def test_polling_fills_the_cache_and_rings(board: Board, tmp_path: Path) -> None:
+    """Nobody asks; the runs and the health come by themselves."""
+    board.put("run_1", "working", created=0)
+    listener = Listener()
+    async with await Engine.open(*configured(board, tmp_path), actor="test", announce=listener) as engine:
+        engine.start_polling()
+        await listener.heard(lambda event: isinstance(event, LinkChanged) and event.state.subject == "runs")
+        await listener.heard(lambda event: isinstance(event, HealthChanged))
+
+        assert await engine.cache.count(RunFilter()) == 1
+        assert [platform.status for platform in await engine.cache.health()] == ["ok"]
+        assert engine.polling.is_poller
+
+
+async def test_of_two_processes_one_polls_and_the_other_hears(
+    board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second engine on the same folder does not ask the service; it learns of the first one's writes."""
+    board.put("run_1", "working", created=0)
+    first, second = Listener(), Listener()
+    settings = configured(board, tmp_path)
+    async with await Engine.open(*settings, actor="one", announce=first) as one:
+        one.start_polling()
+        await first.heard(lambda event: isinstance(event, LinkChanged))
+        monkeypatch.setenv("RUNWARDEN_TOKEN", "test-token")
+        async with await Engine.open(*settings, actor="two", announce=second) as two:
+            two.start_polling()
+            board.put("run_2", "working", created=1)
+            one.polling.poll_soon("runs")
+            await second.heard(lambda event: isinstance(event, CacheChangedElsewhere))
+
+            assert not two.polling.is_poller
+            assert not any(isinstance(event, LinkChanged) for event in second.events)
+
+
+async def test_without_a_token_what_is_cached_can_be_read(
+    board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A missing token is a state of the link, not the end of the program."""
+    board.put("run_1", "working", created=0)
+    settings = configured(board, tmp_path)
+    async with await Engine.open(*settings, actor="test") as engine:
+        await engine.refresh()
+    monkeypatch.delenv("RUNWARDEN_TOKEN", raising=False)
+    async with await Engine.open(*settings, actor="test") as engine:
+        problem = await engine.refresh()
+
+        assert engine.token_problem is not None
+        assert problem is not None
+        assert problem.kind == "no_token"
+        assert await engine.cache.count(RunFilter()) == 1
+
+
+async def test_refresh_tries_both_and_returns_the_first_problem(board: Board, tmp_path: Path) -> None:
+    """Runs that cannot be listed do not keep the health from being known."""
+    board.fail_from = 0
+    async with await Engine.open(*configured(board, tmp_path), actor="test") as engine:
+        problem = await engine.refresh()
+
+        assert problem is not None
+        assert problem.kind == "rate_limited"
+        assert len(await engine.cache.health()) == 1

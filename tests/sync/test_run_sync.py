@@ -1,0 +1,232 @@
+"""Keeping the cached runs true, against a peer whose runs the test moves."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from app.api.client import Client
+from app.api.errors import RateLimited
+from app.events import Event, LinkChanged, RunsChanged
+from app.sync import RunSync
+from app.sync.listing import Listing
+from app.token import Token
+from storage.cache import Cache
+from storage.records import RunFilter, RunSort
+from tests.run_board import START, Board, served
+
+
+@dataclass
+class Bench:
+    """A board, a cache, and the sync between them."""
+
+    board: Board
+    cache: Cache
+    client: Client
+    sync: RunSync
+    events: list[Event] = field(default_factory=list)
+
+    async def status(self, run_id: str) -> str | None:
+        detail = await self.cache.detail(run_id)
+        return None if detail is None else detail.run.status
+
+    async def presence(self, run_id: str) -> str | None:
+        detail = await self.cache.detail(run_id)
+        return None if detail is None else detail.presence
+
+    def asked(self) -> int:
+        """How many list requests came since this was last asked."""
+        count = len(self.board.requests)
+        self.board.requests.clear()
+        return count
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    with served(Board()) as board:
+        events: list[Event] = []
+        clock = lambda: START + timedelta(days=1)  # noqa: E731 — a frozen clock
+        async with await Cache.open(tmp_path / "cache.sqlite3", clock=clock) as cache:
+            client = Client(board.base_url, Token("test-token"), deadline_s=10)
+            sync = RunSync(client, cache, events.append, clock=clock, page_size=5, first_runs=10)
+            yield Bench(board, cache, client, sync, events)
+            await client.aclose()
+
+
+async def test_the_first_refresh_fills_the_cache_and_says_how_far_it_reached(bench: Bench) -> None:
+    """With more history than the first refresh wants, the newest are held and the coverage names the oldest of them."""
+    for n in range(30):
+        bench.board.put(f"run_{n:02}", "completed", created=n)
+    await bench.sync.refresh()
+
+    assert await bench.cache.count(RunFilter()) == 10
+    coverage = await bench.cache.coverage()
+    assert not coverage.whole
+    assert coverage.complete_since is not None
+    assert START + timedelta(minutes=20) <= coverage.complete_since < START + timedelta(minutes=21)
+
+
+async def test_a_short_history_is_known_to_be_whole(bench: Bench) -> None:
+    """When the list ends, nothing older exists, and the screen may say so."""
+    for n in range(7):
+        bench.board.put(f"run_{n}", "completed", created=n)
+    await bench.sync.refresh()
+
+    assert (await bench.cache.coverage()).whole
+
+
+async def test_a_steady_refresh_costs_the_same_however_long_the_history(bench: Bench) -> None:
+    """With nothing new and nothing active: one page of the newest and one sweep for each active status."""
+    for n in range(60):
+        bench.board.put(f"run_{n:02}", "completed", created=n)
+    await bench.sync.refresh()
+    bench.asked()
+    await bench.sync.refresh()
+
+    assert bench.asked() == 3
+
+
+async def test_new_runs_are_fetched_until_known_ones_are_met(bench: Bench) -> None:
+    """A gap of several pages is closed, and no page more than that is read."""
+    for n in range(30):
+        bench.board.put(f"run_{n:02}", "completed", created=n)
+    await bench.sync.refresh()
+    for n in range(30, 42):
+        bench.board.put(f"run_{n:02}", "completed", created=n)
+    bench.asked()
+    changes = await bench.sync.refresh()
+
+    assert len(changes.new) == 12
+    assert bench.asked() == 3 + 2
+    coverage = await bench.cache.coverage()
+    assert coverage.complete_since is not None
+    assert coverage.complete_since < START + timedelta(minutes=21)
+
+
+async def test_an_old_run_that_came_alive_again_is_seen(bench: Bench) -> None:
+    """A continued run keeps its creation date far down the list; the sweep by status finds it."""
+    for n in range(30):
+        bench.board.put(f"run_{n:02}", "completed", created=n)
+    await bench.sync.refresh()
+    bench.board.put("run_21", "working", created=21, updated=60)
+    changes = await bench.sync.refresh()
+
+    assert [(t.run_id, t.old, t.new) for t in changes.transitions] == [("run_21", "completed", "working")]
+    assert any(isinstance(event, RunsChanged) and event.changes.transitions for event in bench.events)
+
+
+async def test_an_active_run_that_ended_far_down_the_list_is_looked_up(bench: Bench) -> None:
+    """No sweep shows it any more, so it is asked for by the instant of its creation."""
+    bench.board.put("run_old", "working", created=0)
+    await bench.sync.refresh()
+    for n in range(1, 30):
+        bench.board.put(f"run_{n:02}", "completed", created=n)
+    await bench.sync.refresh()
+    bench.board.put("run_old", "failed", created=0, updated=90)
+    changes = await bench.sync.refresh()
+
+    assert await bench.status("run_old") == "failed"
+    assert await bench.presence("run_old") == "current"
+    assert changes.new == ()
+
+
+async def test_a_run_that_the_service_lost_is_told_as_lost(bench: Bench) -> None:
+    """An active run that even the look-up does not find is lost: its last state stays, with that word."""
+    bench.board.put("run_a", "working", created=0)
+    bench.board.put("run_b", "completed", created=5)
+    await bench.sync.refresh()
+    del bench.board.runs["run_a"]
+    await bench.sync.refresh()
+
+    assert await bench.presence("run_a") == "lost"
+    assert await bench.status("run_a") == "working"
+
+
+async def test_a_run_is_unconfirmed_while_the_look_up_fails(bench: Bench) -> None:
+    """Between 'not shown' and 'looked up' nothing is guessed."""
+    bench.board.put("run_a", "working", created=0)
+    await bench.sync.refresh()
+    del bench.board.runs["run_a"]
+    bench.board.requests.clear()
+    bench.board.fail_from = 3  # The head and two sweeps are answered, the look-up is not.
+    with pytest.raises(RateLimited):
+        await bench.sync.refresh()
+
+    assert await bench.presence("run_a") == "unconfirmed"
+
+
+async def test_a_service_that_ignores_the_status_filter_does_not_cost_its_history(bench: Bench) -> None:
+    """The sweep notices the first page of something else and stops; the active run is still looked up."""
+    bench.board.ignore_status = True
+    bench.board.put("run_old", "working", created=0)
+    await bench.sync.refresh()
+    for n in range(1, 100):
+        bench.board.put(f"run_{n:02}", "completed", created=n)
+    await bench.sync.refresh()
+    bench.board.put("run_old", "completed", created=0, updated=200)
+    bench.asked()
+    await bench.sync.refresh()
+
+    assert bench.asked() <= 4
+    assert await bench.status("run_old") == "completed"
+
+
+async def test_a_failed_refresh_keeps_the_rows_and_tells_the_link(bench: Bench) -> None:
+    """A 429 half-way loses nothing that came before it, and the coverage does not claim the gap."""
+    for n in range(30):
+        bench.board.put(f"run_{n:02}", "completed", created=n)
+    bench.board.fail_from = 1
+    with pytest.raises(RateLimited):
+        await bench.sync.refresh()
+
+    assert await bench.cache.count(RunFilter()) == 5
+    assert (await bench.cache.coverage()).complete_since is None
+    link = [event.state for event in bench.events if isinstance(event, LinkChanged)][-1]
+    assert (link.subject, link.is_failing, link.error_kind) == ("runs", True, "rate_limited")
+
+
+async def test_a_link_that_recovers_is_told(bench: Bench) -> None:
+    """After a success the failure is over, and its count starts anew."""
+    bench.board.fail_from = 0
+    with pytest.raises(RateLimited):
+        await bench.sync.refresh()
+    bench.board.fail_from = None
+    await bench.sync.refresh()
+
+    link = [event.state for event in bench.events if isinstance(event, LinkChanged)][-1]
+    assert (link.is_failing, link.failures) == (False, 0)
+    assert link.last_ok_at is not None
+
+
+async def test_unknown_statuses_are_kept_and_swept(bench: Bench) -> None:
+    """A status that nobody named counts as active: it is kept as received and asked for."""
+    bench.board.put("run_a", "thinking very hard", created=0)
+    await bench.sync.refresh()
+    await bench.sync.refresh()
+
+    assert await bench.status("run_a") == "thinking very hard"
+    assert "thinking very hard" in {query.get("status") for query in bench.board.requests}
+
+
+async def test_listing_filters_here_what_the_api_cannot(bench: Bench) -> None:
+    """Two statuses and a word are no parameters of the API; the answer is the same as the cache gives."""
+    for n, status in enumerate(["completed", "failed", "working", "queued"] * 6):
+        bench.board.put(f"run_{n:02}", status, created=n, branch_name=f"agent/{n % 3}")
+    wanted = RunFilter(statuses=("failed", "queued"), search="AGENT/1")
+    listed = await Listing(bench.client, bench.sync, 5).fetch(wanted, limit=None)
+
+    held = await bench.cache.runs(wanted, RunSort(), limit=None)
+    assert [run.run_id for run in listed] == [run.run_id for run in held]
+    assert len(listed) == 4
+
+
+async def test_listing_stops_at_its_limit(bench: Bench) -> None:
+    """The newest three cost one request, whatever the history."""
+    for n in range(30):
+        bench.board.put(f"run_{n:02}", "completed", created=n)
+    listed = await Listing(bench.client, bench.sync, 5).fetch(RunFilter(), limit=3)
+
+    assert [run.run_id for run in listed] == ["run_29", "run_28", "run_27"]
+    assert bench.asked() == 1
