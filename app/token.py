@@ -133,9 +133,12 @@ def _from_file(path: Path) -> str:
         raise TokenError(
             f"The token file {path} cannot be read: {error.strerror}.", cure="Correct token_file."
         ) from error
-    with os.fdopen(descriptor, encoding="ascii", errors="replace") as file:
-        _refuse_unsafe(path, os.fstat(file.fileno()))
-        return file.read(_LONGEST + 2).strip()
+    # By the descriptor: what is checked is what is read, whatever happens to the path meanwhile.
+    try:
+        _refuse_unsafe(path, os.fstat(descriptor))
+        return os.read(descriptor, _LONGEST + 2).decode("ascii", errors="replace").strip()
+    finally:
+        os.close(descriptor)
 
 
 def _refuse_unsafe(path: Path, found: os.stat_result) -> None:

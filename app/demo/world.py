@@ -5,19 +5,21 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from app.api.requests import Json
 from app.config import Profile, Settings, load
 from app.demo.process import ServiceProcess, administer, start
 from app.demo.repositories import REPOSITORIES, make
 
-ORGANIZATION: Final = "Acme Demo"
+REVIEWER: Final = ("{python}", "-P", "-m", "service.reviewer")
 AGENTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "reviewer": (),
-    "security-review": ("--only", "security"),
-    "housekeeping": ("--only", "hygiene"),
+    "reviewer": REVIEWER,
+    "security-review": (*REVIEWER, "--input", "only=security"),
+    "housekeeping": (*REVIEWER, "--input", "only=hygiene"),
 }
-"""Name to the arguments that the shipped reviewer is given."""
+"""Name to command: the reviewer that ships, as it is and with a narrower eye."""
+OFFER: Final = "PARTNER-DEMO"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,9 @@ def build(folder: Path) -> World:
         subprocess.CalledProcessError: git failed.
     """
     repositories = {repository.name: make(repository, folder / "repositories") for repository in REPOSITORIES}
-    setup = folder / "service-setup.toml"
-    setup.write_text(_setup(folder / "repositories"), encoding="utf-8")
-    made = administer(["apply", str(setup), "--data-dir", str(_service_dir(folder)), "--json"])
-    token = _token(made)
+    setup = folder / "service-setup.json"
+    setup.write_text(json.dumps(_setup(folder / "repositories"), indent=2), encoding="utf-8")
+    token = _token(administer(["apply", str(setup), "--data-dir", str(_service_dir(folder)), "--json"]))
     service = start(_service_dir(folder), folder / "service.log")
     _configure(folder, service.base_url, token)
     return World(folder, service, token, repositories)
@@ -73,6 +74,36 @@ def build(folder: Path) -> World:
 
 def _service_dir(folder: Path) -> Path:
     return folder / "service"
+
+
+def _setup(repositories: Path) -> dict[str, Json]:
+    """What `runwarden service apply` is given: the whole of the demo's service."""
+    organization: dict[str, Json] = {
+        "name": "Acme Demo",
+        "slug": "acme",
+        "entitlements": ["ServiceAPI", "CreateOrganizations"],
+        "tokens": [{"alias": "demo", "scopes": ["admin"]}],
+        "hosts": [
+            {"platform": "github", "probe": "git", "clone_url": f"{repositories}/github/{{path}}.git"},
+            {
+                "platform": "gitlab",
+                "probe": "git",
+                "clone_url": f"{repositories}/gitlab/{{path}}.git",
+                "host": "gitlab.acme.example",
+                "group": "platform",
+            },
+        ],
+        "repositories": [{"name": each.name, "platform": each.platform, "path": each.name} for each in REPOSITORIES],
+    }
+    return {
+        "organizations": [organization],
+        "offers": [{"code": OFFER, "kind": "partner"}],
+        "agents": [{"name": name, "argv": list(argv)} for name, argv in AGENTS.items()],
+    }
+
+
+def _token(applied: dict[str, Any]) -> str:
+    return str(applied["organizations"][0]["tokens"][0]["value"])
 
 
 def _configure(folder: Path, base_url: str, token: str) -> None:

@@ -1,0 +1,216 @@
+"""`runwarden actions`: the ledger of writes, and a person's word on those whose outcome nobody knows."""
+
+import json
+import sys
+from typing import TYPE_CHECKING, Final, get_args
+from urllib.parse import unquote
+
+import click
+
+from app.cli.context import Invocation
+from app.cli.documents import action_document, as_received
+from app.cli.exits import Exit, failed
+from app.cli.options import FactCommand
+from app.cli.output import Format
+from app.cli.table import Column
+from app.cli.times import age, rfc3339
+from app.cli.writes import advice, resend, tell
+from app.text import safe_block
+from storage.records import Action, ActionKind, ActionState
+
+if TYPE_CHECKING:
+    from app.engine import Engine
+    from storage.ledger import Ledger
+
+
+@click.group()
+def actions() -> None:
+    """List, show and resolve what was asked of the service from here."""
+
+
+@actions.command("list", cls=FactCommand)
+@click.option("--state", "states", multiple=True, type=click.Choice(get_args(ActionState)), help="Repeatable.")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(get_args(ActionKind)), help="Repeatable.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
+@click.pass_obj
+def list_actions(
+    invocation: Invocation, /, *, states: tuple[ActionState, ...], kinds: tuple[ActionKind, ...], limit: int
+) -> int:
+    """List writes, newest first. The network is not touched."""
+    return invocation.run(lambda: _list(invocation, states, kinds, limit))
+
+
+async def _list(
+    invocation: Invocation, states: tuple[ActionState, ...], kinds: tuple[ActionKind, ...], limit: int
+) -> int:
+    async with invocation.engine(needs_token=False) as engine:
+        found = await engine.ledger.actions(kinds=kinds or None, states=states or None, limit=limit)
+        now = engine.clock()
+    columns: tuple[Column[Action], ...] = (
+        Column("state", _state, "state", lambda a: a.state, tone=lambda a: TONES.get(a.state, "")),
+        Column("kind", lambda a: a.kind, "kind"),
+        Column("subject", _subject, "subject", flexible=True),
+        Column("asked", lambda a: age(a.created_at, now), "created_at", lambda a: rfc3339(a.created_at)),
+        Column("made", lambda a: a.result_id or "", "result_id", flexible=True),
+        Column("action", lambda a: a.action_id, "action_id"),
+    )
+    entries = [action_document(action) for action in found]
+    invocation.output.listing("actions", entries, found, columns, empty="Nothing was asked of the service yet.")
+    return Exit.DONE
+
+
+@actions.command("show", cls=FactCommand)
+@click.argument("action_id")
+@click.option("--candidates", is_flag=True, help="For the start of a run of unknown outcome: ask which run it may be.")
+@click.pass_obj
+def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -> int:
+    """Show one write: what was sent, when, and what came of it. ACTION_ID may be cut short."""
+    return invocation.run(lambda: _show(invocation, action_id, candidates=candidates))
+
+
+async def _show(invocation: Invocation, action_id: str, *, candidates: bool) -> int:
+    async with invocation.engine(needs_token=candidates) as engine:
+        action = await _named(engine.ledger, action_id)
+        found = await _candidates(engine, action) if candidates else None
+    document: dict[str, object] = {"action": action_document(action), **(found or {})}
+    output = invocation.output
+    output.record(document, _pairs(action))
+    if output.format is Format.TABLE:
+        output.text("")
+        output.text(f"POST {action.path}")
+        for line in safe_block(json.dumps(json.loads(action.body_json), indent=2, ensure_ascii=False)):
+            output.text(line)
+        if action.is_open:
+            output.note(advice(action))
+        for run in _listed(found):
+            output.text(f"candidate  {run.get('run_id')}  {run.get('status')}  {run.get('created_at')}")
+    return Exit.DONE
+
+
+@actions.command("resolve", cls=FactCommand)
+@click.argument("action_id")
+@click.option("--created", metavar="ID", help="It took effect and made this run, execution or organization.")
+@click.option("--not-created", is_flag=True, help="It had no effect.")
+@click.option("--send-again", is_flag=True, help="Send it once more, knowing that it may then be done twice.")
+@click.option("--confirm", metavar="TEXT", help="With --send-again and without a terminal: the text it asks to type.")
+@click.pass_obj
+def resolve(
+    invocation: Invocation,
+    /,
+    *,
+    action_id: str,
+    created: str | None,
+    not_created: bool,
+    send_again: bool,
+    confirm: str | None,
+) -> int:
+    """Say what became of a write whose outcome is unknown."""
+    if [created is not None, not_created, send_again].count(True) != 1:
+        raise click.UsageError("Say one of --created ID, --not-created or --send-again")
+    if send_again:
+        # Asked outside the event loop, where Ctrl-C still ends a prompt.
+        action = invocation.run(lambda: _unresolved(invocation, action_id))
+        _confirm(action, confirm)
+        return invocation.run(lambda: _send_again(invocation, action.action_id))
+    return invocation.run(lambda: _settle(invocation, action_id, created))
+
+
+async def _settle(invocation: Invocation, action_id: str, created: str | None) -> int:
+    if created is not None and not created.strip():
+        raise failed("usage", "--created needs the id of what was made.")
+    async with invocation.engine(needs_token=False) as engine:
+        action = await _named(engine.ledger, action_id)
+        if created is None:
+            action = await engine.actions.resolve_not_created(action.action_id)
+        else:
+            action = await engine.actions.resolve_created(action.action_id, created.strip())
+    return tell(invocation.output, action)
+
+
+async def _unresolved(invocation: Invocation, action_id: str) -> Action:
+    async with await invocation.ledger() as ledger:
+        action = await _named(ledger, action_id)
+    if action.state != "unknown" or action.resolution is not None:
+        raise failed(
+            "wrong_state",
+            f"{action.action_id} is {_state(action)}: only what is unknown and unresolved is sent again.",
+        )
+    return action
+
+
+async def _send_again(invocation: Invocation, action_id: str) -> int:
+    async with invocation.engine(needs_token=True) as engine:
+        successor = await resend(engine, action_id)
+    return tell(invocation.output, successor)
+
+
+def _confirm(action: Action, confirm: str | None) -> None:
+    text = action.subject or action.action_id
+    if confirm is None and sys.stdin.isatty():
+        confirm = click.prompt(f"It may then be done twice. Type {text} to send it again", err=True)
+    elif confirm is None:
+        confirm = sys.stdin.readline()
+    if confirm.strip() != text:
+        raise failed(
+            "not_confirmed", f"Not confirmed, nothing was sent: give --confirm {text} with --send-again.", expected=text
+        )
+
+
+async def _named(ledger: "Ledger", action_id: str) -> Action:
+    action = await ledger.action(action_id)
+    if action is None:
+        raise failed("not_found", f"There is no action {action_id}. See: runwarden actions list", action_id=action_id)
+    return action
+
+
+async def _candidates(engine: "Engine", action: Action) -> dict[str, object]:
+    from app.actions.reconcile import propose
+
+    try:
+        proposal = await propose(action, engine.client, engine.ledger)
+    except ValueError as error:
+        raise failed("usage", str(error), action_id=action.action_id) from error
+    return {"candidates": [as_received(run.raw_json) for run in proposal.candidates], "certain": proposal.certain}
+
+
+def _listed(found: dict[str, object] | None) -> list[dict[str, object]]:
+    runs = (found or {}).get("candidates")
+    return runs if isinstance(runs, list) else []
+
+
+def _pairs(action: Action) -> list[tuple[str, str]]:
+    error = action.error
+    pairs = [
+        ("action_id", action.action_id),
+        ("kind", action.kind),
+        ("state", _state(action)),
+        ("subject", _subject(action)),
+        ("actor", action.actor),
+        ("asked", rfc3339(action.created_at)),
+        ("sent", rfc3339(action.sending_at)),
+        ("settled", rfc3339(action.settled_at)),
+        ("made", action.result_id),
+        ("error", f"{error.kind}: {error.message}" if error else None),
+        ("sent again as", action.superseded_by),
+    ]
+    return [(label, value) for label, value in pairs if value]
+
+
+def _state(action: Action) -> str:
+    return action.state + _resolved(action)
+
+
+def _resolved(action: Action) -> str:
+    return f" ({action.resolution.replace('_', ' ')})" if action.resolution else ""
+
+
+def _subject(action: Action) -> str:
+    if action.subject:
+        return action.subject
+    if action.kind == "agent.start":
+        return unquote(action.path.split("/")[-2])
+    body = as_received(action.body_json)
+    return str(body.get("project_path") or body.get("project_id") or body.get("instructions") or action.path)
+
+
+TONES: Final = {"confirmed": "good", "rejected": "bad", "unknown": "warn", "sending": "busy", "not_sent": "dim"}

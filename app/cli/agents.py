@@ -1,0 +1,57 @@
+"""`runwarden agents`: starting the service's named agents (spec 4.4)."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from app.cli.context import Invocation
+from app.cli.exits import Exit
+from app.cli.options import FactCommand
+from app.cli.pairs import mapping
+from app.cli.writes import carry_out, tell
+
+if TYPE_CHECKING:
+    from app.api.requests import StartAgent
+
+
+@click.group()
+def agents() -> None:
+    """Start named agents."""
+
+
+@agents.command("start", cls=FactCommand)
+@click.argument("name")
+@click.option(
+    "-R", "--repository", required=True, metavar="REPO", help="owner/repo, group/project, a URL, or a configured name."
+)
+@click.option("--branch", metavar="BRANCH", help="Work on this branch. Default: the service makes one.")
+@click.option(
+    "--input", "inputs", multiple=True, metavar="KEY=VALUE", help="Repeatable; a VALUE that is JSON is sent so."
+)
+@click.option("--key", metavar="KEY", help="The same request under the same key is sent once.")
+@click.pass_obj
+def start(
+    invocation: Invocation,
+    /,
+    *,
+    name: str,
+    repository: str,
+    branch: str | None,
+    inputs: tuple[str, ...],
+    key: str | None,
+) -> int:
+    """Start the agent NAME on a repository. No endpoint reads an execution back: look for its run in the list."""
+    from app.api.requests import StartAgent
+
+    # The four forms of the spec have no prefix; ours for GitLab means the same as its bare path.
+    request = StartAgent(name, repository.removeprefix("gitlab:"), branch, mapping(inputs))
+    return invocation.run(lambda: _start(invocation, request, key))
+
+
+async def _start(invocation: Invocation, request: "StartAgent", key: str | None) -> int:
+    async with invocation.engine(needs_token=True) as engine:
+        action = await carry_out(engine, request, key=key)
+    code = tell(invocation.output, action)
+    if code is Exit.DONE and not invocation.output.format.is_json:
+        invocation.output.note("Accepted. The service has no call that reads an execution back: runwarden runs list")
+    return code

@@ -1,0 +1,78 @@
+"""`runwarden config`: where the configuration is, whether it can be used, and a first one."""
+
+import os
+
+import click
+
+from app.cli.context import Invocation
+from app.cli.exits import Exit, failed
+from app.cli.options import FactCommand
+from app.config import config_path, data_folder, example_text
+
+
+@click.group()
+def config() -> None:
+    """Show, check or create the configuration file."""
+
+
+@config.command("path", cls=FactCommand)
+@click.pass_obj
+def show_path(invocation: Invocation) -> int:
+    """Print which file counts; it need not exist."""
+    path = config_path(invocation.config_file, os.environ)
+    output = invocation.output
+    if output.format.is_json:
+        output.record({"path": str(path), "exists": path.is_file()}, ())
+    else:
+        output.text(str(path))
+    return Exit.DONE
+
+
+@config.command("check", cls=FactCommand)
+@click.pass_obj
+def check(invocation: Invocation) -> int:
+    """Read the configuration and say what it comes to; nothing is sent."""
+    settings = invocation.settings()
+    profile = invocation.profile(settings)
+    folder = data_folder(settings, profile)
+    document = {
+        "ok": True,
+        "file": None if settings.file is None else str(settings.file),
+        "profiles": [each.name for each in settings.profiles],
+        "profile": profile.name,
+        "base_url": profile.base_url,
+        "read_only": profile.read_only,
+        "data_folder": str(folder),
+    }
+    pairs = [
+        ("file", document["file"] or "none: the environment alone"),
+        ("profiles", ", ".join(each.name for each in settings.profiles)),
+        ("profile", profile.name),
+        ("base_url", profile.base_url),
+        ("read_only", "yes" if profile.read_only else "no"),
+        ("data_folder", str(folder)),
+    ]
+    invocation.output.record(document, [(label, str(value)) for label, value in pairs])
+    return Exit.DONE
+
+
+@config.command("init", cls=FactCommand)
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.pass_obj
+def init(invocation: Invocation, *, force: bool) -> int:
+    """Write the commented example as the configuration file, readable by you alone."""
+    path = config_path(invocation.config_file, os.environ)
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if force else os.O_EXCL)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
+            file.write(example_text())
+    except FileExistsError as error:
+        raise failed(
+            "config", f"{path} is there already. Edit it, or replace it with --force.", file=str(path)
+        ) from error
+    except OSError as error:
+        raise failed("config", f"{path} cannot be written: {error.strerror}.", file=str(path)) from error
+    invocation.output.record({"path": str(path), "created": True}, [("created", str(path))])
+    invocation.output.note("Write your service's address into it, then: runwarden config check")
+    return Exit.DONE

@@ -1,0 +1,134 @@
+"""One invocation: what the global options said, and the engine they lead to, opened when a command needs it."""
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from app.cli.output import Format, Output
+
+if TYPE_CHECKING:
+    from app.config import Profile, Settings
+    from app.engine import Engine
+    from storage.ledger import Ledger
+
+T = TypeVar("T")
+
+STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopped(Exception):
+    """A signal ended the command before it had an answer."""
+
+
+@dataclass(slots=True)
+class Invocation:
+    """Filled in by the options as they are parsed, asked by the commands afterwards."""
+
+    config_file: Path | None = None
+    profile_name: str | None = None
+    data_dir: Path | None = None
+    read_only: bool = False
+    token_from_stdin: bool = False
+    format: Format = Format.TABLE
+    is_plugin: bool = False
+    """Whether failures, too, are told by the monitoring-plugin convention."""
+    stopped_by: signal.Signals | None = None
+    """The signal that ended the command early. None: none did."""
+
+    @property
+    def output(self) -> Output:
+        """The printer, in the format asked for."""
+        return Output.standard(self.format)
+
+    def settings(self) -> "Settings":
+        """The configuration, with the options' say on top.
+
+        Raises:
+            ConfigError: It cannot be used.
+        """
+        from app.config import config_path, load
+
+        # What a child process of ours inherits is decided in app.token; here only the reading counts.
+        settings = load(config_path(self.config_file, os.environ), os.environ)
+        return replace(settings, data_dir=self.data_dir.expanduser()) if self.data_dir else settings
+
+    def profile(self, settings: "Settings") -> "Profile":
+        """The profile asked for.
+
+        Raises:
+            ConfigError: There is no such profile.
+        """
+        profile = settings.profile(self.profile_name)
+        if self.token_from_stdin:
+            from app.token import StreamToken
+
+            profile = replace(profile, token=StreamToken(sys.stdin))
+        return replace(profile, read_only=True) if self.read_only else profile
+
+    @asynccontextmanager
+    async def engine(self, *, needs_token: bool) -> "AsyncIterator[Engine]":
+        """The engine, open for as long as the block lasts.
+
+        Args:
+            needs_token: Whether the command will ask the service; what is cached is read without one.
+
+        Raises:
+            ConfigError: The configuration cannot be used.
+            TokenError: There is no usable token, and one is needed.
+            StorageError: A file of the data folder cannot be used.
+        """
+        from app.engine import Engine
+
+        settings = self.settings()
+        async with await Engine.open(settings, self.profile(settings), actor="cli") as engine:
+            if needs_token and engine.token_problem is not None:
+                raise engine.token_problem
+            yield engine
+
+    async def ledger(self) -> "Ledger":
+        """The profile's ledger alone, open, without the engine around it.
+
+        Raises:
+            ConfigError: The configuration cannot be used.
+            StorageError: The ledger cannot be opened.
+        """
+        from app.config import LEDGER_FILE, data_folder
+        from storage.ledger import Ledger
+
+        settings = self.settings()
+        return await Ledger.open(data_folder(settings, self.profile(settings)) / LEDGER_FILE)
+
+    def run(self, work: Callable[[], Coroutine[None, None, T]]) -> T:
+        """Runs a command's work on an event loop; a signal cancels it, so that it can settle what it had begun.
+
+        Raises:
+            Stopped: A signal came, and the work had nothing to say for itself.
+        """
+        import asyncio
+
+        try:
+            return asyncio.run(self._stoppable(work))
+        except asyncio.CancelledError as error:
+            raise Stopped from error
+
+    async def _stoppable(self, work: Callable[[], Coroutine[None, None, T]]) -> T:
+        import asyncio
+
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+        def stop(number: signal.Signals) -> None:
+            self.stopped_by = number
+            for each in STOPPING:
+                # A second signal ends the process at once; the ledger has what was begun.
+                loop.remove_signal_handler(each)
+            if task is not None:
+                task.cancel()
+
+        for number in STOPPING:
+            loop.add_signal_handler(number, stop, number)
+        return await work()

@@ -1,0 +1,18 @@
+"""`runwarden demo`: the service and the console together, with nothing to configure."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option("--no-console", is_flag=True, help="Run the service in the foreground; print one JSON line first.")
+@click.option("--keep", is_flag=True, help="Keep everything that was made, and say where.")
+@click.option(
+    "--folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Make everything in this folder."
+)
+def demo(*, no_console: bool, keep: bool, folder: Path | None) -> int:
+    """Start a service of your own with repositories, agents and runs, and the console on it."""
+    from app.demo import run_demo
+
+    return run_demo(console=not no_console, keep=keep, folder=folder)

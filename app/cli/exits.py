@@ -1,0 +1,106 @@
+"""Exit codes and error kinds: the contract scripts rely on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from app.api.errors import ApiError, RateLimited, Refused
+
+ErrorDetail = None | bool | int | float | str | list["ErrorDetail"] | dict[str, "ErrorDetail"]
+
+
+class Exit(IntEnum):
+    """What a command's exit code says."""
+
+    DONE = 0
+    FAILED = 1
+    """The run waited for failed, or something was found unhealthy."""
+    USAGE = 2
+    """Usage, configuration, or a request that cannot succeed as it stands."""
+    TIMED_OUT = 3
+    """Waiting took longer than `--timeout`."""
+    NOT_AUTHORIZED = 4
+    RATE_LIMITED = 5
+    UNKNOWN_OUTCOME = 6
+    """A write may or may not have taken effect; a person has to find out."""
+    NOT_FOUND = 7
+    UNREACHABLE = 8
+    """The service cannot be reached, or its answer cannot be used."""
+    INTERRUPTED = 130
+
+
+EXIT_BY_KIND: Final[Mapping[str, Exit]] = {
+    "unreachable": Exit.UNREACHABLE,
+    "timed_out": Exit.UNREACHABLE,
+    "unusable_answer": Exit.UNREACHABLE,
+    "server_failed": Exit.UNREACHABLE,
+    "api_error": Exit.UNREACHABLE,
+    "refused": Exit.UNREACHABLE,
+    "not_authorized": Exit.NOT_AUTHORIZED,
+    "forbidden": Exit.NOT_AUTHORIZED,
+    "not_found": Exit.NOT_FOUND,
+    "rejected": Exit.USAGE,
+    "rate_limited": Exit.RATE_LIMITED,
+    "waited_too_long": Exit.TIMED_OUT,
+    "unknown_outcome": Exit.UNKNOWN_OUTCOME,
+    "blocked": Exit.UNKNOWN_OUTCOME,
+    "interrupted": Exit.INTERRUPTED,
+    "usage": Exit.USAGE,
+    "config": Exit.USAGE,
+    "token": Exit.USAGE,
+    "storage": Exit.USAGE,
+    "read_only": Exit.USAGE,
+    "invalid": Exit.USAGE,
+    "already_asked": Exit.USAGE,
+    "ambiguous": Exit.USAGE,
+    "not_confirmed": Exit.USAGE,
+    "wrong_state": Exit.USAGE,
+    "missing_extra": Exit.USAGE,
+}
+"""Kinds of the API's errors, of the ledger and of the command line itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error as every output format shows it."""
+
+    kind: str
+    message: str
+    """What happened and what cures it."""
+    exit: Exit
+    detail: Mapping[str, ErrorDetail] = field(default_factory=dict)
+    """More for scripts: `http_status`, `error_code`, `retry_after_s`, `field` and the like."""
+
+    def as_json(self) -> dict[str, ErrorDetail]:
+        """The object under `"error"`."""
+        return {"kind": self.kind, "message": self.message, **self.detail}
+
+
+class CommandFailed(Exception):
+    """Ends a command: `main` prints the failure and exits with its code."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+def failed(kind: str, message: str, **detail: ErrorDetail) -> CommandFailed:
+    """A failure of a known kind, ready to be raised."""
+    return CommandFailed(Failure(kind, message, EXIT_BY_KIND[kind], detail))
+
+
+def of_api_error(error: ApiError, *, hint: str = "") -> Failure:
+    """An API error as a failure.
+
+    Args:
+        error: What kept the request from a usable answer.
+        hint: A sentence to add, with what may be done instead.
+    """
+    detail: dict[str, ErrorDetail] = {}
+    if isinstance(error, Refused):
+        detail |= {"http_status": error.status, "error_code": error.error_code}
+    if isinstance(error, RateLimited):
+        detail["retry_after_s"] = error.retry_after_s
+    message = f"{error.message} {hint}".rstrip()
+    return Failure(error.kind, message, EXIT_BY_KIND.get(error.kind, Exit.UNREACHABLE), detail)

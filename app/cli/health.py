@@ -1,0 +1,157 @@
+"""`runwarden health`: the code hosts, told by the convention of monitoring plugins."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import IntEnum
+from typing import Final
+
+import click
+
+from app.api.errors import ApiError
+from app.cli.context import Invocation
+from app.cli.exits import CommandFailed, Failure, of_api_error
+from app.cli.options import FactCommand
+from app.cli.output import Format, Output
+from app.cli.table import Column
+from app.cli.times import age, rfc3339
+from storage.records import LinkState, PlatformHealth
+
+
+class Level(IntEnum):
+    """A plugin's verdict, which is its exit code."""
+
+    OK = 0
+    WARNING = 1
+    CRITICAL = 2
+    UNKNOWN = 3
+
+
+WARNING_WORDS: Final = frozenset({"degraded", "warning", "warn", "partial", "slow", "maintenance", "pending"})
+"""Statuses that are not well, yet work goes on; the spec names no words at all. Any other is critical."""
+
+
+@click.command(cls=FactCommand)
+@click.option("--cached", is_flag=True, help="Only what was seen before; the network is not touched.")
+@click.pass_obj
+def health(invocation: Invocation, /, *, cached: bool) -> int:
+    """Ask how the code hosts are: exit code 0 ok, 1 warning, 2 critical, 3 unknown.
+
+    Unknown is also the answer when the service itself cannot be asked: nothing is then known about its hosts.
+    """
+    invocation.is_plugin = True
+    return invocation.run(lambda: _health(invocation, cached=cached))
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """One platform, as it is shown."""
+
+    platform: PlatformHealth
+    level: Level
+    now: datetime
+
+    def document(self) -> dict[str, object]:
+        """As JSON: the spec's fields (2.7), and what was observed."""
+        platform = self.platform
+        received = {"status": platform.status, "host": platform.host, "group": platform.group}
+        return {
+            "platform": platform.platform,
+            **{name: value for name, value in received.items() if value is not None},
+            "observed": {
+                "level": self.level.name.lower(),
+                "since": rfc3339(platform.since),
+                "checked_at": rfc3339(platform.checked_at),
+                "connected": platform.connected,
+            },
+        }
+
+
+async def _health(invocation: Invocation, *, cached: bool) -> int:
+    async with invocation.engine(needs_token=not cached) as engine:
+        if not cached:
+            try:
+                await engine.health.refresh()
+            except ApiError as error:
+                raise CommandFailed(
+                    of_api_error(error, hint="What was seen earlier is shown with --cached.")
+                ) from error
+        platforms = await engine.cache.health()
+        links = await engine.cache.links()
+        now = engine.clock()
+        ok_words = engine.settings.console.health_ok
+    hosts = [HostView(each, level_of(each.status, ok_words), now) for each in platforms if each.connected]
+    return tell(invocation.output, hosts, _checked_at(links), "cache" if cached else "live")
+
+
+def level_of(status: str, ok_words: Sequence[str]) -> Level:
+    """The verdict on one status; what nobody knows is critical, so that no one sleeps through it.
+
+    Args:
+        status: As received.
+        ok_words: From the configuration, in lower case.
+    """
+    word = status.strip().lower()
+    if word in ok_words:
+        return Level.OK
+    return Level.WARNING if word in WARNING_WORDS else Level.CRITICAL
+
+
+def tell(output: Output, hosts: Sequence[HostView], checked_at: datetime | None, source: str) -> int:
+    """Prints the plugin's line and the hosts; returns the exit code."""
+    level = max((host.level for host in hosts), default=Level.UNKNOWN)
+    document = {
+        "status": level.name.lower(),
+        "code_hosting": {host.platform.platform: _without_name(host.document()) for host in hosts},
+        "as_of": rfc3339(checked_at),
+        "source": source,
+    }
+    match output.format:
+        case Format.JSON:
+            output.record(document, ())
+        case Format.TABLE:
+            output.text(_line(level, hosts))
+            for host in hosts:
+                output.text(_detail(host))
+        case Format.NDJSON | Format.CSV:
+            output.listing("code_hosting", [host.document() for host in hosts], hosts, COLUMNS)
+    return level
+
+
+def tell_unknown(output: Output, failure: Failure) -> int:
+    """Prints why nothing is known, as a plugin does: on stdout, with exit code 3."""
+    if output.format.is_json:
+        output.failure(failure)
+    else:
+        output.text(f"RUNWARDEN UNKNOWN - {failure.message}")
+        output.flush()
+    return Level.UNKNOWN
+
+
+def _line(level: Level, hosts: Sequence[HostView]) -> str:
+    said = ", ".join(f"{host.platform.platform} {host.platform.status}" for host in hosts)
+    return f"RUNWARDEN {level.name} - {said or 'no code host is connected'}"
+
+
+def _detail(host: HostView) -> str:
+    place = " ".join(part for part in (host.platform.host, host.platform.group) if part)
+    since = age(host.platform.since, host.now)
+    return f"{host.platform.platform}: {host.platform.status} since {since}{f', {place}' if place else ''}"
+
+
+def _without_name(document: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in document.items() if name != "platform"}
+
+
+def _checked_at(links: Sequence[LinkState]) -> datetime | None:
+    return next((link.last_ok_at for link in links if link.subject == "health"), None)
+
+
+COLUMNS: Final[tuple[Column[HostView], ...]] = (
+    Column("platform", lambda h: h.platform.platform, "platform"),
+    Column("status", lambda h: h.platform.status, "status"),
+    Column("level", lambda h: h.level.name.lower(), "level"),
+    Column("host", lambda h: h.platform.host or "", "host"),
+    Column("group", lambda h: h.platform.group or "", "group"),
+    Column("since", lambda h: age(h.platform.since, h.now), "since", lambda h: rfc3339(h.platform.since)),
+)

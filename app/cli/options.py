@@ -1,0 +1,138 @@
+"""Options that many commands share, and the command class that carries them."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from app.cli.context import Invocation
+from app.cli.output import Format
+from app.cli.times import parse_duration, parse_moment
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _keep(attribute: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def callback(ctx: click.Context, _: click.Parameter, value: Any) -> None:
+        # An option that was not given must not undo what the group before it was told.
+        if value is not None and value is not False:
+            setattr(ctx.ensure_object(Invocation), attribute, value)
+
+    return callback
+
+
+def _keep_format(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.ensure_object(Invocation).format = Format(value)
+
+
+def _keep_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 — click's signature
+    if value:
+        ctx.ensure_object(Invocation).format = Format.JSON
+
+
+def global_options(*, hidden: bool) -> list[click.Option]:
+    """The options that every command takes, before or after its name.
+
+    Args:
+        hidden: Whether the command's help leaves them out.
+    """
+    path = click.Path(path_type=Path)
+    return [
+        click.Option(
+            ["--config"],
+            type=path,
+            metavar="FILE",
+            callback=_keep("config_file"),
+            expose_value=False,
+            hidden=hidden,
+            help="Configuration file [RUNWARDEN_CONFIG].",
+        ),
+        click.Option(
+            ["--profile"],
+            metavar="NAME",
+            callback=_keep("profile_name"),
+            expose_value=False,
+            hidden=hidden,
+            help="Which of the configured services [RUNWARDEN_PROFILE].",
+        ),
+        click.Option(
+            ["--data-dir"],
+            type=path,
+            metavar="DIR",
+            callback=_keep("data_dir"),
+            expose_value=False,
+            hidden=hidden,
+            help="Where caches and ledgers are kept [RUNWARDEN_DATA_DIR].",
+        ),
+        click.Option(
+            ["--read-only"],
+            is_flag=True,
+            callback=_keep("read_only"),
+            expose_value=False,
+            hidden=hidden,
+            help="Refuse everything that would change something.",
+        ),
+        click.Option(
+            ["--token-stdin"],
+            is_flag=True,
+            callback=_keep("token_from_stdin"),
+            expose_value=False,
+            hidden=hidden,
+            help="Read the API token from the first line of stdin.",
+        ),
+    ]
+
+
+def output_options() -> list[click.Option]:
+    """`--json` and `--output`."""
+    return [
+        click.Option(
+            ["--json"],
+            is_flag=True,
+            callback=_keep_json,
+            expose_value=False,
+            help="One JSON document, errors included.",
+        ),
+        click.Option(
+            ["-o", "--output"],
+            type=click.Choice([form.value for form in Format]),
+            callback=_keep_format,
+            expose_value=False,
+            help="The form of the facts on stdout.",
+        ),
+    ]
+
+
+class FactCommand(click.Command):
+    """A command that prints facts: it takes the global options, `--json` and `--output`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += [*output_options(), *global_options(hidden=True)]
+
+
+class ScreenCommand(click.Command):
+    """A command that opens a screen: it takes the global options."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += global_options(hidden=True)
+
+
+def as_duration(_: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
+    """Callback for an option that is a duration."""
+    try:
+        return None if value is None else parse_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param=param) from error
+
+
+def as_moment(_: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """Callback for an option that is a point in time."""
+    try:
+        return None if value is None else parse_moment(value, datetime.now(UTC))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param=param) from error

@@ -1,0 +1,164 @@
+"""The only printer: facts on stdout in the format asked for, everything else on stderr."""
+
+import csv
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from io import StringIO
+from typing import Final, TextIO, TypeVar
+
+from app.cli.exits import Failure
+from app.cli.table import Column, fields, lines
+from app.text import safe_text
+
+T = TypeVar("T")
+Document = Mapping[str, object]
+"""One JSON object: what `--json` prints."""
+
+FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet would take for a formula."""
+
+
+class Format(StrEnum):
+    """How facts are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    NDJSON = "ndjson"
+    CSV = "csv"
+
+    @property
+    def is_json(self) -> bool:
+        """Whether errors, too, are JSON on stdout."""
+        return self in {Format.JSON, Format.NDJSON}
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Prints what commands found out."""
+
+    format: Format
+    stdout: TextIO
+    stderr: TextIO
+    width: int | None
+    """Cells of a terminal. None: stdout is none, nothing is shortened."""
+    colour: bool
+
+    @classmethod
+    def standard(cls, format: Format) -> "Output":  # noqa: A002 — the word of the option
+        """On the process's own streams."""
+        is_terminal = sys.stdout.isatty()
+        colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        width = shutil.get_terminal_size().columns if is_terminal else None
+        return cls(format, sys.stdout, sys.stderr, width, colour)
+
+    def listing(
+        self,
+        key: str,
+        entries: Sequence[Document],
+        items: Sequence[T],
+        columns: Sequence[Column[T]],
+        *,
+        more: Document | None = None,
+        empty: str = "",
+    ) -> None:
+        """Many things of one sort; the document is `{key: entries, "count": n, …more}`.
+
+        Args:
+            key: The entries' name in the document.
+            entries: As JSON objects; each is one line of NDJSON.
+            items: The same things in the same order, as the columns take them.
+            columns: For the table and CSV.
+            more: What else the document says.
+            empty: What to tell a person when there is nothing.
+        """
+        match self.format:
+            case Format.JSON:
+                document = {key: entries, "count": len(entries), **(more or {})}
+                self._print(self._json(document, indent=2))
+            case Format.NDJSON:
+                for entry in entries:
+                    self._print(self._json(entry))
+            case Format.CSV:
+                self._csv(columns, items)
+            case Format.TABLE if items:
+                for line in lines(columns, items, width=self.width, colour=self.colour):
+                    self._print(line)
+            case Format.TABLE:
+                self.note(empty)
+
+    def record(self, document: Document, pairs: Sequence[tuple[str, str]]) -> None:
+        """One thing with its fields; CSV has one row under the fields' labels."""
+        match self.format:
+            case Format.JSON:
+                self._print(self._json(document, indent=2))
+            case Format.NDJSON:
+                self._print(self._json(document))
+            case Format.CSV:
+                columns = [_constant(label, value) for label, value in pairs]
+                self._csv(columns, [None])
+            case Format.TABLE:
+                for line in fields(pairs):
+                    self._print(line)
+
+    def text(self, line: str) -> None:
+        """A line of foreign or own text among a table's facts; nothing in the other formats."""
+        if self.format is Format.TABLE:
+            self._print(str(safe_text(line, limit=4000)))
+
+    def note(self, line: str) -> None:
+        """A remark for a person, on stderr."""
+        if line:
+            print(safe_text(line, limit=4000), file=self.stderr, flush=True)
+
+    def failure(self, failure: Failure) -> None:
+        """An error: JSON on stdout where JSON was asked for, else a sentence on stderr."""
+        if self.format.is_json:
+            indent = 2 if self.format is Format.JSON else None
+            self._print(self._json({"error": failure.as_json()}, indent=indent))
+        else:
+            self.note(f"runwarden: {failure.message}")
+
+    def flush(self) -> None:
+        """Everything printed so far leaves the process."""
+        self.stdout.flush()
+
+    def _csv(self, columns: Sequence[Column[T]], items: Sequence[T]) -> None:
+        shown = [column for column in columns if column.name]
+        buffer = StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow([column.name for column in shown])
+        for item in items:
+            writer.writerow([csv_cell((column.value or column.text)(item)) for column in shown])
+        self.stdout.write(buffer.getvalue())
+
+    def _json(self, value: object, *, indent: int | None = None) -> str:
+        ascii_only = (self.stdout.encoding or "").lower().replace("-", "") != "utf8"
+        text = json.dumps(value, ensure_ascii=ascii_only, allow_nan=False, indent=indent)
+        return "".join(c if c.isprintable() or c == "\n" else escape(c) for c in text)
+
+    def _print(self, line: str) -> None:
+        print(line, file=self.stdout)
+
+
+def escape(c: str) -> str:
+    """A character as JSON's own escape, so that no terminal acts on it."""
+    return json.dumps(c, ensure_ascii=True)[1:-1] if c != "\x7f" else "\\u007f"
+
+
+def csv_cell(value: object) -> str:
+    """A cell that a terminal and a spreadsheet show instead of obeying."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = str(safe_text(str(value), limit=10_000))
+    return f"'{text}" if text.startswith(FORMULA_STARTS) else text
+
+
+def _constant(label: str, value: str) -> Column[None]:
+    return Column(label, lambda _: value, name=label)

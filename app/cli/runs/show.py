@@ -1,0 +1,103 @@
+"""`runs show`: everything that is known about one run."""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from app.api.errors import ApiError
+from app.cli.context import Invocation
+from app.cli.documents import action_document
+from app.cli.exits import CommandFailed, Exit, of_api_error
+from app.cli.options import FactCommand
+from app.cli.output import Format, Output
+from app.cli.runs.find import Finder
+from app.cli.runs.listing import CACHED_HINT
+from app.cli.runs.view import RunView, badge, views
+from app.cli.times import age, rfc3339, span
+from app.text import safe_block
+from storage.records import FINAL_STATUSES, Action
+
+if TYPE_CHECKING:
+    from app.engine import Engine
+
+
+@click.command("show", cls=FactCommand)
+@click.argument("run_id")
+@click.option("--cached", is_flag=True, help="Only what was seen before; the network is not touched.")
+@click.pass_obj
+def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
+    """Show one run: its fields, what was observed of it, and what was asked of it from here.
+
+    RUN_ID may be cut short, as long as it fits one run only.
+    """
+    return invocation.run(lambda: _show(invocation, run_id, cached=cached))
+
+
+async def _show(invocation: Invocation, run_id: str, *, cached: bool) -> int:
+    async with invocation.engine(needs_token=not cached) as engine:
+        view = await _view(engine, run_id, cached=cached)
+        said = await engine.ledger.for_run(view.run.run_id)
+    document = {
+        "run": view.document(),
+        "conversation": [_turn(action) for action in said],
+        "as_of": rfc3339(view.detail.last_seen_at if view.detail else view.now),
+        "source": "cache" if cached else "live",
+    }
+    output = invocation.output
+    output.record(document, _pairs(view))
+    _tell_story(output, view, said)
+    return Exit.DONE
+
+
+async def _view(engine: "Engine", run_id: str, *, cached: bool) -> RunView:
+    finder = Finder(engine)
+    try:
+        run = await finder.cached(run_id) if cached else await finder.current(run_id)
+    except ApiError as error:
+        raise CommandFailed(of_api_error(error, hint=CACHED_HINT)) from error
+    return (await views(engine, [run]))[0]
+
+
+def _pairs(view: RunView) -> list[tuple[str, str]]:
+    run = view.run
+    pairs = [
+        ("run_id", run.run_id),
+        ("status", badge(run.status)),
+        ("repository", run.repository.label),
+        ("branch_name", run.branch_name),
+        ("created_at", rfc3339(run.created_at) or "unreadable"),
+        ("updated_at", rfc3339(run.updated_at) or "unreadable"),
+        ("took", view.took),
+        ("state", view.presence + (", stuck" if view.stuck else "")),
+    ]
+    if view.detail:
+        pairs.append(("last seen", age(view.detail.last_seen_at, view.now)))
+    if view.continues:
+        pairs.append(("continues", view.continues))
+    return pairs
+
+
+def _turn(action: Action) -> dict[str, object]:
+    return {**action_document(action), "instructions": json.loads(action.body_json).get("instructions")}
+
+
+def _tell_story(output: Output, view: RunView, said: Sequence[Action]) -> None:
+    if output.format is not Format.TABLE:
+        return
+    transitions = view.detail.transitions if view.detail else ()
+    if transitions:
+        output.text("")
+        output.text("timeline, as observed")
+    ends = [each.at for each in transitions[1:]] + [view.now]
+    for each, end in zip(transitions, ends, strict=True):
+        lasted = "" if each.new in FINAL_STATUSES and end is view.now else f" for {span(end - each.at)}"
+        output.text(f"  {rfc3339(each.at)}  {badge(each.new)}{lasted}")
+    if said:
+        output.text("")
+        output.text("conversation, as sent from here")
+    for action in said:
+        output.text(f"  {rfc3339(action.created_at)}  {action.kind}  {action.state}  {action.action_id}")
+        for line in safe_block(json.loads(action.body_json).get("instructions") or ""):
+            output.text(f"    {line}")

@@ -1,0 +1,156 @@
+"""`runs start` and `runs continue`: asking for work, once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from app.cli.context import Invocation
+from app.cli.documents import as_received, write_document
+from app.cli.exits import Exit, failed
+from app.cli.instructions import gather
+from app.cli.options import FactCommand, as_duration
+from app.cli.pairs import mapping
+from app.cli.runs.find import Finder
+from app.cli.runs.wait import DEFAULT_TIMEOUT, Waiting, verdict
+from app.cli.writes import carry_out, tell
+from storage.records import Action, Repository
+
+if TYPE_CHECKING:
+    from app.api.requests import Json, WriteRequest
+    from app.engine import Engine
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS: Final = (
+    click.option(
+        "-f", "--file", type=click.Path(path_type=Path), metavar="FILE", help="Read the instructions from a file."
+    ),
+    click.option("--branch", metavar="BRANCH", help="Work on this branch. Default: the service makes one."),
+    click.option(
+        "--metadata", multiple=True, metavar="KEY=VALUE", help="Repeatable; a VALUE that is JSON is sent as JSON."
+    ),
+    click.option("--wait", "waits", is_flag=True, help="Wait until the run ends."),
+    click.option(
+        "--timeout",
+        callback=as_duration,
+        default=DEFAULT_TIMEOUT,
+        show_default=True,
+        metavar="TIME",
+        help="How long to wait.",
+    ),
+    click.option(
+        "--key", metavar="KEY", help="The same request under the same key is sent once, however often it is asked for."
+    ),
+)
+
+
+def work_options(function: F) -> F:
+    """Adds what starting and continuing have in common."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What both commands are told."""
+
+    instructions: str
+    branch: str | None
+    metadata: "dict[str, Json]"
+    key: str | None
+    patience: timedelta | None
+    """How long to wait for the end. None: not at all."""
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        instructions: tuple[str, ...],
+        file: Path | None,
+        branch: str | None,
+        metadata: tuple[str, ...],
+        waits: bool,
+        timeout: timedelta,
+        key: str | None,
+    ) -> "Work":
+        """From the options.
+
+        Raises:
+            CommandFailed: The instructions or the metadata cannot be used.
+        """
+        return cls(gather(instructions, file), branch, mapping(metadata), key, timeout if waits else None)
+
+
+@click.command("start", cls=FactCommand)
+@click.option("-R", "--repository", required=True, metavar="REPO", help="owner/repo, or gitlab:group/project.")
+@work_options
+@click.argument("instructions", nargs=-1)
+@click.pass_obj
+def start(invocation: Invocation, /, *, repository: str, **options: Any) -> int:
+    """Start a run with INSTRUCTIONS: words, - for stdin, --file, or nothing to write them in $EDITOR."""
+    from app.api.requests import StartRun
+
+    reference, work = _repository(repository), Work.of(**options)
+    request = StartRun(work.instructions, reference, work.branch, work.metadata)
+    return invocation.run(lambda: _start(invocation, request, work))
+
+
+@click.command("continue", cls=FactCommand)
+@click.argument("run_id")
+@work_options
+@click.argument("instructions", nargs=-1)
+@click.pass_obj
+def continue_run(invocation: Invocation, /, *, run_id: str, **options: Any) -> int:
+    """Continue the conversation of RUN_ID; its repository is looked up."""
+    work = Work.of(**options)
+    return invocation.run(lambda: _continue(invocation, run_id, work))
+
+
+async def _start(invocation: Invocation, request: "WriteRequest", work: Work) -> int:
+    async with invocation.engine(needs_token=True) as engine:
+        action = await carry_out(engine, request, key=work.key)
+        return await _finish(invocation, engine, action, work.patience)
+
+
+async def _continue(invocation: Invocation, run_id: str, work: Work) -> int:
+    from app.api.requests import ContinueRun
+
+    async with invocation.engine(needs_token=True) as engine:
+        run = await Finder(engine).named(run_id)
+        request = ContinueRun(run.run_id, work.instructions, run.repository, work.branch, work.metadata)
+        action = await carry_out(engine, request, key=work.key)
+        return await _finish(invocation, engine, action, work.patience)
+
+
+async def _finish(invocation: Invocation, engine: "Engine", action: Action, patience: timedelta | None) -> int:
+    output = invocation.output
+    if patience is None or action.state != "confirmed" or action.result_id is None or invocation.stopped_by:
+        return tell(output, action)
+    output.note(f"{action.result_id} was started; waiting for its end.")
+    waiting = Waiting(engine, output.note)
+    ends = await waiting.until_final([action.result_id], patience)
+    document = write_document(action)
+    end = ends[action.result_id]
+    if end.run is not None:
+        document["run"] = as_received(end.run.raw_json)
+    failure = verdict(ends)
+    if failure is not None and failure.exit is not Exit.FAILED:
+        document["error"] = failure.as_json()
+    tell(output, action, document)
+    if failure is None:
+        return Exit.DONE
+    if not output.format.is_json:
+        output.note(failure.message)
+    return failure.exit
+
+
+def _repository(text: str) -> Repository:
+    try:
+        return Repository.parse(text)
+    except ValueError as error:
+        raise failed("usage", str(error), field="repository") from error

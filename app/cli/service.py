@@ -1,0 +1,43 @@
+"""The self-hosted service, as a process of its own: this process turns into it."""
+
+import os
+import sys
+from importlib.util import find_spec
+from typing import Final, NoReturn
+
+import click
+
+from app.cli.exits import failed
+
+REQUIRED: Final = ("service", "fastapi", "uvicorn", "sqlalchemy", "dbos")
+"""Packages of the `service` extra that have to be there before the process is handed over."""
+PASS_THROUGH: Final = {"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
+
+
+@click.command(context_settings=PASS_THROUGH, add_help_option=False, short_help="Run the self-hosted service.")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def serve(arguments: tuple[str, ...]) -> NoReturn:
+    """Run the self-hosted service in the foreground; its own --data-dir, --host and --port follow."""
+    _become(["serve", *arguments])
+
+
+@click.command(
+    context_settings=PASS_THROUGH, add_help_option=False, short_help="Administer a self-hosted service's data folder."
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def service(arguments: tuple[str, ...]) -> NoReturn:
+    """Administer a self-hosted service: org, token, offer, host, repository, agent."""
+    _become(list(arguments))
+
+
+def _become(arguments: list[str]) -> NoReturn:
+    missing = [name for name in REQUIRED if find_spec(name) is None]
+    if missing:
+        raise failed(
+            "missing_extra",
+            f"The service's part is not installed ({', '.join(missing)} missing). "
+            "Install it with: pipx install 'runwarden[service]', or pip install 'runwarden[service]'.",
+            missing=list(missing),
+        )
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "service", *arguments])  # noqa: S606 — no shell is wanted

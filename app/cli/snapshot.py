@@ -1,0 +1,63 @@
+"""The console's first screen as text: for pipes, logs and machines without a terminal."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from app.cli.runs.view import COLUMNS, views
+from app.cli.table import lines
+from app.cli.times import age, rfc3339
+from storage.records import LinkState, PlatformHealth, RunFilter, RunSort
+
+if TYPE_CHECKING:
+    from app.engine import Engine
+
+MOST_RUNS: Final = 20
+DAY: Final = timedelta(days=1)
+
+
+async def snapshot(engine: "Engine", *, width: int | None = None) -> list[str]:
+    """What the cache holds now, as lines: freshness, counts, code hosts and the newest runs.
+
+    Args:
+        engine: Open; nothing is asked of the service here.
+        width: Cells available. None: as wide as it gets.
+    """
+    now = engine.clock()
+    cache = engine.cache
+    runs = await cache.runs(RunFilter(), RunSort(), limit=MOST_RUNS)
+    total = await cache.count(RunFilter())
+    counts = await cache.status_counts(RunFilter())
+    failed = (await cache.status_counts(RunFilter(since=now - DAY))).get("failed", 0)
+    shown = await views(engine, runs)
+    head = [
+        f"runwarden  {engine.profile.name}  {engine.profile.base_url}",
+        _freshness(await cache.links(), now),
+        f"{counts.get('working', 0)} working  {counts.get('queued', 0)} queued  {failed} failed/24h",
+        *_hosts(await cache.health(), now),
+        "",
+    ]
+    if not shown:
+        return [*head, "No runs yet. Start one: runwarden runs start -R owner/repo INSTRUCTIONS"]
+    table = lines(COLUMNS, shown, width=width, colour=False)
+    rest = [f"… and {total - len(shown)} more: runwarden runs list"] if total > len(shown) else []
+    return [*head, *table, *rest]
+
+
+def _freshness(links: Sequence[LinkState], now: datetime) -> str:
+    link = next((each for each in links if each.subject == "runs"), None)
+    if link is None or (link.last_ok_at is None and not link.is_failing):
+        return "not synced yet"
+    seen = f"last seen {age(link.last_ok_at, now)}" if link.last_ok_at else "never seen"
+    if link.is_failing:
+        return f"stale since {rfc3339(link.failing_since)}, {seen}: {link.error_message or link.error_kind}"
+    return f"live  {rfc3339(link.last_ok_at)}"
+
+
+def _hosts(platforms: Sequence[PlatformHealth], now: datetime) -> Iterator[str]:
+    connected = [each for each in platforms if each.connected]
+    if not connected:
+        yield "no code host is connected"
+    for each in connected:
+        place = " ".join(part for part in (each.host, each.group) if part)
+        yield f"{each.platform} {each.status} since {age(each.since, now)}{f'  {place}' if place else ''}"

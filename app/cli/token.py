@@ -1,0 +1,59 @@
+"""`runwarden token`: whether the profile's token works, and for what."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from app.api.errors import Forbidden
+from app.cli.context import Invocation
+from app.cli.exits import Exit
+from app.cli.options import FactCommand
+from app.cli.profiles import token_origin
+
+if TYPE_CHECKING:
+    from app.engine import Engine
+
+
+@click.group()
+def token() -> None:
+    """Check the API token."""
+
+
+@token.command("check", cls=FactCommand)
+@click.pass_obj
+def check(invocation: Invocation, /) -> int:
+    """Ask the service whether it takes the token: exit code 0 if runs may be read, 4 if not.
+
+    The API does not tell when a token expires, nor whether it may create organizations.
+    """
+    return invocation.run(lambda: _check(invocation))
+
+
+async def _check(invocation: Invocation) -> int:
+    async with invocation.engine(needs_token=True) as engine:
+        # A token that is unknown or expired fails here already, as NotAuthorized.
+        health = await _may(engine, "health")
+        runs = await _may(engine, "runs")
+        origin = token_origin(engine.profile.token)
+        base_url = engine.profile.base_url
+    document = {"valid": True, "base_url": base_url, "token_from": origin, "runs": runs, "health": health}
+    pairs = [
+        ("token", "accepted"),
+        ("service", base_url),
+        ("token from", origin),
+        ("runs", "allowed" if runs else "not allowed: it needs scope admin"),
+        ("health", "allowed" if health else "not allowed"),
+    ]
+    invocation.output.record(document, pairs)
+    return Exit.DONE if runs else Exit.NOT_AUTHORIZED
+
+
+async def _may(engine: "Engine", what: str) -> bool:
+    try:
+        if what == "runs":
+            await engine.client.list_runs(page_size=1)
+        else:
+            await engine.client.health()
+    except Forbidden:
+        return False
+    return True

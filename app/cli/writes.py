@@ -1,0 +1,140 @@
+"""Writes from the command line: sent once through the ledger, told with what became of them."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Final
+
+from app.cli.documents import RESULT_KEYS, as_received, write_document
+from app.cli.exits import EXIT_BY_KIND, Exit, failed
+from app.cli.output import Output
+from app.events import ActionChanged, Event
+from storage.records import Action
+
+if TYPE_CHECKING:
+    from app.api.requests import WriteRequest
+    from app.engine import Engine
+
+SHOWN: Final = {
+    "run": ("run_id", "status", "branch_name"),
+    "execution": ("execution_id", "agent_name", "repository", "status"),
+    "organization": ("organization_id", "organization_name", "organization_slug"),
+    "project": ("project_path", "status", "error"),
+}
+"""Fields of what was made that a person wants to read."""
+
+
+async def carry_out(engine: "Engine", request: "WriteRequest", *, key: str | None = None) -> Action:
+    """Submits the request and returns what became of it; interrupted, it returns the action as it was settled.
+
+    Args:
+        engine: With a token.
+        request: What to do.
+        key: From `--key`: the same request under the same key is sent once, and told again afterwards.
+
+    Raises:
+        ActionRefused: Nothing was sent.
+        CommandFailed: The key was used for another request.
+    """
+    from app.actions import AlreadyAsked
+    from app.api.requests import as_json
+
+    try:
+        return await _settled(engine, engine.actions.submit(request, key=key))
+    except AlreadyAsked as asked:
+        existing = asked.existing
+        if (existing.path, existing.body_json) != (request.path, as_json(request)):
+            raise failed(
+                "already_asked",
+                f"The key {key!r} was used for another request ({existing.action_id}). Nothing was sent; "
+                "choose another key.",
+                action_id=existing.action_id,
+            ) from asked
+        return existing
+
+
+async def resend(engine: "Engine", action_id: str) -> Action:
+    """Sends an action of unknown outcome once more and returns its successor.
+
+    Raises:
+        ActionRefused: Nothing was sent.
+        WrongState: The action's outcome is not unknown.
+    """
+    return await _settled(engine, engine.actions.send_again(action_id))
+
+
+async def _settled(engine: "Engine", sending: Awaitable[Action]) -> Action:
+    touched: list[str] = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, ActionChanged):
+            touched.append(event.action_id)
+
+    unsubscribe = engine.subscribe(listen)
+    try:
+        return await sending
+    except asyncio.CancelledError:
+        # The ledger has settled it by now; whoever interrupted is told what is known.
+        action = await engine.ledger.action(touched[-1]) if touched else None
+        if action is None:
+            raise
+        return action
+    finally:
+        unsubscribe()
+
+
+def exit_of(action: Action) -> Exit:
+    """The exit code that an action's state stands for."""
+    match action.state:
+        case "confirmed" | "not_created":
+            return _exit_of_made(action)
+        case "prepared" | "sending" | "unknown":
+            return Exit.UNKNOWN_OUTCOME
+        case "rejected" | "not_sent":
+            return EXIT_BY_KIND.get(action.error.kind, Exit.USAGE) if action.error else Exit.USAGE
+
+
+def tell(output: Output, action: Action, document: dict[str, object] | None = None) -> Exit:
+    """Prints a write and what became of it; returns the exit code.
+
+    Args:
+        output: Where to.
+        action: As it is now.
+        document: In place of the plain one, where a command knows more.
+    """
+    document = document or write_document(action)
+    made = document.get(RESULT_KEYS[action.kind])
+    pairs = [("action", action.action_id), ("state", action.state)]
+    for name in SHOWN[RESULT_KEYS[action.kind]]:
+        value = made.get(name) if isinstance(made, dict) else None
+        if value is not None:
+            pairs.append((name, str(value)))
+    output.record(document, pairs)
+    if not output.format.is_json:
+        output.note(advice(action))
+    return exit_of(action)
+
+
+def advice(action: Action) -> str:
+    """What a person should know or do next; empty where there is nothing to say."""
+    reason = action.error.message if action.error else ""
+    match action.state:
+        case "unknown":
+            return (
+                f"The outcome is unknown: {reason} It may have taken effect; nothing is sent again by itself. "
+                "Find out, then: "
+                f"runwarden actions resolve {action.action_id} --created ID | --not-created | --send-again"
+            )
+        case "prepared" | "sending":
+            return f"It is on its way in another process: runwarden actions show {action.action_id}"
+        case "not_sent":
+            return f"Nothing was sent: {reason} It may be tried again."
+        case "rejected":
+            return f"The service refused: {reason}"
+        case "confirmed" | "not_created":
+            return ""
+
+
+def _exit_of_made(action: Action) -> Exit:
+    if action.kind == "gitlab.onboard" and action.state == "confirmed":
+        return Exit.FAILED if as_received(action.response_json).get("success") is False else Exit.DONE
+    return Exit.DONE

@@ -1,0 +1,208 @@
+"""The console as a Textual app: it opens the engine behind the first picture, and passes its bell on to the screens."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rich.segment import Segments
+from textual import on
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.reactive import reactive
+from textual.screen import Screen
+
+from app.config import Profile, Settings
+from app.console.latest import Latest
+from app.console.rooms import ROOMS
+from app.console.screens.base import Rang
+from app.console.themes import DEFAULT, THEMES
+from app.console.troubles import link_notice, storage_notice
+from app.events import ActionChanged, Event, StorageFailed
+from app.text import safe_text
+from storage.errors import StorageError
+from widgets.freshness import Patience
+from widgets.header_bar import Vitals
+from widgets.notice import Notice
+
+if TYPE_CHECKING:
+    from app.engine import Engine
+    from storage.cache.first_paint import FirstPaint
+
+OpenEngine = Callable[[], Awaitable["Engine"]]
+Clock = Callable[[], datetime]
+
+
+class RunwardenApp(App[None]):
+    """One profile's console."""
+
+    TITLE = "runwarden"
+    CSS_PATH = Path(__file__).with_name("console.tcss")
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *[Binding(tab.key, f"room('{tab.name}')", tab.title, show=False, id=f"room.{tab.name}") for tab in ROOMS],
+        Binding("colon", "command_palette", "palette", key_display=":", id="app.palette"),
+        Binding("q", "quit", "quit", show=False, id="app.quit"),
+        Binding("question_mark", "help", "help", key_display="?", id="app.help"),
+    ]
+
+    vitals: reactive[Vitals] = reactive(Vitals(""), init=False, always_update=True)
+
+    def __init__(
+        self, settings: Settings, profile: Profile, open_engine: OpenEngine, first: "FirstPaint | None", clock: Clock
+    ) -> None:
+        """Nothing is opened yet.
+
+        Args:
+            settings: The configuration.
+            profile: Which service.
+            open_engine: Opens the engine and has it poll, once the first picture is on the screen.
+            first: What was cached when the program started.
+            clock: The time, aware UTC.
+        """
+        super().__init__()
+        self.clock = clock
+        self.settings = settings
+        self.profile = profile
+        self.first = first
+        self.healthy_words = frozenset(settings.console.health_ok)
+        self.patience = Patience(clock(), profile.poll.runs_s)
+        self.engine: Engine | None = None
+        self.engine_opened = asyncio.Event()
+        self._open_engine = open_engine
+        self._storage_trouble: str | None = None
+        self._vitals_reader = Latest(self._read_vitals, self._in_background)
+        self.set_reactive(RunwardenApp.vitals, _first_vitals(profile, first))
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.theme = settings.console.theme if settings.console.theme in self.available_themes else DEFAULT
+        self._add_rooms()
+
+    def on_mount(self) -> None:
+        """Paints what is cached, then opens the engine."""
+        from app.console.signals import restore_on_signals
+
+        restore_on_signals(self)
+        self.switch_mode("runs")
+        self.call_after_refresh(lambda: self._in_background(self._open()))
+
+    # What screens ask of it
+
+    async def opened(self) -> "Engine":
+        """The engine, as soon as it is open."""
+        await self.engine_opened.wait()
+        if self.engine is None:
+            raise RuntimeError("The engine could not be opened.")
+        return self.engine
+
+    def trouble(self) -> Notice | None:
+        """What is wrong with our own files or the link; None: nothing."""
+        if self._storage_trouble is not None:
+            return storage_notice(self._storage_trouble)
+        return link_notice(self.vitals.runs_link, self.clock())
+
+    def storage_failed(self, message: str) -> None:
+        """Our own files fail: every room says so from now on."""
+        self._storage_trouble = message
+        self.mutate_reactive(RunwardenApp.vitals)
+
+    def say(self, message: str, *, severity: str = "information") -> None:
+        """A toast; foreign parts of it must be safe text already."""
+        self.notify(safe_text(message), severity=severity, markup=False, timeout=4)  # type: ignore[arg-type]
+
+    def action_room(self, name: str) -> None:
+        """Goes to a room, once the engine that it needs is there."""
+        if self.engine is None and name != "runs":
+            self.say("Still opening; a moment.")
+            return
+        self.switch_mode(name)
+
+    def action_help(self) -> None:
+        """Shows every key of the screen."""
+        from app.console.screens.key_help import KeyHelpScreen
+
+        self.push_screen(KeyHelpScreen(self.screen))
+
+    # The engine behind it
+
+    async def close_engine(self) -> None:
+        """Closes what was opened; called once the screen is given back."""
+        if self.engine is not None:
+            await self.engine.close()
+
+    async def _open(self) -> None:
+        try:
+            engine = await self._open_engine()
+        except StorageError as error:
+            self.storage_failed(str(error))
+            return
+        self.engine = engine
+        engine.subscribe(self._ring)
+        self.engine_opened.set()
+        self._vitals_reader.ask()
+
+    def _ring(self, event: Event) -> None:
+        self.post_message(Rang(event))
+
+    @on(Rang)
+    def _on_rang(self, message: Rang) -> None:
+        event = message.event
+        if isinstance(event, StorageFailed):
+            self.storage_failed(event.message)
+        if not isinstance(event, ActionChanged):
+            self._vitals_reader.ask()
+        for screen in self._all_screens():
+            screen.post_message(Rang(event))
+
+    def _all_screens(self) -> list[Screen[Any]]:
+        return [screen for stack in self._screen_stacks.values() for screen in stack if screen.is_running]
+
+    async def _read_vitals(self) -> None:
+        from app.console.vitals import read_vitals
+
+        if self.engine is None:
+            return
+        try:
+            self.vitals = await read_vitals(self.engine.cache, self.vitals, self.clock())
+        except StorageError as error:
+            self.storage_failed(str(error))
+
+    def _in_background(self, work: Any) -> None:
+        self.run_worker(work, exit_on_error=True)
+
+    def _add_rooms(self) -> None:
+        from app.console.screens.runs import RunsScreen
+
+        self.add_mode("runs", RunsScreen)
+        self.add_mode("health", self._health)
+        self.add_mode("organizations", self._organizations)
+
+    def _health(self) -> Screen[Any]:
+        from app.console.screens.health import HealthScreen
+
+        return HealthScreen()
+
+    def _organizations(self) -> Screen[Any]:
+        from app.console.screens.organizations import OrganizationsScreen
+
+        if self.engine is None:
+            raise RuntimeError("No room but Runs is entered before the engine is open.")
+        return OrganizationsScreen(self.engine)
+
+    def _fatal_error(self) -> None:
+        """Prints the crash without the values of variables: tokens may be among them."""
+        from rich.traceback import Traceback
+
+        self.bell()
+        trace = Traceback(show_locals=False, width=None)
+        self._exit_renderables.append(Segments(self.console.render(trace, self.console.options)))
+        self._close_messages_no_wait()
+
+
+def _first_vitals(profile: Profile, first: "FirstPaint | None") -> Vitals:
+    if first is None:
+        return Vitals(profile.name, profile.read_only)
+    link = next((link for link in first.links if link.subject == "runs"), None)
+    return Vitals(profile.name, profile.read_only, runs_link=link, health=first.health)

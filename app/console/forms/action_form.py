@@ -1,0 +1,155 @@
+"""The sending half of every form: once, with the outcome shown for what it is."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+
+from app.actions import ActionRefused, Blocked
+from app.api.requests import WriteRequest
+from app.console.forms import outcomes
+from app.console.forms.form_screen import FormScreen
+from app.engine import Engine
+from app.text import safe_text
+from storage.errors import StorageError
+from storage.records import Action
+from widgets.form_dialog import Phase, Verb
+from widgets.form_outcome import Outcome, OutcomePage
+from widgets.times import span
+
+if TYPE_CHECKING:
+    from textual.timer import Timer
+
+
+class ActionForm(FormScreen):
+    """One write, from the first key to its outcome; ends with the action where it was confirmed or is unknown."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("v", "resolve", "Resolve"),
+        Binding("y", "copy_id", "Copy id"),
+    ]
+    VERBS: ClassVar[tuple[Verb, ...]] = (
+        *FormScreen.VERBS,
+        Verb("send", "Send", "^s", "forward", ("preview",), is_primary=True),
+        Verb("resolve", "Resolve", "v", "resolve", ("outcome",)),
+        Verb("copy", "Copy id", "y", "copy_id", ("outcome",)),
+        Verb("done", "Close", "esc", "back", ("outcome",), is_primary=True),
+    )
+
+    def __init__(self, engine: Engine, *, draft: str) -> None:
+        """Prepare; see `FormScreen`."""
+        super().__init__(engine, draft=draft)
+        self._result: Action | None = None
+        self._open: Action | None = None
+        """The action that a person has to resolve, where there is one."""
+        self._sending_timer: Timer | None = None
+        self._began = engine.clock()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Each key means something in its own phases only; while sending none does."""
+        at_end = self.phase == "outcome"
+        if action == "resolve":
+            return at_end and self._open is not None
+        if action == "copy_id":
+            return at_end and self._result is not None
+        return super().check_action(action, parameters)
+
+    def action_forward(self) -> None:
+        """Previews, then sends."""
+        if self.phase == "editing":
+            super().action_forward()
+        elif self.request is not None and not self.engine.actions.read_only:
+            # The phase changes before anything is awaited: a second key finds nothing to send.
+            self.enter("sending")
+            self.run_worker(self._send(self.request), group="send")
+
+    def action_back(self) -> None:
+        """One step back; from an outcome that is the end, unless nothing was sent."""
+        if self.phase == "outcome" and self._result is not None:
+            self.dismiss(self._result)
+        else:
+            super().action_back()
+
+    def action_resolve(self) -> None:
+        """Lets a person say what became of the open action."""
+        from app.console.forms.resolve import ResolveForm
+
+        if self._open is not None:
+            self.app.push_screen(ResolveForm(self.engine, self._open), self._resolved)
+
+    def action_copy_id(self) -> None:
+        """Copies the id of what was made."""
+        if self._result is not None:
+            self.app.copy_to_clipboard(safe_text(self._result.result_id or self._result.action_id))
+            self.notify("Copied.", markup=False)
+
+    def enter(self, phase: Phase) -> None:
+        """Goes to another phase; time is counted while sending."""
+        super().enter(phase)
+        if self._sending_timer is not None:
+            self._sending_timer.stop()
+        if phase == "sending":
+            self.set_focus(None)
+            self._began = self.engine.clock()
+            self._sending_timer = self.set_interval(1, self._tick)
+            self._tick()
+        elif phase == "outcome":
+            self.query_one("#verb-done").focus()
+
+    def verbs_without_meaning(self) -> frozenset[str]:
+        """Buttons that would do nothing just now."""
+        without = {
+            "send": self.engine.actions.read_only,
+            "resolve": self._open is None,
+            "copy": self._result is None or self._open is not None,
+        }
+        return super().verbs_without_meaning() | {name for name, missing in without.items() if missing}
+
+    def _tick(self) -> None:
+        waited = span((self.engine.clock() - self._began).total_seconds())
+        limit = span(self.engine.profile.poll.deadline_s)
+        self.dialog.sending(safe_text(f"Sending…  {waited} of at most {limit}"))
+
+    async def _send(self, request: WriteRequest) -> None:
+        await self.keeper.sending()
+        try:
+            action = await self.engine.actions.submit(request)
+        except Blocked as refused:
+            await self.keeper.not_sent()
+            self._open = refused.existing if refused.existing.state == "unknown" else None
+            self._show(outcomes.blocked(refused.existing, self.engine.clock()))
+        except ActionRefused as refused:
+            await self._back_to_fields(refused.message)
+        except StorageError as error:
+            self._show(outcomes.broken(str(error)))
+        else:
+            await self._settled(action)
+
+    async def _settled(self, action: Action) -> None:
+        if action.state == "confirmed":
+            await self.keeper.done()
+            self._result = action
+            self._show(outcomes.confirmed(action))
+        elif action.state == "unknown":
+            self._result = self._open = action
+            self._show(outcomes.unknown(action))
+        else:
+            await self._back_to_fields(outcomes.not_done(action))
+
+    async def _back_to_fields(self, why: str) -> None:
+        await self.keeper.not_sent()
+        self.enter("editing")
+        self.dialog.banner(safe_text(why))
+
+    def _show(self, outcome: Outcome) -> None:
+        self.query_one(OutcomePage).show(outcome)
+        self.enter("outcome")
+
+    def _resolved(self, action: Action | None) -> None:
+        """The open action is open no more: what blocked the form is gone, or what it sent is settled."""
+        if action is None:
+            return
+        self._open = None
+        if self._result is None:
+            self.enter("editing")
+        else:
+            self.dismiss(action)

@@ -1,0 +1,71 @@
+"""The form that starts a named agent."""
+
+from collections.abc import Sequence
+
+from textual.widget import Widget
+
+from app.actions import Problem, problems
+from app.api.requests import StartAgent, WriteRequest
+from app.console.forms.action_form import ActionForm
+from app.console.forms.form_screen import Built
+from app.console.forms.values import faithful, read_pairs, reading
+from app.engine import Engine
+from widgets.form_field import ChoiceField, LineField
+from widgets.form_pairs import PairsField
+
+
+class StartAgentForm(ActionForm):
+    """POST /external/agents/{name}/runs (spec 4.4)."""
+
+    TITLE_TEXT = "Start a named agent"
+
+    def __init__(self, engine: Engine, repository: str = "", branch: str = "") -> None:
+        """Prepare.
+
+        Args:
+            engine: The profile at work.
+            repository: One of the spec's four forms to begin with; left out where it cannot be shown faithfully.
+            branch: A branch to begin with; likewise.
+        """
+        # The label's platform prefix is ours; this endpoint knows group/project by itself.
+        self._begin = (faithful(repository.removeprefix("gitlab:")), faithful(branch))
+        super().__init__(engine, draft="agent.start")
+
+    def make_rows(self) -> Sequence[Widget]:
+        """Who, where, and with what."""
+        repository, branch = self._begin
+        return (
+            LineField("name", "agent", "As it is named in the service's configuration.", placeholder="security-review"),
+            ChoiceField(
+                "repository",
+                "repository",
+                "owner/repo, group/project, a URL, or a configured name",
+                value=repository,
+                placeholder="owner/repo",
+            ),
+            LineField(
+                "branch_name",
+                "branch",
+                "Empty: the service makes one.",
+                value=branch,
+                placeholder="chosen by the service",
+            ),
+            PairsField("inputs", "inputs", "Optional. JSON where it is JSON, else text.", reading=reading),
+        )
+
+    def build(self) -> Built:
+        """The request as typed, or all that is wrong with it."""
+        inputs = read_pairs("inputs", self.pairs("inputs"))
+        request = StartAgent(
+            self.values["name"].strip(),
+            self.values["repository"].strip(),
+            self.values["branch_name"].strip() or None,
+            {} if isinstance(inputs, Problem) else inputs,
+        )
+        return (inputs, *problems(request)) if isinstance(inputs, Problem) else request
+
+    def consequence(self, request: WriteRequest) -> str:
+        """What sending does."""
+        if not isinstance(request, StartAgent):
+            return ""
+        return f"Starts the agent {request.name} once on {request.repository}, as it is configured there."

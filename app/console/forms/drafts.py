@@ -1,0 +1,141 @@
+"""Drafts: what was typed and not yet sent survives escape, a crash and a restart."""
+
+import asyncio
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+VERSION: Final = 1
+
+
+class DraftsError(Exception):
+    """Drafts cannot be read or kept; the message names the file and the cure. Forms work without them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One form's content."""
+
+    values: dict[str, str]
+    """By field, as typed."""
+    saved_at: datetime
+    sent_at: datetime | None = None
+    """When sending it began, where no confirmation came back; None: it was never sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drafts:
+    """The drafts of one profile, in one file that only its owner can read."""
+
+    path: Path
+
+    async def load(self, name: str) -> Draft | None:
+        """The draft of that name, if there is one.
+
+        Raises:
+            DraftsError: The file cannot be read. A damaged one was moved aside, so that the next save works.
+        """
+        return (await asyncio.to_thread(self._read)).get(name)
+
+    async def save(self, name: str, draft: Draft) -> None:
+        """Keeps the draft under that name.
+
+        Raises:
+            DraftsError: It cannot be kept.
+        """
+        await asyncio.to_thread(self._change, lambda drafts: drafts.__setitem__(name, draft))
+
+    async def discard(self, name: str) -> None:
+        """Forgets the draft of that name.
+
+        Raises:
+            DraftsError: The file cannot be written.
+        """
+        await asyncio.to_thread(self._change, lambda drafts: drafts.pop(name, None))
+
+    def _change(self, change: Callable[[dict[str, Draft]], object]) -> None:
+        try:
+            with self._alone():
+                drafts = self._read()
+                before = dict(drafts)
+                change(drafts)
+                if drafts != before:
+                    self._write(drafts)
+        except OSError as error:
+            raise DraftsError(f"Drafts cannot be kept in {self.path}: {error.strerror or error}.") from error
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keeps other consoles of the same profile out between reading and replacing."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
+
+    def _read(self) -> dict[str, Draft]:
+        try:
+            text = self.path.read_text("utf-8")
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise DraftsError(f"Drafts cannot be read from {self.path}: {error.strerror or error}.") from error
+        except UnicodeDecodeError as error:
+            raise self._damaged() from error
+        return self._parse(text)
+
+    def _parse(self, text: str) -> dict[str, Draft]:
+        try:
+            document = json.loads(text)
+            if int(document["version"]) > VERSION:
+                raise DraftsError(f"{self.path} was written by a newer version: upgrade, or move the file away.")
+            return {name: _draft(entry) for name, entry in document["drafts"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise self._damaged() from error
+
+    def _damaged(self) -> DraftsError:
+        aside = self.path.with_suffix(".damaged")
+        try:
+            self.path.replace(aside)
+        except OSError as error:
+            return DraftsError(f"{self.path} is damaged and cannot be moved away: {error.strerror}. Delete it.")
+        return DraftsError(f"The drafts were damaged; they were moved to {aside}.")
+
+    def _write(self, drafts: dict[str, Draft]) -> None:
+        document = {"version": VERSION, "drafts": {name: _entry(draft) for name, draft in drafts.items()}}
+        # mkstemp makes it 0600; the rename makes it whole or absent, never half.
+        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=".drafts-")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(document, file)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(self.path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+
+def _entry(draft: Draft) -> dict[str, object]:
+    sent_at = draft.sent_at.isoformat() if draft.sent_at else None
+    return {"values": draft.values, "saved_at": draft.saved_at.isoformat(), "sent_at": sent_at}
+
+
+def _draft(entry: dict[str, object]) -> Draft:
+    values, sent_at = entry["values"], entry["sent_at"]
+    if not isinstance(values, dict):
+        raise TypeError("A draft's values are an object.")
+    return Draft(
+        {str(key): str(value) for key, value in values.items()},
+        datetime.fromisoformat(str(entry["saved_at"])),
+        datetime.fromisoformat(str(sent_at)) if sent_at else None,
+    )

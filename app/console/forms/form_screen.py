@@ -1,0 +1,261 @@
+"""The typing half of every form: fields that say what is wrong, a draft that survives, a preview that hides nothing."""
+
+import json
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widget import Widget
+from textual.widgets import Input
+
+from app.actions import Problem, problems
+from app.api.requests import WriteRequest, as_json
+from app.config import data_folder
+from app.console.forms.draft_keeper import DraftKeeper, Values
+from app.console.forms.drafts import Draft, Drafts
+from app.engine import Engine
+from app.text import safe_block, safe_text
+from storage.errors import StorageError
+from storage.records import Action
+from widgets.form_dialog import FormDialog, Phase, Verb
+from widgets.form_field import ChoiceField, FormField
+from widgets.form_pairs import Pairs, unpacked
+from widgets.form_preview import RequestPreview
+from widgets.times import ago
+
+if TYPE_CHECKING:
+    from textual.timer import Timer
+
+    from widgets.badges import Tone
+
+Built = WriteRequest | tuple[Problem, ...]
+"""A request as typed, or everything that keeps it from being one."""
+DRAFTS_FILE: Final = "drafts.json"
+_DRAFT_AFTER_S: Final = 0.5
+"""A draft is kept this long after the last key."""
+_PREVIEW_CHARACTERS: Final = 100_000
+
+_VERBS: Final = (
+    Verb("close", "Close", "esc", "back", ("editing",)),
+    Verb("back", "Back", "esc", "back", ("preview",)),
+    Verb("swap", "Start fresh", "^n", "swap_draft", ("editing",)),
+    Verb("preview", "Preview", "^s", "forward", ("editing",), is_primary=True),
+)
+
+
+class FormScreen(ModalScreen[Action | None]):
+    """A form up to the moment of sending."""
+
+    DEFAULT_CSS = "FormScreen { align: center middle; background: $background 60%; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        # Before the focused input: all of these mean the form, wherever one types.
+        Binding("ctrl+s,ctrl+enter", "forward", "Preview, then send", priority=True),
+        Binding("escape", "back", "Back", priority=True),
+        Binding("ctrl+n", "swap_draft", "Start fresh, or bring the draft back", priority=True),
+    ]
+    TITLE_TEXT: ClassVar[str]
+    VERBS: ClassVar[tuple[Verb, ...]] = _VERBS
+
+    def __init__(self, engine: Engine, *, draft: str) -> None:
+        """Prepare.
+
+        Args:
+            engine: The profile at work.
+            draft: The name its draft is kept under.
+        """
+        super().__init__()
+        self.engine = engine
+        self._rows = tuple(self.make_rows())
+        self._fields = {row.key: row for row in self._rows if isinstance(row, FormField)}
+        drafts = Drafts(data_folder(engine.settings, engine.profile) / DRAFTS_FILE)
+        self.keeper = DraftKeeper(drafts, draft, self.values, engine.clock)
+        self._other: Values | None = None
+        """What ctrl+n would put in place of what stands there; None: nothing."""
+        self._draft_timer: Timer | None = None
+        self.phase: Phase = "editing"
+        self.request: WriteRequest | None = None
+        """The request that was previewed."""
+
+    @abstractmethod
+    def make_rows(self) -> Sequence[Widget]:
+        """Facts and fields, in order."""
+
+    @abstractmethod
+    def build(self) -> Built:
+        """The request as typed, or why there is none yet."""
+
+    @abstractmethod
+    def consequence(self, request: WriteRequest) -> str:
+        """What sending does, in a sentence."""
+
+    def compose(self) -> ComposeResult:
+        """One dialog."""
+        yield FormDialog(self.TITLE_TEXT, self._rows, self.VERBS)
+
+    @property
+    def dialog(self) -> FormDialog:
+        """The frame."""
+        return self.query_one(FormDialog)
+
+    @property
+    def values(self) -> Values:
+        """By field, as typed."""
+        return {key: field.value for key, field in self._fields.items()}
+
+    def pairs(self, key: str) -> Pairs:
+        """What a field of keys and values holds."""
+        return unpacked(self._fields[key].value)
+
+    def field(self, key: str) -> FormField:
+        """One field."""
+        return self._fields[key]
+
+    async def on_mount(self) -> None:
+        """An earlier draft comes back; the first empty field waits for keys."""
+        draft = await self.keeper.restore()
+        if draft is not None:
+            self._other = self.keeper.fresh
+            self._fill(draft.values)
+        self.enter("editing")
+        self._say_standing(draft)
+        self._offer_repositories()
+
+    async def on_unmount(self) -> None:
+        """Closing by whatever way keeps the draft."""
+        await self.keeper.flush()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Each key means something in its own phases only; while sending none does."""
+        del parameters
+        editing = self.phase == "editing"
+        means = {
+            "forward": editing or self.phase == "preview",
+            "back": self.phase != "sending",
+            "swap_draft": editing and self._other is not None,
+        }
+        return means.get(action, True)
+
+    def action_forward(self) -> None:
+        """From the fields to the preview."""
+        for field in self._fields.values():
+            field.touched = True
+        if found := self._complain():
+            self._focus_on(self._fields.get(found[0].field, next(iter(self._fields.values()))))
+            return
+        built = self.build()
+        if not isinstance(built, tuple):
+            self.request = built
+            self._show_preview(built)
+
+    def action_back(self) -> None:
+        """One step back; from the fields that is the end."""
+        if self.phase == "editing":
+            self.dismiss(None)
+        else:
+            self.enter("editing")
+
+    def action_swap_draft(self) -> None:
+        """Exchanges the draft for an empty form, and back."""
+        if self._other is not None:
+            now, other = self.values, self._other
+            self._fill(other)
+            self._other = now
+            self.dialog.note(safe_text("^n brings back what stood here."))
+
+    def enter(self, phase: Phase) -> None:
+        """Goes to another phase."""
+        self.phase = phase
+        self.dialog.enter(phase, self.verbs_without_meaning())
+        if phase == "editing":
+            fields = tuple(self._fields.values())
+            self._focus_on(next((field for field in fields if not field.value), fields[-1]))
+        elif phase == "preview":
+            # Never the dangerous one: the preview takes the focus, not its button.
+            self.query_one(RequestPreview).focus()
+        self.refresh_bindings()
+
+    def verbs_without_meaning(self) -> frozenset[str]:
+        """Buttons that would do nothing just now."""
+        return frozenset({"swap"} if self._other is None else ())
+
+    @on(Input.Submitted)
+    def _next_field(self) -> None:
+        self.focus_next()
+
+    @on(FormField.Changed)
+    def _changed(self) -> None:
+        self.dialog.banner(None)
+        self._complain()
+        self.keeper.typed(self.values)
+        if self._draft_timer is not None:
+            self._draft_timer.stop()
+        self._draft_timer = self.set_timer(_DRAFT_AFTER_S, self._keep_draft)
+
+    @on(FormField.Left)
+    def _left(self) -> None:
+        self._complain()
+
+    async def _keep_draft(self) -> None:
+        await self.keeper.flush()
+        if self.keeper.problem is not None:
+            self.dialog.note(safe_text(self.keeper.problem), "warn")
+
+    @work(group="offer")
+    async def _offer_repositories(self) -> None:
+        fields = self.query(ChoiceField)
+        if not fields:
+            return
+        try:
+            known = await self.engine.cache.repositories()
+        except StorageError:
+            return  # Suggestions are a comfort; the screen behind says that the cache is broken.
+        for field in fields:
+            field.offer(known)
+
+    def _fill(self, values: Values) -> None:
+        for key, field in self._fields.items():
+            field.fill(values.get(key, ""))
+
+    def _say_standing(self, draft: Draft | None) -> None:
+        """The one thing worth saying before anything is typed."""
+        now = self.engine.clock()
+        standing: tuple[str, Tone] = ("", "quiet")
+        if self.engine.actions.read_only:
+            standing = ("This profile is read-only: you may prepare and preview, nothing is sent.", "warn")
+        elif self.engine.token_problem is not None:
+            standing = (str(self.engine.token_problem), "warn")
+        elif self.keeper.problem is not None:
+            standing = (self.keeper.problem, "warn")
+        elif draft is not None and draft.sent_at is not None:
+            sent = ago(draft.sent_at, now)
+            standing = (f"Sent {sent}, and nobody knows the outcome: look before you send it again.", "warn")
+        elif draft is not None:
+            standing = (f"Your draft from {ago(draft.saved_at, now)}.", "quiet")
+        self.dialog.note(safe_text(standing[0]), standing[1])
+
+    def _complain(self) -> tuple[Problem, ...]:
+        built = self.build()
+        found = built if isinstance(built, tuple) else problems(built)
+        by_field = {problem.field: problem.message for problem in reversed(found)}
+        for key, field in self._fields.items():
+            message = by_field.get(key) if field.touched else None
+            field.complain(safe_text(message) if message else None)
+        return found
+
+    def _focus_on(self, field: FormField) -> None:
+        field.query("Input, TextArea").first().focus()
+
+    def _show_preview(self, request: WriteRequest) -> None:
+        body = json.dumps(json.loads(as_json(request)), indent=2, ensure_ascii=False)
+        self.query_one(RequestPreview).show(
+            "POST",
+            safe_text(f"{self.engine.profile.base_url}{request.path}"),
+            safe_block(body, limit=_PREVIEW_CHARACTERS),
+            Content(safe_text(self.consequence(request))),
+        )
+        self.enter("preview")

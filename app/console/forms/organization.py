@@ -1,0 +1,104 @@
+"""The form that creates a partner organization: the one write that must never happen twice by accident."""
+
+from collections.abc import Sequence
+
+from textual import work
+from textual.widget import Widget
+
+from app.api.requests import CreateOrganization, WriteRequest
+from app.console.forms.action_form import ActionForm
+from app.console.forms.form_screen import Built
+from app.engine import Engine
+from app.text import safe_text
+from storage.errors import StorageError
+from storage.records import Action
+from widgets.badges import Tone
+from widgets.form_facts import FormNotice
+from widgets.form_field import FormField, LineField
+from widgets.times import ago
+
+_NOTICE = (
+    "Every success makes another organization, also for an address that has one. "
+    "Where the outcome of an attempt is unknown, its address is blocked until you resolve it."
+)
+_EMAIL_HINT = "Its administrator is invited here; the invitation holds for 30 days."
+
+
+class OrganizationForm(ActionForm):
+    """POST /external/organizations (spec 4.1)."""
+
+    TITLE_TEXT = "New organization"
+    DEFAULT_CSS = "OrganizationForm FormDialog { height: 15; }"
+
+    def __init__(self, engine: Engine) -> None:
+        """Prepare with the profile at work."""
+        super().__init__(engine, draft="organization.create")
+        self._attempts: tuple[Action, ...] = ()
+
+    def make_rows(self) -> Sequence[Widget]:
+        """Who is invited, and under which offer."""
+        return (
+            FormNotice(safe_text(_NOTICE)),
+            LineField("email", "email", _EMAIL_HINT, placeholder="admin@customer.example"),
+            LineField(
+                "offer_code",
+                "offer code",
+                "A partner offer. Empty: the standard trial.",
+                placeholder="standard trial",
+            ),
+        )
+
+    async def on_mount(self) -> None:
+        """The earlier attempts are looked up, so that an address says what it already has."""
+        self._look_back()
+
+    def build(self) -> Built:
+        """The request as typed."""
+        return CreateOrganization(self.values["email"].strip(), self.values["offer_code"].strip() or None)
+
+    def consequence(self, request: WriteRequest) -> str:
+        """What sending does, earlier successes included."""
+        if not isinstance(request, CreateOrganization):
+            return ""
+        made = sum(1 for attempt in self._attempts_for(request) if attempt.state == "confirmed")
+        another = f" It has {made} from here already; this makes one more." if made else ""
+        return f"Creates one organization and invites {request.email} to administer it.{another}"
+
+    @work(group="attempts")
+    async def _look_back(self) -> None:
+        try:
+            self._attempts = await self.engine.ledger.organizations()
+        except StorageError as error:
+            self.dialog.note(safe_text(str(error)), "warn")
+        self._say_history()
+
+    def on_form_field_changed(self, event: FormField.Changed) -> None:
+        """The line under the address follows it."""
+        if event.field == "email":
+            self._say_history()
+
+    def _say_history(self) -> None:
+        text, tone = self._history()
+        self.field("email").say(safe_text(text), tone)
+
+    def _history(self) -> tuple[str, Tone]:
+        request = CreateOrganization(self.values["email"].strip())
+        attempts = self._attempts_for(request)
+        now = self.engine.clock()
+        unknown = next((attempt for attempt in attempts if attempt.is_open), None)
+        if unknown is not None:
+            when = ago(unknown.created_at, now)
+            return (
+                f"Blocked: the outcome of the attempt {when} is open. Resolve it first, with v in Organizations.",
+                "warn",
+            )
+        made = next((attempt for attempt in attempts if attempt.state == "confirmed"), None)
+        if made is not None:
+            return (
+                f"It has an organization since {ago(made.settled_at or made.created_at, now)}; this makes another.",
+                "warn",
+            )
+        return _EMAIL_HINT, "quiet"
+
+    def _attempts_for(self, request: CreateOrganization) -> tuple[Action, ...]:
+        return tuple(attempt for attempt in self._attempts if attempt.subject == request.subject)

@@ -1,0 +1,132 @@
+"""What became of an action, in words: what happened, what is still true, and what to do next."""
+
+from datetime import datetime
+from typing import Final
+
+from app.text import safe_text
+from storage.records import INVITATION_LIFETIME, Action, ActionError, ActionKind
+from widgets.badges import action_badge
+from widgets.form_outcome import Outcome
+from widgets.times import ago, stamp
+
+_DONE: Final[dict[ActionKind, str]] = {
+    "run.start": "The run was started",
+    "run.continue": "The run goes on",
+    "agent.start": "The agent's execution was accepted",
+    "organization.create": "The organization was created",
+    "gitlab.onboard": "The service took the project",
+}
+_RESULT_NAMES: Final[dict[ActionKind, str]] = {
+    "run.start": "run",
+    "run.continue": "run",
+    "agent.start": "execution",
+    "organization.create": "organization",
+    "gitlab.onboard": "project",
+}
+_NEXT: Final[dict[ActionKind, str]] = {
+    "run.start": "It is among the runs already; its status follows by itself.",
+    "run.continue": "Its status follows by itself; what you wrote stands in its conversation.",
+    "agent.start": "No endpoint reads an execution back; if the service lists it as a run, it shows up among them.",
+    "organization.create": "The invitation to its administrator is on its way.",
+    "gitlab.onboard": "Health shows GitLab once the service is connected to it.",
+}
+_LOOK: Final[dict[ActionKind, str]] = {
+    "run.start": "Look among the runs whether it appeared, then resolve this.",
+    "run.continue": "Look at the run whether it went on, then resolve this. Until then it cannot be continued again.",
+    "agent.start": "Look among the runs whether it appeared, then resolve this.",
+    "organization.create": (
+        "Find out whether the organization exists, or whether the invitation arrived, then resolve this. Until then "
+        "no other organization can be created for this address. Sent again, it could exist twice."
+    ),
+    "gitlab.onboard": "Onboarding twice does no harm: resolve this as not created and send it again.",
+}
+_CURES: Final[dict[str, str]] = {
+    "not_authorized": "The token is missing, unknown or has expired: give this profile a new one.",
+    "rate_limited": "The organization's rate limit is spent: wait, then send again.",
+    "not_found": "Check the names.",
+}
+_FORBIDDEN: Final[dict[bool, str]] = {
+    True: "The token needs the scope organizations:create or admin, the organization the entitlement "
+    "CreateOrganizations, and it must be active.",
+    False: "The token needs Administrator scope.",
+}
+"""By whether an organization was to be created (spec 5)."""
+
+
+def confirmed(action: Action) -> Outcome:
+    """The action took effect."""
+    facts = [(_RESULT_NAMES[action.kind], safe_text(action.result_id or "-")), ("action", safe_text(action.action_id))]
+    if action.kind == "organization.create" and action.settled_at is not None:
+        until = stamp(action.settled_at + INVITATION_LIFETIME)
+        facts.insert(1, ("invited", safe_text(f"{action.subject}, until {until}")))
+    return Outcome("done", safe_text(_DONE[action.kind]), tuple(facts), (safe_text(_NEXT[action.kind]),))
+
+
+def unknown(action: Action) -> Outcome:
+    """The action may have taken effect, and nobody knows."""
+    facts = [("action", safe_text(action.action_id))]
+    if action.error is not None:
+        facts.insert(0, ("reason", safe_text(reason(action.error))))
+    meaning = (
+        "It left this machine and no usable answer came back: it may have taken effect, or not. "
+        "It is in the ledger, and the program never sends it again by itself."
+    )
+    resolve = f"v resolves it here; elsewhere: runwarden actions resolve {action.action_id}"
+    return Outcome(
+        "unknown",
+        safe_text("Nobody knows the outcome"),
+        tuple(facts),
+        (safe_text(meaning), safe_text(_LOOK[action.kind]), safe_text(resolve)),
+    )
+
+
+def blocked(existing: Action, now: datetime) -> Outcome:
+    """An earlier action stands in the way."""
+    facts = [
+        ("subject", safe_text(existing.subject)),
+        ("earlier", safe_text(f"{action_badge(existing.state).word}, {ago(existing.created_at, now)}")),
+        ("by", safe_text(existing.actor)),
+        ("action", safe_text(existing.action_id)),
+    ]
+    if existing.error is not None:
+        facts.insert(2, ("reason", safe_text(reason(existing.error))))
+    if existing.state == "unknown":
+        meaning = (
+            _LOOK[existing.kind],
+            f"v resolves it here; elsewhere: runwarden actions resolve {existing.action_id}",
+        )
+    else:
+        meaning = ("It is on its way.", "Wait for it, then try again.")
+    return Outcome(
+        "blocked",
+        safe_text("Not sent: an earlier attempt is still open"),
+        tuple(facts),
+        tuple(safe_text(line) for line in meaning),
+    )
+
+
+def broken(message: str) -> Outcome:
+    """The ledger could not be kept."""
+    meaning = (
+        "Look at the ledger before you send this again: runwarden actions list. What stands there as sending or "
+        "unknown may have taken effect; what does not stand there was not sent."
+    )
+    return Outcome("failed", safe_text("The ledger could not be written"), (), (safe_text(message), safe_text(meaning)))
+
+
+def not_done(action: Action) -> str:
+    """Why a rejected or unsent action had no effect, and what to change."""
+    error = action.error or ActionError("unknown", "No reason is known.")
+    if action.state == "not_sent":
+        return f"Not sent: {error.message} Nothing left this machine; send it again when you like."
+    cure = _CURES.get(error.kind, "Change it and send it again.")
+    if error.kind == "forbidden":
+        cure = _FORBIDDEN[action.kind == "organization.create"]
+    return f"Rejected: {reason(error)} Nothing was done. {cure}"
+
+
+def reason(error: ActionError) -> str:
+    """An error with its status and code."""
+    parts = [f"HTTP {error.http_status}" if error.http_status else "", error.error_code or ""]
+    where = ", ".join(part for part in parts if part)
+    return f"{error.message} ({where})" if where else error.message

@@ -1,0 +1,134 @@
+"""The two forms about runs: a new one, and the next turn of one."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from textual.widget import Widget
+
+from app.actions import Problem, problems
+from app.actions.validate import branch_problem
+from app.api.requests import ContinueRun, StartRun, WriteRequest
+from app.console.forms.form_screen import Built
+from app.console.forms.instructed_form import InstructedForm
+from app.console.forms.values import faithful, read_pairs, read_repository, reading
+from app.engine import Engine
+from app.text import safe_text
+from storage.records import Repository, Run
+from widgets.badges import run_badge
+from widgets.form_facts import FormFact
+from widgets.form_field import ChoiceField, LineField, ParagraphField
+from widgets.form_pairs import PairsField
+
+_ANY: Final = Repository.of("github", {})
+"""Stands for a repository that cannot be read yet, so that the other fields can be judged."""
+
+
+class NewRunForm(InstructedForm):
+    """POST /external/runs (spec 4.3)."""
+
+    TITLE_TEXT = "New run"
+
+    def __init__(self, engine: Engine, repository: str = "", branch: str = "", instructions: str = "") -> None:
+        """Prepare.
+
+        Args:
+            engine: The profile at work.
+            repository: Its label to begin with; left out where it cannot be shown faithfully.
+            branch: A branch to begin with; likewise.
+            instructions: A text to begin with.
+        """
+        self._begin = {"repository": faithful(repository), "branch": faithful(branch), "instructions": instructions}
+        super().__init__(engine, draft="run.start")
+
+    def make_rows(self) -> Sequence[Widget]:
+        """Where, on which branch, what, and anything else the service is told."""
+        begin = self._begin
+        return (
+            ChoiceField(
+                "repository",
+                "repository",
+                "owner/repo, or gitlab:group/project",
+                value=begin["repository"],
+                placeholder="owner/repo",
+            ),
+            LineField(
+                "branch_name",
+                "branch",
+                "Empty: the service makes one.",
+                value=begin["branch"],
+                placeholder="chosen by the service",
+            ),
+            ParagraphField(
+                "instructions",
+                "instructions",
+                "",
+                value=begin["instructions"],
+                placeholder="What shall the agent do?",
+            ),
+            PairsField("metadata", "metadata", "Optional. JSON where it is JSON, else text.", reading=reading),
+        )
+
+    def build(self) -> Built:
+        """The request as typed, or all that is wrong with it."""
+        repository = read_repository(self.values["repository"])
+        metadata = read_pairs("metadata", self.pairs("metadata"))
+        unread = [part for part in (repository, metadata) if isinstance(part, Problem)]
+        request = StartRun(
+            self.values["instructions"],
+            _ANY if isinstance(repository, Problem) else repository,
+            self.values["branch_name"].strip() or None,
+            {} if isinstance(metadata, Problem) else metadata,
+        )
+        return (*unread, *problems(request)) if unread else request
+
+    def consequence(self, request: WriteRequest) -> str:
+        """What sending does."""
+        if not isinstance(request, StartRun):
+            return ""
+        branch = f"branch {request.branch_name}" if request.branch_name else "a branch the service makes"
+        return f"Starts one run on {request.repository.label}, on {branch}."
+
+
+class ContinueRunForm(InstructedForm):
+    """POST /external/runs with a run_id: the next turn of a conversation (spec 4.3)."""
+
+    TITLE_TEXT = "Continue a run"
+
+    def __init__(self, engine: Engine, run: Run) -> None:
+        """Prepare.
+
+        Args:
+            engine: The profile at work.
+            run: The run to continue.
+        """
+        self._run = run
+        super().__init__(engine, draft=f"run.continue:{run.run_id}")
+
+    def make_rows(self) -> Sequence[Widget]:
+        """Which run, and what it shall do next."""
+        run, badge = self._run, run_badge(self._run.status)
+        where = safe_text(f"{run.repository.label}  {run.branch_name}")
+        return (
+            FormFact("run", safe_text(run.run_id), badge),
+            FormFact("on", where),
+            ParagraphField(
+                "instructions",
+                "instructions",
+                "The agent remembers what was said before."
+                if run.is_final
+                else "The run is still active; the service may refuse until it has ended.",
+                placeholder="What shall it do next?",
+            ),
+        )
+
+    def build(self) -> Built:
+        """The request as typed."""
+        run = self._run
+        # Named where it can be: without a name a service may make another branch (spec 4.3).
+        branch = run.branch_name if run.branch_name and branch_problem(run.branch_name) is None else None
+        return ContinueRun(run.run_id, self.values["instructions"], run.repository, branch)
+
+    def consequence(self, request: WriteRequest) -> str:
+        """What sending does."""
+        del request
+        return f"Continues run {self._run.run_id} with its context."

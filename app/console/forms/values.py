@@ -1,0 +1,67 @@
+"""From what was typed to what the request holds."""
+
+import json
+import math
+from typing import Final
+
+from app.actions.validate import Problem
+from app.api.requests import Json
+from app.text import SafeText, safe_text
+from storage.records import Repository
+from widgets.form_pairs import Pairs
+from widgets.form_text import printable
+
+_WORDS: Final[dict[type, str]] = {
+    bool: "yes/no",
+    int: "number",
+    float: "number",
+    str: "text",
+    list: "list",
+    dict: "object",
+    type(None): "null",
+}
+
+
+def read_value(text: str) -> Json:
+    """A value as typed: JSON where it is JSON, the plain text where it is not."""
+    try:
+        value: Json = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return text.strip()
+    # 1e999 is a JSON number that no float holds.
+    return text.strip() if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def reading(text: str) -> SafeText:
+    """How `read_value` takes a value, in a word."""
+    return safe_text(_WORDS[type(read_value(text))])
+
+
+def read_pairs(field: str, pairs: Pairs) -> dict[str, Json] | Problem:
+    """Keys and values as the request's object; what is wrong with them where they make none."""
+    keys = [key for key, _ in pairs]
+    if "" in keys:
+        return Problem(field, f"Give {dict(pairs)['']!r} a key, or delete it.")
+    twice = next((key for key in keys if keys.count(key) > 1), None)
+    if twice is not None:
+        return Problem(field, f"{twice} is there twice; keep one.")
+    return {key: read_value(value) for key, value in pairs}
+
+
+def read_repository(text: str) -> Repository | Problem:
+    """The repository as typed; what is wrong with it where it is none."""
+    if not text.strip():
+        return Problem("repository", "Name the repository: owner/repo, or gitlab:group/project.")
+    try:
+        return Repository.parse(text)
+    except ValueError as error:
+        return Problem("repository", str(error))
+
+
+def faithful(text: str) -> str:
+    """The text, where an input shows exactly it; empty where it holds what cannot be shown."""
+    return text if printable(text) == text and "\n" not in text and "\t" not in text else ""
+
+
+def _no_constant(name: str) -> Json:
+    raise ValueError(f"{name} is no JSON.")

@@ -1,0 +1,80 @@
+"""Keys and what they do, read from the bindings themselves: for the line at the bottom, the help and the palette."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from textual.binding import ActiveBinding
+from textual.screen import Screen
+
+from widgets.key_bar import KeyHint
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """Something that can be done now."""
+
+    keys: tuple[str, ...]
+    """As they are shown."""
+    does: str
+    action: str
+    """With its namespace, for `run_action`."""
+    place: str
+    """Whose key it is: `runs`, `table`, `everywhere`."""
+    enabled: bool
+    shown: bool
+    """Whether it belongs into the line at the bottom."""
+    more: str = ""
+    """A sentence on it."""
+
+
+def deeds(screen: Screen[Any]) -> tuple[Deed, ...]:
+    """All that the keys do on a screen, those of the focused widget first."""
+    found: dict[tuple[str, str], list[ActiveBinding]] = {}
+    for active in screen.active_bindings.values():
+        if active.binding.description and not active.binding.system:
+            found.setdefault((_place(screen, active), active.binding.action), []).append(active)
+    return tuple(_deed(screen, place, group) for (place, _), group in found.items())
+
+
+def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
+    """The hints for the line at the bottom; the way to the others comes last."""
+    hints = [_hint(deed) for deed in deeds(screen) if deed.shown]
+    return tuple(sorted(hints, key=lambda hint: hint.does == "help"))
+
+
+def _hint(deed: Deed) -> KeyHint:
+    return KeyHint(deed.keys[0], deed.does, deed.action, deed.enabled)
+
+
+def _deed(screen: Screen[Any], place: str, group: list[ActiveBinding]) -> Deed:
+    first = group[0].binding
+    return Deed(
+        tuple(_keys(screen, group)),
+        first.description,
+        _action(screen, group[0]),
+        place,
+        group[0].enabled,
+        first.show,
+        first.tooltip,
+    )
+
+
+def _keys(screen: Screen[Any], group: list[ActiveBinding]) -> Iterator[str]:
+    for active in group:
+        yield screen.app.get_key_display(active.binding)
+
+
+def _place(screen: Screen[Any], active: ActiveBinding) -> str:
+    if active.node is screen.app:
+        return "everywhere"
+    return "here" if active.node is screen else "in the list"
+
+
+def _action(screen: Screen[Any], active: ActiveBinding) -> str:
+    action = active.binding.action
+    if "." in action.partition("(")[0]:
+        return action
+    if active.node is screen.app:
+        return f"app.{action}"
+    return f"screen.{action}" if active.node is screen else f"focused.{action}"

@@ -1,0 +1,11 @@
+"""The rooms of the console, in the order of their keys."""
+
+from typing import Final
+
+from widgets.tab_bar import Tab
+
+ROOMS: Final = (
+    Tab("runs", "1", "Runs"),
+    Tab("health", "2", "Health"),
+    Tab("organizations", "3", "Organizations"),
+)

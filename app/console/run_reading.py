@@ -1,0 +1,98 @@
+"""From the cache and the ledger to what the Runs screen shows: windows of rows, and one run in full."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from app.text import SafeText, safe_block, safe_text
+from storage.cache import Cache
+from storage.ledger import Ledger
+from storage.records import Action, RunFilter, RunSort
+from widgets.filter_bar import Extent
+from widgets.run_view import RunView, Turn
+from widgets.run_window import Place, RunWindow
+
+TURN_LINES: Final = 60
+"""Lines of one instruction that are shown; the ledger has it in full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Which rows are wanted, and whether what they stand in may have changed."""
+
+    condition: RunFilter
+    sort: RunSort
+    place: Place
+    is_fresh: bool = False
+    """True: runs came or changed, or the condition did: find the anchor again."""
+
+
+async def read_window(cache: Cache, question: Question) -> RunWindow:
+    """The rows of a place, and where its anchor and cursor are now.
+
+    Raises:
+        StorageError: The cache cannot be read.
+    """
+    place, condition, sort = question.place, question.condition, question.sort
+    total = await cache.count(condition)
+    shift, cursor = 0, place.cursor_index if place.cursor_id is not None else None
+    if question.is_fresh:
+        anchor = await _index(cache, place.anchor_id, question)
+        shift = anchor - place.anchor_index if anchor is not None else 0
+        cursor = anchor if place.cursor_id == place.anchor_id else await _index(cache, place.cursor_id, question)
+    offset = max(0, min(place.offset + shift, total - place.limit))
+    rows = await cache.rows(condition, sort, offset=offset, limit=place.limit)
+    return RunWindow(total, offset, rows, shift, cursor)
+
+
+async def read_extent(cache: Cache, matching: int, condition: RunFilter) -> Extent:
+    """How much of how much is on show.
+
+    Raises:
+        StorageError: The cache cannot be read.
+    """
+    held = await cache.count(RunFilter()) if condition else matching
+    return Extent(matching, held, await cache.coverage(), is_filtered=bool(condition))
+
+
+async def read_run(cache: Cache, ledger: Ledger, run_id: str, *, stuck: bool) -> RunView | None:
+    """One run with what was said to it from here; None: the cache does not hold it.
+
+    Raises:
+        StorageError: Cache or ledger cannot be read.
+    """
+    detail = await cache.detail(run_id)
+    if detail is None:
+        return None
+    turns = tuple(turn_of(action) for action in await ledger.for_run(run_id))
+    return RunView(detail, turns, stuck, indented(detail.run.raw_json))
+
+
+def turn_of(action: Action) -> Turn:
+    """An action of the ledger as a turn of a conversation."""
+    trouble = safe_text(action.error.message) if action.error is not None else None
+    return Turn(action.created_at, safe_text(action.actor, limit=60), action.state, _said(action.body_json), trouble)
+
+
+def indented(raw_json: str) -> tuple[SafeText, ...]:
+    """JSON with one field a line; as it is, where it is no JSON."""
+    try:
+        text = json.dumps(json.loads(raw_json), indent=2, ensure_ascii=False)
+    except ValueError:
+        text = raw_json
+    return safe_block(text)
+
+
+async def _index(cache: Cache, run_id: str | None, question: Question) -> int | None:
+    if run_id is None:
+        return None
+    return await cache.index_of(run_id, question.condition, question.sort)
+
+
+def _said(body_json: str) -> tuple[SafeText, ...]:
+    body = json.loads(body_json)
+    text = body.get("instructions") if isinstance(body, dict) else None
+    if isinstance(text, str):
+        return safe_block(text, lines=TURN_LINES)
+    return indented(json.dumps(body.get("inputs", {}) if isinstance(body, dict) else body))

@@ -1,0 +1,113 @@
+"""What every room of the console has: the header, the tabs, the banner and the keys."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from textual import on
+from textual.app import ComposeResult
+from textual.message import Message
+from textual.screen import Screen
+from textual.widget import Widget
+
+from app.console.hints import key_hints
+from app.console.rooms import ROOMS
+from app.events import Event
+from storage.errors import StorageError
+from widgets.banner import Banner
+from widgets.header_bar import HeaderBar, Vitals
+from widgets.key_bar import KeyBar
+from widgets.notice import Notice
+from widgets.tab_bar import TabBar
+
+if TYPE_CHECKING:
+    from app.console.app import RunwardenApp
+
+TICK_S = 1.0
+"""How often ages are looked at; they are painted only when they read differently."""
+
+
+class Rang(Message):
+    """The engine's doorbell rang."""
+
+    def __init__(self, event: Event) -> None:
+        super().__init__()
+        self.event = event
+
+
+class ConsoleScreen(Screen[None]):
+    """A room: `compose_body` says what is in it, `rang` hears events, `tick` moves its ages."""
+
+    ROOM: ClassVar[str]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]
+    AUTO_FOCUS = ""
+
+    def compose(self) -> ComposeResult:
+        """From top to bottom."""
+        console = self.console
+        yield HeaderBar(console.vitals, console.patience, console.healthy_words, console.clock)
+        yield TabBar(ROOMS, self.ROOM)
+        yield from self.compose_body()
+        yield Banner()
+        yield KeyBar()
+
+    def compose_body(self) -> Iterable[Widget]:
+        """What is between the tabs and the keys."""
+        return ()
+
+    @property
+    def console(self) -> "RunwardenApp":
+        """The app, by its own name."""
+        return cast("RunwardenApp", self.app)
+
+    def on_mount(self) -> None:
+        """Listens to the app, to the keys and to the clock."""
+        self.watch(self.app, "vitals", self._show_vitals)
+        self.bindings_updated_signal.subscribe(self, self._show_keys)
+        self.set_interval(TICK_S, self._tick)
+
+    def rang(self, event: Event) -> None:
+        """Something changed; rooms that show it read it again."""
+
+    def tick(self, now: datetime) -> None:
+        """A second has passed."""
+
+    def trouble(self) -> Notice | None:
+        """What the banner says."""
+        return self.console.trouble()
+
+    def show_trouble(self) -> None:
+        """Brings the banner up to date."""
+        self.query_one(Banner).show(self.trouble())
+
+    def storage_failed(self, error: StorageError) -> None:
+        """Our own files cannot be read: said in the banner, with the cure."""
+        self.console.storage_failed(str(error))
+
+    @on(Rang)
+    def _on_rang(self, message: Rang) -> None:
+        self.rang(message.event)
+
+    @on(KeyBar.Pressed)
+    async def _on_pressed(self, message: KeyBar.Pressed) -> None:
+        await self.run_action(message.action)
+
+    @on(TabBar.Picked)
+    async def _on_tab(self, message: TabBar.Picked) -> None:
+        await self.app.run_action(f"room('{message.name}')")
+
+    def _tick(self) -> None:
+        if not self.is_current:
+            return
+        self.query_one(HeaderBar).tick()
+        self.show_trouble()
+        self.tick(self.console.clock())
+
+    def _show_vitals(self, vitals: Vitals) -> None:
+        self.query_one(HeaderBar).show(vitals)
+        self.show_trouble()
+
+    def _show_keys(self, screen: Screen[Any]) -> None:
+        if screen is self and self.is_mounted:
+            self.query_one(KeyBar).show(key_hints(self))

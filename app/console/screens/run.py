@@ -1,0 +1,84 @@
+"""One run on the whole screen."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from app.console.latest import Latest
+from app.console.run_reading import read_run
+from app.console.screens.run_acting import RunActingScreen
+from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
+from app.text import safe_text
+from storage.errors import StorageError
+from widgets.run_pane import RunPane
+
+
+class RunScreen(RunActingScreen):
+    """Everything known of one run, with room for it."""
+
+    ROOM = "runs"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,backspace", "back", "back", key_display="esc", tooltip="To the runs", id="run.back"),
+        Binding("v", "raw", "raw JSON", tooltip="Facts, or the run as received", id="run.raw"),
+        Binding("Y", "copy_json", "copy JSON", show=False, id="run.copy_json"),
+    ]
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__()
+        self._run_id = run_id
+        self._reader = Latest(self._read, self.run_worker)
+
+    def compose_body(self) -> Iterable[Widget]:
+        """The run."""
+        yield RunPane(self.console.clock, "page")
+
+    def on_mount(self) -> None:
+        """Reads the run."""
+        self.query_one(RunPane).focus()
+        self._reader.ask()
+
+    @property
+    def focused_run_id(self) -> str | None:
+        """The run."""
+        return self._run_id
+
+    def rang(self, event: Event) -> None:
+        """Reads the run again when it may have changed."""
+        if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
+            self._reader.ask()
+
+    def tick(self, now: datetime) -> None:
+        """Moves the ages."""
+        self.query_one(RunPane).tick()
+
+    def action_back(self) -> None:
+        """To the runs."""
+        self.dismiss()
+
+    def action_raw(self) -> None:
+        """Facts, or the JSON as received."""
+        self.query_one(RunPane).toggle_raw()
+
+    async def action_copy_json(self) -> None:
+        """Copies the run as received."""
+        run = await self._run()
+        if run is not None:
+            # A lone surrogate cannot be sent to a terminal.
+            self.app.copy_to_clipboard(run.raw_json.encode("utf-8", "replace").decode())
+            self.console.say("Copied the run's JSON")
+
+    async def _read(self) -> None:
+        engine = self.console.engine
+        if engine is None:
+            return
+        try:
+            stuck = self._run_id in await engine.cache.stuck(self.console.clock())
+            view = await read_run(engine.cache, engine.ledger, self._run_id, stuck=stuck)
+        except StorageError as error:
+            self.storage_failed(error)
+            return
+        gone = f"{safe_text(self._run_id)} is not in the cache any more."
+        self.query_one(RunPane).show(view, otherwise=gone)

@@ -1,0 +1,66 @@
+"""The console's own themes; Textual's come on top."""
+
+from typing import Final
+
+from textual.theme import Theme
+
+DEFAULT: Final = "runwarden"
+
+THEMES: Final = (
+    Theme(
+        name="runwarden",
+        primary="#6cb6ff",
+        secondary="#b6a4f0",
+        accent="#7fd6c2",
+        success="#6fcf97",
+        warning="#f0c05a",
+        error="#ff7b72",
+        foreground="#dbe2ea",
+        background="#0f1318",
+        surface="#141a21",
+        panel="#1d2530",
+        variables={"block-cursor-foreground": "#dbe2ea", "input-selection-background": "#6cb6ff 35%"},
+    ),
+    Theme(
+        name="runwarden-light",
+        primary="#0b62b8",
+        secondary="#6b4fc0",
+        accent="#0a7c6a",
+        success="#137a3f",
+        warning="#8f5b00",
+        error="#b8261f",
+        foreground="#1b2229",
+        background="#fafbfc",
+        surface="#f1f4f7",
+        panel="#e3e9ef",
+        dark=False,
+        variables={"input-selection-background": "#0b62b8 25%"},
+    ),
+    # Okabe and Ito's hues: they stay apart for every kind of colour blindness.
+    Theme(
+        name="runwarden-colour-blind",
+        primary="#56b4e9",
+        secondary="#cfcfcf",
+        accent="#f0e442",
+        success="#3cc9a3",
+        warning="#f0e442",
+        error="#ff8a3d",
+        foreground="#f2f2f2",
+        background="#101114",
+        surface="#16181c",
+        panel="#23262c",
+    ),
+    Theme(
+        name="runwarden-contrast",
+        primary="#7fc8ff",
+        secondary="#e0c8ff",
+        accent="#ffffff",
+        success="#7dff9b",
+        warning="#ffe45c",
+        error="#ff8f8f",
+        foreground="#ffffff",
+        background="#000000",
+        surface="#000000",
+        panel="#2a2a2a",
+    ),
+)

@@ -1,0 +1,86 @@
+"""What to say when the facts on show are not live: what happened, since when, what is still true, what to press."""
+
+from datetime import datetime
+from typing import Final
+
+from app.console.views import VIEWS, Wanted
+from app.text import safe_text
+from storage.records import LinkState
+from widgets.badges import Tone
+from widgets.filter_bar import Extent
+from widgets.notice import Notice
+from widgets.times import clock_time
+
+RETURNS: Final = "They turn live by themselves; r asks now."
+
+_TITLES: Final[dict[str, str]] = {
+    "unreachable": "The service cannot be reached",
+    "timed_out": "The service does not answer in time",
+    "unusable_answer": "The service's answer cannot be used",
+    "server_failed": "The service fails to answer",
+    "rate_limited": "The organization's rate limit is spent (429)",
+    "not_found": "There is no such API at this address (404)",
+    "rejected": "The service rejected the request",
+    "not_authorized": "The service refused the token (401)",
+    "forbidden": "The token may not do this (403)",
+    "token": "There is no usable token",
+}
+
+_CURES: Final[dict[str, str]] = {
+    "not_authorized": "Create a new API token in the organization's settings, give it to this profile, then start again.",
+    "forbidden": "It needs Administrator scope, and its organization API access. Create another, then start again.",
+    "not_found": "Check base_url in the configuration: it ends in the version, such as /v1.",
+    "rate_limited": "Polls pause for as long as the service asked.",
+    "token": "Give this profile a token, then start again.",
+}
+
+
+def link_notice(link: LinkState | None, now: datetime) -> Notice | None:
+    """What is wrong with the link; None: nothing, or not known yet."""
+    if link is None or link.failing_since is None:
+        return None
+    kind = link.error_kind or ""
+    lines = [_since(link, now)]
+    if kind in _CURES:
+        lines.append(_CURES[kind])
+    elif link.error_message:
+        lines.append(_sentence(safe_text(link.error_message, limit=160)))
+    lines.append(_still_true(link, now))
+    return Notice("✗" if _tone(kind) == "bad" else "◌", _TITLES.get(kind, "The service gives no usable answer"), tuple(lines), _tone(kind))
+
+
+def storage_notice(message: str) -> Notice:
+    """Our own files fail; the message names the cure."""
+    return Notice("✗", "What is seen cannot be kept", (safe_text(message, limit=240),), "bad")
+
+
+def _since(link: LinkState, now: datetime) -> str:
+    since = clock_time(link.failing_since or now, now)
+    return f"Since {since}." if link.failures <= 1 else f"Since {since}, {link.failures} polls."
+
+
+def _still_true(link: LinkState, now: datetime) -> str:
+    if link.last_ok_at is None:
+        return "Nothing is known yet; r asks again."
+    return f"Shown is what was true at {clock_time(link.last_ok_at, now)}. {RETURNS}"
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _tone(kind: str) -> Tone:
+    return "bad" if kind in {"not_authorized", "forbidden", "not_found", "token"} else "warn"
+
+
+def nothing_to_show(wanted: Wanted, extent: Extent | None, link: LinkState | None, now: datetime) -> Notice:
+    """Why there are no rows."""
+    if extent is not None and extent.is_filtered and extent.held:
+        if wanted.is_narrowed:
+            return Notice("∅", "No run matches", (f"{extent.held:,} runs are here; esc shows them again.",))
+        return Notice("✓", VIEWS[wanted.view].empty, (f"{extent.held:,} runs are here; [ and ] change the view.",))
+    if (trouble := link_notice(link, now)) is not None:
+        return trouble
+    if extent is None or link is None or link.last_ok_at is None:
+        return Notice("◌", "Asking the service for its runs…", ("The first answer fills this table.",), "busy")
+    return Notice("○", "No runs yet", ("n starts one on a repository; a starts a named agent.",), "plain")

@@ -1,0 +1,1 @@
+"""The external API of the spec over HTTP."""

@@ -1,0 +1,76 @@
+"""Who calls: bearer tokens, their scopes, and the organization behind them (spec 5)."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from service.api.context import Context, Services
+from service.api.failures import Failure
+from service.store import organizations, tokens
+from service.store.organizations import Organization
+from service.store.tokens import Token
+
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="runwarden"'}
+_REJECTED = {"WWW-Authenticate": 'Bearer realm="runwarden", error="invalid_token"'}
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """An authenticated caller."""
+
+    organization: Organization
+    token: Token
+
+    def require_scope(self, *accepted: str) -> None:
+        """Refuse a token that has none of the scopes (403, spec 5.6)."""
+        if not set(accepted) & set(self.token.scopes):
+            raise Failure(
+                403, "insufficient_scope", f"this needs a token with scope {' or '.join(accepted)}; create one with it"
+            )
+
+
+def _caller(request: Request, context: Services) -> Caller:
+    value = _bearer(request)
+    with context.database.read() as connection:
+        token = tokens.by_value(connection, value)
+        organization = None if token is None else organizations.by_id(connection, token.organization_id)
+    if token is None or not token.valid(context.clock()):
+        raise Failure(
+            401, "invalid_token", "the bearer token is unknown, revoked or expired; create another", _REJECTED
+        )
+    if organization is None:
+        raise Failure(404, "organization_not_found", "the organization of this token no longer exists")
+    if not organization.active:
+        raise Failure(403, "organization_inactive", f"the organization {organization.slug} is not active")
+    _count(context, organization)
+    return Caller(organization, token)
+
+
+def _bearer(request: Request) -> str:
+    given = request.headers.getlist("authorization")
+    scheme, _, value = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+    if scheme.lower() != "bearer" or not value.strip():
+        raise Failure(401, "missing_token", "send the header 'Authorization: Bearer <API token>'", _CHALLENGE)
+    return value.strip()
+
+
+def _count(context: Context, organization: Organization) -> None:
+    wait_s = context.rate.wait_s(organization.id)
+    if wait_s is not None:
+        raise Failure(
+            429,
+            "rate_limited",
+            f"the organization {organization.slug} sent too many requests; try again in {wait_s} s",
+            {"Retry-After": str(wait_s)},
+        )
+
+
+def _administrator(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
+    caller.require_scope("admin")
+    return caller
+
+
+AnyCaller = Annotated[Caller, Depends(_caller)]
+Administrator = Annotated[Caller, Depends(_administrator)]
+"""A caller whose token has scope `admin` (spec 5.6)."""

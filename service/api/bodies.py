@@ -1,0 +1,168 @@
+"""Request bodies: bounded, strict JSON, validated into frozen models; every fault is a 400 that names the field."""
+
+import json
+import math
+from typing import Annotated, Any, Final, Generic, NoReturn, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from service.api.context import context_of
+from service.api.failures import Failure, bad_request
+
+_LARGEST_INTEGER: Final = 2**63 - 1
+_DEEPEST: Final = 64
+_SURROGATES: Final = range(0xD800, 0xE000)
+
+Body = TypeVar("Body", bound=BaseModel)
+Text = Annotated[str, Field(min_length=1)]
+
+
+class _Strict(BaseModel):
+    # Unknown fields are ignored, as the spec's clients may be newer than we are.
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", hide_input_in_errors=True)
+
+
+class OrganizationCreation(_Strict):
+    """Body of POST /external/organizations (spec 2.1)."""
+
+    email: Text
+    offer_code: str | None = None
+
+
+class RepositoryReference(_Strict):
+    """A repository reference (spec 2.3)."""
+
+    platform: Text
+    data: dict[str, Any]
+
+
+class RunStart(_Strict):
+    """Body of POST /external/runs (spec 4.3)."""
+
+    instructions: Annotated[str, Field(min_length=1, pattern=r"\S")]
+    repository: RepositoryReference
+    branch_name: str | None = None
+    run_id: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class AgentStart(_Strict):
+    """Body of POST /external/agents/{name}/runs (spec 4.4)."""
+
+    repository: Text
+    branch_name: str | None = None
+    inputs: dict[str, Any] | None = None
+
+
+class ProjectOnboarding(_Strict):
+    """Body of POST /external/gitlab/projects (spec 4.6; the shape is our decision)."""
+
+    project_id: Annotated[int, Field(ge=1, le=_LARGEST_INTEGER)] | None = None
+    project_path: Text | None = None
+
+
+class ReadBody(Generic[Body]):
+    """A dependency that reads the body of a request into a model."""
+
+    def __init__(self, model: type[Body]) -> None:
+        self._model = model
+
+    async def __call__(self, request: Request) -> Body:
+        """Read and validate.
+
+        Raises:
+            Failure: 413, 415 or 400.
+        """
+        _check_type(request)
+        raw = await _read(request, context_of(request).settings.limits.body_bytes)
+        try:
+            return self._model.model_validate(_parse(raw))
+        except ValidationError as error:
+            raise bad_request("invalid_request", _explain(error)) from error
+
+
+def schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the OpenAPI fragment that describes a request body."""
+    content = {"application/json": {"schema": model.model_json_schema(ref_template="#/components/schemas/{model}")}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def _check_type(request: Request) -> None:
+    media, _, parameters = request.headers.get("content-type", "").lower().partition(";")
+    charset = parameters.partition("charset=")[2].strip(' "') or "utf-8"
+    if media.strip() != "application/json" or charset not in {"utf-8", "utf8", "us-ascii"}:
+        raise Failure(415, "unsupported_media_type", "send the body as 'Content-Type: application/json' in UTF-8")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Failure(415, "unsupported_media_type", "send the body without a content encoding")
+
+
+async def _read(request: Request, limit: int) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            # The rest is not read, so the connection cannot be used again.
+            raise Failure(413, "body_too_large", f"the body may have at most {limit} bytes", {"Connection": "close"})
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _parse(raw: bytes) -> object:
+    try:
+        document: object = json.loads(
+            raw.decode("utf-8"), parse_int=_integer, parse_float=_number, parse_constant=_refuse_constant
+        )
+    except UnicodeDecodeError as error:
+        raise bad_request("malformed_json", f"the body is not UTF-8: byte {error.start} cannot be read") from error
+    except json.JSONDecodeError as error:
+        text = f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        raise bad_request("malformed_json", text) from error
+    except RecursionError as error:
+        raise bad_request("malformed_json", "the body is nested too deeply") from error
+    except ValueError as error:
+        raise bad_request("malformed_json", f"the body cannot be taken: {error}") from error
+    _check_content(document)
+    return document
+
+
+def _check_content(document: object) -> None:
+    """Refuse what the database, git or the next program could not take: NUL, lone surrogates, bottomless nesting."""
+    level = [document]
+    for _ in range(_DEEPEST):
+        if not level:
+            return
+        deeper: list[object] = []
+        for value in level:
+            if isinstance(value, dict):
+                deeper += [*value, *value.values()]
+            elif isinstance(value, list):
+                deeper += value
+            elif isinstance(value, str) and any(mark == "\0" or ord(mark) in _SURROGATES for mark in value):
+                raise bad_request("invalid_text", "no text in the body may hold NUL or half of a surrogate pair")
+        level = deeper
+    raise bad_request("malformed_json", f"the body is nested more than {_DEEPEST} levels deep")
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > len(str(_LARGEST_INTEGER)) + 1 or abs(int(digits)) > _LARGEST_INTEGER:
+        raise ValueError("an integer does not fit into 64 bits")
+    return int(digits)
+
+
+def _number(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError("a number is too large")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _explain(error: ValidationError) -> str:
+    first = error.errors(include_input=False, include_url=False)[0]
+    field = ".".join(str(part) for part in first["loc"])
+    return f"{field}: {first['msg']}" if field else "the body must be a JSON object"

@@ -1,0 +1,75 @@
+"""Failures: whatever goes wrong is answered with `{message, error_code}` and the right status (spec 2.8, 7)."""
+
+import re
+from collections.abc import Mapping
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+Offered = list[tuple[re.Pattern[str], set[str]]]
+"""Path patterns with the methods that routes offer there."""
+
+
+class FailureBody(BaseModel):
+    """The failure body (spec 2.8)."""
+
+    message: str
+    error_code: str | None = None
+
+
+class Failure(Exception):
+    """A refusal with its status, its machine-readable code and a message that names the cure."""
+
+    def __init__(self, status: int, error_code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error_code = error_code
+        self.message = message
+        self.headers = dict(headers or {})
+
+
+def bad_request(error_code: str, message: str) -> Failure:
+    """Return a 400."""
+    return Failure(400, error_code, message)
+
+
+def install(app: FastAPI, offered: Offered) -> None:
+    """Answer every failure of an application, the framework's own included, in the spec's form."""
+    app.state.offered = offered
+    app.add_exception_handler(Failure, _answer_failure)
+    app.add_exception_handler(HTTPException, _answer_framework)
+    app.add_exception_handler(Exception, _answer_crash)
+
+
+def body(error_code: str, message: str) -> dict[str, str]:
+    """Return the failure body (spec 2.8)."""
+    return {"message": message, "error_code": error_code}
+
+
+async def _answer_failure(_request: Request, error: Exception) -> JSONResponse:
+    if not isinstance(error, Failure):
+        raise error
+    return JSONResponse(body(error.error_code, error.message), error.status, error.headers)
+
+
+async def _answer_framework(request: Request, error: Exception) -> JSONResponse:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    if status == 404:  # noqa: PLR2004 — not found
+        return JSONResponse(body("not_found", f"there is nothing at {request.url.path}"), status)
+    if status == 405:  # noqa: PLR2004 — method not allowed
+        allowed = ", ".join(sorted(_methods(request)))
+        message = f"{request.method} is not offered at {request.url.path}; use {allowed}"
+        return JSONResponse(body("method_not_allowed", message), status, {"Allow": allowed})
+    return JSONResponse(body("bad_request", str(getattr(error, "detail", error))), status)
+
+
+async def _answer_crash(_request: Request, _error: Exception) -> JSONResponse:
+    return JSONResponse(body("internal_error", "the service failed; its log says why"), 500)
+
+
+def _methods(request: Request) -> set[str]:
+    """Return every method that is offered at the path: the framework names those of the first route only."""
+    offered: Offered = request.app.state.offered
+    return {method for pattern, methods in offered if pattern.match(request.url.path) for method in methods}

@@ -1,0 +1,142 @@
+"""GET /external/runs: newest first, filtered, page by page along a keyset cursor (spec 4.2)."""
+
+import json
+import re
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+
+from service.api.auth import Administrator
+from service.api.context import Services
+from service.api.failures import bad_request
+from service.api.page_token import PageToken
+from service.api.runs import run_body
+from service.clock import parse_rfc3339
+from service.reference import PLATFORMS, Reference, checked_path, location, reference
+from service.store import hosts, runs
+from service.store.runs import Filters
+
+router = APIRouter()
+
+_DEFAULT_SIZE: Final = 10
+_LARGEST_SIZE: Final = 100
+_INTEGER: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
+_KNOWN: Final = ("page_size", "page_token", "status", "repository", "platform", "data", "date_from", "date_to")
+
+
+def _parameter(name: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
+
+
+_DATE: Final = {"type": "string", "format": "date-time"}
+_PARAMETERS: Final = [
+    _parameter(
+        "page_size", {"type": "integer", "format": "int64", "minimum": 1, "maximum": 100, "default": 10}, "Page size."
+    ),
+    _parameter("page_token", {"type": "string"}, "next_token of the page before."),
+    _parameter("status", {"type": "string"}, "Filter by run status."),
+    _parameter("repository", {"type": "string"}, "owner/repo, group/project or a full URL."),
+    _parameter("date_from", _DATE, "Start of the range, inclusive."),
+    _parameter("date_to", _DATE, "End of the range, inclusive."),
+]
+
+
+@router.get("/external/runs", openapi_extra={"parameters": _PARAMETERS})
+def list_runs(request: Request, context: Services, caller: Administrator) -> dict[str, Any]:
+    """List runs (spec 2.5, 4.2): total_count counts after the filters, next_token is null on the last page."""
+    given = _given(request)
+    size = _page_size(given.get("page_size"))
+    with context.database.read() as connection:
+        connected = {host.host: host.platform for host in hosts.of(connection, caller.organization.id)}
+        wanted = _repository(given, connected)
+        filters = Filters(
+            organization_id=caller.organization.id,
+            status=given.get("status"),
+            platform=wanted[0],
+            path=wanted[1],
+            date_from=_instant(given, "date_from", round_up=True),
+            date_to=_instant(given, "date_to", round_up=False),
+        )
+        cursor = PageToken(context.page_key, filters)
+        after = None if "page_token" not in given else cursor.read(given["page_token"])
+        found = runs.page(connection, filters, after, size + 1)
+        total = runs.count(connection, filters)
+    shown = found[:size]
+    more = len(found) > size
+    return {
+        "runs": [run_body(run) for run in shown],
+        "page_size": size,
+        "next_token": cursor.after(shown[-1].created_at, shown[-1].id) if more else None,
+        "total_count": total,
+    }
+
+
+def _given(request: Request) -> dict[str, str]:
+    """Return the query parameters we know; what we do not know is nothing to us."""
+    given: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name not in _KNOWN:
+            continue
+        if name in given:
+            raise bad_request("invalid_query", f"{name} may be given once")
+        if "\0" in value:
+            raise bad_request("invalid_query", f"{name} may not hold NUL")
+        given[name] = value
+    return given
+
+
+def _page_size(text: str | None) -> int:
+    if text is None:
+        return _DEFAULT_SIZE
+    size = int(text) if _INTEGER.fullmatch(text) else 0
+    if not 1 <= size <= _LARGEST_SIZE:
+        raise bad_request("invalid_page_size", f"page_size must be an integer from 1 to {_LARGEST_SIZE}")
+    return size
+
+
+def _instant(given: dict[str, str], name: str, *, round_up: bool) -> int | None:
+    if name not in given:
+        return None
+    try:
+        return parse_rfc3339(given[name], round_up=round_up)
+    except ValueError as error:
+        hint = "; write '+' as %2B" if " " in given[name] else ""
+        raise bad_request("invalid_date", f"{name}: {error}{hint}") from error
+
+
+def _repository(given: dict[str, str], connected: dict[str, str]) -> tuple[str | None, str | None]:
+    """Return platform and path to filter by; None leaves either open."""
+    try:
+        if "repository" in given:
+            return _from_text(given["repository"], connected)
+        if "platform" in given or "data" in given:
+            return _from_fields(given)
+    except ValueError as error:
+        raise bad_request("invalid_repository", str(error)) from error
+    return None, None
+
+
+def _from_text(text: str, connected: dict[str, str]) -> tuple[str | None, str]:
+    where = location(text)
+    if where is not None:
+        return connected.get(where.host), where.path
+    for platform in PLATFORMS:
+        try:
+            return None, checked_path(platform, text)
+        except ValueError:
+            continue
+    raise ValueError("repository must read owner/repo, group/project or a full URL")
+
+
+def _from_fields(given: dict[str, str]) -> tuple[str, str | None]:
+    platform = given.get("platform", "")
+    if "data" not in given and platform in PLATFORMS:
+        return platform, None
+    try:
+        data = json.loads(given.get("data", ""))
+    except (ValueError, RecursionError) as error:
+        raise ValueError("data must be the JSON object of a repository reference") from error
+    if not isinstance(data, dict):
+        raise ValueError("data must be the JSON object of a repository reference")  # noqa: TRY004 — one error, one answer
+    found: Reference = reference(platform, data)
+    return found.platform, found.path

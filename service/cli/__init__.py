@@ -1,0 +1,41 @@
+"""The command line: each command is imported when it is called, for `--help` must not wait for a web framework."""
+
+import importlib
+from typing import Final
+
+import click
+
+_COMMANDS: Final = {
+    "serve": ("service.cli.serve", "Run the service."),
+    "apply": ("service.cli.apply", "Set up organizations, tokens, hosts, repositories and agents from a file."),
+    "org": ("service.cli.organizations", "Organizations."),
+    "token": ("service.cli.tokens", "API tokens."),
+    "offer": ("service.cli.offers", "Offer codes."),
+    "host": ("service.cli.hosts", "Connected code hosts."),
+    "repository": ("service.cli.repositories", "Configured repositories."),
+    "agent": ("service.cli.agents", "Agents."),
+    "run": ("service.cli.runs", "The log or the diff of a run."),
+    "status": ("service.cli.status", "What is in force: sandbox, workers, queue."),
+}
+
+
+class _Lazy(click.Group):
+    """A group that knows its commands by name and imports one when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 — click's signature
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 — click's signature
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(_COMMANDS[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 — click's signature
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+@click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Run and administer the self-hosted code-review agent service."""

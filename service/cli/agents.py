@@ -1,0 +1,65 @@
+"""`agent`: the commands that do the work."""
+
+import shlex
+from typing import Any
+
+import click
+
+from service.cli.output import Desk, administers
+from service.clock import now_micros
+from service.setup import AgentEntry, put_agent
+from service.store import agents
+from service.store.agents import Agent
+
+
+@click.group("agent")
+def command() -> None:
+    """Agents."""
+
+
+def _document(one: Agent, owner: str | None) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "organization_id": owner,
+        "argv": list(one.argv),
+        "timeout_s": one.timeout_s,
+        "network": one.network,
+        "environment": list(one.environment),
+    }
+
+
+def _line(one: Agent, owner: str | None) -> str:
+    return f"{one.name}  {owner or 'everybody'}  {one.timeout_s:g} s  {shlex.join(one.argv)}"
+
+
+@command.command("add")
+@click.argument("name")
+@click.option("--argv", required=True, help="The command, quoted as in a shell; {python} is this interpreter.")
+@click.option("--org", "organization", help="The one organization it serves; all of them if left out.")
+@click.option("--timeout-s", type=float, default=agents.DEFAULT_TIMEOUT_S, show_default=True)
+@click.option("--network/--no-network", default=False, show_default=True)
+@click.option("--env", "environment", multiple=True, help="A variable of the service that the agent may see.")
+@administers
+def add(desk: Desk, argv: str, **options: Any) -> None:
+    """Configure an agent, or change the one of its name."""
+    try:
+        words = shlex.split(argv)
+    except ValueError as error:
+        raise click.UsageError(f"--argv: {error}") from error
+    entry = AgentEntry.model_validate({"argv": words, **options})
+    with desk.write() as connection:
+        made = put_agent(connection, entry, now_micros())
+    desk.show(_document(made, entry.organization), [_line(made, entry.organization)])
+
+
+@command.command("list")
+@administers
+def list_all(desk: Desk) -> None:
+    """List agents; the reviewer is always there."""
+    with desk.write() as connection:
+        found = agents.all_of(connection)
+    if not any(owner is None and agent.name == agents.DEFAULT_NAME for owner, agent in found):
+        found.insert(0, (None, agents.REVIEWER))
+    desk.show(
+        {"agents": [_document(agent, owner) for owner, agent in found]}, [_line(agent, owner) for owner, agent in found]
+    )

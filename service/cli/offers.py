@@ -1,0 +1,36 @@
+"""`offer`: partner and public offer codes."""
+
+import click
+
+from service.cli.output import Desk, administers
+from service.setup import OfferEntry
+from service.store import offers
+from service.store.offers import KINDS, Offer
+
+
+@click.group("offer")
+def command() -> None:
+    """Offer codes."""
+
+
+@command.command("add")
+@click.argument("code")
+@click.option("--kind", type=click.Choice(KINDS), required=True)
+@click.option("--retired", is_flag=True, help="Still accepted; the trial will be the standard one.")
+@administers
+def add(desk: Desk, code: str, kind: str, retired: bool) -> None:  # noqa: FBT001 — click passes options by name
+    """Add an offer, or change the one with its code."""
+    entry = OfferEntry.model_validate({"code": code, "kind": kind, "retired": retired})
+    with desk.write() as connection:
+        offers.put(connection, Offer(entry.code, entry.kind, entry.retired))
+    desk.show(entry.model_dump(), [f"{code}  {kind}{'  retired' if retired else ''}"])
+
+
+@command.command("list")
+@administers
+def list_all(desk: Desk) -> None:
+    """List offers."""
+    with desk.write() as connection:
+        found = offers.all_of(connection)
+    documents = [{"code": one.code, "kind": one.kind, "retired": one.retired} for one in found]
+    desk.show({"offers": documents}, [f"{one.code}  {one.kind}{'  retired' if one.retired else ''}" for one in found])

@@ -1,0 +1,98 @@
+"""`org`: the directory of organizations."""
+
+from typing import Any
+
+import click
+
+from service.cli.output import Desk, administers
+from service.clock import now_micros, rfc3339
+from service.setup import OrganizationEntry, SetupError, TokenEntry, find_organization, make_token
+from service.store import organizations
+from service.store.organizations import ENTITLEMENTS, Organization
+
+
+@click.group("org")
+def command() -> None:
+    """Organizations."""
+
+
+def _document(one: Organization) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "name": one.name,
+        "slug": one.slug,
+        "parent_id": one.parent_id,
+        "active": one.active,
+        "entitlements": list(one.entitlements),
+        "offer_code": one.offer_code,
+        "created_at": rfc3339(one.created_at),
+    }
+
+
+def _line(one: Organization) -> str:
+    return f"{one.slug}  {one.id}  {'active' if one.active else 'inactive'}  {','.join(one.entitlements)}  {one.name}"
+
+
+@command.command("create")
+@click.argument("name")
+@click.option("--slug", help="Its short name; made from the name if left out.")
+@click.option("--entitlement", "entitlements", multiple=True, type=click.Choice(ENTITLEMENTS))
+@administers
+def create(desk: Desk, name: str, slug: str | None, entitlements: tuple[str, ...]) -> None:
+    """Create an organization."""
+    entry = OrganizationEntry.model_validate({"name": name, "slug": slug, "entitlements": entitlements})
+    with desk.write() as connection:
+        if organizations.by_slug(connection, entry.slug or organizations.slug_of(name)):
+            raise SetupError("an organization of that slug exists; choose another with --slug")
+        made = organizations.create(
+            connection, name=entry.name, slug=entry.slug, now=now_micros(), entitlements=entry.entitlements
+        )
+    desk.show(_document(made), [_line(made)])
+
+
+@command.command("list")
+@administers
+def list_all(desk: Desk) -> None:
+    """List organizations."""
+    with desk.write() as connection:
+        found = organizations.all_of(connection)
+    desk.show({"organizations": [_document(one) for one in found]}, [_line(one) for one in found])
+
+
+@command.command("deactivate")
+@click.argument("slug")
+@administers
+def deactivate(desk: Desk, slug: str) -> None:
+    """Make an organization inactive: its tokens open nothing until it is activated again."""
+    _set_active(desk, slug, active=False)
+
+
+@command.command("activate")
+@click.argument("slug")
+@administers
+def activate(desk: Desk, slug: str) -> None:
+    """Make an inactive organization active again."""
+    _set_active(desk, slug, active=True)
+
+
+def _set_active(desk: Desk, slug: str, *, active: bool) -> None:
+    with desk.write() as connection:
+        found = find_organization(connection, slug)
+        organizations.change(connection, found.id, active=active, entitlements=found.entitlements)
+        changed = find_organization(connection, found.id)
+    desk.show(_document(changed), [_line(changed)])
+
+
+@command.command("accept-invitation")
+@click.argument("code")
+@administers
+def accept_invitation(desk: Desk, code: str) -> None:
+    """Turn an invitation code from a mail into the organization's first API token."""
+    with desk.write() as connection:
+        organization_id = organizations.accept_invitation(connection, code, now_micros())
+        if organization_id is None:
+            raise SetupError("the invitation code is unknown, used or expired; ask for another invitation")
+        found = find_organization(connection, organization_id)
+        token, value = make_token(connection, found, TokenEntry(alias="first administrator"), now_micros())
+    document = {"organization": _document(found), "token": value, "expires_at": rfc3339(token.expires_at)}
+    desk.show(document, [f"{found.slug}: {value}"])

@@ -1,0 +1,99 @@
+"""Output: JSON for programs, lines for people, and errors that end a command with one sentence."""
+
+import functools
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from service.settings import DataFolder, SettingsError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+DATA_DIR_VARIABLE = "RUNWARDEN_SERVICE_DATA_DIR"
+
+
+def default_data_dir() -> Path:
+    """Return the data folder used when none is named."""
+    from platformdirs import user_data_path
+
+    return user_data_path("runwarden") / "service"
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What an administrating command works with."""
+
+    folder: DataFolder
+    as_json: bool
+
+    @contextmanager
+    def write(self) -> Iterator[Any]:
+        """Open the folder's database for one change."""
+        from service.store.database import Database
+
+        self.folder.create()
+        database = Database(self.folder.database_url)
+        try:
+            database.migrate()
+            with database.write() as connection:
+                yield connection
+        finally:
+            database.close()
+
+    def show(self, document: object, lines: Sequence[str]) -> None:
+        """Print the document as JSON, or the lines."""
+        if self.as_json:
+            click.echo(json.dumps(document, indent=2))
+        elif lines:
+            click.echo("\n".join(lines))
+        else:
+            click.echo("nothing yet", err=True)
+
+
+def administers(function: Function) -> Function:
+    """Give a command `--data-dir` and `--json`, a `Desk` as its first argument, and plain errors."""
+
+    @click.option(
+        "--data-dir",
+        type=click.Path(path_type=Path, file_okay=False),
+        envvar=DATA_DIR_VARIABLE,
+        help="The service's data folder.",
+    )
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    @functools.wraps(function)
+    def command(*arguments: Any, data_dir: Path | None, as_json: bool, **options: Any) -> Any:
+        with plain_errors(as_json=as_json):
+            return function(Desk(DataFolder(data_dir or default_data_dir()), as_json), *arguments, **options)
+
+    return command  # type: ignore[return-value]  # the wrapper's options are click's business, not the type's
+
+
+@contextmanager
+def plain_errors(*, as_json: bool) -> Iterator[None]:
+    """Turn what an operator can cure into one sentence and exit status 2."""
+    from pydantic import ValidationError
+
+    from service.setup import SetupError
+    from service.store.database import DatabaseError
+
+    try:
+        yield
+    except (SetupError, SettingsError, DatabaseError, OSError) as error:
+        fail(str(error), as_json=as_json)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        fail(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}", as_json=as_json)
+
+
+def fail(message: str, *, as_json: bool) -> None:
+    """Print an error and end with status 2."""
+    if as_json:
+        click.echo(json.dumps({"error": {"kind": "usage", "message": message}}))
+    else:
+        click.echo(f"error: {message}", err=True)
+    raise SystemExit(os.EX_OK + 2)

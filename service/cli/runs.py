@@ -1,0 +1,46 @@
+"""`run`: what the API does not tell of a run, its log and its diff."""
+
+import click
+
+from service.cli.output import Desk, administers
+from service.clock import rfc3339
+from service.setup import SetupError
+from service.store import runs, turns
+
+
+@click.command("run")
+@click.argument("run_id")
+@click.option("--log", "what", flag_value="log", help="What happened, turn by turn.")
+@click.option("--diff", "what", flag_value="diff", help="What each turn committed.")
+@administers
+def command(desk: Desk, run_id: str, what: str | None) -> None:
+    """Show a run's turns, its log or its diff."""
+    with desk.write() as connection:
+        run = runs.by_id(connection, run_id)
+        found = turns.of(connection, run_id)
+    if run is None:
+        raise SetupError(f"there is no run {run_id!r} in {desk.folder.root}")
+    documents = []
+    texts = []
+    for turn in found:
+        document = {
+            "turn": turn.number,
+            "status": turn.status,
+            "attempt": turn.attempt,
+            "commit": turn.commit_sha,
+            "summary": turn.summary,
+            "failure": turn.failure,
+            "finished_at": None if turn.finished_at is None else rfc3339(turn.finished_at),
+        }
+        if what is None:
+            texts.append(
+                f"turn {turn.number}  {turn.status}  {turn.commit_sha or '-'}  {turn.failure or turn.summary or ''}"
+            )
+        else:
+            name = desk.folder.turn_log if what == "log" else desk.folder.turn_diff
+            file = name(run_id, turn.number)
+            document[what] = file.read_text("utf-8", "replace") if file.exists() else None
+            texts.append(str(document[what] or "").rstrip("\n"))
+        documents.append(document)
+    head = {"run_id": run.id, "status": run.status, "branch_name": run.branch, "agent": run.agent}
+    desk.show(head | {"turns": documents}, texts)

@@ -1,0 +1,44 @@
+"""`serve`: the service in one process, from its first connection to an orderly end."""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import click
+
+from service.cli.output import DATA_DIR_VARIABLE, default_data_dir, plain_errors
+from service.settings import DataFolder
+
+
+@click.command("serve")
+@click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), envvar=DATA_DIR_VARIABLE)
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", default=8400, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option("--workers", type=click.IntRange(1, 64), help="Turns executed at the same time.")
+@click.option("--stop-with-stdin", is_flag=True, help="End when standard input does: with the process that started it.")
+def command(data_dir: Path | None, host: str, port: int, workers: int | None, *, stop_with_stdin: bool) -> None:
+    """Run the service; prints one JSON line when it accepts connections, and its log on stderr."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    if stop_with_stdin:
+        threading.Thread(target=_stop_at_end_of_stdin, name="stdin watch", daemon=True).start()
+    with plain_errors(as_json=False):
+        from service.server import RunningService, ServiceError
+
+        try:
+            status = RunningService(DataFolder(data_dir or default_data_dir()), host, port, workers).run()
+        except ServiceError as error:
+            click.echo(f"error: {error}", err=True)
+            status = 2
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Interrupted turns hold their threads on purpose: only the end of the process lets them go.
+    os._exit(status)
+
+
+def _stop_at_end_of_stdin() -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,79 @@
+"""Time is counted in whole microseconds since 1970 (UTC) and written as fixed-width RFC 3339."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND: Final = timedelta(microseconds=1)
+SECOND_MICROS: Final = 1_000_000
+DAY_MICROS: Final = 86_400 * SECOND_MICROS
+
+Clock = Callable[[], int]
+"""A callable that returns the present in microseconds since 1970: injected, so that expiry can be tested."""
+
+_DATE_TIME: Final = re.compile(
+    r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ](?P<time>[0-9]{2}:[0-9]{2}):(?P<second>[0-9]{2})"
+    r"(?:\.(?P<fraction>[0-9]+))?(?P<zone>[Zz]|[+-][0-9]{2}:[0-9]{2})",
+    re.ASCII,
+)
+_DURATION: Final = re.compile(r"(?P<count>[0-9]{1,6})(?P<unit>[smhdw])", re.ASCII)
+_UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_LEAP_SECOND: Final = 60
+_MICRO_DIGITS: Final = 6
+
+
+def now_micros() -> int:
+    """Return the present, in microseconds since 1970 (UTC)."""
+    return (datetime.now(UTC) - EPOCH) // MICROSECOND
+
+
+def rfc3339(micros: int) -> str:
+    """Write an instant as `2025-01-31T08:00:00.000000Z`: always UTC, always six digits, so that text sorts as time."""
+    return (EPOCH + timedelta(microseconds=micros)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_rfc3339(text: str, *, round_up: bool) -> int:
+    """Read an RFC 3339 instant with an offset into microseconds.
+
+    Digits beyond the microsecond are rounded up for the start of a range and down for its end: both are inclusive.
+
+    Raises:
+        ValueError: The text is no date-time, has no offset, or names a day that does not exist.
+    """
+    match = _DATE_TIME.fullmatch(text)
+    if match is None:
+        raise ValueError("not an RFC 3339 date-time with an offset, such as 2025-01-31T08:00:00Z")
+    second = int(match["second"])
+    if second > _LEAP_SECOND:
+        raise ValueError("there is no such second")
+    # Year 0000 is valid in RFC 3339 and unknown to datetime; nothing is older than year 1 here.
+    date = match["date"].replace("0000-", "0001-", 1) if match["date"].startswith("0000-") else match["date"]
+    minute = datetime.fromisoformat(f"{date}T{match['time']}:00+00:00")
+    fraction = (match["fraction"] or "").ljust(_MICRO_DIGITS, "0")
+    micros = second * SECOND_MICROS + int(fraction[:_MICRO_DIGITS])
+    if round_up and fraction[_MICRO_DIGITS:].strip("0"):
+        micros += 1
+    return (minute - EPOCH) // MICROSECOND + micros - _offset_micros(match["zone"])
+
+
+def _offset_micros(zone: str) -> int:
+    if zone in "Zz":
+        return 0
+    hours, minutes = int(zone[1:3]), int(zone[4:6])
+    if hours > 23 or minutes > 59:  # noqa: PLR2004 — hours and minutes of a clock
+        raise ValueError("there is no such offset")
+    return (1 if zone[0] == "+" else -1) * (hours * 3600 + minutes * 60) * SECOND_MICROS
+
+
+def parse_duration(text: str) -> int:
+    """Read `30d`, `12h`, `15m`, `90s` or `2w` into microseconds.
+
+    Raises:
+        ValueError: The text is none of these.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or int(match["count"]) == 0:
+        raise ValueError(f"{text!r} is no duration; write a number and a unit, such as 30d, 12h or 15m")
+    return int(match["count"]) * _UNIT_S[match["unit"]] * SECOND_MICROS

@@ -1,0 +1,108 @@
+"""git, hardened: no hook, no filter, no user configuration and no prompt, and never an argument read as an option."""
+
+import base64
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+ALLOWED_PROTOCOLS: Final = "file:git:http:https:ssh"
+_HARDENING: Final = (
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.untrackedCache=false"),
+    *("-c", "credential.helper="),
+    *("-c", "gc.auto=0"),
+    *("-c", "maintenance.auto=false"),
+    *("-c", "protocol.ext.allow=never"),
+    *("-c", "submodule.recurse=false"),
+    *("-c", "safe.directory=*"),
+    *("-c", "advice.addEmbeddedRepo=false"),
+)
+_PASSED_ON: Final = ("PATH", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_EXEC_PATH", "GIT_SSL_CAINFO")
+_SHOWN_OUTPUT: Final = 2000
+
+
+class GitError(Exception):
+    """git refused or could not; the text holds what it said."""
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return the variables git gets: nothing of the user's but what finds programs, certificates and ssh keys."""
+    return {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {
+        "HOME": str(home),
+        "LC_ALL": "C.UTF-8",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "true",
+        "GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oConnectTimeout=20",
+        "GIT_ALLOW_PROTOCOL": ALLOWED_PROTOCOLS,
+        "GIT_OPTIONAL_LOCKS": "0",
+    }
+
+
+def login(url: str, token: str | None) -> dict[str, str]:
+    """Return the variables that let git use a token for one http(s) address: never in argv, never in a file."""
+    if token is None or not url.startswith(("http://", "https://")):
+        return {}
+    basic = base64.b64encode(f"x-access-token:{token}".encode()).decode()
+    return {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"http.{url}.extraHeader",
+        "GIT_CONFIG_VALUE_0": f"Authorization: Basic {basic}",
+    }
+
+
+class Git:
+    """Runs git commands under one time-out; `extra` holds variables such as a login."""
+
+    def __init__(self, home: Path, timeout_s: float, extra: Mapping[str, str] | None = None) -> None:
+        self._environment = environment(home) | dict(extra or {})
+        self._timeout_s = timeout_s
+
+    def __call__(self, *arguments: str, git_dir: Path | None = None, work_tree: Path | None = None) -> str:
+        """Run one command and return its standard output, without the last newline.
+
+        Raises:
+            GitError: It failed or took too long.
+        """
+        return self.feed(None, *arguments, git_dir=git_dir, work_tree=work_tree).rstrip("\n")
+
+    def feed(
+        self, text: str | None, *arguments: str, git_dir: Path | None = None, work_tree: Path | None = None
+    ) -> str:
+        """Run one command with a text on its standard input.
+
+        Raises:
+            GitError: It failed or took too long.
+        """
+        places = [f"--git-dir={git_dir}"] if git_dir else []
+        places += [f"--work-tree={work_tree}"] if work_tree else []
+        done = self._run(["git", *_HARDENING, *places, *arguments], text, work_tree or git_dir)
+        if done.returncode:
+            said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()[-_SHOWN_OUTPUT:]
+            raise GitError(f"git {arguments[0]} failed ({done.returncode}): {said}")
+        return done.stdout.decode("utf-8", "surrogateescape")
+
+    def _run(self, argv: Sequence[str], text: str | None, folder: Path | None) -> subprocess.CompletedProcess[bytes]:
+        given = None if text is None else text.encode("utf-8", "surrogateescape")
+        try:
+            return subprocess.run(
+                argv,
+                input=given,
+                stdin=subprocess.DEVNULL if given is None else None,
+                capture_output=True,
+                cwd=folder,
+                env=self._environment,
+                timeout=self._timeout_s,
+                check=False,
+                # A terminal's Ctrl-C is for the service, which then ends things in order.
+                start_new_session=True,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise GitError(f"git took longer than {self._timeout_s:g} s; is the code host reachable?") from error
+        except OSError as error:
+            raise GitError(f"git cannot be started ({error}); install git on this machine") from error

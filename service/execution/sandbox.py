@@ -1,0 +1,116 @@
+"""The sandbox: bubblewrap around the agent, so that it sees the system read-only and of the rest only its workspace."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import service
+from service.execution.workspace import Workspace
+from service.settings import Sandboxing
+
+_SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store")
+_ETC: Final = (
+    *("alternatives", "ca-certificates", "ssl", "pki", "ld.so.cache", "localtime", "passwd", "group"),
+    *("nsswitch.conf", "mime.types", "magic"),
+)
+_NETWORK_ETC: Final = ("resolv.conf", "hosts")
+_PROBE_S: Final = 10
+PACKAGE_ROOT: Final = Path(service.__file__).resolve().parent.parent
+
+
+class NoSandboxError(Exception):
+    """A sandbox is required and bubblewrap does not work here; the text names the cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """What stands between an agent and the machine."""
+
+    program: str | None
+    """bubblewrap's path; None: agents run with the rights of the service."""
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{'none' if self.program is None else 'bubblewrap'} ({self.reason})"
+
+    def wrap(self, argv: list[str], workspace: Workspace, objects: Path, *, network: bool) -> list[str]:
+        """Return the command that runs `argv` inside; `objects` is the mirror that the history borrows from."""
+        if self.program is None:
+            return argv
+        view = [*_system_view(network=network), *_program_view(argv)]
+        readable = [workspace.history, workspace.task_file, objects]
+        writable = [workspace.tree, workspace.home, workspace.result_file.parent]
+        for path in readable:
+            view += ["--ro-bind", str(path), str(path)]
+        for path in writable:
+            view += ["--bind", str(path), str(path)]
+        return [self.program, *_walls(network=network), *view, "--chdir", str(workspace.tree), "--", *argv]
+
+
+def find(wanted: Sandboxing) -> Sandbox:
+    """Find out what sandbox is in force here.
+
+    Raises:
+        NoSandboxError: One is required and there is none.
+    """
+    if wanted == "none":
+        return Sandbox(None, 'switched off by sandbox = "none"')
+    program = shutil.which("bwrap")
+    fault = "bubblewrap is not installed" if program is None else _fault(program)
+    if fault is None:
+        return Sandbox(program, "works here")
+    if wanted == "require":
+        raise NoSandboxError(f'sandbox = "require", but {fault}; install bubblewrap or allow user namespaces')
+    return Sandbox(None, f"{fault}; agents run with all the rights of the service")
+
+
+def _fault(program: str) -> str | None:
+    argv = [program, *_walls(network=False), *_system_view(network=False), "--", "/bin/sh", "-c", "true"]
+    try:
+        done = subprocess.run(argv, capture_output=True, timeout=_PROBE_S, check=False, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"bubblewrap cannot be started ({error})"
+    if done.returncode:
+        return f"bubblewrap does not work here ({done.stderr.decode('utf-8', 'replace').strip()[:200]})"
+    return None
+
+
+def _walls(*, network: bool) -> list[str]:
+    shared = ["--share-net"] if network else []
+    return ["--unshare-all", *shared, "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "agent"]
+
+
+def _system_view(*, network: bool) -> list[str]:
+    view: list[str] = []
+    for folder in _SYSTEM:
+        if Path(folder).is_symlink():
+            view += ["--symlink", str(Path(folder).readlink()), folder]
+        else:
+            view += ["--ro-bind-try", folder, folder]
+    for name in (*_ETC, *(_NETWORK_ETC if network else ())):
+        view += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    return [*view, "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run"]  # noqa: S108 — its own /tmp
+
+
+def _program_view(argv: list[str]) -> list[str]:
+    view: list[str] = []
+    for path in dict.fromkeys(_program_paths(argv)):
+        view += ["--ro-bind-try", str(path), str(path)]
+    return view
+
+
+def _program_paths(argv: list[str]) -> Iterator[Path]:
+    """Yield what the command itself needs to be read: its interpreter, this package, and the files it names."""
+    folders = [*map(Path, _SYSTEM)]
+    if argv[0] == sys.executable:
+        folders += [Path(sys.base_prefix), Path(sys.prefix), PACKAGE_ROOT / "service"]
+    yield from folders[len(_SYSTEM) :]
+    for argument in argv:
+        path = Path(argument)
+        # A file below a bound folder is there already, and a mount point could not be made in it.
+        if path.is_absolute() and path.is_file() and not any(path.is_relative_to(folder) for folder in folders):
+            yield path

@@ -1,0 +1,200 @@
+"""One attempt at a turn: fetch, check out, run the agent, commit, push; an end in any case, a commit at most once."""
+
+import logging
+import threading
+from dataclasses import dataclass
+from typing import IO, Any, Final
+
+from service.clock import Clock, rfc3339
+from service.execution import agent as agent_process
+from service.execution.agent import AgentCommand, AgentFailedError
+from service.execution.git import Git, GitError, login
+from service.execution.mirror import Mirror, Snapshot
+from service.execution.sandbox import Sandbox
+from service.execution.workspace import Workspace
+from service.hosts.access import host_token
+from service.settings import DataFolder, Execution
+from service.store import agents, runs, turns
+from service.store.agents import Agent
+from service.store.database import Database
+from service.store.runs import Run
+from service.store.turns import Ending, Turn
+
+TRAILER: Final = "Runwarden-Run"
+_SEARCHED_COMMITS: Final = 500
+_SUBJECT_LENGTH: Final = 60
+_log = logging.getLogger(__name__)
+
+
+class SupersededError(Exception):
+    """Another attempt took the turn over while this one slept; it must leave no trace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A claimed turn with what its steps need."""
+
+    run: Run
+    turn: Turn
+    agent: Agent
+    conversation: list[Turn]
+    workspace: Workspace
+    git: Git
+    log: IO[bytes]
+
+    @property
+    def trailer(self) -> str:
+        """The line that marks this turn's commit, so that a second attempt recognizes it."""
+        return f"{self.run.id} turn {self.turn.number}"
+
+    def say(self, text: str, clock: Clock) -> None:
+        """Write a line into the turn's log."""
+        self.log.write(f"{rfc3339(clock())} {text}\n".encode("utf-8", "replace"))
+        self.log.flush()
+
+
+class TurnExecution:
+    """Executes turns in this process."""
+
+    def __init__(
+        self,
+        database: Database,
+        folder: DataFolder,
+        settings: Execution,
+        sandbox: Sandbox,
+        clock: Clock,
+    ) -> None:
+        self.stopping = threading.Event()
+        """Set when the service goes down: agents at work are interrupted."""
+        self._database = database
+        self._folder = folder
+        self._settings = settings
+        self._sandbox = sandbox
+        self._clock = clock
+
+    def perform(self, run_id: str, number: int, executor: str) -> Ending:
+        """Carry a turn out and return how it ended.
+
+        Raises:
+            InterruptedTurn: The service is going down.
+            SupersededError: Another attempt has the turn now.
+        """
+        with self._database.write() as connection:
+            turn = turns.claim(connection, run_id, number, executor, self._clock())
+            run = runs.by_id(connection, run_id)
+            conversation = [past for past in turns.of(connection, run_id) if past.number < number]
+            agent = None if run is None else agents.by_name(connection, run.organization_id, run.agent)
+            token = None if run is None else host_token(connection, run)
+        if turn is None or run is None:
+            raise SupersededError(f"{run_id} turn {number} has ended already")
+        if agent is None:
+            text = f"the agent {run.agent!r} is no longer configured; add it again and continue the run"
+            return Ending("failed", failure=text, attempt=turn.attempt)
+        workspace = Workspace(self._folder.work / f"{run_id}-{number}-{turn.attempt}")
+        log_file = self._folder.turn_log(run_id, number)
+        log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with log_file.open("ab") as log:
+            attempt = Attempt(run, turn, agent, conversation, workspace, self._git(workspace, run.url, token), log)
+            try:
+                return self._carry_out(attempt)
+            finally:
+                workspace.remove()
+
+    def settle(self, run_id: str, number: int, ending: Ending) -> None:
+        """Record the end of a turn, once."""
+        with self._database.write() as connection:
+            turns.end(connection, run_id, number, ending, self._clock())
+        _log.info("%s turn %d %s%s", run_id, number, ending.status, f": {ending.failure}" if ending.failure else "")
+
+    def _git(self, workspace: Workspace, url: str, token: str | None) -> Git:
+        author = {"NAME": self._settings.author_name, "EMAIL": self._settings.author_email}
+        identity = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in author.items()}
+        return Git(workspace.home, self._settings.git_timeout_s, identity | login(url, token))
+
+    def _carry_out(self, attempt: Attempt) -> Ending:
+        attempt.say(f"attempt {attempt.turn.attempt}: {attempt.run.agent} on {attempt.run.url}", self._clock)
+        try:
+            ending = self._work(attempt)
+        except (GitError, AgentFailedError, OSError) as error:
+            ending = Ending("failed", failure=str(error), attempt=attempt.turn.attempt)
+        attempt.say(f"{ending.status}{f': {ending.failure}' if ending.failure else ''}", self._clock)
+        return ending
+
+    def _work(self, attempt: Attempt) -> Ending:
+        snapshot = Mirror(self._folder.mirrors, attempt.run.url, attempt.git).fetch()
+        done = _own_commit(attempt, snapshot)
+        if done is not None:
+            attempt.say(f"an earlier attempt has already pushed {done[0]}", self._clock)
+            return Ending("completed", commit_sha=done[0], summary=done[1], attempt=attempt.turn.attempt)
+        attempt.workspace.create(_task(attempt, snapshot))
+        base = attempt.workspace.check_out(attempt.git, snapshot, attempt.run.branch)
+        attempt.say(f"branch {attempt.run.branch} at {base or 'nothing: the repository is empty'}", self._clock)
+        attempt.say(f"sandbox: {self._sandbox}", self._clock)
+        command = AgentCommand(attempt.agent, attempt.workspace, snapshot.git_dir / "objects", self._sandbox)
+        agent_process.run(command, attempt.log, self._settings.output_bytes, self.stopping)
+        return self._publish(attempt, snapshot, base)
+
+    def _publish(self, attempt: Attempt, snapshot: Snapshot, base: str | None) -> Ending:
+        result = attempt.workspace.result()
+        message = _message(attempt, result.commit_message)
+        commit = attempt.workspace.commit(attempt.git, snapshot, base, message)
+        if commit is None:
+            attempt.say("the agent changed nothing: no commit", self._clock)
+            return Ending("completed", summary=result.summary, attempt=attempt.turn.attempt)
+        diff_file = self._folder.turn_diff(attempt.run.id, attempt.turn.number)
+        diff_file.write_bytes(attempt.workspace.diff(attempt.git, base, commit).encode("utf-8", "surrogateescape"))
+        with self._database.read() as connection:
+            if not turns.holds(connection, attempt.turn):
+                raise SupersededError(f"{attempt.trailer}: another attempt has it")
+        expected = snapshot.branches.get(attempt.run.branch)
+        attempt.workspace.push(attempt.git, attempt.run.url, attempt.run.branch, commit, expected)
+        attempt.say(f"pushed {commit} to {attempt.run.branch}", self._clock)
+        return Ending("completed", commit_sha=commit, summary=result.summary, attempt=attempt.turn.attempt)
+
+
+def _task(attempt: Attempt, snapshot: Snapshot) -> dict[str, Any]:
+    """Return the document on the agent's standard input: the agent contract (docs/service.md)."""
+    return {
+        "run_id": attempt.run.id,
+        "turn": attempt.turn.number,
+        "agent": attempt.run.agent,
+        "repository": attempt.run.reference.body,
+        "branch": attempt.run.branch,
+        "default_branch": snapshot.default_branch,
+        "instructions": attempt.turn.instructions,
+        "inputs": attempt.turn.inputs,
+        "conversation": [
+            {
+                "turn": past.number,
+                "instructions": past.instructions,
+                "status": past.status,
+                "commit": past.commit_sha,
+                "summary": past.summary,
+                "finished_at": None if past.finished_at is None else rfc3339(past.finished_at),
+            }
+            for past in attempt.conversation
+        ],
+    }
+
+
+def _own_commit(attempt: Attempt, snapshot: Snapshot) -> tuple[str, str] | None:
+    """Return commit and subject of what an earlier attempt at this turn pushed before it could say so."""
+    head = snapshot.branches.get(attempt.run.branch)
+    if head is None or attempt.turn.attempt == 1:
+        return None
+    form = f"--format=%H%x09%s%x09%(trailers:key={TRAILER},valueonly,separator=%x2C)"
+    listed = attempt.git("log", f"--max-count={_SEARCHED_COMMITS}", form, head, "--", git_dir=snapshot.git_dir)
+    for line in listed.splitlines():
+        commit, _, rest = line.partition("\t")
+        subject, _, marks = rest.rpartition("\t")
+        if attempt.trailer in marks.split(","):
+            return commit, subject
+    return None
+
+
+def _message(attempt: Attempt, given: str | None) -> str:
+    first_line = " ".join(attempt.turn.instructions.split())[:_SUBJECT_LENGTH]
+    lines = (given or f"{attempt.run.agent}: {first_line}".rstrip(": ")).splitlines()
+    # The mark is ours alone: an agent that could write one could make a later turn look done.
+    text = "\n".join(line for line in lines if not line.lower().startswith(f"{TRAILER.lower()}:")).strip()
+    return f"{text or attempt.run.agent}\n\n{TRAILER}: {attempt.trailer}\n"

@@ -1,0 +1,144 @@
+"""A workspace: what one attempt at one turn needs on disk, apart from everything else, and gone afterwards."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from service.execution.git import Git
+from service.execution.mirror import Snapshot
+
+_LARGEST_RESULT = 256 * 1024
+_LONGEST_SUMMARY = 4000
+_LONGEST_MESSAGE = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What the agent said of its work."""
+
+    summary: str | None = None
+    commit_message: str | None = None
+
+
+class Workspace:
+    """The folders of one attempt: the checkout, the history to read, a home, and a place for the result."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.tree = root / "tree"
+        """The checkout: the one place where the agent's changes count."""
+        self.history = root / "history.git"
+        """A git-dir for the agent to read; nothing in it is used after the agent ran."""
+        self.home = root / "home"
+        self.result_file = root / "result" / "result.json"
+        self.task_file = root / "task.json"
+        self._ours = root / "commit.git"
+        """Made after the agent ended, so that nothing it wrote can steer our git."""
+
+    def create(self, task: dict[str, Any]) -> None:
+        """Make the folders and write the task down."""
+        for folder in (self.tree, self.home, self.result_file.parent):
+            folder.mkdir(mode=0o700, parents=True)
+        self.task_file.write_text(json.dumps(task), "utf-8")
+
+    def check_out(self, git: Git, snapshot: Snapshot, branch: str) -> str | None:
+        """Fill the checkout from the branch, else from the default branch; return its commit, None when empty."""
+        self._borrow(git, self.history, snapshot)
+        base = snapshot.branches.get(branch) or snapshot.branches.get(snapshot.default_branch or "")
+        refs = [f"create refs/remotes/origin/{name} {sha}" for name, sha in snapshot.branches.items()]
+        refs += [f"create refs/heads/{branch} {base}"] if base else []
+        git.feed("".join(f"{line}\n" for line in refs), "update-ref", "--stdin", git_dir=self.history)
+        git("symbolic-ref", "HEAD", f"refs/heads/{branch}", git_dir=self.history)
+        if base:
+            git("read-tree", "--reset", "-u", "HEAD", git_dir=self.history, work_tree=self.tree)
+        return base
+
+    def commit(self, git: Git, snapshot: Snapshot, base: str | None, message: str) -> str | None:
+        """Commit what changed in the checkout, on top of its base; None when nothing did."""
+        self._borrow(git, self._ours, snapshot)
+        _remove_nested_repositories(self.tree)
+        git("read-tree", base or "--empty", git_dir=self._ours, work_tree=self.tree)
+        before = git("write-tree", git_dir=self._ours)
+        git("add", "--all", "--", ":/", git_dir=self._ours, work_tree=self.tree)
+        tree = git("write-tree", git_dir=self._ours)
+        if tree == before:
+            return None
+        parents = ("-p", base) if base else ()
+        return git.feed(message, "commit-tree", tree, *parents, "-F", "-", git_dir=self._ours).strip()
+
+    def diff(self, git: Git, base: str | None, commit: str) -> str:
+        """Return the change that a commit makes, as a patch."""
+        shape = ("--no-ext-diff", "--no-textconv", "--binary", "-p")
+        if base:
+            return git("diff-tree", *shape, base, commit, git_dir=self._ours)
+        return git("diff-tree", *shape, "--root", "--no-commit-id", commit, git_dir=self._ours)
+
+    def push(self, git: Git, url: str, branch: str, commit: str, expected: str | None) -> None:
+        """Push a commit to its branch if the branch still is where we found it (absent, when `expected` is None).
+
+        Raises:
+            GitError: Somebody else moved the branch, or the repository cannot be written.
+        """
+        ref = f"refs/heads/{branch}"
+        lease = f"--force-with-lease={ref}:{expected or ''}"
+        git("push", "--quiet", "--no-verify", lease, "--", url, f"{commit}:{ref}", git_dir=self._ours)
+
+    def result(self) -> Result:
+        """Read what the agent said of its work; nothing it wrote can fail the turn."""
+        try:
+            # Not through a link: the file is the agent's, and the service may read more than the agent.
+            descriptor = os.open(self.result_file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with os.fdopen(descriptor, "rb") as file:
+                document = json.loads(file.read(_LARGEST_RESULT))
+        except (OSError, ValueError, RecursionError):
+            return Result()
+        if not isinstance(document, dict):
+            return Result()
+        return Result(
+            _clean(document.get("summary"), _LONGEST_SUMMARY), _clean(document.get("commit_message"), _LONGEST_MESSAGE)
+        )
+
+    def remove(self) -> None:
+        """Delete the workspace, also where the agent made folders unwritable."""
+        for folder in [self.root, *_folders(self.root)]:
+            folder.chmod(0o700)
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def _borrow(self, git: Git, git_dir: Path, snapshot: Snapshot) -> None:
+        git("init", "--quiet", "--bare", "--", str(git_dir))
+        alternates = git_dir / "objects" / "info" / "alternates"
+        alternates.write_text(f"{snapshot.git_dir / 'objects'}\n", "utf-8")
+        git("config", "core.bare", "false", git_dir=git_dir)
+
+
+def _clean(value: object, length: int) -> str | None:
+    if not isinstance(value, str):
+        return None
+    # Git takes no NUL, UTF-8 no lone surrogate, and neither the database.
+    text = value.replace("\x00", "").encode("utf-8", "replace").decode().strip()
+    return text[:length] or None
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    for folder, names, _ in os.walk(root):
+        for name in names:
+            path = Path(folder, name)
+            if not path.is_symlink():
+                path.chmod(0o700)
+                yield path
+
+
+def _remove_nested_repositories(tree: Path) -> None:
+    # git would enter a repository that the agent made, and obey the configuration it finds there.
+    for folder, names, files in os.walk(tree):
+        for name in [name for name in names if name.lower() == ".git"]:
+            names.remove(name)
+            path = Path(folder, name)
+            path.unlink() if path.is_symlink() else shutil.rmtree(path)
+        for name in files:
+            if name.lower() == ".git":
+                Path(folder, name).unlink()

@@ -1,0 +1,1 @@
+"""Code hosts: how they are reached, and how they are."""

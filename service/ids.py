@@ -1,0 +1,44 @@
+"""Identifiers: time-ordered for what is listed, unguessable for what opens doors."""
+
+import hashlib
+import re
+import secrets
+import unicodedata
+from typing import Final
+
+_CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_RANDOM_BITS: Final = 80
+_ULID_LENGTH: Final = 26
+TOKEN_PREFIX: Final = "rwt_"  # noqa: S105 — the visible beginning of every token, not a token
+
+
+def ulid(micros: int) -> str:
+    """Return a 26-character ULID: ids made later sort later (to the millisecond)."""
+    value = (micros // 1000) << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
+    return "".join(_CROCKFORD[value >> (5 * place) & 31] for place in reversed(range(_ULID_LENGTH)))
+
+
+def run_id(micros: int) -> str:
+    """Return a new run identifier (spec 2.4)."""
+    return f"run_{ulid(micros)}"
+
+
+def organization_id(micros: int) -> str:
+    """Return a new organization identifier (spec 2.2)."""
+    return f"org_{ulid(micros)}"
+
+
+def new_token() -> str:
+    """Return a bearer token: 256 random bits, shown once and stored only as its digest (spec 5.4)."""
+    return TOKEN_PREFIX + secrets.token_urlsafe(32)
+
+
+def digest(token: str) -> str:
+    """Return what is stored of a token: SHA-256 is enough, for 256 random bits cannot be guessed."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def slug(text: str, *, words: int = 6, length: int = 40) -> str:
+    """Return lower-case ASCII words joined by dashes, safe in a branch name and a URL; may be empty."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    return "-".join(re.findall(r"[a-z0-9]+", plain)[:words])[:length].strip("-")

@@ -1,0 +1,1 @@
+"""Mail: the one kind of message the service sends, and the ways out."""

@@ -1,0 +1,99 @@
+"""Repository references: the spec's forms (2.3, 4.4), read once into one canonical value."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+PLATFORMS: Final = ("github", "gitlab")
+_SEGMENT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", re.ASCII)
+_SCP_FORM: Final = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):(?P<path>[^/].*)", re.ASCII)
+_GITHUB_PARTS: Final = 2
+_DEEPEST_GROUP: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A repository on a code host: platform and path, `owner/repo` or `group/sub/project`."""
+
+    platform: str
+    path: str
+
+    @property
+    def data(self) -> dict[str, str]:
+        """The platform's own fields, as they stand in a body (spec 2.3)."""
+        if self.platform == "github":
+            owner, _, repo = self.path.partition("/")
+            return {"owner": owner, "repo": repo}
+        return {"project_path": self.path}
+
+    @property
+    def body(self) -> dict[str, object]:
+        """The reference as it stands in a body (spec 2.3)."""
+        return {"platform": self.platform, "data": self.data}
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a full repository URL points: the code host's name and the path on it."""
+
+    host: str
+    path: str
+
+
+def reference(platform: str, data: Mapping[str, object]) -> Reference:
+    """Read platform and data into a reference (spec 2.3).
+
+    Raises:
+        ValueError: The platform is unknown, or its data lacks or misspells a field; the text names the field.
+    """
+    if platform == "github":
+        path = f"{_text(data, 'owner')}/{_text(data, 'repo')}"
+    elif platform == "gitlab":
+        path = (
+            _text(data, "project_path")
+            if "project_path" in data
+            else f"{_text(data, 'group')}/{_text(data, 'project')}"
+        )
+    else:
+        raise ValueError(f"repository.platform must be one of {', '.join(PLATFORMS)}")
+    return Reference(platform, checked_path(platform, path))
+
+
+def checked_path(platform: str, path: str) -> str:
+    """Return the path of a repository on its platform, without a trailing `.git`.
+
+    Raises:
+        ValueError: It has the wrong number of parts, or a part that no code host allows.
+    """
+    parts = path.strip("/").removesuffix(".git").split("/")
+    enough = len(parts) == _GITHUB_PARTS if platform == "github" else _GITHUB_PARTS <= len(parts) <= _DEEPEST_GROUP
+    if not enough or not all(_SEGMENT.fullmatch(part) for part in parts):
+        form = "owner/repo" if platform == "github" else "group/project"
+        raise ValueError(f"the repository must read {form}, in letters, digits, '.', '_' and '-'")
+    return "/".join(parts)
+
+
+def location(url: str) -> Location | None:
+    """Read a full repository URL (https, ssh, git or the scp form); None when the text is no URL."""
+    if "://" in url:
+        try:
+            parts = urlsplit(url)
+            host = parts.hostname or ""
+        except ValueError:
+            return None
+        path = parts.path
+    elif match := _SCP_FORM.fullmatch(url):
+        host, path = match["host"], match["path"]
+    else:
+        return None
+    path = path.strip("/").removesuffix(".git")
+    return Location(host.lower(), path) if path else None
+
+
+def _text(data: Mapping[str, object], field: str) -> str:
+    value = data.get(field)
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"repository.data.{field} must be a non-empty string")
+    return value

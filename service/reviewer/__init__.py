@@ -1,0 +1,1 @@
+"""The reviewer: an agent that reads a branch with git and the standard library alone, and writes down what it found."""

@@ -1,0 +1,60 @@
+"""Foreign text on its way into the review: whatever it holds, it shows as text and marks nothing up."""
+
+import re
+import unicodedata
+from typing import Final
+
+from service.reviewer.checks.secrets import redacted
+
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_SPECIAL: Final = re.compile(
+    r"[\\`*\[\]<&~|$@]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|(?<=:)/(?=/)|(?<=www)\.", re.IGNORECASE
+)
+"""What means something anywhere in a line; an underscore within a word does not."""
+_START: Final = re.compile(r"^(\d*)([#+\-=>:.)])")
+"""What means something at the beginning of a line only."""
+_FENCES: Final = re.compile(r"`+")
+_CUT: Final = "…"
+_READ: Final = 10_000
+_TEXT: Final = 300
+_QUOTED_LINES: Final = 40
+_QUOTED_LINE: Final = 500
+
+
+def visible(text: str, limit: int = _TEXT) -> str:
+    """The text in one line of printable characters: controls and invisible ones as `<U+000A>`, secrets redacted."""
+    whole = redacted(text[:_READ])  # before cutting: half a secret has no shape
+    shown = "".join(_shown(character) for character in whole[:limit])
+    return shown + _CUT if len(whole) > limit else shown
+
+
+def _shown(character: str) -> str:
+    if character == "\t":
+        return " "
+    return f"<U+{ord(character):04X}>" if unicodedata.category(character) in _HIDDEN else character
+
+
+def escaped(text: str, limit: int = _TEXT) -> str:
+    """The text for a paragraph: what could mean something in Markdown or HTML is escaped, and nothing else."""
+    return _START.sub(r"\1\\\2", _SPECIAL.sub(r"\\\g<0>", visible(text.strip(), limit)))
+
+
+def code(text: str, limit: int = _TEXT) -> str:
+    """The text as a code span, its fence longer than any run of backticks within."""
+    shown = visible(text, limit)
+    if not shown.strip():
+        return "`(blank)`"
+    longest = max((len(run) for run in _FENCES.findall(shown)), default=0)
+    padding = " " if shown[0] in "` " or shown[-1] in "` " else ""
+    fence = "`" * (longest + 1)
+    return f"{fence}{padding}{shown}{padding}{fence}"
+
+
+def quoted(text: str) -> str:
+    """The text as a block quote, a line a line, and not more than a screen of it."""
+    lines = text.strip().splitlines() or [""]
+    shown = [f"> {escaped(line, _QUOTED_LINE)}" if line.strip() else ">" for line in lines[:_QUOTED_LINES]]
+    if len(lines) > _QUOTED_LINES:
+        shown.append(f"> *({len(lines) - _QUOTED_LINES} more lines)*")
+    # Two blanks at the end keep the lines apart; a blank line needs none.
+    return "\n".join(line if line == ">" else f"{line}  " for line in shown).rstrip()

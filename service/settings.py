@@ -1,0 +1,119 @@
+"""Settings: one frozen value from the data folder's `service.toml`; every key has a default that works."""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+Sandboxing = Literal["require", "prefer", "none"]
+
+
+class SettingsError(Exception):
+    """`service.toml` cannot be used; the text names the file, the key and the cure."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Limits(_Section):
+    """What a caller may ask for."""
+
+    requests_per_minute: Annotated[int, Field(ge=1)] = 6000
+    """Per organization (spec 8); as many may come at once."""
+    body_bytes: Annotated[int, Field(ge=1024)] = 1 << 20
+
+
+class Execution(_Section):
+    """How turns are executed."""
+
+    concurrency: Annotated[int, Field(ge=1, le=64)] = 2
+    """Turns at work at the same time in one process."""
+    sandbox: Sandboxing = "prefer"
+    """`require` refuses to run agents without bubblewrap, `prefer` says so aloud, `none` does without."""
+    git_timeout_s: Annotated[float, Field(gt=0)] = 120
+    output_bytes: Annotated[int, Field(ge=4096)] = 4 << 20
+    """What is kept of an agent's output in one turn; what exceeds it is dropped, and the log says so."""
+    drain_s: Annotated[float, Field(ge=0)] = 10
+    """What agents in flight get to end in after SIGTERM; what has not ended is recovered at the next start."""
+    worker_ttl_s: Annotated[float, Field(gt=0)] = 10
+    """A worker whose heartbeat is older counts as dead, and its turns go to another."""
+    author_name: str = "Runwarden reviewer"
+    author_email: str = "reviewer@runwarden.invalid"
+
+
+class Mail(_Section):
+    """Where invitations go."""
+
+    sender: str = "Runwarden <no-reply@runwarden.invalid>"
+
+
+class Probing(_Section):
+    """How code hosts are asked for their health."""
+
+    timeout_s: Annotated[float, Field(gt=0)] = 5
+    slow_s: Annotated[float, Field(gt=0)] = 3
+    """An answer that takes longer counts as degraded."""
+    cache_s: Annotated[float, Field(ge=0)] = 5
+
+
+class Settings(_Section):
+    """The whole of `service.toml`."""
+
+    limits: Limits = Limits()
+    execution: Execution = Execution()
+    mail: Mail = Mail()
+    probing: Probing = Probing()
+
+
+class DataFolder:
+    """The data folder: one place for everything the service keeps, readable by its owner alone."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self.settings_file = self.root / "service.toml"
+        self.lock_file = self.root / "serve.lock"
+        self.outbox = self.root / "outbox"
+        self.mirrors = self.root / "mirrors"
+        self.runs = self.root / "runs"
+        self.work = self.root / "work"
+
+    @property
+    def database_url(self) -> str:
+        """The SQLAlchemy URL of the database that stands in the folder."""
+        return f"sqlite:///{self.root / 'service.sqlite'}"
+
+    def create(self) -> None:
+        """Make the folders that are missing, closed to other users."""
+        for folder in (self.root, self.outbox, self.mirrors, self.runs, self.work):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def turn_log(self, run_id: str, turn: int) -> Path:
+        """Return where the log of a turn is kept."""
+        return self.runs / run_id / f"turn-{turn}.log"
+
+    def turn_diff(self, run_id: str, turn: int) -> Path:
+        """Return where the change that a turn committed is kept."""
+        return self.runs / run_id / f"turn-{turn}.diff"
+
+    def settings(self) -> Settings:
+        """Read `service.toml`; without one, every default holds.
+
+        Raises:
+            SettingsError: The file is no TOML or holds a key or value that is not known.
+        """
+        try:
+            text = self.settings_file.read_text("utf-8")
+        except FileNotFoundError:
+            return Settings()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"{self.settings_file}: {error}; make it a readable UTF-8 file") from error
+        try:
+            return Settings.model_validate(tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise SettingsError(f"{self.settings_file}: {error}; correct the TOML there") from error
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(str(part) for part in first["loc"])
+            raise SettingsError(f"{self.settings_file}: {key}: {first['msg']}; correct or remove the key") from error

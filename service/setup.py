@@ -1,0 +1,254 @@
+"""Set-up: organizations and all that belongs to them from one document, as often as you like with the same outcome."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import sqlalchemy as sa
+from pydantic import BaseModel, ConfigDict, Field
+
+from service.clock import parse_duration, rfc3339
+from service.reference import checked_path, location
+from service.store import agents, hosts, offers, organizations, repositories, tokens
+from service.store.organizations import Organization
+
+Platform = Literal["github", "gitlab"]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+AgentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
+VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+_PUBLIC_HOSTS = {"github": "github.com", "gitlab": "gitlab.com"}
+_PUBLIC_APIS = {"github": "https://api.github.com", "gitlab": "https://gitlab.com/api/v4"}
+
+
+class SetupError(Exception):
+    """The set-up cannot be applied; the text names the entry and the cure."""
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class TokenEntry(_Entry):
+    """A token; made once for each alias, its value shown only then."""
+
+    alias: Name
+    scopes: tuple[Literal["admin", "organizations:create"], ...] = ("admin",)
+    duration: str = "30d"
+
+
+class HostEntry(_Entry):
+    """A connected code host."""
+
+    platform: Platform
+    host: Name | None = None
+    group: Name | None = None
+    probe: Literal["api", "git"] = "api"
+    api_url: str | None = None
+    clone_url: str | None = None
+    token_env: VariableName | None = None
+
+
+class RepositoryEntry(_Entry):
+    """A configured repository."""
+
+    name: Name
+    platform: Platform
+    path: Name
+    url: Name | None = None
+    """A URL, or a folder (relative to the document); None: the clone URL of the platform's connected host."""
+
+
+class OrganizationEntry(_Entry):
+    """An organization with what belongs to it."""
+
+    name: Name
+    slug: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")] | None = None
+    active: bool = True
+    entitlements: tuple[Literal["ServiceAPI", "CreateOrganizations"], ...] = ("ServiceAPI",)
+    tokens: tuple[TokenEntry, ...] = ()
+    hosts: tuple[HostEntry, ...] = ()
+    repositories: tuple[RepositoryEntry, ...] = ()
+
+
+class OfferEntry(_Entry):
+    """An offer code."""
+
+    code: Name
+    kind: Literal["partner", "public"]
+    retired: bool = False
+
+
+class AgentEntry(_Entry):
+    """An agent; without an organization it serves all of them."""
+
+    name: AgentName
+    argv: Annotated[tuple[Name, ...], Field(min_length=1)]
+    organization: str | None = None
+    timeout_s: Annotated[float, Field(gt=0, le=86_400)] = agents.DEFAULT_TIMEOUT_S
+    network: bool = False
+    environment: tuple[VariableName, ...] = ()
+
+
+class Setup(_Entry):
+    """The whole document."""
+
+    organizations: tuple[OrganizationEntry, ...] = ()
+    offers: tuple[OfferEntry, ...] = ()
+    agents: tuple[AgentEntry, ...] = ()
+
+
+def apply(connection: sa.Connection, setup: Setup, folder: Path, now: int) -> dict[str, Any]:
+    """Apply a document in one transaction and return what there is now, with the values of newly made tokens.
+
+    Raises:
+        SetupError: An entry contradicts what is there, or lacks something.
+    """
+    for offer in setup.offers:
+        offers.put(connection, offers.Offer(offer.code, offer.kind, offer.retired))
+    made = [_organization(connection, entry, folder, now) for entry in setup.organizations]
+    for agent in setup.agents:
+        put_agent(connection, agent, now)
+    return {
+        "organizations": made,
+        "offers": [offer.code for offer in offers.all_of(connection)],
+        "agents": sorted({agents.DEFAULT_NAME} | {agent.name for _, agent in agents.all_of(connection)}),
+    }
+
+
+def find_organization(connection: sa.Connection, slug: str) -> Organization:
+    """Return the organization with a slug or id.
+
+    Raises:
+        SetupError: There is none.
+    """
+    found = organizations.by_slug(connection, slug)
+    if found is None:
+        raise SetupError(f"there is no organization {slug!r}; create it with: service org create NAME")
+    return found
+
+
+def make_token(
+    connection: sa.Connection, organization: Organization, entry: TokenEntry, now: int
+) -> tuple[tokens.Token, str]:
+    """Create a token; the organization needs the entitlement ServiceAPI (spec 5.5).
+
+    Raises:
+        SetupError: It lacks the entitlement, or the duration cannot be read.
+    """
+    if "ServiceAPI" not in organization.entitlements:
+        raise SetupError(f"the organization {organization.slug} needs the entitlement ServiceAPI to have tokens")
+    try:
+        life = parse_duration(entry.duration)
+    except ValueError as error:
+        raise SetupError(str(error)) from error
+    return tokens.create(connection, organization.id, scopes=entry.scopes, alias=entry.alias, now=now, life_micros=life)
+
+
+def connect_host(connection: sa.Connection, organization: Organization, entry: HostEntry, now: int) -> hosts.Host:
+    """Connect a code host, with the public host's name and API where none is given.
+
+    Raises:
+        SetupError: The way to probe it lacks its address.
+    """
+    api_url = entry.api_url
+    if entry.probe == "api" and api_url is None:
+        if entry.host not in {None, _PUBLIC_HOSTS[entry.platform]}:
+            raise SetupError(f"{entry.platform}: a host of your own needs --api-url, or --probe git with --clone-url")
+        api_url = _PUBLIC_APIS[entry.platform]
+    if entry.probe == "git" and entry.clone_url is None:
+        raise SetupError(f"{entry.platform}: --probe git needs --clone-url")
+    named = location(entry.api_url or entry.clone_url or "")
+    host = hosts.Host(
+        platform=entry.platform,
+        host=(entry.host or (named.host if named else _PUBLIC_HOSTS[entry.platform])).lower(),
+        group=entry.group,
+        probe=entry.probe,
+        api_url=api_url,
+        clone_url=entry.clone_url,
+        token_env=entry.token_env,
+    )
+    hosts.connect(connection, organization.id, host, now)
+    return host
+
+
+def add_repository(
+    connection: sa.Connection, organization: Organization, entry: RepositoryEntry, folder: Path, now: int
+) -> repositories.Repository:
+    """Configure a repository; a folder becomes an absolute path.
+
+    Raises:
+        SetupError: It has no clone address, or its name belongs to another.
+    """
+    try:
+        path = checked_path(entry.platform, entry.path)
+        url = _clone_address(connection, organization, entry, path, folder)
+        made = repositories.Repository(entry.name, entry.platform, path, url)
+        repositories.put(connection, organization.id, made, now)
+    except ValueError as error:
+        raise SetupError(f"repository {entry.name}: {error}") from error
+    return made
+
+
+def put_agent(connection: sa.Connection, entry: AgentEntry, now: int) -> agents.Agent:
+    """Configure an agent.
+
+    Raises:
+        SetupError: Its organization does not exist.
+    """
+    owner = None if entry.organization is None else find_organization(connection, entry.organization).id
+    agent = agents.Agent(entry.name, entry.argv, entry.timeout_s, entry.network, entry.environment)
+    agents.put(connection, agent, owner, now)
+    return agent
+
+
+def _organization(connection: sa.Connection, entry: OrganizationEntry, folder: Path, now: int) -> dict[str, Any]:
+    slug = entry.slug or organizations.slug_of(entry.name)
+    found = organizations.by_slug(connection, slug)
+    if found is not None:
+        organizations.change(connection, found.id, active=entry.active, entitlements=entry.entitlements)
+        organization = find_organization(connection, found.id)
+    else:
+        organization = organizations.create(
+            connection, name=entry.name, slug=slug, now=now, entitlements=entry.entitlements
+        )
+        if not entry.active:
+            organizations.change(connection, organization.id, active=False, entitlements=entry.entitlements)
+    return {
+        "id": organization.id,
+        "name": organization.name,
+        "slug": organization.slug,
+        "created": found is None,
+        "tokens": [_token(connection, organization, token, now) for token in entry.tokens],
+        "hosts": [connect_host(connection, organization, host, now).platform for host in entry.hosts],
+        "repositories": [
+            {"name": made.name, "platform": made.platform, "path": made.path, "url": made.url}
+            for made in (add_repository(connection, organization, one, folder, now) for one in entry.repositories)
+        ],
+    }
+
+
+def _token(connection: sa.Connection, organization: Organization, entry: TokenEntry, now: int) -> dict[str, Any]:
+    kept = next(
+        (one for one in tokens.of(connection, organization.id) if one.alias == entry.alias and one.valid(now)), None
+    )
+    token, value = (kept, None) if kept else make_token(connection, organization, entry, now)
+    return {
+        "id": token.id,
+        "alias": token.alias,
+        "value": value,
+        "scopes": list(token.scopes),
+        "expires_at": rfc3339(token.expires_at),
+    }
+
+
+def _clone_address(
+    connection: sa.Connection, organization: Organization, entry: RepositoryEntry, path: str, folder: Path
+) -> str:
+    if entry.url is None:
+        for host in hosts.of(connection, organization.id):
+            url = host.clone_url_of(path) if host.platform == entry.platform else None
+            if url is not None:
+                return url
+        raise ValueError("it needs --url, or a connected host with a clone URL")
+    if location(entry.url) is not None:
+        return entry.url
+    return str((folder / entry.url).resolve())

@@ -1,0 +1,74 @@
+"""Agents: commands under a name, for one organization or for all of them (spec 4.4)."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import sqlalchemy as sa
+
+from service import ids
+from service.store.schema import agents
+
+DEFAULT_TIMEOUT_S: Final = 600.0
+DEFAULT_NAME: Final = "reviewer"
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A configured agent."""
+
+    name: str
+    argv: tuple[str, ...]
+    """The command; `{python}` stands for the interpreter that runs the service."""
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    network: bool = False
+    environment: tuple[str, ...] = ()
+    """Names of the service's own variables that the agent may see; nothing else passes."""
+
+
+REVIEWER: Final = Agent(DEFAULT_NAME, ("{python}", "-m", "service.reviewer"))
+
+
+def put(connection: sa.Connection, agent: Agent, organization_id: str | None, now: int) -> None:
+    """Add an agent, or replace the one with its name; without an organization it serves all of them."""
+    connection.execute(sa.delete(agents).where(agents.c.name == agent.name, _owned_by(organization_id)))
+    values = {field: getattr(agent, field) for field in Agent.__slots__}
+    lists = {"argv": list(agent.argv), "environment": list(agent.environment)}
+    connection.execute(
+        sa.insert(agents).values(values | lists | {"id": f"agent_{ids.ulid(now)}", "organization_id": organization_id})
+    )
+
+
+def by_name(connection: sa.Connection, organization_id: str, name: str) -> Agent | None:
+    """Return the organization's agent of that name, else everybody's; the reviewer is always there."""
+    condition = sa.and_(
+        agents.c.name == name,
+        sa.or_(agents.c.organization_id == organization_id, agents.c.organization_id.is_(None)),
+    )
+    found = connection.execute(_select().where(condition).order_by(agents.c.organization_id.is_(None))).first()
+    if found is not None:
+        return _agent(found)
+    return REVIEWER if name == REVIEWER.name else None
+
+
+def all_of(connection: sa.Connection) -> list[tuple[str | None, Agent]]:
+    """Return every configured agent with the organization it belongs to, None for all of them."""
+    columns = [agents.c[field] for field in Agent.__slots__]
+    rows = connection.execute(sa.select(agents.c.organization_id, *columns).order_by(agents.c.name)).all()
+    return [(row[0], _agent(row)) for row in rows]
+
+
+def _owned_by(organization_id: str | None) -> sa.ColumnElement[bool]:
+    if organization_id is None:
+        return agents.c.organization_id.is_(None)
+    return agents.c.organization_id == organization_id
+
+
+def _select() -> sa.Select[tuple[object, ...]]:
+    return sa.select(*(agents.c[field] for field in Agent.__slots__))
+
+
+def _agent(row: sa.Row[tuple[object, ...]]) -> Agent:
+    values = row._mapping  # noqa: SLF001 — SQLAlchemy's public name for a row as a mapping
+    return Agent(
+        values["name"], tuple(values["argv"]), values["timeout_s"], values["network"], tuple(values["environment"])
+    )

@@ -1,0 +1,51 @@
+"""Code hosts that an organization connected: one for each platform (spec 2.7)."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import sqlalchemy as sa
+
+from service import ids
+from service.store.schema import hosts
+
+PROBES: Final = ("api", "git")
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A connected code host."""
+
+    platform: str
+    host: str
+    """Its name, as it stands in repository URLs."""
+    group: str | None
+    probe: str
+    """`api` asks the host's HTTP API, `git` asks a repository with `git ls-remote`."""
+    api_url: str | None
+    clone_url: str | None
+    """A template with `{path}`: how a repository of this host is cloned; None: only configured repositories work."""
+    token_env: str | None
+    """The environment variable that holds the host's token; None: anonymous."""
+
+    def clone_url_of(self, path: str) -> str | None:
+        """Return where a repository of this host is cloned from."""
+        return None if self.clone_url is None else self.clone_url.replace("{path}", path)
+
+
+def connect(connection: sa.Connection, organization_id: str, host: Host, now: int) -> None:
+    """Connect a host, in place of the organization's present one on that platform."""
+    key = (hosts.c.organization_id == organization_id, hosts.c.platform == host.platform)
+    connection.execute(sa.delete(hosts).where(*key))
+    values = {field: getattr(host, field) for field in Host.__slots__}
+    connection.execute(
+        sa.insert(hosts).values(
+            values | {"id": f"host_{ids.ulid(now)}", "organization_id": organization_id, "connected_at": now}
+        )
+    )
+
+
+def of(connection: sa.Connection, organization_id: str) -> list[Host]:
+    """Return an organization's hosts, by platform."""
+    columns = [hosts.c[field] for field in Host.__slots__]
+    condition = hosts.c.organization_id == organization_id
+    return [Host(*row) for row in connection.execute(sa.select(*columns).where(condition).order_by(hosts.c.platform))]

@@ -1,0 +1,140 @@
+"""Organizations and the invitations of their first administrators (spec 2.1, 2.2, 4.1)."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import sqlalchemy as sa
+
+from service import ids
+from service.clock import DAY_MICROS
+from service.store.schema import invitations, organizations
+
+INVITATION_MICROS: Final = 30 * DAY_MICROS
+ENTITLEMENTS: Final = ("ServiceAPI", "CreateOrganizations")
+
+
+@dataclass(frozen=True, slots=True)
+class Organization:
+    """A directory entry."""
+
+    id: str
+    name: str
+    slug: str
+    parent_id: str | None
+    active: bool
+    entitlements: tuple[str, ...]
+    offer_code: str | None
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """An invitation to administer an organization; `code` is known only to whoever makes it and receives it."""
+
+    id: str
+    email: str
+    code: str
+    expires_at: int
+
+
+def create(
+    connection: sa.Connection,
+    *,
+    name: str,
+    now: int,
+    slug: str | None = None,
+    parent_id: str | None = None,
+    entitlements: tuple[str, ...] = (),
+    offer_code: str | None = None,
+) -> Organization:
+    """Add an organization; its slug is made from its name unless given, and made unique by the end of its id."""
+    new_id = ids.organization_id(now)
+    wanted = slug or slug_of(name)
+    taken = connection.execute(sa.select(organizations.c.id).where(organizations.c.slug == wanted)).first()
+    made = Organization(
+        id=new_id,
+        name=name,
+        slug=f"{wanted}-{new_id[-8:].lower()}" if taken else wanted,
+        parent_id=parent_id,
+        active=True,
+        entitlements=entitlements,
+        offer_code=offer_code,
+        created_at=now,
+    )
+    values = {field: getattr(made, field) for field in Organization.__slots__} | {"entitlements": list(entitlements)}
+    connection.execute(sa.insert(organizations).values(values))
+    return made
+
+
+def slug_of(name: str) -> str:
+    """Return the slug that an organization of this name gets when it is free."""
+    return ids.slug(name) or "organization"
+
+
+def by_id(connection: sa.Connection, organization_id: str) -> Organization | None:
+    """Return the organization with an id."""
+    return _first(connection, organizations.c.id == organization_id)
+
+
+def by_slug(connection: sa.Connection, slug: str) -> Organization | None:
+    """Return the organization with a slug or an id: what an administrator types."""
+    return _first(connection, sa.or_(organizations.c.slug == slug, organizations.c.id == slug))
+
+
+def all_of(connection: sa.Connection) -> list[Organization]:
+    """Return every organization, oldest first."""
+    rows = connection.execute(sa.select(organizations).order_by(organizations.c.created_at, organizations.c.id))
+    return [_organization(row) for row in rows]
+
+
+def change(connection: sa.Connection, organization_id: str, *, active: bool, entitlements: tuple[str, ...]) -> None:
+    """Set what an operator may change."""
+    connection.execute(
+        sa.update(organizations)
+        .where(organizations.c.id == organization_id)
+        .values(active=active, entitlements=list(entitlements))
+    )
+
+
+def invite(connection: sa.Connection, organization_id: str, email: str, now: int) -> Invitation:
+    """Record an invitation that expires after 30 days (spec 3)."""
+    made = Invitation(id=f"inv_{ids.ulid(now)}", email=email, code=ids.new_token(), expires_at=now + INVITATION_MICROS)
+    connection.execute(
+        sa.insert(invitations).values(
+            id=made.id,
+            organization_id=organization_id,
+            email=email,
+            code_digest=ids.digest(made.code),
+            expires_at=made.expires_at,
+        )
+    )
+    return made
+
+
+def mark_sent(connection: sa.Connection, invitation_id: str, now: int) -> None:
+    """Record that the invitation left."""
+    connection.execute(sa.update(invitations).where(invitations.c.id == invitation_id).values(sent_at=now))
+
+
+def accept_invitation(connection: sa.Connection, code: str, now: int) -> str | None:
+    """Use up an invitation and return its organization's id; None when the code is unknown, used or expired."""
+    return connection.execute(
+        sa.update(invitations)
+        .where(
+            invitations.c.code_digest == ids.digest(code),
+            invitations.c.accepted_at.is_(None),
+            invitations.c.expires_at > now,
+        )
+        .values(accepted_at=now)
+        .returning(invitations.c.organization_id)
+    ).scalar()
+
+
+def _first(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> Organization | None:
+    row = connection.execute(sa.select(organizations).where(condition)).first()
+    return None if row is None else _organization(row)
+
+
+def _organization(row: sa.Row[tuple[object, ...]]) -> Organization:
+    values = dict(row._mapping)  # noqa: SLF001 — SQLAlchemy's public name for a row as a mapping
+    return Organization(**(values | {"entitlements": tuple(values["entitlements"])}))

@@ -1,0 +1,85 @@
+"""Repositories that an organization configured by name (spec 4.4) or onboarded."""
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from service import ids
+from service.store.schema import repositories
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository whose clone address is known."""
+
+    name: str
+    platform: str
+    path: str
+    url: str
+    """What git is given: a URL or an absolute path."""
+    project_id: int | None = None
+    webhook_configured: bool = False
+
+
+def put(connection: sa.Connection, organization_id: str, repository: Repository, now: int) -> bool:
+    """Add a repository, or replace the one with its platform and path; True when it was not there before.
+
+    Raises:
+        ValueError: Another repository of the organization has the name.
+    """
+    mine = repositories.c.organization_id == organization_id
+    same = sa.and_(
+        mine, repositories.c.platform == repository.platform, repositories.c.path_key == repository.path.lower()
+    )
+    namesake = connection.execute(
+        sa.select(repositories.c.path).where(mine, repositories.c.name == repository.name, sa.not_(same))
+    ).scalar()
+    if namesake is not None:
+        raise ValueError(f"the name {repository.name!r} belongs to {namesake}; choose another name")
+    removed = connection.execute(sa.delete(repositories).where(same)).rowcount
+    values = {field: getattr(repository, field) for field in Repository.__slots__}
+    connection.execute(
+        sa.insert(repositories).values(
+            values
+            | {
+                "id": f"repo_{ids.ulid(now)}",
+                "organization_id": organization_id,
+                "path_key": repository.path.lower(),
+            }
+        )
+    )
+    return removed == 0
+
+
+def of(connection: sa.Connection, organization_id: str) -> list[Repository]:
+    """Return an organization's repositories, by name."""
+    return _where(connection, repositories.c.organization_id == organization_id)
+
+
+def by_path(connection: sa.Connection, organization_id: str, platform: str, path: str) -> Repository | None:
+    """Return the repository at a path, whatever the case it is written in: code hosts do not tell cases apart."""
+    found = _where(
+        connection,
+        repositories.c.organization_id == organization_id,
+        repositories.c.platform == platform,
+        repositories.c.path_key == path.lower(),
+    )
+    return found[0] if found else None
+
+
+def by_name(connection: sa.Connection, organization_id: str, name: str) -> Repository | None:
+    """Return the repository configured under a name."""
+    found = _where(connection, repositories.c.organization_id == organization_id, repositories.c.name == name)
+    return found[0] if found else None
+
+
+def by_url(connection: sa.Connection, organization_id: str, url: str) -> Repository | None:
+    """Return the repository that is cloned from a URL."""
+    found = _where(connection, repositories.c.organization_id == organization_id, repositories.c.url == url)
+    return found[0] if found else None
+
+
+def _where(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[Repository]:
+    columns = [repositories.c[field] for field in Repository.__slots__]
+    rows = connection.execute(sa.select(*columns).where(*conditions).order_by(repositories.c.name))
+    return [Repository(*row) for row in rows]

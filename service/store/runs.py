@@ -1,0 +1,169 @@
+"""Runs as callers see them: accepted, continued, listed newest first (spec 2.4, 4.2, 4.3)."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from service import ids
+from service.branches import default_branch
+from service.reference import Reference
+from service.store.schema import runs, turns
+
+FINAL: Final = ("completed", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run (spec 2.4)."""
+
+    id: str
+    organization_id: str
+    agent: str
+    status: str
+    branch: str
+    platform: str
+    path: str
+    url: str
+    turn: int
+    created_at: int
+    updated_at: int
+
+    @property
+    def reference(self) -> Reference:
+        """The repository it works on."""
+        return Reference(self.platform, self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a caller asks for: a first turn or a further one."""
+
+    organization_id: str
+    agent: str
+    platform: str
+    path: str
+    url: str
+    branch: str | None
+    instructions: str
+    inputs: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which runs to list; None leaves a field open."""
+
+    organization_id: str
+    status: str | None = None
+    platform: str | None = None
+    path: str | None = None
+    date_from: int | None = None
+    date_to: int | None = None
+    """Microseconds; both ends are inclusive (spec 4.2)."""
+
+
+def accept(connection: sa.Connection, order: Order, now: int) -> Run:
+    """Store a new run with its first turn: once committed, it will be executed."""
+    # Strictly increasing, so that a page never hides a run that was accepted in the same microsecond.
+    latest = connection.execute(
+        sa.select(sa.func.max(runs.c.created_at)).where(runs.c.organization_id == order.organization_id)
+    ).scalar()
+    created_at = max(now, (latest or 0) + 1)
+    run_id = ids.run_id(created_at)
+    run = Run(
+        id=run_id,
+        organization_id=order.organization_id,
+        agent=order.agent,
+        status="queued",
+        branch=order.branch or default_branch(order.instructions, run_id),
+        platform=order.platform,
+        path=order.path,
+        url=order.url,
+        turn=1,
+        created_at=created_at,
+        updated_at=created_at,
+    )
+    values = {name: getattr(run, name) for name in Run.__slots__}
+    connection.execute(sa.insert(runs).values(values | {"path_key": run.path.lower(), "metadata": order.metadata}))
+    _add_turn(connection, run, order, created_at)
+    return run
+
+
+def resume(connection: sa.Connection, run: Run, order: Order, now: int) -> Run | None:
+    """Give a finished run its next turn; None when somebody else was faster (the run is active again)."""
+    values: dict[str, Any] = {"status": "queued", "turn": runs.c.turn + 1, "updated_at": _later(now)}
+    if order.metadata is not None:
+        values["metadata"] = order.metadata
+    changed = connection.execute(
+        sa.update(runs).where(runs.c.id == run.id, runs.c.status.in_(FINAL), runs.c.turn == run.turn).values(values)
+    )
+    if changed.rowcount == 0:
+        return None
+    resumed = by_id(connection, run.id)
+    if resumed is not None:
+        _add_turn(connection, resumed, order, now)
+    return resumed
+
+
+def by_id(connection: sa.Connection, run_id: str) -> Run | None:
+    """Return the run with an id."""
+    row = connection.execute(_select().where(runs.c.id == run_id)).first()
+    return None if row is None else Run(*row)
+
+
+def page(connection: sa.Connection, filters: Filters, after: tuple[int, str] | None, size: int) -> list[Run]:
+    """Return up to `size` runs, newest first, that come after the (created_at, id) of the page before."""
+    query = _select().where(*_conditions(filters))
+    if after is not None:
+        query = query.where(sa.tuple_(runs.c.created_at, runs.c.id) < sa.tuple_(*map(sa.literal, after)))
+    rows = connection.execute(query.order_by(runs.c.created_at.desc(), runs.c.id.desc()).limit(size))
+    return [Run(*row) for row in rows]
+
+
+def count(connection: sa.Connection, filters: Filters) -> int:
+    """Return how many runs match."""
+    return connection.execute(sa.select(sa.func.count()).select_from(runs).where(*_conditions(filters))).scalar_one()
+
+
+def set_status(connection: sa.Connection, run_id: str, status: str, now: int) -> None:
+    """Move a run to a status; `updated_at` never goes back."""
+    connection.execute(sa.update(runs).where(runs.c.id == run_id).values(status=status, updated_at=_later(now)))
+
+
+def _later(now: int) -> sa.ColumnElement[int]:
+    return sa.case((runs.c.updated_at >= now, runs.c.updated_at + 1), else_=now)
+
+
+def _add_turn(connection: sa.Connection, run: Run, order: Order, now: int) -> None:
+    connection.execute(
+        sa.insert(turns).values(
+            run_id=run.id,
+            number=run.turn,
+            status="queued",
+            instructions=order.instructions,
+            inputs=order.inputs,
+            attempt=0,
+            accepted_at=now,
+        )
+    )
+
+
+def _select() -> sa.Select[tuple[Any, ...]]:
+    return sa.select(*(runs.c[name] for name in Run.__slots__))
+
+
+def _conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
+    conditions = [runs.c.organization_id == filters.organization_id]
+    for column, value in (
+        (runs.c.status, filters.status),
+        (runs.c.platform, filters.platform),
+        (runs.c.path_key, None if filters.path is None else filters.path.lower()),
+    ):
+        if value is not None:
+            conditions.append(column == value)
+    if filters.date_from is not None:
+        conditions.append(runs.c.created_at >= filters.date_from)
+    if filters.date_to is not None:
+        conditions.append(runs.c.created_at <= filters.date_to)
+    return conditions

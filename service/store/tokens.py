@@ -1,0 +1,76 @@
+"""API tokens: hashed at rest, scoped, and short-lived (spec 5)."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import sqlalchemy as sa
+
+from service import ids
+from service.clock import DAY_MICROS
+from service.store.schema import tokens
+
+SCOPES: Final = ("admin", "organizations:create")
+DEFAULT_LIFE_MICROS: Final = 30 * DAY_MICROS
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token without its value, which only its owner has."""
+
+    id: str
+    organization_id: str
+    alias: str | None
+    scopes: tuple[str, ...]
+    created_at: int
+    expires_at: int
+    revoked_at: int | None
+
+    def valid(self, now: int) -> bool:
+        """Whether the token opens anything at this instant."""
+        return self.revoked_at is None and now < self.expires_at
+
+
+def create(
+    connection: sa.Connection,
+    organization_id: str,
+    *,
+    scopes: tuple[str, ...],
+    alias: str | None,
+    now: int,
+    life_micros: int = DEFAULT_LIFE_MICROS,
+) -> tuple[Token, str]:
+    """Add a token and return it with its value, which cannot be had again (spec 5.4)."""
+    value = ids.new_token()
+    made = Token(f"tok_{ids.ulid(now)}", organization_id, alias, scopes, now, now + life_micros, None)
+    values = {field: getattr(made, field) for field in Token.__slots__} | {"scopes": list(scopes)}
+    connection.execute(sa.insert(tokens).values(values | {"digest": ids.digest(value)}))
+    return made, value
+
+
+def by_value(connection: sa.Connection, value: str) -> Token | None:
+    """Return the token that a caller presents, valid or not."""
+    row = connection.execute(_select().where(tokens.c.digest == ids.digest(value))).first()
+    return None if row is None else _token(row)
+
+
+def of(connection: sa.Connection, organization_id: str) -> list[Token]:
+    """Return an organization's tokens, oldest first."""
+    rows = connection.execute(_select().where(tokens.c.organization_id == organization_id).order_by(tokens.c.id))
+    return [_token(row) for row in rows]
+
+
+def revoke(connection: sa.Connection, token_id: str, now: int) -> bool:
+    """End a token's life; False when there is no such living token."""
+    changed = connection.execute(
+        sa.update(tokens).where(tokens.c.id == token_id, tokens.c.revoked_at.is_(None)).values(revoked_at=now)
+    )
+    return changed.rowcount > 0
+
+
+def _select() -> sa.Select[tuple[object, ...]]:
+    return sa.select(*(tokens.c[field] for field in Token.__slots__))
+
+
+def _token(row: sa.Row[tuple[object, ...]]) -> Token:
+    values = dict(row._mapping)  # noqa: SLF001 — SQLAlchemy's public name for a row as a mapping
+    return Token(**(values | {"scopes": tuple(values["scopes"])}))

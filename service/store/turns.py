@@ -1,0 +1,136 @@
+"""Turns: a run's instructions one by one, each executed to exactly one end."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from service.store import runs as run_store
+from service.store.schema import runs, turns
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn of a run."""
+
+    run_id: str
+    number: int
+    status: str
+    instructions: str
+    inputs: dict[str, Any]
+    attempt: int
+    """How often a worker took it up: the fence against a worker that wakes up late."""
+    finished_at: int | None
+    commit_sha: str | None
+    summary: str | None
+    failure: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A turn that was accepted and is not yet in the queue."""
+
+    run_id: str
+    number: int
+    url: str
+    branch: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a turn ended."""
+
+    status: str
+    commit_sha: str | None = None
+    summary: str | None = None
+    failure: str | None = None
+    attempt: int | None = None
+    """The attempt that came to this end; None ends the turn whoever is at it."""
+
+
+def waiting(connection: sa.Connection, limit: int = 100) -> list[Waiting]:
+    """Return accepted turns that are not yet in the queue, oldest first."""
+    query = (
+        sa.select(turns.c.run_id, turns.c.number, runs.c.url, runs.c.branch)
+        .join(runs, runs.c.id == turns.c.run_id)
+        .where(turns.c.dispatched_at.is_(None))
+        .order_by(turns.c.accepted_at)
+        .limit(limit)
+    )
+    return [Waiting(*row) for row in connection.execute(query)]
+
+
+def mark_dispatched(connection: sa.Connection, run_id: str, number: int, now: int) -> None:
+    """Record that the queue has the turn."""
+    connection.execute(sa.update(turns).where(*_is(run_id, number)).values(dispatched_at=now))
+
+
+def claim(connection: sa.Connection, run_id: str, number: int, executor: str, now: int) -> Turn | None:
+    """Take a turn up: status working, one attempt more; None when it already ended."""
+    changed = connection.execute(
+        sa.update(turns)
+        .where(*_is(run_id, number), turns.c.status.notin_(run_store.FINAL))
+        .values(
+            status="working",
+            attempt=turns.c.attempt + 1,
+            executor=executor,
+            started_at=sa.func.coalesce(turns.c.started_at, now),
+        )
+    )
+    if changed.rowcount == 0:
+        return None
+    run_store.set_status(connection, run_id, "working", now)
+    return by_number(connection, run_id, number)
+
+
+def holds(connection: sa.Connection, turn: Turn) -> bool:
+    """Whether this attempt is still the latest: asked before anything leaves the machine."""
+    attempt = connection.execute(sa.select(turns.c.attempt).where(*_is(turn.run_id, turn.number))).scalar()
+    return attempt == turn.attempt
+
+
+def end(connection: sa.Connection, run_id: str, number: int, ending: Ending, now: int) -> bool:
+    """Record how a turn ended; False when it had ended before, or another attempt took it over."""
+    held = sa.true() if ending.attempt is None else turns.c.attempt == ending.attempt
+    changed = connection.execute(
+        sa.update(turns)
+        .where(*_is(run_id, number), held, turns.c.status.notin_(run_store.FINAL))
+        .values(
+            status=ending.status,
+            finished_at=now,
+            commit_sha=ending.commit_sha,
+            summary=ending.summary,
+            failure=ending.failure,
+        )
+    )
+    if changed.rowcount:
+        run_store.set_status(connection, run_id, ending.status, now)
+    return changed.rowcount > 0
+
+
+def unfinished(connection: sa.Connection) -> list[tuple[str, int]]:
+    """Return the turns that the queue has and that have not ended."""
+    query = sa.select(turns.c.run_id, turns.c.number).where(
+        turns.c.status.in_(("queued", "working")), turns.c.dispatched_at.is_not(None)
+    )
+    return [(row[0], row[1]) for row in connection.execute(query)]
+
+
+def by_number(connection: sa.Connection, run_id: str, number: int) -> Turn | None:
+    """Return one turn of a run."""
+    row = connection.execute(_select().where(*_is(run_id, number))).first()
+    return None if row is None else Turn(*row)
+
+
+def of(connection: sa.Connection, run_id: str) -> list[Turn]:
+    """Return a run's turns, oldest first: its conversation."""
+    rows = connection.execute(_select().where(turns.c.run_id == run_id).order_by(turns.c.number))
+    return [Turn(*row) for row in rows]
+
+
+def _is(run_id: str, number: int) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
+    return turns.c.run_id == run_id, turns.c.number == number
+
+
+def _select() -> sa.Select[tuple[Any, ...]]:
+    return sa.select(*(turns.c[name] for name in Turn.__slots__))

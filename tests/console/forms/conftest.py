@@ -1,0 +1,82 @@
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.app import App
+from textual.screen import Screen
+
+from app.config import PollSettings, Profile, Settings, Template
+from app.console.themes import DEFAULT, THEMES
+from app.engine import Engine
+from app.token import EnvToken
+from tests.fault_server import FaultServer
+
+NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+
+
+class Clock:
+    """A clock that stands still until it is told to move."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def move(self, by: timedelta) -> None:
+        self.now += by
+
+
+class Stage(App[None]):
+    """An empty app to show one screen in; `outcome` is what the screen ended with."""
+
+    def __init__(self, make: Callable[[], Screen[Any]]) -> None:
+        super().__init__()
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.theme = DEFAULT
+        self.make = make
+        self.ended = False
+        self.outcome: object = None
+
+    def on_mount(self) -> None:
+        self.push_screen(self.make(), self._end)
+
+    def _end(self, outcome: object) -> None:
+        self.ended, self.outcome = True, outcome
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Noon, 4 May 2026."""
+    return Clock()
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    """The service, over a real socket, answering as scripted."""
+    with FaultServer() as server:
+        yield server
+
+
+@pytest.fixture
+def profile(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> Profile:
+    """A profile of that service."""
+    monkeypatch.setenv("TOKEN_FOR_TESTS", "token-for-tests")
+    return Profile("acme", server.base_url, EnvToken("TOKEN_FOR_TESTS"), poll=PollSettings(deadline_s=5.0))
+
+
+@pytest.fixture
+def settings(tmp_path: Path, profile: Profile) -> Settings:
+    """Data below the test's own folder, and two templates."""
+    templates = (Template("flaky test", "Find the flaky test and fix it."), Template("[/b] review", "Review it."))
+    return Settings(data_dir=tmp_path, profiles=(profile,), templates=templates)
+
+
+@pytest.fixture
+async def engine(settings: Settings, profile: Profile, clock: Clock) -> AsyncIterator[Engine]:
+    """The real engine on that service, not polling."""
+    async with await Engine.open(settings, profile, actor="console", clock=clock) as engine:
+        yield engine

@@ -1,0 +1,98 @@
+"""Scenes: a service whose runs are scripted, a real engine on it, and a clock that stands still."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from app.config import CACHE_FILE, ConsoleSettings, PollSettings, Profile, Settings, data_folder
+from app.console.app import RunwardenApp
+from app.console.start import FIRST_ROWS
+from app.engine import Engine
+from app.token import EnvToken
+from storage.cache.first_paint import peek
+from storage.records import RunFilter, RunSort
+from tests.run_board import START, Board
+
+TOKEN_VARIABLE = "RUNWARDEN_SCENE_TOKEN"
+MINUTES_INTO_THE_DAY = 600.0
+"""Now, in the board's minutes: 22:00 UTC."""
+
+REPOSITORIES = ("acme/api", "acme/web", "acme/payment-service", "acme/infrastructure", "gitlab:acme/tools")
+BRANCHES = (
+    "fix/login-timeout",
+    "agent/dark-mode",
+    "agent/flaky-retry",
+    "feature/import-customers-from-csv-with-progress",
+    "main",
+    "agent/upgrade-dependencies",
+)
+
+
+@dataclass
+class SceneClock:
+    """A clock that moves when it is told to."""
+
+    now: datetime = START + timedelta(minutes=MINUTES_INTO_THE_DAY)
+
+    def __call__(self) -> datetime:
+        """The scene's time."""
+        return self.now
+
+    def move(self, **by: float) -> None:
+        """Lets time pass, in timedelta's own words."""
+        self.now += timedelta(**by)
+
+
+def a_day(board: Board, runs: int = 60) -> None:
+    """Fills the board with a day's runs, the newest a minute old."""
+    for number in range(runs):
+        age = 1.0 + number * 7.3 + (number % 5) * 0.9
+        status = "working" if number in {0, 2, 5} else "queued" if number == 1 else "completed"
+        status = "failed" if number in {3, 9, 17, 41} else status
+        took = 0.1 if status in {"queued", "working"} else 0.6 + (number * 37 % 19)
+        owner, _, repo = REPOSITORIES[number % 5].removeprefix("gitlab:").partition("/")
+        is_gitlab = REPOSITORIES[number % 5].startswith("gitlab:")
+        reference = {"project_path": f"{owner}/{repo}"} if is_gitlab else {"owner": owner, "repo": repo}
+        board.put(
+            f"run_01JX{number:04}{'7F3KQ9ZT2M':s}{(number * 7919) % 10000:04}",
+            status,
+            created=MINUTES_INTO_THE_DAY - age,
+            updated=min(MINUTES_INTO_THE_DAY, MINUTES_INTO_THE_DAY - age + took),
+            branch_name=BRANCHES[number % 6],
+            repository={"platform": "gitlab" if is_gitlab else "github", "data": reference},
+        )
+    board.health = {
+        "github": {"status": "ok"},
+        "gitlab": {"status": "degraded", "host": "gitlab.acme.example", "group": "acme"},
+    }
+
+
+def settings_for(base_url: str, data_dir: Path, **console: object) -> Settings:
+    """Settings with one profile, `acme-prod`."""
+    profile = Profile("acme-prod", base_url, EnvToken(TOKEN_VARIABLE), poll=PollSettings(deadline_s=5.0))
+    run_url = "https://runs.example/{run_id}"
+    return Settings(
+        data_dir=data_dir,
+        console=ConsoleSettings(run_url=run_url, **console),  # type: ignore[arg-type]
+        profiles=(profile,),
+    )
+
+
+@asynccontextmanager
+async def engine_on(settings: Settings, clock: SceneClock) -> AsyncIterator[Engine]:
+    """The real engine of the scene's profile; it does not poll by itself."""
+    async with await Engine.open(settings, settings.profile(), actor="console", clock=clock) as engine:
+        yield engine
+
+
+def app_on(settings: Settings, clock: SceneClock, engine: Engine) -> RunwardenApp:
+    """The console as a terminal would see it just after start, over an engine that is open already."""
+
+    async def opened() -> Engine:
+        return engine
+
+    profile = settings.profile()
+    first = peek(data_folder(settings, profile) / CACHE_FILE, RunFilter(), RunSort(), FIRST_ROWS)
+    return RunwardenApp(settings, profile, opened, first, clock)

@@ -1,0 +1,299 @@
+"""What goes over the wire for each endpoint, and what is made of a good answer."""
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from app.api.client import Client
+from app.api.requests import ContinueRun, CreateOrganization, OnboardProject, StartAgent, StartRun
+from app.token import Token
+from app.version import __version__
+from storage.records import Repository
+from tests.fault_server import FaultServer, Respond
+
+API = Repository.parse("acme/api")
+RUN = {
+    "run_id": "run_1",
+    "status": "queued",
+    "branch_name": "fix/login",
+    "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
+    "created_at": "2026-05-01T10:00:00.123456Z",
+    "updated_at": "2026-05-01T12:00:01+02:00",
+}
+
+
+async def nothing() -> None:
+    """Commit without more."""
+
+
+async def test_every_request_carries_the_token_and_asks_for_plain_json(server: FaultServer, client: Client) -> None:
+    """Spec 5.1; nothing compressed is asked for."""
+    server.script(Respond(200, {"code_hosting": {}}))
+
+    await client.health()
+
+    (request,) = server.requests
+    assert (request.method, request.target, request.body) == ("GET", "/v1/external/installation/health", b"")
+    assert request.headers == {
+        "host": f"127.0.0.1:{server.port}",
+        "authorization": "Bearer token-for-tests",
+        "accept": "application/json",
+        "accept-encoding": "identity",
+        "user-agent": f"runwarden/{__version__}",
+    }
+
+
+async def test_the_list_takes_every_filter_of_the_spec(server: FaultServer, client: Client) -> None:
+    """Spec 4.2: filters are quoted, times are UTC with a Z, and what was not asked for is not sent."""
+    server.script(Respond(200, {"runs": []}), Respond(200, {"runs": []}))
+
+    await client.list_runs(
+        page_size=7,
+        page_token="a+b/c=&d",
+        status="queued",
+        repository=API,
+        date_from=datetime(2026, 5, 1, 12, tzinfo=timezone(timedelta(hours=2))),
+        date_to=datetime(2026, 5, 2, tzinfo=UTC),
+    )
+    await client.list_runs()
+
+    wanted = (
+        "page_size=7&page_token=a%2Bb%2Fc%3D%26d&status=queued&repository=acme%2Fapi"
+        "&date_from=2026-05-01T10%3A00%3A00.000000Z&date_to=2026-05-02T00%3A00%3A00.000000Z"
+    )
+    assert [request.target for request in server.requests] == [
+        f"/v1/external/runs?{wanted}",
+        "/v1/external/runs?page_size=100",
+    ]
+
+
+async def test_a_page_of_runs_is_read_whole(server: FaultServer, client: Client) -> None:
+    """Fields, times and the way on; the run as received stays with it, unknown fields included."""
+    received = {**RUN, "cost": 1.5, "labels": ["a", None, {"b": True}], "big": 2**70}
+    server.script(Respond(200, {"runs": [received], "page_size": 1, "next_token": "more", "total_count": 48_231}))
+
+    page = await client.list_runs(page_size=1)
+
+    (run,) = page.runs
+    assert (page.next_token, page.total_count) == ("more", 48_231)
+    assert (run.run_id, run.status, run.branch_name, run.repository) == ("run_1", "queued", "fix/login", API)
+    assert run.created_at == datetime(2026, 5, 1, 10, 0, 0, 123456, tzinfo=UTC)
+    assert run.updated_at == datetime(2026, 5, 1, 10, 0, 1, tzinfo=UTC)
+    assert json.loads(run.raw_json) == received
+
+
+@pytest.mark.parametrize("end", [{"next_token": None}, {"next_token": ""}, {}])
+async def test_the_last_page_may_say_so_in_three_ways(
+    server: FaultServer, client: Client, end: dict[str, object]
+) -> None:
+    """Spec 2.5 leaves open how the list ends."""
+    server.script(Respond(200, {"runs": [], **end}))
+
+    assert (await client.list_runs()).next_token is None
+
+
+async def test_what_nobody_knows_yet_is_kept(server: FaultServer, client: Client) -> None:
+    """A new status, a new platform, a branch that is null and a time that cannot be read are no reason to refuse."""
+    odd = {
+        "run_id": "run_2",
+        "status": "paused-by-policy",
+        "branch_name": None,
+        "repository": {"platform": "sourcehut", "data": {"tree": "~ada/x"}},
+        "created_at": "the day before yesterday",
+        "updated_at": {"seconds": 5},
+    }
+    server.script(Respond(200, {"runs": [odd]}))
+
+    (run,) = (await client.list_runs()).runs
+
+    assert (run.status, run.branch_name, run.repository.platform) == ("paused-by-policy", "", "sourcehut")
+    assert run.repository.data == {"tree": "~ada/x"}
+    assert (run.created_at, run.updated_at) == (None, None)
+    assert json.loads(run.raw_json) == odd
+
+
+async def test_health_names_each_connected_platform(server: FaultServer, client: Client) -> None:
+    """Spec 2.7: one sample a platform; a platform that is null is not connected."""
+    gitlab = {"status": "degraded", "host": "gitlab.acme.example", "group": "core", "latency_ms": 12}
+    server.script(Respond(200, {"code_hosting": {"github": {"status": "ok"}, "gitlab": gitlab, "gitea": None}}))
+
+    report = await client.health()
+
+    assert [(sample.platform, sample.status, sample.host, sample.group) for sample in report.samples] == [
+        ("github", "ok", None, None),
+        ("gitlab", "degraded", "gitlab.acme.example", "core"),
+    ]
+    assert json.loads(report.samples[1].raw_json) == gitlab
+
+
+@pytest.mark.parametrize(
+    "answer", [Respond(404, {"message": "none"}), Respond(200, {}), Respond(200, {"code_hosting": None})]
+)
+async def test_health_without_an_installation_is_empty(server: FaultServer, client: Client, answer: Respond) -> None:
+    """Nothing connected is a fact, and no failure."""
+    server.script(answer)
+
+    assert (await client.health()).samples == ()
+
+
+@pytest.mark.parametrize("status", [200, 201, 202])
+async def test_start_run_sends_the_body_and_reads_the_run(server: FaultServer, client: Client, status: int) -> None:
+    """Spec 4.3 does not name the status of success: all three are."""
+    server.script(Respond(status, RUN))
+    request = StartRun("Fix the login ✓", API, "fix/login", {"ticket": 7})
+
+    answer = await client.start_run(request, before_first_byte=nothing)
+
+    (sent,) = server.requests
+    assert (sent.method, sent.target) == ("POST", "/v1/external/runs")
+    assert sent.headers["content-type"] == "application/json"
+    assert sent.json() == {
+        "instructions": "Fix the login ✓",
+        "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
+        "branch_name": "fix/login",
+        "metadata": {"ticket": 7},
+    }
+    assert answer.run is not None
+    assert (answer.status, answer.result_id, answer.run.status) == (status, "run_1", "queued")
+    assert json.loads(answer.raw_json) == RUN
+
+
+async def test_continue_run_names_the_run(server: FaultServer, client: Client) -> None:
+    """Spec 4.3: the same endpoint, with run_id."""
+    server.script(Respond(201, RUN))
+
+    answer = await client.continue_run(ContinueRun("run_1", "And the tests", API), before_first_byte=nothing)
+
+    assert server.requests[0].json() == {
+        "instructions": "And the tests",
+        "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
+        "run_id": "run_1",
+    }
+    assert answer.result_id == "run_1"
+
+
+async def test_start_agent_goes_to_the_agent_and_reads_the_execution(server: FaultServer, client: Client) -> None:
+    """Spec 4.4 and 2.6."""
+    server.script(Respond(201, {"execution_id": "exec_1", "status": "accepted", "created_at": 1_777_777_777}))
+    request = StartAgent("security review", "acme/api", None, {"depth": "full", "n": 3})
+
+    answer = await client.start_agent(request, before_first_byte=nothing)
+
+    (sent,) = server.requests
+    assert sent.target == "/v1/external/agents/security%20review/runs"
+    assert sent.json() == {"repository": "acme/api", "inputs": {"depth": "full", "n": 3}}
+    assert answer.execution is not None
+    assert (answer.result_id, answer.execution.agent_name, answer.execution.repository) == (
+        "exec_1",
+        "security review",
+        "acme/api",
+    )
+    assert (answer.execution.status, answer.execution.created_at) == ("accepted", "1777777777")
+
+
+async def test_create_organization_reads_all_four_fields(server: FaultServer, client: Client) -> None:
+    """Spec 4.1 and 2.2."""
+    body = {
+        "organization_id": "org_2",
+        "organization_name": "Ada's",
+        "organization_slug": "adas",
+        "parent_organization_id": "org_1",
+    }
+    server.script(Respond(201, body))
+
+    answer = await client.create_organization(
+        CreateOrganization("ada@example.com", "PARTNER-5"), before_first_byte=nothing
+    )
+
+    (sent,) = server.requests
+    assert (sent.target, sent.json()) == (
+        "/v1/external/organizations",
+        {"email": "ada@example.com", "offer_code": "PARTNER-5"},
+    )
+    organization = answer.organization
+    assert organization is not None
+    assert (organization.organization_id, organization.organization_name) == ("org_2", "Ada's")
+    assert (organization.organization_slug, organization.parent_organization_id) == ("adas", "org_1")
+
+
+async def test_an_organization_with_an_id_alone_was_created(server: FaultServer, client: Client) -> None:
+    """The id is proof; a missing name must not turn a creation into a doubt."""
+    server.script(Respond(201, {"organization_id": "org_2"}))
+
+    answer = await client.create_organization(CreateOrganization("ada@example.com"), before_first_byte=nothing)
+
+    assert server.requests[0].json() == {"email": "ada@example.com"}
+    assert answer.result_id == "org_2"
+
+
+async def test_onboarding_a_project_reads_what_became_of_it(server: FaultServer, client: Client) -> None:
+    """Spec 4.6 names it only; the shape is the design's decision."""
+    server.script(
+        Respond(200, {"success": True, "status": "already_connected", "webhook_configured": True, "project_id": 42})
+    )
+
+    answer = await client.onboard_project(OnboardProject("core/api"), before_first_byte=nothing)
+
+    (sent,) = server.requests
+    assert (sent.target, sent.json()) == ("/v1/external/gitlab/projects", {"project_path": "core/api"})
+    project = answer.project
+    assert project is not None
+    assert (project.project_path, project.status, project.success) == ("core/api", "already_connected", True)
+    assert (project.webhook_configured, project.project_id, project.error) == (True, 42, None)
+
+
+async def test_the_body_is_sent_exactly_as_it_was_kept(server: FaultServer, client: Client) -> None:
+    """The ledger's text is the request, byte for byte."""
+    server.script(Respond(201, {"organization_id": "org_2"}))
+    kept = '{"email" :  "ada@example.com"}'
+
+    await client.send(CreateOrganization("ada@example.com"), body_json=kept, before_first_byte=nothing)
+
+    assert server.requests[0].body == kept.encode()
+
+
+async def test_reads_share_a_connection_and_writes_have_their_own(server: FaultServer, client: Client) -> None:
+    """A write over a connection that the service has just closed would be in doubt for nothing."""
+    server.otherwise = lambda request: Respond(200, RUN if request.method == "POST" else {"runs": []})
+
+    for _ in range(3):
+        await client.list_runs()
+    after_reads = server.connections
+    for _ in range(3):
+        await client.start_run(StartRun("x", API), before_first_byte=nothing)
+
+    assert (after_reads, server.connections) == (1, 4)
+
+
+async def test_cookies_are_not_kept(server: FaultServer, client: Client) -> None:
+    """A service that sets one does not get it back."""
+    server.script(Respond(200, {"runs": []}, {"Set-Cookie": "a=b"}), Respond(200, {"runs": []}))
+
+    await client.list_runs()
+    await client.list_runs()
+
+    assert "cookie" not in server.requests[1].headers
+
+
+async def test_a_proxy_of_the_environment_is_not_used(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The token goes straight to its service."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "socks5://127.0.0.1:1")
+    server.script(Respond(200, {"runs": []}))
+
+    async with Client(server.base_url, Token("t")) as client:
+        await client.list_runs()
+
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("tail", ["", "/", "/v1", "/api/v1/"])
+async def test_the_base_address_may_have_any_path(server: FaultServer, tail: str) -> None:
+    """Every path of the spec is appended to it (spec 1)."""
+    server.script(Respond(200, {"runs": []}))
+
+    async with Client(server.origin + tail, Token("t")) as client:
+        await client.list_runs()
+
+    assert server.requests[0].path == tail.rstrip("/") + "/external/runs"

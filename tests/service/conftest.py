@@ -1,0 +1,130 @@
+"""One real service for the tests of a worker process, and a client that speaks HTTP to it."""
+
+import importlib.util
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+
+def _load_service_process() -> Any:
+    # Test folders are no packages, so the shared module is loaded by its place.
+    if "service_process" not in sys.modules:
+        place = Path(__file__).parent.parent / "service_process.py"
+        spec = importlib.util.spec_from_file_location("service_process", place)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["service_process"] = module
+        spec.loader.exec_module(module)
+    return sys.modules["service_process"]
+
+
+service_process = _load_service_process()
+
+
+class Api:
+    """A client of one service: `get`, `post`, and waiting for a run to end."""
+
+    def __init__(self, service: Any) -> None:
+        self.service = service
+        self.http = httpx.Client(
+            base_url=service.base_url,
+            headers={"Authorization": f"Bearer {service.admin_token}"},
+            timeout=30,
+            trust_env=False,
+        )
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return self.http.get(path, **options)
+
+    def post(self, path: str, document: Any, **options: Any) -> httpx.Response:
+        return self.http.post(path, json=document, **options)
+
+    def start(self, instructions: str, repository: str = "acme/api", **fields: Any) -> str:
+        """Start the quick agent and return the run's id."""
+        answer = self.post(
+            "/external/agents/scribe/runs",
+            {"repository": repository, "inputs": {"instructions": instructions}, **fields},
+        )
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["execution_id"])
+
+    def follow(self, run_id: str, instructions: str, repository: str = "acme/api") -> httpx.Response:
+        """Give a run its next turn."""
+        owner, _, repo = repository.partition("/")
+        reference = {"platform": "github", "data": {"owner": owner, "repo": repo}}
+        return self.post(
+            "/external/runs", {"instructions": instructions, "repository": reference, "run_id": run_id}
+        )
+
+    def run(self, run_id: str) -> dict[str, Any]:
+        """Return a run as the list shows it."""
+        token = None
+        while True:
+            page = self.get("/external/runs", params={"page_size": 100} | ({"page_token": token} if token else {})).json()
+            for run in page["runs"]:
+                if run["run_id"] == run_id:
+                    return dict(run)
+            token = page["next_token"]
+            assert token is not None, f"{run_id} is not listed"
+
+    def ended(self, run_id: str) -> dict[str, Any]:
+        """Wait until a run has ended and return it."""
+        return self.reaches(run_id, "completed", "failed")
+
+    def reaches(self, run_id: str, *statuses: str) -> dict[str, Any]:
+        """Wait until a run has one of the statuses and return it."""
+        await_fact(lambda: self.run(run_id)["status"] in statuses, f"{run_id} becomes {' or '.join(statuses)}")
+        return self.run(run_id)
+
+    def log(self, run_id: str, turn: int = 1) -> str:
+        """Return the log of a turn."""
+        shown = self.service.admin("run", run_id, "--log")
+        return str(shown["turns"][turn - 1]["log"])
+
+
+def await_fact(fact: Callable[[], bool], name: str, deadline_s: float = 40) -> None:
+    """Ask for a fact until it holds; fail with its name when it does not in time."""
+    deadline = time.monotonic() + deadline_s
+    while not fact():
+        assert time.monotonic() < deadline, f"not in {deadline_s:g} s: {name}"
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="session")
+def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    service = service_process.start_service(tmp_path_factory.mktemp("service"))
+    yield service
+    assert service.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def api(shared_service: Any) -> Api:
+    """A client of the service that all tests of this process share."""
+    return Api(shared_service)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Api]]:
+    """Start a service of one's own: `start(settings=…, setup=…)` returns a client of it."""
+    running: list[Any] = []
+
+    def begin(**options: Any) -> Api:
+        service = service_process.start_service(tmp_path / f"service-{len(running)}", **options)
+        running.append(service)
+        return Api(service)
+
+    yield begin
+    for service in running:
+        service.stop()
+
+
+@pytest.fixture
+def eventually() -> Callable[..., None]:
+    """`eventually(fact, name)` waits until the fact holds."""
+    return await_fact

@@ -1,0 +1,213 @@
+"""POST /external/runs (spec 4.3)."""
+
+import re
+from typing import Any
+
+import pytest
+
+API = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
+WEB = {"platform": "github", "data": {"owner": "acme", "repo": "web"}}
+
+
+def test_a_run_is_accepted_as_queued(api: Any) -> None:
+    """201 with the run of 2.4; without a branch name, one is made of the first words."""
+    answer = api.post("/external/runs", {"instructions": "Fix the flaky Retry, please!", "repository": API})
+    run = answer.json()
+
+    assert answer.status_code == 201
+    assert re.fullmatch(r"run_[0-9A-HJKMNP-TV-Z]{26}", run["run_id"])
+    assert run["status"] == "queued"
+    assert run["branch_name"].startswith("agent/fix-the-flaky-retry-please-")
+    assert run["repository"] == API
+    assert run["created_at"] == run["updated_at"]
+    assert api.ended(run["run_id"])["status"] == "completed"
+
+
+@pytest.mark.parametrize(
+    "data", [{"project_path": "acme/tools"}, {"group": "acme", "project": "tools"}, {"project_path": "acme/tools.git"}]
+)
+def test_a_gitlab_repository_is_named_by_path_or_by_group_and_project(api: Any, data: dict[str, str]) -> None:
+    """Both shapes are taken; the answer has project_path."""
+    document = {"instructions": "look", "repository": {"platform": "gitlab", "data": data}, "branch_name": "a/b"}
+    answer = api.post("/external/runs", document)
+
+    assert answer.status_code == 201
+    assert answer.json()["repository"] == {"platform": "gitlab", "data": {"project_path": "acme/tools"}}
+
+
+def test_a_run_is_continued_on_its_branch_under_its_id(api: Any) -> None:
+    """The next turn has the same run_id and branch, and the status is queued again (our decision)."""
+    run_id = api.start("first")
+    first = api.ended(run_id)
+    answer = api.follow(run_id, "second")
+
+    assert answer.status_code == 201
+    assert answer.json()["run_id"] == run_id
+    assert answer.json()["branch_name"] == first["branch_name"]
+    assert answer.json()["created_at"] == first["created_at"]
+    assert answer.json()["updated_at"] > first["updated_at"]
+    assert answer.json()["status"] == "queued"
+    assert api.ended(run_id)["status"] == "completed"
+
+
+def test_a_run_that_is_active_cannot_be_continued(api: Any) -> None:
+    """409 while it is queued or working."""
+    run_id = api.start("first")
+    answer = api.follow(run_id, "second")
+    api.ended(run_id)
+
+    assert (answer.status_code, answer.json()["error_code"]) == (409, "run_active")
+
+
+def test_an_unknown_run_cannot_be_continued(api: Any) -> None:
+    """404."""
+    answer = api.follow("run_00000000000000000000000000", "second")
+
+    assert (answer.status_code, answer.json()["error_code"]) == (404, "run_not_found")
+
+
+def test_a_run_is_continued_only_where_it_began(api: Any) -> None:
+    """Another repository or another branch is 400, and the message names the right one."""
+    run_id = api.start("nothing")
+    branch = api.ended(run_id)["branch_name"]
+    elsewhere = api.follow(run_id, "second", "acme/web")
+    document = {"instructions": "second", "repository": API, "run_id": run_id, "branch_name": "other"}
+    aside = api.post("/external/runs", document)
+
+    assert (elsewhere.status_code, elsewhere.json()["error_code"]) == (400, "repository_mismatch")
+    assert "acme/api" in elsewhere.json()["message"]
+    assert (aside.status_code, aside.json()["error_code"]) == (400, "branch_mismatch")
+    assert branch in aside.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"instructions": None}, "invalid_request"),
+        ({"instructions": ""}, "invalid_request"),
+        ({"instructions": " \n"}, "invalid_request"),
+        ({"instructions": 5}, "invalid_request"),
+        ({"repository": None}, "invalid_request"),
+        ({"repository": "acme/api"}, "invalid_request"),
+        ({"repository": {"platform": "github"}}, "invalid_request"),
+        ({"repository": {"platform": "svn", "data": {}}}, "invalid_repository"),
+        ({"repository": {"platform": "github", "data": {"owner": "acme"}}}, "invalid_repository"),
+        ({"repository": {"platform": "github", "data": {"owner": "..", "repo": ".."}}}, "invalid_repository"),
+        ({"repository": {"platform": "github", "data": {"owner": "a/b", "repo": "c"}}}, "invalid_repository"),
+        ({"repository": {"platform": "github", "data": {"owner": "-u", "repo": "c"}}}, "invalid_repository"),
+        ({"repository": {"platform": "gitlab", "data": {"project_path": "alone"}}}, "invalid_repository"),
+        ({"branch_name": ""}, "invalid_branch"),
+        ({"branch_name": "--upload-pack=touch x"}, "invalid_branch"),
+        ({"branch_name": "refs/heads/x"}, "invalid_branch"),
+        ({"branch_name": "a..b"}, "invalid_branch"),
+        ({"branch_name": 1}, "invalid_request"),
+        ({"run_id": 1}, "invalid_request"),
+        ({"metadata": []}, "invalid_request"),
+        ({"metadata": "text"}, "invalid_request"),
+    ],
+)
+def test_a_field_that_is_wrong_is_400_and_named(api: Any, change: dict[str, Any], code: str) -> None:
+    """The message says which field, and nothing is started."""
+    before = api.get("/external/runs").json()["total_count"]
+    answer = api.post("/external/runs", {"instructions": "do it", "repository": API} | change)
+
+    assert (answer.status_code, answer.json()["error_code"]) == (400, code)
+    assert next(iter(change)).split("_")[0] in answer.json()["message"]
+    assert api.get("/external/runs").json()["total_count"] == before
+
+
+def test_a_repository_that_leads_nowhere_names_the_cure(start: Any) -> None:
+    """Neither configured nor on a connected host: 400."""
+    organization = {"name": "Bare", "tokens": [{"alias": "t"}]}
+    api = start(setup={"organizations": [organization]})
+    answer = api.post("/external/runs", {"instructions": "do it", "repository": API})
+
+    assert (answer.status_code, answer.json()["error_code"]) == (400, "unknown_repository")
+    assert "repository add" in answer.json()["message"]
+    assert api.get("/external/installation/health").status_code == 404
+
+
+def test_an_unconfigured_repository_on_a_connected_host_works(api: Any) -> None:
+    """The host's clone URL leads to it; one that is not there fails in execution, visibly."""
+    answer = api.post(
+        "/external/runs",
+        {"instructions": "do it", "repository": {"platform": "github", "data": {"owner": "acme", "repo": "missing"}}},
+    )
+    run = api.ended(answer.json()["run_id"])
+
+    assert answer.status_code == 201
+    assert run["status"] == "failed"
+    assert "ls-remote failed" in api.log(run["run_id"])
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "code"),
+    [
+        (b"{", {}, 400, "malformed_json"),
+        (b"", {}, 400, "malformed_json"),
+        (b"\xff\xfe", {}, 400, "malformed_json"),
+        (b'{"instructions": NaN}', {}, 400, "malformed_json"),
+        (b'{"instructions": 1e999}', {}, 400, "malformed_json"),
+        (b'{"metadata": {"n": 9223372036854775808}}', {}, 400, "malformed_json"),
+        (b'{"n": ' + b"9" * 5000 + b"}", {}, 400, "malformed_json"),
+        (b'{"instructions": "a\\u0000b"}', {}, 400, "invalid_text"),
+        (b'{"instructions": "\\ud800"}', {}, 400, "invalid_text"),
+        (b"[" * 100_000, {}, 400, "malformed_json"),
+        (b'{"metadata": ' + b'{"a":' * 70 + b"1" + b"}" * 71, {}, 400, "malformed_json"),
+        (b"[]", {}, 400, "invalid_request"),
+        (b"null", {}, 400, "invalid_request"),
+        (b"{}", {"Content-Type": "text/plain"}, 415, "unsupported_media_type"),
+        (b"{}", {"Content-Type": "application/json; charset=latin-1"}, 415, "unsupported_media_type"),
+        (b"{}", {"Content-Encoding": "gzip"}, 415, "unsupported_media_type"),
+        (b'"' + b"a" * (1 << 20) + b'"', {}, 413, "body_too_large"),
+    ],
+)
+def test_a_body_that_cannot_be_taken_is_refused(
+    api: Any, body: bytes, headers: dict[str, str], status: int, code: str
+) -> None:
+    """Malformed, mis-typed or oversized: the right status with the failure body, never a 422 or a 500."""
+    given = {"Content-Type": "application/json"} | headers
+    answer = api.http.post("/external/runs", content=body, headers=given)
+
+    assert (answer.status_code, answer.json()["error_code"]) == (status, code)
+
+
+def test_metadata_of_any_shape_is_accepted(api: Any) -> None:
+    """metadata is a free object (our decision): it is stored, not judged."""
+    document = {"instructions": "x", "repository": WEB, "metadata": {"ticket": {"id": 5, "tags": ["a", None, 1.5]}}}
+
+    assert api.post("/external/runs", document).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("DELETE", "/external/runs", "GET, POST"),
+        ("PUT", "/external/organizations", "POST"),
+        ("POST", "/external/installation/health", "GET"),
+        ("GET", "/external/agents/reviewer/runs", "POST"),
+        ("OPTIONS", "/external/runs", "GET, POST"),
+    ],
+)
+def test_a_wrong_method_is_405_with_all_the_right_ones(api: Any, method: str, path: str, allow: str) -> None:
+    """Allow names every method of the path, not those of one route."""
+    answer = api.http.request(method, path)
+
+    assert (answer.status_code, answer.headers["allow"]) == (405, allow)
+    assert answer.json()["error_code"] == "method_not_allowed"
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/external", "/external/runs/", "/external/agents/a/b/runs", "/../livez"])
+def test_a_path_that_is_not_there_is_404_with_a_failure_body(api: Any, path: str) -> None:
+    """Also for a trailing slash: nobody is redirected with a token in hand."""
+    answer = api.get(path)
+
+    assert answer.status_code == 404
+    assert answer.json()["error_code"] == "not_found"
+
+
+def test_livez_needs_no_token(api: Any) -> None:
+    """The one open door says that the process lives."""
+    root = api.service.base_url.removesuffix("/v1")
+
+    assert api.http.get(f"{root}/livez", headers={"Authorization": ""}).json() == {"status": "ok"}

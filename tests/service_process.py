@@ -1,0 +1,260 @@
+"""A real service in its own process, on a free loopback port, over repositories made on the spot."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+READY_S: Final = 30.0
+GIT_ENVIRONMENT: Final = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_AUTHOR_NAME": "A Developer",
+    "GIT_AUTHOR_EMAIL": "developer@example.invalid",
+    "GIT_COMMITTER_NAME": "A Developer",
+    "GIT_COMMITTER_EMAIL": "developer@example.invalid",
+}
+
+# Writes down what it was told, so that a test can read the contract from the commit. Its instructions steer it:
+# "wait FILE" ends when the file exists, "fail" exits with 3, "nothing" changes nothing, anything else is noted.
+SCRIBE: Final = """
+import json, os, pathlib, sys, time
+task = json.load(sys.stdin)
+words = task["instructions"].split()
+print("scribe at work on turn", task["turn"], flush=True)
+if words[0] == "wait":
+    while not pathlib.Path(words[1]).exists():
+        time.sleep(0.02)
+if words[0] == "fail":
+    print("scribe gives up", file=sys.stderr)
+    sys.exit(3)
+if words[0] != "nothing":
+    folder = pathlib.Path("notes")
+    folder.mkdir(exist_ok=True)
+    (folder / f"{task['run_id']}-{task['turn']}.json").write_text(json.dumps(task, indent=1))
+result = {"summary": f"did {words[0]}", "commit_message": f"scribe: {task['instructions'][:40]}"}
+pathlib.Path(os.environ["RUNWARDEN_RESULT"]).write_text(json.dumps(result))
+"""
+
+
+def git(*arguments: str, cwd: Path) -> str:
+    """Run git without anybody's configuration and return what it printed."""
+    done = subprocess.run(
+        ["git", *arguments],
+        cwd=cwd,
+        env={**os.environ, **GIT_ENVIRONMENT},
+        capture_output=True,
+        text=True,
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
+    return done.stdout.rstrip("\n")
+
+
+def make_repository(
+    folder: Path, files: Mapping[str, str], branches: Mapping[str, Mapping[str, str]] | None = None
+) -> Path:
+    """Make a bare repository with one commit on main, and one commit more for each further branch."""
+    bare = folder.with_suffix(".git")
+    bare.parent.mkdir(parents=True, exist_ok=True)
+    git("init", "--quiet", "--bare", "--initial-branch=main", str(bare), cwd=bare.parent)
+    # One stream makes it all: a commit at a time would cost most of a second.
+    stream = [_commit("main", "First commit", files, None)]
+    stream += [_commit(name, f"Work on {name}", more, "main") for name, more in (branches or {}).items()]
+    subprocess.run(
+        ["git", "fast-import", "--quiet"],
+        cwd=bare,
+        input="".join(stream).encode(),
+        check=True,
+        env={**os.environ, **GIT_ENVIRONMENT},
+    )
+    return bare
+
+
+def _commit(branch: str, message: str, files: Mapping[str, str], onto: str | None) -> str:
+    lines = f"commit refs/heads/{branch}\ncommitter A Developer <developer@example.invalid> 1735689600 +0000\n"
+    lines += _data(message)
+    lines += f"from refs/heads/{onto}\n" if onto else ""
+    return lines + "".join(f"M 100644 inline {path}\n{_data(text)}" for path, text in files.items()) + "\n"
+
+
+def _data(text: str) -> str:
+    return f"data {len(text.encode())}\n{text}\n"
+
+
+@dataclass
+class RunningService:
+    """A service that runs; `stop()` ends it in order, `kill()` as a power cut would."""
+
+    base_url: str
+    """Ends in /v1."""
+    admin_token: str
+    """Scope admin; its organization has both entitlements."""
+    data_dir: Path
+    repositories: dict[str, Path]
+    """Configured name (`acme/api`, `acme/web`) to bare repository."""
+    organization: dict[str, Any]
+    """id, name, slug, tokens of the organization `acme`, as `apply` printed them."""
+    setup: dict[str, Any]
+    """All that `apply` printed."""
+    process: subprocess.Popen[str]
+    arguments: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def outbox(self) -> Path:
+        """Where invitation mails land."""
+        return self.data_dir / "outbox"
+
+    @property
+    def log(self) -> str:
+        """What the service wrote on stderr so far."""
+        return (self.data_dir / "serve.log").read_text("utf-8", "replace")
+
+    def stop(self, timeout_s: float = 30) -> int:
+        """End the service with SIGTERM and return its exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self._await(timeout_s)
+
+    def kill(self) -> None:
+        """End the service with SIGKILL: nothing of it gets a chance to tidy up."""
+        self.process.kill()
+        self._await(30)
+
+    def restart(self) -> None:
+        """Start again over the same data folder, on the same port."""
+        port = self.base_url.removesuffix("/v1").rpartition(":")[2]
+        self.process, _ = _serve(self.data_dir, ["--port", port, *self.arguments], self.environment)
+
+    def admin(self, *arguments: str) -> dict[str, Any]:
+        """Run an administrating command and return its JSON."""
+        return command(self.data_dir, *arguments)
+
+    def _await(self, timeout_s: float) -> int:
+        status = self.process.wait(timeout_s)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return status
+
+
+def command(data_dir: Path, *arguments: str) -> dict[str, Any]:
+    """Run `python -m service … --json` on a data folder and return what it printed."""
+    argv = [sys.executable, "-m", "service", *arguments, "--data-dir", str(data_dir), "--json"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise AssertionError(f"{arguments} exited with {done.returncode}: {done.stdout}{done.stderr}")
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def demo_setup(folder: Path) -> dict[str, Any]:
+    """Return what `start_service` applies when it is given nothing: one partner organization, two repositories."""
+    api = make_repository(
+        folder / "repositories" / "acme" / "api",
+        {"README.md": "# api\n", "src/app.py": "def answer():\n    return 42\n"},
+        {"fix/login": {"src/login.py": "def login(user):\n    # TODO: check the password\n    return True\n"}},
+    )
+    web = make_repository(folder / "repositories" / "acme" / "web", {"index.html": "<p>hello</p>\n"})
+    script = folder / "scribe.py"
+    script.write_text(SCRIBE, "utf-8")
+    hosts = [
+        {"platform": "github", "probe": "git", "clone_url": f"{folder}/repositories/{{path}}.git"},
+        {
+            "platform": "gitlab",
+            "probe": "git",
+            "clone_url": f"{folder}/repositories/{{path}}.git",
+            "host": "gitlab.example",
+            "group": "acme",
+        },
+    ]
+    repositories = [
+        {"name": "api", "platform": "github", "path": "acme/api", "url": str(api)},
+        {"name": "web", "platform": "github", "path": "acme/web", "url": str(web)},
+        {"name": "tools", "platform": "gitlab", "path": "acme/tools", "url": str(web)},
+    ]
+    organization = {
+        "name": "Acme",
+        "slug": "acme",
+        "entitlements": ["ServiceAPI", "CreateOrganizations"],
+        "tokens": [{"alias": "tests", "scopes": ["admin"]}],
+        "hosts": hosts,
+        "repositories": repositories,
+    }
+    offers = [
+        {"code": "PARTNER", "kind": "partner"},
+        {"code": "PUBLIC", "kind": "public"},
+        {"code": "OLD", "kind": "partner", "retired": True},
+    ]
+    agents = [{"name": "scribe", "argv": ["{python}", str(script)]}]
+    return {"organizations": [organization], "offers": offers, "agents": agents}
+
+
+def start_service(
+    folder: Path,
+    *,
+    setup: dict[str, Any] | None = None,
+    settings: str | None = None,
+    arguments: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> RunningService:
+    """Set a service up under `folder` and start it.
+
+    `setup` replaces the demo document (`apply` format), `settings` is the text of service.toml, `arguments` go to
+    `serve`. Agents there: `reviewer` (default of POST /external/runs) and `scribe` (quick; see SCRIBE).
+    """
+    document = demo_setup(folder) if setup is None else setup
+    data_dir = folder / "service"
+    data_dir.mkdir(parents=True, exist_ok=True)
+    if settings is not None:
+        (data_dir / "service.toml").write_text(settings, "utf-8")
+    file = folder / "setup.json"
+    file.write_text(json.dumps(document), "utf-8")
+    made = command(data_dir, "apply", str(file))
+    process, ready = _serve(data_dir, ["--port", "0", *arguments], environment or {})
+    first = made["organizations"][0] if made["organizations"] else {"tokens": [], "repositories": []}
+    return RunningService(
+        base_url=ready["base_url"],
+        admin_token=next((token["value"] for token in first["tokens"] if "admin" in token["scopes"]), ""),
+        data_dir=data_dir,
+        repositories={one["path"]: Path(one["url"]) for one in first["repositories"]},
+        organization=first,
+        setup=made,
+        process=process,
+        arguments=arguments,
+        environment=environment or {},
+    )
+
+
+def _serve(
+    data_dir: Path, arguments: Sequence[str], environment: Mapping[str, str]
+) -> tuple[subprocess.Popen[str], dict[str, Any]]:
+    with (data_dir / "serve.log").open("a") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "service", "serve", "--data-dir", str(data_dir), *arguments],
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    assert process.stdout is not None
+    deadline = time.monotonic() + READY_S
+    ready, _, _ = select.select([process.stdout], [], [], READY_S)
+    line = process.stdout.readline() if ready else ""
+    if not line:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        waited = READY_S - (deadline - time.monotonic())
+        raise AssertionError(f"no service after {waited:.1f} s: {(data_dir / 'serve.log').read_text()}")
+    return process, json.loads(line)

@@ -1,0 +1,54 @@
+import pytest
+
+from app.address import base_address
+
+
+@pytest.mark.parametrize(
+    ("written", "normal"),
+    [
+        ("https://API.Example.com/v1/", "https://api.example.com/v1"),
+        (" https://api.example.com:8443/a/v1 ", "https://api.example.com:8443/a/v1"),
+        ("HTTPS://api.example.com", "https://api.example.com"),
+        ("http://localhost:8400/v1", "http://localhost:8400/v1"),
+        ("http://127.9.9.9/v1", "http://127.9.9.9/v1"),
+        ("http://[::1]:80/v1", "http://[::1]:80/v1"),
+    ],
+)
+def test_an_address_has_one_normal_form(written: str, normal: str) -> None:
+    """Case, blanks and a trailing slash make no difference, and the normal form is its own."""
+    assert base_address(written) == normal
+    assert base_address(normal) == normal
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        ("http://api.example.com/v1", "in the clear"),
+        ("http://localhost.example.com/v1", "in the clear"),
+        ("http://0.0.0.0/v1", "in the clear"),
+        ("http://2130706433/v1", "in the clear"),
+        ("ftp://api.example.com", "https://"),
+        ("api.example.com/v1", "https://"),
+        ("https:///v1", "https://"),
+        ("", "https://"),
+        ("https://ada:secret@api.example.com/v1", "no user"),
+        ("https://@api.example.com/v1", "no user"),
+        ("https://api.example.com/v1?x=1", "no query"),
+        ("https://api.example.com/v1#x", "no query"),
+        ("https://api.example.com/a/../v1", "segment"),
+        ("https://api.example.com/a//v1", "segment"),
+        ("https://api.example.com:99999/v1", "no address"),
+        ("https://api.example.com:port/v1", "no address"),
+        ("https://[::1/v1", "no address"),
+        ("https://exa\nmple.com/v1", "blanks"),
+        ("https://bücher.example/v1", "xn--"),
+        ("https://" + "a" * 70 + ".example/v1", "host name"),
+        ("https://a..b/v1", "host name"),
+    ],
+)
+def test_an_address_that_could_lead_the_token_astray_is_refused(written: str, reason: str) -> None:
+    """The message says which rule it breaks, and never repeats a password."""
+    with pytest.raises(ValueError, match=reason) as caught:
+        base_address(written)
+
+    assert "secret" not in str(caught.value)

@@ -1,0 +1,212 @@
+"""The configuration: what it says, and what is said when it is wrong."""
+
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from app.config import ConfigError, PollSettings, Profile, Settings, Template, config_path, data_folder, load
+from app.token import CommandToken, EnvToken, FileToken, KeyringToken
+
+REVIEW = '[[templates]]\nname = "Review"\ninstructions = "Look."\n'
+ACME = '[profiles.acme]\nbase_url = "https://api.example.com/v1/"\n'
+
+
+def loaded(folder: Path, text: str, **env: str) -> Settings:
+    """Settings from a file with that text."""
+    file = folder / "config.toml"
+    file.write_text(text, encoding="utf-8")
+    return load(file, env)
+
+
+def mistake(folder: Path, text: str, **env: str) -> ConfigError:
+    """The error of a file with that text."""
+    with pytest.raises(ConfigError) as caught:
+        loaded(folder, text, **env).profile()
+    return caught.value
+
+
+def test_base_url_and_token_in_the_environment_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file is needed."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    env = {"RUNWARDEN_BASE_URL": "http://127.0.0.1:8400/v1/", "RUNWARDEN_TOKEN": "t"}
+
+    settings = load(None, env)
+
+    assert settings.file is None
+    assert settings.profile() == Profile("environment", "http://127.0.0.1:8400/v1", EnvToken("RUNWARDEN_TOKEN"))
+
+
+def test_the_users_own_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under XDG_CONFIG_HOME on Linux."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    file = tmp_path / "runwarden" / "config.toml"
+
+    assert config_path(None, {}) == file
+    assert load(file, {}) == Settings()
+    file.parent.mkdir()
+    file.write_text(ACME)
+    assert load(None, {}).profile().name == "acme"
+
+
+def test_a_file_that_was_asked_for_must_exist(tmp_path: Path) -> None:
+    """A typing error in --config or RUNWARDEN_CONFIG is not passed over."""
+    for path, env in ((tmp_path / "x.toml", {}), (None, {"RUNWARDEN_CONFIG": str(tmp_path / "x.toml")})):
+        with pytest.raises(ConfigError, match=r"x\.toml: there is no such file"):
+            load(path, env)
+
+
+def test_the_option_wins_over_the_environment(tmp_path: Path) -> None:
+    """--config, then RUNWARDEN_CONFIG."""
+    assert config_path(tmp_path / "a", {"RUNWARDEN_CONFIG": "b"}) == tmp_path / "a"
+    assert config_path(None, {"RUNWARDEN_CONFIG": "b"}) == Path("b")
+
+
+def test_a_full_profile_is_read(tmp_path: Path) -> None:
+    """[poll] counts for all, a profile's own poll table on top of it."""
+    settings = loaded(
+        tmp_path,
+        'default_profile = "acme"\n[poll]\nruns_s = 5\npage_size = 50\n'
+        + REVIEW
+        + ACME
+        + 'token_file = "acme.token"\nread_only = true\n[profiles.acme.poll]\npage_size = 20\n'
+        '[profiles.other]\nbase_url = "http://[::1]/v1"\n',
+    )
+
+    assert settings.poll == PollSettings(runs_s=5, page_size=50)
+    assert settings.templates == (Template("Review", "Look."),)
+    assert settings.profile() == Profile(
+        "acme",
+        "https://api.example.com/v1",
+        FileToken(tmp_path / "acme.token"),
+        read_only=True,
+        poll=PollSettings(runs_s=5, page_size=20),
+    )
+    assert settings.profile("other").poll == settings.poll
+    assert settings.profile("other").token == EnvToken()
+
+
+@pytest.mark.parametrize(
+    ("line", "source"),
+    [
+        ('token_env = "ACME"', EnvToken("ACME")),
+        ('token_file = "/run/secrets/t"', FileToken(Path("/run/secrets/t"))),
+        ('token_command = ["pass", "acme"]', CommandToken(("pass", "acme"))),
+        ('token_keyring = "acme"', KeyringToken("acme")),
+        ("", EnvToken("RUNWARDEN_TOKEN")),
+    ],
+)
+def test_a_token_has_one_source(tmp_path: Path, line: str, source: object) -> None:
+    """Four ways, and the environment where nothing is said."""
+    assert loaded(tmp_path, f"{ACME}{line}\n").profile().token == source
+
+
+def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
+    """An address for one command means that address; a name means that profile; never a token for another address."""
+    text = 'default_profile = "acme"\ndata_dir = "here"\n' + ACME
+
+    assert loaded(tmp_path, text).data_dir == tmp_path / "here"
+    assert loaded(tmp_path, text, RUNWARDEN_DATA_DIR="/d").data_dir == Path("/d")
+    by_address = loaded(tmp_path, text, RUNWARDEN_BASE_URL="https://b.example/v1")
+    assert (by_address.profile().base_url, by_address.profile().token) == ("https://b.example/v1", EnvToken())
+    assert by_address.profile("acme").base_url == "https://api.example.com/v1"
+    by_name = loaded(tmp_path, text, RUNWARDEN_BASE_URL="https://b.example/v1", RUNWARDEN_PROFILE="acme")
+    assert by_name.profile().name == "acme"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key", "said"),
+    [
+        ("[poll\n", 1, None, "not TOML"),
+        ('a = 1\na = "x\n', 2, None, "not TOML"),
+        ("# one\n[poll]\nrun_s = 5\n", 3, "poll.run_s", "Did you mean runs_s?"),
+        ("theme = 1\n", 1, "theme", "There are: console, data_dir, default_profile, poll, profiles, templates."),
+        ("[poll]\nruns_s = 0\n", 2, "poll.runs_s", "Use 1 to 86400."),
+        ("[poll]\nruns_s = nan\n", 2, "poll.runs_s", "out of range"),
+        ("[poll]\nruns_s = true\n", 2, "poll.runs_s", "this must be a number. It is true or false."),
+        ('[poll]\npage_size = "100"\n', 2, "poll.page_size", "a whole number. It is a string."),
+        ("[poll]\npage_size = 101\n", 2, "poll.page_size", "Use 1 to 100."),
+        ("poll = 3\n", 1, "poll", "a table: [poll]"),
+        ("templates = [1]\n", 1, "templates", "[[templates]]"),
+        (REVIEW + '[[templates]]\nname = "c"\n', 4, "templates[2].instructions", "missing"),
+        ("[console]\nhealth_ok = []\n", 2, "console.health_ok", "list of strings"),
+        ('[console]\nhealth_ok = ["ok", 1]\n', 2, "console.health_ok", "list of strings"),
+        ('[console]\nrun_url = "https://x.example/{id}"\n', 2, "console.run_url", "{run_id}"),
+        ('[console]\nrun_url = "file:///{run_id}"\n', 2, "console.run_url", "web address"),
+        ("[profiles.acme]\nread_only = true\n", 1, "profiles.acme.base_url", "missing"),
+        ('[profiles.acme]\n\nbase_url = "http://api.example.com"\n', 3, "profiles.acme.base_url", "use https"),
+        ('[profiles.acme]\nbase_url = """\nhttps://ada@x\n"""\n', 2, "profiles.acme.base_url", "no user"),
+        (ACME + 'token_env = "A"\ntoken_file = "b"\n', 4, "profiles.acme.token_file", "two sources"),
+        (ACME + "token_command = []\n", 3, "profiles.acme.token_command", "list of strings"),
+        (ACME + 'token_file = ""\n', 3, "profiles.acme.token_file", "empty"),
+        (ACME + "[profiles.acme.poll]\nx = 1\n", 4, "profiles.acme.poll.x", "no such key"),
+        ('[profiles.environment]\nbase_url = "https://x.example"\n', 1, "profiles.environment", "RUNWARDEN_BASE_URL"),
+        ('default_profile = "acne"\n' + ACME, 1, "default_profile", "There are: acme."),
+        ("default_profile = 1979-05-27\n", 1, "default_profile", "It is a date or time."),
+    ],
+)
+def test_a_mistake_is_said_with_file_line_key_and_cure(
+    tmp_path: Path, text: str, line: int, key: str | None, said: str
+) -> None:
+    """Whoever reads the message knows where to go and what to write."""
+    error = mistake(tmp_path, text)
+
+    assert (error.file, error.line, error.key) == (tmp_path / "config.toml", line, key)
+    assert said in str(error)
+    assert str(error).startswith(f"{tmp_path / 'config.toml'}:{line}: ")
+
+
+def test_a_wrong_address_in_the_environment_is_named(tmp_path: Path) -> None:
+    """There is no file to blame."""
+    error = mistake(tmp_path, "", RUNWARDEN_BASE_URL="http://api.example.com")
+
+    assert (error.file, error.key) == (None, "RUNWARDEN_BASE_URL")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "said"),
+    [
+        ("", None, "runwarden demo"),
+        ("", "acme", "no profile 'acme'"),
+        (ACME, "acne", "There are: acme."),
+        (ACME + '[profiles.b]\nbase_url = "https://b.example"\n', None, "--profile or in default_profile: acme, b."),
+    ],
+)
+def test_a_profile_that_cannot_be_chosen_is_explained(tmp_path: Path, text: str, name: str | None, said: str) -> None:
+    """The way on is in the message."""
+    settings = loaded(tmp_path, text)
+
+    with pytest.raises(ConfigError) as caught:
+        settings.profile(name)
+
+    assert said in str(caught.value)
+
+
+def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
+    """A folder or a file that is not UTF-8 is no configuration."""
+    (tmp_path / "config.toml").write_bytes(b"\xff\xfe")
+
+    with pytest.raises(ConfigError, match="UTF-8"):
+        load(tmp_path / "config.toml", {})
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path, {})
+
+
+def test_each_service_and_profile_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    """Another address is another folder, and so is another profile; odd names make no odd paths."""
+    settings = Settings(data_dir=tmp_path)
+    profiles = [
+        Profile("acme", "https://a.example/v1", EnvToken()),
+        Profile("acme", "https://b.example/v1", EnvToken()),
+        Profile("Acme", "https://a.example/v1", EnvToken()),
+        Profile("other", "https://a.example/v1", EnvToken()),
+        Profile("../..", "https://a.example/v1", EnvToken()),
+        Profile("ä" * 300, "https://a.example/v1", EnvToken()),
+    ]
+
+    folders = [data_folder(settings, profile) for profile in profiles]
+
+    assert len(set(folders)) == len(profiles)
+    assert {folder.parent for folder in folders} == {tmp_path}
+    assert folders[0].name == f"acme-{sha256(b'https://a.example/v1').hexdigest()[:8]}"
+    assert data_folder(Settings(), profiles[0]).parent.name == "runwarden"

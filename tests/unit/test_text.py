@@ -1,0 +1,85 @@
+import sys
+from unicodedata import category
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.text import SafeText, safe_block, safe_text
+
+UNPRINTABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+ANY = st.text(st.characters(codec=None, categories=None), max_size=700)
+
+
+@given(ANY, st.integers(1, 600))
+def test_nothing_unprintable_leaves(text: str, limit: int) -> None:
+    """No character that a terminal would obey or hide, at most `limit` of them, and twice is as good as once."""
+    safe = safe_text(text, limit=limit)
+
+    assert isinstance(safe, SafeText)
+    assert not {category(character) for character in safe} & UNPRINTABLE
+    assert len(safe) <= limit
+    assert safe_text(safe, limit=limit) == safe
+
+
+@given(ANY)
+def test_no_character_disappears_but_surplus_marks(text: str) -> None:
+    """Placeholders stand one for one, so that a hostile name still looks its length."""
+    safe = safe_text(text, limit=1_000)
+    marks = sum(category(character).startswith("M") for character in text)
+
+    assert len(text) - marks <= len(safe) <= len(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("plain", "plain"),
+        ("grüße ✓ 日本 😀", "grüße ✓ 日本 😀"),
+        ("\x1b[2Jgone", "␛[2Jgone"),
+        ("a\x00b\x7fc\x9bd", "a␀b␡c\N{REPLACEMENT CHARACTER}d"),
+        ("a\tb\nc", "a␉b␊c"),
+        ("user\u202egnp.exe", "user\N{REPLACEMENT CHARACTER}gnp.exe"),
+        ("a\u200bb\ud800", "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}"),
+        ("e" + "\u0301" * 9 + "f", "e" + "\u0301" * 4 + "f"),
+        ("[/nope] [@click=app.quit()]x :smile:", "[/nope] [@click=app.quit()]x :smile:"),
+    ],
+)
+def test_foreign_text_is_shown_and_not_obeyed(text: str, safe: str) -> None:
+    """Control characters become pictures or placeholders; everything that prints stays as it is."""
+    assert safe_text(text) == safe
+
+
+def test_a_cut_is_visible() -> None:
+    """The last character says that there was more."""
+    assert safe_text("abcdef", limit=4) == "abc…"
+    assert safe_text("abcd", limit=4) == "abcd"
+    assert len(safe_text("x" * 10_000_000)) == 500
+
+
+@given(ANY)
+def test_every_code_point_of_a_block_is_printable(text: str) -> None:
+    """Lines are safe one by one."""
+    for line in safe_block(text):
+        assert isinstance(line, SafeText)
+        assert not {category(character) for character in line} & UNPRINTABLE
+
+
+def test_a_block_keeps_its_lines() -> None:
+    """All three line ends divide, tabs keep columns, and nothing else makes a line."""
+    assert safe_block("a\r\nb\rc\n\td\u2028e") == ("a", "b", "c", "    d\N{REPLACEMENT CHARACTER}e")
+    assert safe_block("") == ("",)
+
+
+def test_a_block_is_bounded() -> None:
+    """Neither a long text nor many lines get through."""
+    assert safe_block("a\n" * 50, lines=3) == ("a", "a", "…")
+    assert sum(len(line) for line in safe_block("y" * 100_000, limit=100)) == 100
+    assert len(safe_block("\n" * 1_000_000)) == 1_000
+
+
+def test_every_character_there_is() -> None:
+    """One pass over all of Unicode: none gets through that must not."""
+    through = [code for code in range(sys.maxunicode + 1) if category(safe_text(chr(code))) in UNPRINTABLE]
+
+    assert through == []

@@ -1,0 +1,157 @@
+"""Where a token may come from, and that it shows nowhere."""
+
+import copy
+import io
+import os
+import pickle
+import sys
+import traceback
+from pathlib import Path
+
+import pytest
+
+from app.token import (
+    CommandToken,
+    EnvToken,
+    FileToken,
+    KeyringToken,
+    StreamToken,
+    Token,
+    TokenError,
+    TokenSource,
+    resolve,
+)
+
+SECRET = "tok-3e1f.A_b~+/="
+
+
+def file_with(folder: Path, text: str, mode: int = 0o600) -> Path:
+    """A token file."""
+    path = folder / "token"
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def refusal(source: TokenSource, env: dict[str, str] | None = None) -> TokenError:
+    """The error of a source."""
+    with pytest.raises(TokenError) as caught:
+        resolve(source, env or dict(os.environ))
+    return caught.value
+
+
+def test_a_token_never_shows() -> None:
+    """Not in repr, str, a format, or a traceback's arguments; and it cannot be pickled."""
+    token = Token(SECRET)
+
+    assert SECRET not in f"{token} {token!r} {[token]} {vars(Token)}"
+    assert token.reveal() == SECRET
+    for store in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError, match="not for storing"):
+            store(token)
+
+
+@pytest.mark.parametrize("value", ["", "a b", "a\nb", "Bearer abc", "tök", "a\x00b", "a\x7f", "x" * 20_000])
+def test_what_cannot_be_a_bearer_token_is_refused_without_repeating_it(value: str) -> None:
+    """A header with it would break, and the error's text would show it."""
+    with pytest.raises(TokenError) as caught:
+        Token(value)
+
+    shown = "".join(traceback.format_exception(caught.value))
+    assert not value or value not in shown
+    assert caught.value.cure in str(caught.value)
+
+
+def test_a_variable_is_read_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No child process inherits the token."""
+    monkeypatch.setenv("MY_TOKEN", f" {SECRET}\n")
+
+    token = resolve(EnvToken("MY_TOKEN"), os.environ)
+
+    assert token.reveal() == SECRET
+    assert "MY_TOKEN" not in os.environ
+
+
+def test_a_missing_variable_is_named() -> None:
+    """The message says which one, and how to set it."""
+    assert "RUNWARDEN_TOKEN" in str(refusal(EnvToken(), {"PATH": ""}))
+
+
+def test_a_file_of_ones_own_is_read(tmp_path: Path) -> None:
+    """Its last line end does not belong to the token."""
+    assert resolve(FileToken(file_with(tmp_path, SECRET + "\n")), {}).reveal() == SECRET
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
+def test_a_file_that_others_can_read_or_write_is_refused(tmp_path: Path, mode: int) -> None:
+    """The message is the command that mends it."""
+    path = file_with(tmp_path, SECRET, mode)
+
+    assert f"chmod 600 {path}" in str(refusal(FileToken(path)))
+
+
+def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever owns it chose the token."""
+    path = file_with(tmp_path, SECRET)
+    os_user = os.geteuid()
+    if os_user == 0:
+        os.chown(path, 4242, 4242)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: os_user + 1)
+
+    assert "another user" in str(refusal(FileToken(path)))
+
+
+def test_a_pipe_or_folder_does_not_hold_the_start(tmp_path: Path) -> None:
+    """A FIFO that nobody writes to is refused at once."""
+    os.mkfifo(tmp_path / "pipe", 0o600)
+
+    assert "regular file" in str(refusal(FileToken(tmp_path / "pipe")))
+    assert "regular file" in str(refusal(FileToken(tmp_path)))
+    assert "cannot be read" in str(refusal(FileToken(tmp_path / "nothing")))
+
+
+def test_a_command_is_run_without_a_shell() -> None:
+    """What it prints is the token; its arguments are passed as they stand."""
+    argv = (sys.executable, "-c", "import sys; print(sys.argv[1])", "$HOME;`id`")
+
+    assert resolve(CommandToken(argv), dict(os.environ)).reveal() == "$HOME;`id`"
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        ((sys.executable, "-c", f"print('{SECRET}'); raise SystemExit(3)"), "ended with 3"),
+        ((sys.executable, "-c", "pass"), "empty"),
+        (("/nothing/here",), "cannot be run"),
+    ],
+)
+def test_a_command_that_fails_says_how(argv: tuple[str, ...], said: str) -> None:
+    """Its output is not repeated: it may hold the token."""
+    error = refusal(CommandToken(argv))
+
+    assert said in str(error)
+    assert SECRET not in str(error)
+
+
+def test_a_command_does_not_write_on_the_screen(capfd: pytest.CaptureFixture[str]) -> None:
+    """The console may be drawn already."""
+    resolve(
+        CommandToken((sys.executable, "-c", "import sys; print('noise', file=sys.stderr); print('t')")),
+        dict(os.environ),
+    )
+
+    assert capfd.readouterr().err == ""
+
+
+def test_a_keyring_without_the_package_or_an_entry_names_the_cure() -> None:
+    """Both cures are commands."""
+    error = refusal(KeyringToken("acme"))
+
+    assert "keyring" in error.cure
+
+
+def test_a_stream_gives_its_first_line() -> None:
+    """As `--token-stdin` does."""
+    assert resolve(StreamToken(io.StringIO(SECRET + "\nmore\n")), {}).reveal() == SECRET
+    assert "empty" in str(refusal(StreamToken(io.StringIO(""))))

@@ -1,0 +1,87 @@
+"""Statuses as glyph, word and tone: never colour alone, and the same on every screen."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from app.text import safe_text
+from storage.records import ActionState
+
+Tone = Literal["good", "bad", "busy", "wait", "warn", "plain", "quiet"]
+
+STYLES: Final[dict[Tone, str]] = {
+    "good": "$success",
+    "bad": "$error",
+    "busy": "$primary",
+    "wait": "$secondary",
+    "warn": "$warning",
+    "plain": "$foreground",
+    "quiet": "$text-muted",
+}
+"""A tone as a style of Textual's Content, in the theme's own colours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """One status as it is drawn."""
+
+    glyph: str
+    """One cell wide."""
+    word: str
+    tone: Tone
+
+    @property
+    def text(self) -> str:
+        """Glyph and word."""
+        return f"{self.glyph} {self.word}"
+
+    @property
+    def style(self) -> str:
+        """The tone's style."""
+        return STYLES[self.tone]
+
+
+_RUNS: Final = {
+    "queued": Badge("○", "queued", "wait"),
+    "working": Badge("●", "working", "busy"),
+    "completed": Badge("✓", "completed", "good"),
+    "failed": Badge("✗", "failed", "bad"),
+}
+
+_BAD_HEALTH: Final = {
+    "degraded": Badge("▲", "degraded", "warn"),
+    "unauthorized": Badge("✗", "unauthorized", "bad"),
+    "unreachable": Badge("✗", "unreachable", "bad"),
+    "unhealthy": Badge("✗", "unhealthy", "bad"),
+    "failed": Badge("✗", "failed", "bad"),
+    "error": Badge("✗", "error", "bad"),
+    "down": Badge("✗", "down", "bad"),
+}
+
+_ACTIONS: Final[dict[ActionState, Badge]] = {
+    "prepared": Badge("◌", "prepared", "wait"),
+    "sending": Badge("●", "sending", "busy"),
+    "confirmed": Badge("✓", "confirmed", "good"),
+    "rejected": Badge("✗", "rejected", "bad"),
+    "unknown": Badge("?", "unknown", "warn"),
+    "not_sent": Badge("◌", "not sent", "quiet"),
+    "not_created": Badge("–", "not created", "quiet"),
+}
+
+
+def run_badge(status: str) -> Badge:
+    """A run's status; one that nobody knows yet is shown as received."""
+    return _RUNS.get(status) or Badge("◆", safe_text(status, limit=40) or "no status", "warn")
+
+
+def health_badge(status: str, healthy_words: Collection[str]) -> Badge:
+    """A platform's status; a word that is neither known as good nor as bad is shown as received, as a warning."""
+    word = status.casefold()
+    if word in healthy_words:
+        return Badge("✓", safe_text(status, limit=40), "good")
+    return _BAD_HEALTH.get(word) or Badge("◆", safe_text(status, limit=40) or "no status", "warn")
+
+
+def action_badge(state: ActionState) -> Badge:
+    """An action's state."""
+    return _ACTIONS[state]

@@ -1,0 +1,36 @@
+"""Text cut to terminal cells, with wide characters counted as the terminal counts them."""
+
+from typing import Literal
+
+from rich.cells import cell_len, set_cell_size
+
+Cut = Literal["end", "middle"]
+ELLIPSIS = "…"
+
+
+def fit(text: str, width: int, cut: Cut = "end") -> str:
+    """The text in exactly `width` cells: padded with spaces, or cut with an ellipsis at its end or in its middle."""
+    size = cell_len(text)
+    if size <= width:
+        return text + " " * (width - size)
+    return set_cell_size(shorten(text, width, cut), width)
+
+
+def shorten(text: str, width: int, cut: Cut = "end") -> str:
+    """The text in at most `width` cells, an ellipsis standing for what was cut."""
+    if cell_len(text) <= width:
+        return text
+    if width <= 1:
+        return ELLIPSIS[:width]
+    if cut == "end":
+        return _head(text, width - 1) + ELLIPSIS
+    tail = (width - 1) * 2 // 3
+    return _head(text, width - 1 - tail) + ELLIPSIS + _head(text[::-1], tail)[::-1]
+
+
+def _head(text: str, width: int) -> str:
+    """The longest beginning that takes at most `width` cells."""
+    head = text[:width]
+    while cell_len(head) > width:
+        head = head[:-1]
+    return head

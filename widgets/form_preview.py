@@ -1,0 +1,63 @@
+"""What will be sent, exactly: the method, the address and the JSON, readable and harmless."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from app.text import SafeText
+
+_TOKEN: Final = re.compile(
+    r'(?P<key>"(?:[^"\\]|\\.)*"(?=:))|(?P<text>"(?:[^"\\]|\\.)*")|(?P<number>-?\d[\d.eE+-]*)|(?P<word>true|false|null)'
+)
+_STYLES: Final = {"key": "$primary", "text": "$foreground", "number": "$warning", "word": "bold $warning"}
+
+
+def coloured(line: SafeText) -> Content:
+    """A line of indented JSON with its keys, texts and numbers told apart."""
+    return Content.assemble(*_parts(line))
+
+
+def _parts(line: SafeText) -> Iterator[str | tuple[str, str]]:
+    end = 0
+    for token in _TOKEN.finditer(line):
+        yield line[end : token.start()]
+        yield token.group(), _STYLES[token.lastgroup or "text"]
+        end = token.end()
+    yield line[end:]
+
+
+class RequestPreview(VerticalScroll):
+    """One request before it is sent."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "scroll_down", "Down", show=False),
+        Binding("k", "scroll_up", "Up", show=False),
+    ]
+    DEFAULT_CSS = """
+    RequestPreview {
+        padding: 0 1;
+        .request-preview--target { margin-bottom: 1; }
+        .request-preview--body { background: $panel; padding: 1 2; }
+        .request-preview--consequence { margin-bottom: 1; }
+    }
+    """
+
+    def compose(self) -> ComposeResult:
+        """What it does, in words; where it goes; what is in it."""
+        yield Static(classes="request-preview--consequence")
+        yield Static(classes="request-preview--target")
+        yield Static(classes="request-preview--body")
+
+    def show(self, method: str, address: SafeText, body: Sequence[SafeText], consequence: Content) -> None:
+        """Takes the request: its address whole, its body as lines of indented JSON."""
+        target = Content.assemble((method, "bold $accent"), " ", address)
+        self.query_one(".request-preview--consequence", Static).update(consequence)
+        self.query_one(".request-preview--target", Static).update(target)
+        self.query_one(".request-preview--body", Static).update(Content("\n").join(map(coloured, body)))
+        self.scroll_home(animate=False)

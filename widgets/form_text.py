@@ -1,0 +1,136 @@
+"""Inputs that hold only what they can show: nothing pasted into them is obeyed by the terminal."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.suggester import Suggester
+from textual.widgets import Input, TextArea
+from textual.widgets.text_area import Edit, EditResult
+
+from app.text import safe_text
+
+LONGEST_LINE = 4_000
+"""Characters a one-line input takes; longer pastes are cut there."""
+
+
+def printable(text: str) -> str:
+    """The text without the characters that a terminal would obey, or show as something else.
+
+    Line breaks and tabs stay: whoever cannot hold them takes them out.
+    """
+    return "\n".join(_printable_line(line) for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+
+
+def _printable_line(line: str) -> str:
+    if safe_text(line, limit=len(line) + 1) == line:
+        return line
+    parts = ("".join(char for char in part if safe_text(char) == char) for part in line.split("\t"))
+    return "\t".join(safe_text(part, limit=len(part) + 1) for part in parts)
+
+
+@dataclass
+class Cleaned(Message):
+    """Characters that cannot be shown were left out of what was pasted."""
+
+    count: int
+
+
+class LineInput(Input):
+    """A one-line input."""
+
+    def _on_paste(self, event: events.Paste) -> None:
+        # Textual calls this on every class of the hierarchy unless told not to.
+        event.prevent_default()
+        event.stop()
+        lines = event.text.strip().splitlines()
+        if lines:
+            start, end = sorted(self.selection)
+            self.replace(lines[0], start, end)
+
+    def replace(self, text: str, start: int, end: int) -> None:
+        """Replaces a range with the text's printable part."""
+        kept = _one_line(text)[:LONGEST_LINE]
+        if len(kept) < len(text):
+            self.post_message(Cleaned(len(text) - len(kept)))
+        super().replace(kept, start, end)
+
+    def validate_value(self, value: str) -> str:
+        """Holds for every way in, those that do not pass `replace` too."""
+        return _one_line(value)
+
+
+class ChoiceInput(LineInput):
+    """A one-line input with things to choose from: the ghost completes, up and down walk through what matches."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down", "choose(1)", "Next suggestion", show=False),
+        Binding("up", "choose(-1)", "Previous suggestion", show=False),
+    ]
+
+    def __init__(self, value: str, placeholder: str) -> None:
+        super().__init__(value, placeholder, suggester=Completion(()), select_on_focus=False)
+        self._choices: tuple[str, ...] = ()
+        self._stem: str = value
+        """What the person typed, while suggestions take its place."""
+        self._chosen: str | None = None
+
+    def offer(self, choices: tuple[str, ...]) -> None:
+        """Takes the choices, best first; those that cannot be shown faithfully are left out."""
+        self._choices = tuple(choice for choice in choices if printable(choice) == choice)
+        self.suggester = Completion(self._choices)
+
+    def matches(self) -> tuple[str, ...]:
+        """The choices that hold what was typed, those beginning with it first."""
+        stem = self._typed().strip().casefold()
+        found = [choice for choice in self._choices if stem in choice.casefold()]
+        return tuple(sorted(found, key=lambda choice: not choice.casefold().startswith(stem)))
+
+    def action_choose(self, step: int) -> None:
+        """Puts the next match in; going past the ends brings back what was typed."""
+        stem, found = self._typed(), self.matches()
+        ring = (stem, *(choice for choice in found if choice != stem))
+        here = ring.index(self.value) if self.value in ring else 0
+        self._stem, self._chosen = stem, ring[(here + step) % len(ring)]
+        self.value = self._chosen
+        self.cursor_position = len(self.value)
+
+    def _typed(self) -> str:
+        return self._stem if self.value == self._chosen else self.value
+
+
+class Completion(Suggester):
+    """Completes what was typed from its beginning."""
+
+    def __init__(self, choices: tuple[str, ...]) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._choices = choices
+
+    async def get_suggestion(self, value: str) -> str | None:
+        """The first choice that goes on from the value."""
+        start = value.casefold()
+        if not start:
+            return None
+        return next((choice for choice in self._choices if choice.casefold().startswith(start)), None)
+
+
+class ParagraphInput(TextArea):
+    """A multi-line input."""
+
+    def edit(self, edit: Edit) -> EditResult:
+        """Makes the edit with the printable part of its text."""
+        kept = printable(edit.text)
+        if len(kept) < len(edit.text):
+            self.post_message(Cleaned(len(edit.text) - len(kept)))
+            edit.text = kept
+        return super().edit(edit)
+
+    def load_text(self, text: str) -> None:
+        """Replaces everything; what was there is forgotten by undo too."""
+        super().load_text(printable(text))
+
+
+def _one_line(text: str) -> str:
+    return printable(text).replace("\n", " ").replace("\t", " ")

@@ -1,0 +1,71 @@
+"""How fresh the facts on show are: said of our own link to the service, never of its code hosts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from storage.records import LinkState
+from widgets.badges import Badge, Tone
+from widgets.times import age, ago
+
+LATE_AFTER_POLLS: Final = 4
+LATE_FLOOR_S: Final = 45.0
+"""However short the polls' period is, facts this young are live."""
+
+TROUBLES: Final[Mapping[str, str]] = {
+    "unreachable": "service unreachable",
+    "timed_out": "service does not answer",
+    "unusable_answer": "unusable answer",
+    "not_authorized": "token refused",
+    "forbidden": "not permitted",
+    "rate_limited": "rate limited",
+    "not_found": "address not found",
+    "rejected": "request rejected",
+    "server_failed": "service fails",
+    "no_token": "no token",
+    "token": "no token",
+}
+"""An error's kind in as few words as fit into the header."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """What `live` means here."""
+
+    opened_at: datetime
+    """When this console began to ask."""
+    period_s: float
+    """Seconds between polls."""
+
+    @property
+    def late_after_s(self) -> float:
+        """The age from which facts are stale although nothing failed."""
+        return max(LATE_FLOOR_S, LATE_AFTER_POLLS * self.period_s)
+
+
+def freshness(link: LinkState | None, patience: Patience, now: datetime) -> Badge:
+    """The state of one subject's facts: live, stale since when and why, or still being asked for the first time."""
+    known = link is not None and link.last_ok_at is not None
+    since = age(link.last_ok_at, now) if link is not None and link.last_ok_at is not None else ""
+    if link is not None and link.failing_since is not None:
+        refused = link.error_kind in {"not_authorized", "forbidden", "no_token", "token"}
+        trouble = trouble_word(link.error_kind)
+        return Badge("✗" if refused else "◌", f"stale {since}: {trouble}" if known else trouble, _tone(refused))
+    if link is None or link.last_ok_at is None:
+        return Badge("◌", "connecting…", "wait")
+    young = (now - link.last_ok_at).total_seconds() <= patience.late_after_s
+    if link.last_ok_at < patience.opened_at and not young:
+        return Badge("◌", f"connecting… · from {ago(link.last_ok_at, now)}", "wait")
+    if not young:
+        return Badge("◌", f"stale {since}", "warn")
+    return Badge("●", f"live · {ago(link.last_ok_at, now)}", "good")
+
+
+def trouble_word(kind: str | None) -> str:
+    """An error's kind in a few words."""
+    return TROUBLES.get(kind or "", "not answering")
+
+
+def _tone(refused: bool) -> Tone:  # noqa: FBT001 — one private caller
+    return "bad" if refused else "warn"

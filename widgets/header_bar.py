@@ -1,0 +1,143 @@
+"""The line at the top: which service this is, how fresh the facts are, how many runs there are, and how its hosts fare."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import IntEnum
+from typing import Final
+
+from textual.content import Content
+from textual.widget import Widget
+
+from app.text import safe_text
+from storage.records import LinkState, PlatformHealth
+from widgets.badges import STYLES, Tone, health_badge
+from widgets.cells import shorten
+from widgets.freshness import Patience, freshness
+from widgets.times import age
+
+PRODUCT: Final = "runwarden"
+SPACE: Final = 3
+"""Cells between the groups."""
+
+Part = tuple[str, str]
+"""Text and its style."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """What the header knows."""
+
+    profile: str
+    read_only: bool = False
+    runs_link: LinkState | None = None
+    working: int = 0
+    queued: int = 0
+    failed_today: int = 0
+    """Runs of the last 24 hours that failed."""
+    health: tuple[PlatformHealth, ...] = ()
+    health_is_stale: bool = False
+    """The last health poll failed: what is known of the hosts is old."""
+    known: bool = False
+    """Whether the counts were ever read."""
+
+
+class Terse(IntEnum):
+    """How little is said, where there is little room."""
+
+    FULL = 0
+    WORDS = 1
+    GLYPHS = 2
+    COUNTS = 3
+    """No hosts: they have a room of their own."""
+
+
+class HeaderBar(Widget):
+    """One line; where it is short, words give way to glyphs and the least important facts go first."""
+
+    def __init__(
+        self, vitals: Vitals, patience: Patience, healthy_words: frozenset[str], clock: Callable[[], datetime]
+    ) -> None:
+        super().__init__()
+        self._vitals = vitals
+        self._patience = patience
+        self._healthy_words = healthy_words
+        self._clock = clock
+        self._shown: Content | None = None
+
+    def show(self, vitals: Vitals) -> None:
+        """Takes new facts."""
+        self._vitals = vitals
+        self.tick()
+
+    def tick(self) -> None:
+        """Paints again if an age reads differently."""
+        if self._content() != self._shown:
+            self.refresh()
+
+    def render(self) -> Content:
+        """The line, as wide as the screen."""
+        self._shown = self._content()
+        return self._shown
+
+    def _content(self) -> Content:
+        now, width = self._clock(), self.size.width
+        left: list[Part] = []
+        right: list[Part] = []
+        for terse in Terse:
+            left, right = self._left(now, terse), self._right(now, terse)
+            if _width(left) + _width(right) + 2 + SPACE <= width:
+                break
+        room = width - _width(left) - _width(right) - 2
+        return Content.assemble(" ", *left, " " * max(1, room), *right, " ")
+
+    def _left(self, now: datetime, terse: Terse) -> list[Part]:
+        name = shorten(safe_text(self._vitals.profile, limit=60), 28 if terse < Terse.GLYPHS else 14, "middle")
+        fresh = freshness(self._vitals.runs_link, self._patience, now)
+        parts: list[Part] = [(f"{PRODUCT}  ", "$accent bold")] if terse is Terse.FULL else []
+        parts.append((name, "bold"))
+        if self._vitals.read_only:
+            parts.append((" read-only", STYLES["warn"]))
+        word = fresh.word if terse < Terse.GLYPHS else _in_brief(fresh.word)
+        return [*parts, (" " * SPACE, ""), (f"{fresh.glyph} {word}", fresh.style)]
+
+    def _right(self, now: datetime, terse: Terse) -> list[Part]:
+        counts = self._counts(terse) if self._vitals.known else []
+        hosts = self._hosts(now, terse) if terse < Terse.COUNTS else []
+        gap = " " * (2 if terse < Terse.GLYPHS else 1)
+        return [*_spaced(counts, gap), (" " * SPACE if counts and hosts else "", ""), *_spaced(hosts, gap)]
+
+    def _counts(self, terse: Terse) -> list[Part]:
+        vitals = self._vitals
+        counts: tuple[tuple[str, int, str, Tone], ...] = (
+            ("●", vitals.working, "working", "busy"),
+            ("○", vitals.queued, "queued", "wait"),
+            ("✗", vitals.failed_today, "failed 24h" if terse is Terse.FULL else "failed", "bad"),
+        )
+        if terse < Terse.GLYPHS:
+            return [(f"{glyph} {n:,} {word}", STYLES[tone if n else "quiet"]) for glyph, n, word, tone in counts]
+        return [(f"{glyph}{n:,}", STYLES[tone if n else "quiet"]) for glyph, n, _, tone in counts]
+
+    def _hosts(self, now: datetime, terse: Terse) -> list[Part]:
+        return [self._host(host, now, terse) for host in self._vitals.health if host.connected]
+
+    def _host(self, host: PlatformHealth, now: datetime, terse: Terse) -> Part:
+        badge = health_badge(host.status, self._healthy_words)
+        text = f"{safe_text(host.platform, limit=12)} {badge.glyph}"
+        if badge.tone != "good":
+            text += f" {badge.word} {age(host.since, now)}" if terse < Terse.GLYPHS else f" {age(host.since, now)}"
+        return text, STYLES["quiet"] if self._vitals.health_is_stale else badge.style
+
+
+def _in_brief(freshness_word: str) -> str:
+    for phrase in ("live · ", "stale ", "connecting… · ", " ago"):
+        freshness_word = freshness_word.replace(phrase, "")
+    return freshness_word
+
+
+def _spaced(parts: list[Part], gap: str) -> list[Part]:
+    return [part for index, one in enumerate(parts) for part in ((gap if index else "", ""), one)]
+
+
+def _width(parts: list[Part]) -> int:
+    return Content.assemble(*parts).cell_length

@@ -1,0 +1,149 @@
+"""One run in words: its fields, its timeline, its conversation, each as lines of a given width."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from textual.content import Content
+
+from app.text import safe_text
+from widgets.badges import STYLES, action_badge, run_badge
+from widgets.cells import shorten
+from widgets.run_view import RunView, Turn
+from widgets.timeline import Stretch, stretches
+from widgets.times import ago, clock_time, span, stamp
+
+LABEL: Final = 12
+"""Cells of a field's name."""
+QUIET: Final = STYLES["quiet"]
+HEADING: Final = "$accent bold"
+FIELD_LIMIT: Final = 400
+BAR_MOST: Final = 24
+"""Cells of the longest bar of a timeline."""
+
+Line = Content
+Part = tuple[str, str]
+
+
+def title(view: RunView, now: datetime, width: int) -> list[Line]:
+    """Status and id, the two things to recognise a run by."""
+    run = view.detail.run
+    badge = run_badge(run.status)
+    when = ago(run.updated_at, now) if run.updated_at is not None else ""
+    head: list[Part] = [(badge.text, f"{badge.style} bold")]
+    if view.stuck:
+        head.append(("  ! stuck", STYLES["warn"]))
+    room = width - sum(len(text) for text, _ in head) - len(when)
+    head += [(" " * max(2, room), ""), (when, QUIET)]
+    return [line(*head), line((shorten(safe_text(run.run_id), width, "middle"), "bold"))]
+
+
+def fields(view: RunView, now: datetime, width: int) -> list[Line]:
+    """The run's fields, by name."""
+    detail, run = view.detail, view.detail.run
+    facts: list[tuple[str, str]] = [
+        ("repository", safe_text(run.repository.label, limit=FIELD_LIMIT)),
+        ("branch", safe_text(run.branch_name, limit=FIELD_LIMIT) or "(none given)"),
+        ("started", f"{stamp(run.created_at)}" if run.created_at else "not readable, see raw JSON"),
+        ("updated", f"{stamp(run.updated_at)}" if run.updated_at else "not readable, see raw JSON"),
+    ]
+    if run.created_at is not None:
+        end = run.updated_at if run.is_final and run.updated_at else now
+        facts.append(("took", span((end - run.created_at).total_seconds()) + ("" if run.is_final else " so far")))
+    facts.append(("seen", f"{ago(detail.last_seen_at, now)}, first {clock_time(detail.first_seen_at, now)}"))
+    lines = [found for name, value in facts for found in _field(name, value, width)]
+    return lines + _presence(view, width)
+
+
+def timeline(view: RunView, now: datetime, width: int) -> list[Line]:
+    """What was observed of the run, to scale."""
+    seen = stretches(view.detail, now)
+    longest = max((stretch.seconds or 0.0 for stretch in seen), default=0.0)
+    bar = min(BAR_MOST, max(0, width - LABEL - 10 - 9))
+    return [_stretch(stretch, longest, bar, now) for stretch in seen]
+
+
+def timeline_in_brief(view: RunView, now: datetime) -> Line:
+    """The timeline on one line: `queued 12s › working 25s › failed`."""
+    parts: list[Part] = []
+    for stretch in stretches(view.detail, now):
+        if parts:
+            parts.append((" › ", QUIET))
+        badge = run_badge(stretch.status) if stretch.status is not None else None
+        parts.append((badge.word if badge else "not observed", badge.style if badge else QUIET))
+        if stretch.seconds is not None:
+            parts.append((f" {span(stretch.seconds)}", ""))
+    return line(*parts)
+
+
+def conversation(view: RunView, now: datetime, width: int) -> list[Line]:
+    """What was said to the agent from this machine; the service never gives it back."""
+    if not view.turns:
+        return wrapped("Nothing was sent to it from this machine.", width, QUIET)
+    lines: list[Line] = []
+    for number, turn in enumerate(view.turns, 1):
+        if lines:
+            lines.append(line())
+        lines += _turn(number, turn, now, width)
+    return lines
+
+
+def raw(view: RunView) -> list[Line]:
+    """The run object as received."""
+    return [line((text, "")) for text in view.raw]
+
+
+def heading(text: str, note: str = "") -> list[Line]:
+    """A section's title, with air above it."""
+    return [line(), line((text, HEADING), (f"  {note}" if note else "", QUIET))]
+
+
+def line(*parts: Part) -> Line:
+    """One line of parts; nothing in them is markup."""
+    return Content.assemble(*parts)
+
+
+def wrapped(text: str, width: int, style: str = "", indent: int = 0) -> list[Line]:
+    """A text as lines of at most `width` cells, indented."""
+    pad = " " * indent
+    found: Iterable[Content] = Content.styled(text, style).wrap(max(8, width - indent)) if text else [Content()]
+    return [Content.assemble(pad, part) for part in found]
+
+
+def _field(name: str, value: str, width: int) -> list[Line]:
+    first, *rest = wrapped(value, width, "", 0) if len(value) + LABEL <= width else wrapped(value, width - LABEL)
+    pad = " " * LABEL
+    return [Content.assemble((f"{name:<{LABEL}}", QUIET), first), *(Content.assemble(pad, part) for part in rest)]
+
+
+def _presence(view: RunView, width: int) -> list[Line]:
+    if view.detail.presence == "lost":
+        return wrapped("The service no longer shows this run: these are the last facts it gave.", width, STYLES["warn"])
+    if view.detail.presence == "unconfirmed":
+        return wrapped("Not in the last answer: being looked up. Its status may be old.", width, STYLES["warn"])
+    return []
+
+
+def _stretch(stretch: Stretch, longest: float, bar: int, now: datetime) -> Line:
+    badge = run_badge(stretch.status) if stretch.status is not None else None
+    word = badge.text if badge else "· not seen"
+    parts: list[Part] = [(f"{shorten(word, LABEL - 1):<{LABEL}}", badge.style if badge else QUIET)]
+    parts.append((f"{clock_time(stretch.start, now)[-8:]:<10}", QUIET))
+    if stretch.seconds is not None:
+        cells = max(1, round(bar * stretch.seconds / longest)) if longest and bar else 0
+        parts.append((f"{span(stretch.seconds):>7} ", ""))
+        parts.append((("━" * cells) + ("›" if stretch.goes_on else ""), badge.style if badge else QUIET))
+    return line(*parts)
+
+
+def _turn(number: int, turn: Turn, now: datetime, width: int) -> list[Line]:
+    badge = action_badge(turn.state)
+    head = line(
+        (f"{number}  ", QUIET), (turn.actor, "bold"), (f"  {clock_time(turn.at, now)}  ", QUIET), (badge.text, badge.style)
+    )
+    lines = [head]
+    for text in turn.text:
+        lines += wrapped(text, width, "", 3)
+    if turn.trouble:
+        lines += wrapped(turn.trouble, width, STYLES["bad"], 3)
+    return lines

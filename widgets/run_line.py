@@ -1,0 +1,97 @@
+"""One run as a line of the table: its cells as text and tone, without a style and without a screen."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from app.text import safe_text
+from storage.records import RunRow
+from widgets.badges import Badge, Tone, run_badge
+from widgets.cells import fit
+from widgets.run_columns import ColumnKey, Layout, Placed
+from widgets.times import span, started
+
+FIELD_LIMIT: Final = 200
+"""Characters of a foreign field that a table ever looks at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clocked:
+    """The two cells of a line that change by themselves."""
+
+    started: str
+    took: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One column's text, as wide as the column."""
+
+    place: Placed
+    text: str
+    tone: Tone
+    matches: tuple[tuple[int, int], ...] = ()
+    """Ranges of the text that the search found."""
+
+
+def clocked(row: RunRow, now: datetime) -> Clocked:
+    """The row's times as they read now."""
+    return Clocked(started(row.created_at or row.first_seen_at, now), took(row, now))
+
+
+def took(row: RunRow, now: datetime) -> str:
+    """How long the run took; so far, where it is still active."""
+    if row.created_at is None:
+        return "-"
+    end = row.updated_at if row.is_final else now
+    return "-" if end is None else span((end - row.created_at).total_seconds())
+
+
+def cells(
+    row: RunRow, layout: Layout, times: Clocked, words: Sequence[str] = (), *, stuck: bool = False
+) -> Iterator[Cell]:
+    """The line's cells from left to right.
+
+    Args:
+        row: The run.
+        layout: Where its columns are.
+        times: Its times, see `clocked`.
+        words: What the search looks for; found again in repository, branch and run id.
+        stuck: Whether the run takes far longer than its repository's runs do.
+    """
+    badge = _badge(row, stuck=stuck)
+    texts: dict[ColumnKey, tuple[str, Tone]] = {
+        "status": (badge.text, badge.tone),
+        "repository": (safe_text(row.repository, limit=FIELD_LIMIT), "plain"),
+        "branch": (safe_text(row.branch_name, limit=FIELD_LIMIT) or "(no branch)", "plain"),
+        "started": (times.started, "quiet"),
+        "took": (times.took, "quiet"),
+        "run": (safe_text(row.run_id, limit=FIELD_LIMIT), "quiet"),
+    }
+    for placed in layout.placed:
+        text, tone = texts[placed.column.key]
+        shown = fit(text, placed.width, placed.column.cut)
+        searched = placed.column.key in {"repository", "branch", "run"}
+        yield Cell(placed, shown, tone, tuple(_found(shown, words)) if searched else ())
+
+
+def _badge(row: RunRow, *, stuck: bool) -> Badge:
+    badge = run_badge(row.status)
+    if row.presence == "lost":
+        return Badge("◌", "gone", "quiet")
+    if row.presence == "unconfirmed":
+        return Badge("◌", f"{badge.word}?", "quiet")
+    return Badge(badge.glyph, f"{badge.word} !", "warn") if stuck else badge
+
+
+def _found(text: str, words: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Where the words are; nothing for text whose case cannot be folded in place."""
+    folded = text.casefold()
+    if len(folded) != len(text):
+        return
+    for word in words:
+        start = folded.find(word)
+        while word and start >= 0:
+            yield start, start + len(word)
+            start = folded.find(word, start + len(word))

@@ -1,0 +1,111 @@
+"""The pane of one run: two lines, a column, or the whole screen, by the room there is."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import ClassVar, Literal
+
+from rich.cells import cell_len
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from app.text import safe_text
+from widgets import run_facts as facts
+from widgets.badges import run_badge
+from widgets.run_view import RunView
+
+PaneForm = Literal["strip", "column", "page"]
+
+
+class RunPane(VerticalScroll, can_focus=True):
+    """Facts, timeline, conversation, or the raw JSON, of one run."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "scroll_down", "Down", show=False),
+        Binding("k", "scroll_up", "Up", show=False),
+        Binding("g", "scroll_home", "Top", show=False),
+        Binding("G", "scroll_end", "Bottom", show=False),
+    ]
+
+    def __init__(self, clock: Callable[[], datetime], form: PaneForm = "column", *, id: str | None = None) -> None:  # noqa: A002 — Textual's word
+        super().__init__(id=id)
+        self._clock = clock
+        self._form: PaneForm = form
+        self._view: RunView | None = None
+        self._raw = False
+        self._said = ""
+        self._shown: Content | None = None
+
+    def compose(self) -> ComposeResult:
+        """One text."""
+        yield Static(markup=False)
+
+    def show(self, view: RunView | None, *, otherwise: str = "") -> None:
+        """Takes the run.
+
+        Args:
+            view: The run; None: there is none.
+            otherwise: What to say where there is none.
+        """
+        other = _run_id(view) != _run_id(self._view)
+        self._view, self._said = view, otherwise
+        if other:
+            self.scroll_home(animate=False)
+        self.tick()
+
+    def shape(self, form: PaneForm) -> None:
+        """Takes another form, for another size of the screen."""
+        if form != self._form:
+            self._form = form
+            self.set_class(form == "strip", "-strip")
+            self.can_focus = form != "strip"
+            self.tick()
+
+    def toggle_raw(self) -> None:
+        """Facts, or the JSON as received."""
+        self._raw = not self._raw
+        self.scroll_home(animate=False)
+        self.tick()
+
+    def tick(self) -> None:
+        """Paints again if something reads differently."""
+        content = self._content()
+        if content != self._shown and self.is_mounted:
+            self._shown = content
+            self.query_one(Static).update(content)
+
+    def on_resize(self) -> None:
+        """Breaks the lines anew."""
+        self.tick()
+
+    def _content(self) -> Content:
+        width = max(20, self.scrollable_content_region.width)
+        if self._view is None:
+            return Content.styled(self._said, facts.QUIET)
+        now = self._clock()
+        if self._form == "strip":
+            return Content("\n").join(_strip(self._view, now, width))
+        lines = facts.title(self._view, now, width)
+        if self._raw:
+            lines += facts.heading("Raw JSON", "as received · v back to facts") + facts.raw(self._view)
+            return Content("\n").join(lines)
+        lines += [Content(), *facts.fields(self._view, now, width)]
+        lines += facts.heading("Timeline", "as observed") + facts.timeline(self._view, now, width)
+        lines += facts.heading("Conversation") + facts.conversation(self._view, now, width)
+        return Content("\n").join(lines)
+
+
+def _strip(view: RunView, now: datetime, width: int) -> list[Content]:
+    run = view.detail.run
+    badge = run_badge(run.status)
+    left = f"{badge.glyph} {safe_text(run.run_id)}"
+    room = max(10, width - cell_len(left) - 2)
+    branch = facts.shorten(safe_text(run.branch_name), room)
+    first = facts.line((badge.glyph, badge.style), (left[1:], "bold"), ("  ", ""), (branch, facts.QUIET))
+    return [first, facts.timeline_in_brief(view, now)]
+
+
+def _run_id(view: RunView | None) -> str | None:
+    return view.detail.run.run_id if view is not None else None

@@ -1,0 +1,52 @@
+"""The rooms of the console on one line, each under its key."""
+
+from dataclasses import dataclass
+
+from textual import events
+from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """One room."""
+
+    name: str
+    """What the program calls it."""
+    key: str
+    title: str
+
+
+class TabBar(Widget):
+    """The tabs; the current one stands out by more than its colour."""
+
+    @dataclass
+    class Picked(Message):
+        """A tab was clicked."""
+
+        name: str
+
+    def __init__(self, tabs: tuple[Tab, ...], current: str) -> None:
+        super().__init__()
+        self._tabs = tabs
+        self._current = current
+
+    def render(self) -> Content:
+        """The line."""
+        parts: list[tuple[str, str]] = [(" ", "")]
+        for tab in self._tabs:
+            here = tab.name == self._current
+            parts.append((f" {tab.key} ", "$accent bold" if here else "$foreground 45%"))
+            parts.append((f"{tab.title} ", "bold underline" if here else "$foreground 70%"))
+            parts.append(("  ", ""))
+        return Content.assemble(*parts)
+
+    def on_click(self, event: events.Click) -> None:
+        """Asks for the tab under the pointer."""
+        x = 1
+        for tab in self._tabs:
+            end = x + len(tab.key) + len(tab.title) + 3
+            if x <= event.x < end:
+                self.post_message(self.Picked(tab.name))
+            x = end + 2
