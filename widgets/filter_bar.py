@@ -63,9 +63,10 @@ class ViewBar(Widget):
         parts: list[tuple[str, str]] = []
         for index, title in enumerate(self._titles):
             here = index == self._current
-            parts.append((f"[{title}]" if here else f" {title} ", "$accent bold" if here else "$foreground 70%"))
+            parts.append(("[" if here else " ", "$accent bold" if here else ""))
+            parts.append((f"{title}]" if here else f"{title} ", "$accent bold" if here else "$foreground 70%"))
         if self._statuses:
-            parts.append((f" status {self._chip} ", STYLES["warn"]))
+            parts += [(" ", ""), (f"status {self._chip} ", STYLES["warn"])]
         return Content.assemble(*parts)
 
     @property

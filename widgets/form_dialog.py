@@ -52,7 +52,13 @@ class FormDialog(Vertical):
         padding: 0 1;
         #note { height: auto; min-height: 1; max-height: 2; padding-left: 1; color: $text-muted; }
         #fields, #preview, #sending, #outcome { height: 1fr; display: none; }
-        #fields, #preview, #outcome { scrollbar-size-vertical: 1; }
+        #fields, #preview, #outcome {
+            scrollbar-size-vertical: 1;
+            scrollbar-background: $surface;
+            scrollbar-background-hover: $surface;
+            scrollbar-background-active: $surface;
+            scrollbar-color: $panel-lighten-2;
+        }
         #sending-text { width: auto; text-align: center; }
         #banner { height: auto; max-height: 5; margin: 0 1; display: none; }
         #verbs { height: 1; margin-top: 1; }
@@ -72,6 +78,7 @@ class FormDialog(Vertical):
         }
         &.-phase-editing #fields { display: block; }
         &.-phase-preview #preview { display: block; }
+        &.-phase-preview, &.-phase-outcome { height: 24; }
         &.-phase-sending #sending { display: block; }
         &.-phase-outcome #outcome { display: block; }
     }

@@ -1,11 +1,18 @@
 """What a form shows beside its fields: what it is about, what to know before typing, what to choose from."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
 from textual.widget import Widget
-from textual.widgets import RadioButton, RadioSet, Static
+from textual.widgets import Static
 
 from app.text import SafeText
 from widgets.badges import Badge
@@ -47,24 +54,62 @@ class FormNotice(Static):
         super().__init__(Content(text))
 
 
-class FormChoice(Widget):
+class FormChoice(Widget, can_focus=True):
     """One of a few things, none of them chosen beforehand."""
 
     DEFAULT_CSS = """
-    FormChoice {
-        height: auto;
-        margin: 1 0;
-        RadioSet { border: none; width: 1fr; padding: 0 1; background: $surface; &:focus { border: none; } }
-        RadioButton { background: $surface; border: none; width: 1fr; }
-    }
+    FormChoice { height: auto; margin: 1 0; padding: 0 1; border-left: outer $surface; }
+    FormChoice:focus { border-left: outer $primary; }
     """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "step(1)", "Next", show=False),
+        Binding("up,k", "step(-1)", "Previous", show=False),
+    ]
+    chosen: reactive[int | None] = reactive(None)
+    """Which one, from 0; None: none yet."""
+
+    @dataclass
+    class Changed(Message):
+        """Something was chosen."""
 
     def __init__(self, labels: Sequence[str]) -> None:
         super().__init__()
         self._labels = labels
 
-    def compose(self) -> ComposeResult:
+    def render(self) -> Content:
         """A line each."""
-        with RadioSet():
-            for label in self._labels:
-                yield RadioButton(Content(label))
+        return Content("\n").join(
+            Content.assemble(("◉ " if at == self.chosen else "○ ", "$primary"), (label, _weight(at == self.chosen)))
+            for at, label in enumerate(self._labels)
+        )
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """A line each."""
+        del container, viewport, width
+        return len(self._labels)
+
+    def watch_chosen(self) -> None:
+        """Tells the form."""
+        if self.chosen is not None:
+            self.post_message(self.Changed())
+
+    def action_step(self, step: int) -> None:
+        """Chooses the next or the one before; the first step chooses an end."""
+        here = self.chosen if self.chosen is not None else (-1 if step > 0 else 0)
+        self.chosen = (here + step) % len(self._labels)
+
+    def on_key(self, event: events.Key) -> None:
+        """A digit chooses."""
+        if event.character is not None and event.character in "123456789"[: len(self._labels)]:
+            event.stop()
+            self.chosen = int(event.character) - 1
+
+    def on_click(self, event: events.Click) -> None:
+        """Chooses the line under the pointer."""
+        offset = event.get_content_offset(self)
+        if offset is not None and offset.y < len(self._labels):
+            self.chosen = offset.y
+
+
+def _weight(is_chosen: bool) -> str:  # noqa: FBT001 — private and positional by nature
+    return "bold" if is_chosen else ""

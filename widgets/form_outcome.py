@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from textual.app import ComposeResult
-from textual.containers import VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
@@ -32,6 +32,23 @@ class Outcome:
     """Paragraphs: what it means and what to do."""
 
 
+class OutcomeFact(Horizontal):
+    """A fact beside its name; long ones go on below themselves."""
+
+    DEFAULT_CSS = """
+    OutcomeFact {
+        height: auto;
+        .outcome-fact--name { width: 14; color: $text-muted; }
+        .outcome-fact--value { width: 1fr; }
+    }
+    """
+
+    def __init__(self, name: str, value: SafeText) -> None:
+        super().__init__(
+            Static(Content(name), classes="outcome-fact--name"), Static(Content(value), classes="outcome-fact--value")
+        )
+
+
 class OutcomePage(VerticalScroll):
     """Shows an outcome."""
 
@@ -39,7 +56,7 @@ class OutcomePage(VerticalScroll):
     OutcomePage {
         padding: 1 2;
         .outcome-page--headline { text-style: bold; margin-bottom: 1; }
-        .outcome-page--facts { margin-bottom: 1; }
+        .outcome-page--facts { height: auto; margin-bottom: 1; }
     }
     """
     can_focus = False
@@ -47,7 +64,7 @@ class OutcomePage(VerticalScroll):
     def compose(self) -> ComposeResult:
         """The headline, the facts, the meaning."""
         yield Static(classes="outcome-page--headline")
-        yield Static(classes="outcome-page--facts")
+        yield Vertical(classes="outcome-page--facts")
         yield Static(classes="outcome-page--meaning")
 
     def show(self, outcome: Outcome) -> None:
@@ -56,10 +73,9 @@ class OutcomePage(VerticalScroll):
         self.query_one(".outcome-page--headline", Static).update(
             Content.assemble((f"{mark.glyph} {outcome.headline}", mark.style))
         )
-        width = max((len(name) for name, _ in outcome.facts), default=0) + 2
-        facts = [Content.assemble((name.ljust(width), "$foreground 60%"), value) for name, value in outcome.facts]
-        box = self.query_one(".outcome-page--facts", Static)
-        box.display = bool(facts)
-        box.update(Content("\n").join(facts))
+        box = self.query_one(".outcome-page--facts", Vertical)
+        box.display = bool(outcome.facts)
+        box.remove_children()
+        box.mount(*(OutcomeFact(name, value) for name, value in outcome.facts))
         self.query_one(".outcome-page--meaning", Static).update(Content("\n\n".join(outcome.meaning)))
         self.scroll_home(animate=False)

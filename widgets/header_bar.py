@@ -130,9 +130,7 @@ class HeaderBar(Widget):
 
 
 def _in_brief(freshness_word: str) -> str:
-    for phrase in ("live · ", "stale ", "connecting… · ", " ago"):
-        freshness_word = freshness_word.replace(phrase, "")
-    return freshness_word
+    return freshness_word.replace("live · just ", "live ").replace(" · ", " ").removesuffix(" ago")
 
 
 def _spaced(parts: list[Part], gap: str) -> list[Part]:

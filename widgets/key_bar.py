@@ -53,8 +53,8 @@ class KeyBar(Widget):
         x = 0
         for start, hint in self._placed():
             parts.append((" " * (start - x), ""))
-            parts.append((hint.key, "$accent bold" if hint.enabled else "$foreground 30%"))
-            parts.append((f" {hint.does}", "$foreground 70%" if hint.enabled else "$foreground 30%"))
+            parts.append((f"{hint.key} ", "$accent bold" if hint.enabled else "$foreground 30%"))
+            parts.append((hint.does, "$foreground 70%" if hint.enabled else "$foreground 30%"))
             x = start + hint.width
         return Content.assemble(*parts)
 

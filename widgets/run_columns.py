@@ -37,7 +37,7 @@ COLUMNS: Final = (
     Column("status", 12, frozen=True, sort="status"),
     Column("repository", 18, grows=2, most=44, cut="middle", frozen=True, sort="repository"),
     Column("branch", 20, grows=3, most=60, sort="branch"),
-    Column("started", 8, sort="started"),
+    Column("started", 9, sort="started"),
     Column("took", 7),
     Column("run", 14, grows=2, most=40, cut="middle", sort="run"),
 )

@@ -72,7 +72,7 @@ def timeline_in_brief(view: RunView, now: datetime) -> Line:
         badge = run_badge(stretch.status) if stretch.status is not None else None
         parts.append((badge.word if badge else "not observed", badge.style if badge else QUIET))
         if stretch.seconds is not None:
-            parts.append((f" {span(stretch.seconds)}", ""))
+            parts += [(" ", ""), (span(stretch.seconds), "")]
     return line(*parts)
 
 
@@ -95,7 +95,7 @@ def raw(view: RunView) -> list[Line]:
 
 def heading(text: str, note: str = "") -> list[Line]:
     """A section's title, with air above it."""
-    return [line(), line((text, HEADING), (f"  {note}" if note else "", QUIET))]
+    return [line(), line((text, HEADING), ("  ", ""), (note, QUIET))]
 
 
 def line(*parts: Part) -> Line:

@@ -14,6 +14,7 @@ from textual.widgets import Static
 from app.text import safe_text
 from widgets import run_facts as facts
 from widgets.badges import run_badge
+from widgets.cells import shorten
 from widgets.run_view import RunView
 
 PaneForm = Literal["strip", "column", "page"]
@@ -102,8 +103,8 @@ def _strip(view: RunView, now: datetime, width: int) -> list[Content]:
     badge = run_badge(run.status)
     left = f"{badge.glyph} {safe_text(run.run_id)}"
     room = max(10, width - cell_len(left) - 2)
-    branch = facts.shorten(safe_text(run.branch_name), room)
-    first = facts.line((badge.glyph, badge.style), (left[1:], "bold"), ("  ", ""), (branch, facts.QUIET))
+    branch = shorten(safe_text(run.branch_name), room)
+    first = facts.line((f"{badge.glyph} ", badge.style), (left[2:], "bold"), ("  ", ""), (branch, facts.QUIET))
     return [first, facts.timeline_in_brief(view, now)]
 
 

@@ -72,7 +72,7 @@ class Client:
             "page_size": str(page_size),
             "page_token": page_token,
             "status": status,
-            "repository": None if repository is None else repository.path,
+            **_repository_filter(repository),
             "date_from": None if date_from is None else rfc3339(date_from),
             "date_to": None if date_to is None else rfc3339(date_to),
         }
@@ -132,3 +132,12 @@ class Client:
     async def onboard_project(self, request: OnboardProject, *, before_first_byte: Commit) -> Answer:
         """Onboard a GitLab project (spec 4.6); raises as `send`."""
         return await self.send(request, body_json=as_json(request), before_first_byte=before_first_byte)
+
+
+def _repository_filter(repository: Repository | None) -> dict[str, str]:
+    # The spec leaves the filter's shape open (2.9): the path where there is one, else the reference in its two parts.
+    if repository is None:
+        return {}
+    if repository.path == repository.data_json:
+        return {"platform": repository.platform, "data": repository.data_json}
+    return {"repository": repository.path}

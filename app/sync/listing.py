@@ -6,6 +6,7 @@ from app.api.client import Client
 from app.api.pages import pages
 from app.sync.matching import matches
 from app.sync.runs import RunSync
+from app.sync.walk import Walk
 from storage.records import Repository, Run, RunFilter
 
 
@@ -26,6 +27,8 @@ class Listing:
         found: dict[str, Run] = {}
         status = wanted.statuses[0] if len(wanted.statuses) == 1 else None
         repository = _exact_repository(wanted)
+        walk = Walk(since=wanted.since)
+        whole = status is None and repository is None and wanted.until is None
         size = self.page_size if limit is None else max(1, min(self.page_size, limit))
         async for page in pages(
             lambda token: self.client.list_runs(
@@ -38,9 +41,12 @@ class Listing:
             )
         ):
             await self.runs.store(page.runs)
+            walk.step(page)
             found |= {run.run_id: run for run in page.runs if matches(run, wanted)}
             if limit is not None and len(found) >= limit:
                 break
+        if whole:
+            await walk.keep(self.runs.cache, self.runs.clock())
         return tuple(found.values())[:limit]
 
 

@@ -9,6 +9,7 @@ from app.api.errors import ApiError
 from app.api.pages import pages
 from app.events import Announce, LinkChanged, RunsChanged
 from app.sync.outcome import outcome
+from app.sync.walk import Walk
 from storage.cache import Cache
 from storage.records import FINAL_STATUSES, Run, RunChanges
 
@@ -16,7 +17,6 @@ ACTIVE_STATUSES: Final = ("queued", "working")
 """Statuses the spec names that are no end; others join as they are seen."""
 LOOK_UPS: Final = 25
 """Vanished runs looked up in one refresh; the rest stay unconfirmed until the next."""
-TICK: Final = timedelta(microseconds=1)
 ROUNDING: Final = timedelta(milliseconds=1)
 """A created_at with more digits than we keep was cut off: the run is at or just after what we hold."""
 
@@ -35,9 +35,9 @@ class RunSync:
         first_runs: int,
     ) -> None:
         self._client = client
-        self._cache = cache
+        self.cache = cache
         self._announce = announce
-        self._clock = clock
+        self.clock = clock
         self._page_size = page_size
         self._first_runs = first_runs
         """How far the very first refresh reaches back, in runs."""
@@ -58,12 +58,12 @@ class RunSync:
 
     async def record(self, error: ApiError | None) -> None:
         """Keeps how a poll of runs went, and rings."""
-        state = await self._cache.record_poll(outcome("runs", self._clock(), error))
+        state = await self.cache.record_poll(outcome("runs", self.clock(), error))
         self._announce(LinkChanged(state))
 
     async def store(self, runs: Iterable[Run]) -> RunChanges:
         """Takes runs that somebody else received into the cache, and rings if they changed anything."""
-        changes = await self._cache.store_runs(tuple(runs), seen_at=self._clock())
+        changes = await self.cache.store_runs(tuple(runs), seen_at=self.clock())
         if changes:
             self._announce(RunsChanged(changes))
         return changes
@@ -90,7 +90,7 @@ class RunSync:
         return False
 
     async def _refresh(self) -> RunChanges:
-        held = {run.run_id: run for run in await self._cache.active_runs()}
+        held = {run.run_id: run for run in await self.cache.active_runs()}
         head, seen = await self._head()
         sweeps: list[RunChanges] = [head]
         for status in await self._active_statuses():
@@ -101,23 +101,16 @@ class RunSync:
         return _together(sweeps)
 
     async def _head(self) -> tuple[RunChanges, set[str]]:
-        covered_until = await self._cache.covered_until()
+        covered_until = await self.cache.covered_until()
         changes: list[RunChanges] = []
         seen: set[str] = set()
-        newest: datetime | None = None
-        oldest: datetime | None = None
+        walk = Walk()
         async for page in pages(lambda token: self._client.list_runs(page_size=self._page_size, page_token=token)):
             changes.append(await self.store(page.runs))
             seen |= {run.run_id for run in page.runs}
-            times = [run.created_at for run in page.runs if run.created_at is not None]
-            newest = max([*times, *([newest] if newest else [])], default=None)
-            oldest = min(times, default=oldest)
-            if page.next_token is None:
-                await self._cache.extend_coverage(None, newest or self._clock())
-                break
-            if oldest and newest and self._far_enough(oldest, covered_until, len(seen)):
-                # Others of the oldest one's very instant may be on the next page.
-                await self._cache.extend_coverage(oldest + TICK, newest)
+            walk.step(page)
+            if walk.ended or (walk.oldest and self._far_enough(walk.oldest, covered_until, len(seen))):
+                await walk.keep(self.cache, self.clock())
                 break
         return _together(changes), seen
 
@@ -127,7 +120,7 @@ class RunSync:
         return oldest < covered_until
 
     async def _active_statuses(self) -> tuple[str, ...]:
-        known = await self._cache.known_statuses()
+        known = await self.cache.known_statuses()
         return tuple(dict.fromkeys([*ACTIVE_STATUSES, *(s for s in known if s not in FINAL_STATUSES)]))
 
     async def _sweep(self, status: str) -> tuple[RunChanges, set[str]]:
@@ -145,11 +138,11 @@ class RunSync:
     async def _confirm(self, missing: list[Run]) -> None:
         if not missing:
             return
-        if await self._cache.set_presence([run.run_id for run in missing], "unconfirmed"):
+        if await self.cache.set_presence([run.run_id for run in missing], "unconfirmed"):
             self._announce(RunsChanged(RunChanges()))
         for run in missing[:LOOK_UPS]:
             if not await self.look_up(run) and run.created_at is not None:
-                await self._cache.set_presence([run.run_id], "lost")
+                await self.cache.set_presence([run.run_id], "lost")
                 self._announce(RunsChanged(RunChanges()))
 
 

@@ -29,7 +29,7 @@ class Counts:
         """How many runs the filter lets through."""
         self._forget_stale(connection)
         if wanted not in self._totals:
-            self._totals[wanted] = count(connection, where(wanted))
+            self._totals[wanted] = count(connection, where(wanted)) if wanted else _count_all(connection)
         return self._totals[wanted]
 
     def by_status(self, connection: sqlite3.Connection, wanted: RunFilter) -> dict[str, int]:
@@ -37,12 +37,7 @@ class Counts:
         self._forget_stale(connection)
         rest = replaced_statuses(wanted)
         if rest not in self._by_status:
-            condition = where(rest)
-            found = connection.execute(
-                f"SELECT status, count(*) FROM runs WHERE {condition.sql} GROUP BY status",  # noqa: S608 — built from constants; values are bound
-                condition.parameters,
-            )
-            self._by_status[rest] = dict(found.fetchall())
+            self._by_status[rest] = _count_by_status(connection, where(rest)) if rest else _count_statuses(connection)
         return dict(self._by_status[rest])
 
     def _forget_stale(self, connection: sqlite3.Connection) -> None:
@@ -70,6 +65,23 @@ def count(connection: sqlite3.Connection, condition: Where) -> int:
     """How many runs meet the condition."""
     found = connection.execute(f"SELECT count(*) FROM runs WHERE {condition.sql}", condition.parameters)  # noqa: S608 — built from constants; values are bound
     return int(found.fetchone()[0])
+
+
+def _count_all(connection: sqlite3.Connection) -> int:
+    return sum(_count_statuses(connection).values())
+
+
+def _count_statuses(connection: sqlite3.Connection) -> dict[str, int]:
+    """Of all runs: storing keeps these numbers, so that a million runs are not counted again after every poll."""
+    return dict(connection.execute("SELECT status, runs FROM statuses WHERE runs > 0").fetchall())
+
+
+def _count_by_status(connection: sqlite3.Connection, condition: Where) -> dict[str, int]:
+    found = connection.execute(
+        f"SELECT status, count(*) FROM runs WHERE {condition.sql} GROUP BY status",  # noqa: S608 — built from constants; values are bound
+        condition.parameters,
+    )
+    return dict(found.fetchall())
 
 
 def rows(

@@ -46,10 +46,12 @@ def _runs(db: "Database") -> None:
         ") STRICT"
     )
     db.execute("CREATE INDEX transitions_run ON transitions (run)")
-    db.execute("CREATE TABLE statuses (status TEXT PRIMARY KEY) STRICT, WITHOUT ROWID")
+    db.execute("CREATE TABLE statuses (status TEXT PRIMARY KEY, runs INTEGER NOT NULL) STRICT, WITHOUT ROWID")
     db.execute("CREATE TABLE repositories (label TEXT PRIMARY KEY, newest_us INTEGER NOT NULL) STRICT, WITHOUT ROWID")
     # With the status: a filter by statuses in the default order is answered by the index alone.
     db.execute("CREATE INDEX runs_created ON runs (created_us, run_id, status)")
+    # Few runs are active at a time, and every poll asks for them.
+    db.execute("CREATE INDEX runs_active ON runs (created_us, run_id) WHERE status NOT IN ('completed', 'failed')")
     db.execute("CREATE INDEX runs_updated ON runs (updated_us, run_id)")
     db.execute("CREATE INDEX runs_status ON runs (status, created_us DESC, run_id DESC)")
     db.execute("CREATE INDEX runs_repository ON runs (repository, created_us DESC, run_id DESC)")

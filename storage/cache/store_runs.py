@@ -1,7 +1,7 @@
 """Storing a batch of runs: staged, compared by SQL as a whole, then merged; no row is looked up from Python."""
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -87,6 +87,15 @@ UPDATE runs SET last_seen_us = max(last_seen_us, :seen_us), presence = 'current'
 FROM staging AS s WHERE s.old_status IS NOT NULL AND runs.id = s.id
 """
 
+_COUNT_STATUSES: Final = """
+INSERT INTO statuses (status, runs)
+SELECT status, sum(more) FROM (
+    SELECT status, 1 AS more FROM staging WHERE newer OR old_status IS NULL
+    UNION ALL SELECT old_status, -1 FROM staging WHERE newer
+) WHERE true GROUP BY status
+ON CONFLICT (status) DO UPDATE SET runs = runs + excluded.runs
+"""
+
 _NOTE_REPOSITORIES: Final = """
 INSERT INTO repositories (label, newest_us)
 SELECT repository, max(created_us) FROM staging WHERE newer OR old_status IS NULL GROUP BY repository
@@ -120,7 +129,7 @@ def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presenc
     return max(0, changed.rowcount)
 
 
-def _newest(runs: Sequence[Run]) -> Iterable[Run]:
+def _newest(runs: Sequence[Run]) -> Collection[Run]:
     """Each run once: pages that shift while they are walked repeat runs."""
     newest: dict[str, Run] = {}
     for run in runs:
@@ -130,17 +139,18 @@ def _newest(runs: Sequence[Run]) -> Iterable[Run]:
     return newest.values()
 
 
-def _stage(connection: sqlite3.Connection, runs: Iterable[Run], seen_us: int) -> None:
+def _stage(connection: sqlite3.Connection, runs: Collection[Run], seen_us: int) -> None:
+    # A batch names few repositories many times, and each label is read out of JSON.
+    labels = {repository: storable(repository.label) for repository in {run.repository for run in runs}}
     connection.executemany(
         "INSERT INTO staging (run_id, status, branch, repository, platform, data_json, created_us, updated_us, at_us,"
         " raw_json, search) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (_staged(run, seen_us) for run in runs),
+        (_staged(run, labels[run.repository], seen_us) for run in runs),
     )
 
 
-def _staged(run: Run, seen_us: int) -> tuple[str | int, ...]:
+def _staged(run: Run, label: str, seen_us: int) -> tuple[str | int, ...]:
     run_id, branch = storable(run.run_id), storable(run.branch_name)
-    label = storable(run.repository.label)
     updated_us = to_sortable_us(run.updated_at)
     return (
         run_id,
@@ -166,7 +176,7 @@ def _merge(connection: sqlite3.Connection, seen_us: int) -> None:
     connection.execute(_SEE, bound)
     connection.execute(_ADD, bound)
     connection.execute(_KEEP_BODIES)
-    connection.execute("INSERT OR IGNORE INTO statuses SELECT DISTINCT status FROM staging")
+    connection.execute(_COUNT_STATUSES)
     connection.execute(_NOTE_REPOSITORIES)
 
 

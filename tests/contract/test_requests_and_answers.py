@@ -68,6 +68,17 @@ async def test_the_list_takes_every_filter_of_the_spec(server: FaultServer, clie
     ]
 
 
+async def test_a_repository_without_a_path_is_filtered_by_its_parts(server: FaultServer, client: Client) -> None:
+    """A platform that nobody knows yet has no path to filter by (spec 2.9)."""
+    server.script(Respond(200, {"runs": []}))
+
+    await client.list_runs(repository=Repository.of("sourcehut", {"tree": "~ada/x"}))
+
+    assert server.requests[0].target.partition("?")[2] == (
+        "page_size=100&platform=sourcehut&data=%7B%22tree%22%3A%22~ada%2Fx%22%7D"
+    )
+
+
 async def test_a_page_of_runs_is_read_whole(server: FaultServer, client: Client) -> None:
     """Fields, times and the way on; the run as received stays with it, unknown fields included."""
     received = {**RUN, "cost": 1.5, "labels": ["a", None, {"b": True}], "big": 2**70}

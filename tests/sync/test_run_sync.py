@@ -230,3 +230,24 @@ async def test_listing_stops_at_its_limit(bench: Bench) -> None:
 
     assert [run.run_id for run in listed] == ["run_29", "run_28", "run_27"]
     assert bench.asked() == 1
+
+
+async def test_a_listing_without_a_filter_tells_the_cache_what_is_complete(bench: Bench) -> None:
+    """What `runs list` walked through, from the newest down, is held completely afterwards."""
+    for n in range(12):
+        bench.board.put(f"run_{n:02}", "completed", created=n)
+    await Listing(bench.client, bench.sync, 5).fetch(RunFilter(), limit=5)
+    partly = await bench.cache.coverage()
+    await Listing(bench.client, bench.sync, 5).fetch(RunFilter(), limit=None)
+
+    assert not partly.whole
+    assert partly.complete_since is not None
+    assert (await bench.cache.coverage()).whole
+
+
+async def test_a_filtered_listing_claims_nothing(bench: Bench) -> None:
+    """A list of failed runs says nothing about the others."""
+    bench.board.put("run_1", "failed", created=0)
+    await Listing(bench.client, bench.sync, 5).fetch(RunFilter(statuses=("failed",)), limit=None)
+
+    assert (await bench.cache.coverage()).complete_since is None

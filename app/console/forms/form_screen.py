@@ -77,6 +77,7 @@ class FormScreen(ModalScreen[Action | None]):
         self._other: Values | None = None
         """What ctrl+n would put in place of what stands there; None: nothing."""
         self._draft_timer: Timer | None = None
+        self._last_typed = ""
         self.phase: Phase = "editing"
         self.request: WriteRequest | None = None
         """The request that was previewed."""
@@ -172,8 +173,7 @@ class FormScreen(ModalScreen[Action | None]):
         self.phase = phase
         self.dialog.enter(phase, self.verbs_without_meaning())
         if phase == "editing":
-            fields = tuple(self._fields.values())
-            self._focus_on(next((field for field in fields if not field.value), fields[-1]))
+            self._focus_on(self._field_in_need())
         elif phase == "preview":
             # Never the dangerous one: the preview takes the focus, not its button.
             self.query_one(RequestPreview).focus()
@@ -188,7 +188,8 @@ class FormScreen(ModalScreen[Action | None]):
         self.focus_next()
 
     @on(FormField.Changed)
-    def _changed(self) -> None:
+    def _changed(self, event: FormField.Changed) -> None:
+        self._last_typed = event.field
         self.dialog.banner(None)
         self._complain()
         self.keeper.typed(self.values)
@@ -220,6 +221,7 @@ class FormScreen(ModalScreen[Action | None]):
     def _fill(self, values: Values) -> None:
         for key, field in self._fields.items():
             field.fill(values.get(key, ""))
+        self._last_typed = ""
 
     def _say_standing(self, draft: Draft | None) -> None:
         """The one thing worth saying before anything is typed."""
@@ -238,14 +240,25 @@ class FormScreen(ModalScreen[Action | None]):
             standing = (f"Your draft from {ago(draft.saved_at, now)}.", "quiet")
         self.dialog.note(safe_text(standing[0]), standing[1])
 
-    def _complain(self) -> tuple[Problem, ...]:
+    def _problems(self) -> tuple[Problem, ...]:
         built = self.build()
-        found = built if isinstance(built, tuple) else problems(built)
+        return built if isinstance(built, tuple) else problems(built)
+
+    def _complain(self) -> tuple[Problem, ...]:
+        found = self._problems()
         by_field = {problem.field: problem.message for problem in reversed(found)}
         for key, field in self._fields.items():
             message = by_field.get(key) if field.touched else None
             field.complain(safe_text(message) if message else None)
         return found
+
+    def _field_in_need(self) -> FormField:
+        """The one last typed in; at first the one that most needs typing."""
+        if self._last_typed in self._fields:
+            return self._fields[self._last_typed]
+        wrong = {problem.field for problem in self._problems()}
+        fields = tuple(self._fields.values())
+        return next((field for field in fields if field.key in wrong), fields[0])
 
     def _focus_on(self, field: FormField) -> None:
         field.query("Input, TextArea").first().focus()

@@ -21,7 +21,7 @@ _NOTICE = (
     "Every success makes another organization, also for an address that has one. "
     "Where the outcome of an attempt is unknown, its address is blocked until you resolve it."
 )
-_EMAIL_HINT = "Its administrator is invited here; the invitation holds for 30 days."
+_EMAIL_HINT = "Gets the administrator's invitation, good for 30 days."
 
 
 class OrganizationForm(ActionForm):
@@ -89,13 +89,13 @@ class OrganizationForm(ActionForm):
         if unknown is not None:
             when = ago(unknown.created_at, now)
             return (
-                f"Blocked: the outcome of the attempt {when} is open. Resolve it first, with v in Organizations.",
+                f"Blocked: the attempt {when} has no known outcome; resolve it.",
                 "warn",
             )
         made = next((attempt for attempt in attempts if attempt.state == "confirmed"), None)
         if made is not None:
             return (
-                f"It has an organization since {ago(made.settled_at or made.created_at, now)}; this makes another.",
+                f"Has an organization, made {ago(made.settled_at or made.created_at, now)}; this makes another.",
                 "warn",
             )
         return _EMAIL_HINT, "quiet"

@@ -7,7 +7,7 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
-from textual.widgets import Input, RadioSet
+from textual.widgets import Input
 
 from app.actions import ActionRefused
 from app.actions.reconcile import propose
@@ -98,14 +98,13 @@ class ResolveForm(ModalScreen[Action | None]):
         self.query_one(FormDialog).enter("editing")
         self.query_one(FormDialog).border_subtitle = ""
         self._evidence.display = False
-        self._choice.query_one(RadioSet).focus()
+        self._choice.focus()
         if self._action.kind == "run.start":
             self._look_for_candidates()
 
     @property
     def _word(self) -> Word | None:
-        index = self.query_one(RadioSet).pressed_index
-        return _WORDS[index] if index >= 0 else None
+        return None if self._choice.chosen is None else _WORDS[self._choice.chosen]
 
     @property
     def _pledge(self) -> str:
@@ -151,7 +150,7 @@ class ResolveForm(ModalScreen[Action | None]):
         self.query_one(FormDialog).note(safe_text("Sending…"))
         return await actions.send_again(action_id)
 
-    @on(RadioSet.Changed)
+    @on(FormChoice.Changed)
     def _chosen(self) -> None:
         self.query_one(FormDialog).banner(None)
         word = self._word

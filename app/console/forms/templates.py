@@ -29,6 +29,10 @@ class TemplatePicker(ModalScreen[str | None]):
             max-height: 70%;
             border: round $primary;
             background: $surface;
+            text-wrap: nowrap;
+            text-overflow: ellipsis;
+            &:focus { border: round $primary; }
+            & > .option-list--option-highlighted { background: $primary 25%; color: $foreground; text-style: none; }
         }
     }
     """
@@ -63,5 +67,5 @@ class TemplatePicker(ModalScreen[str | None]):
 
 
 def _entry(template: Template) -> Content:
-    beginning = safe_text(" ".join(template.instructions.split()), limit=70)
+    beginning = safe_text(" ".join(template.instructions.split()), limit=200)
     return Content.assemble((safe_text(template.name, limit=60), "bold"), "\n", (beginning, "$foreground 60%"))

@@ -1,0 +1,131 @@
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fault_server import FaultServer
+from tests.run_board import Board, served
+from tests.service_process import ROOT, RunningService, start_service
+
+LONGEST_S = 60.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """The one document on stdout."""
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """`runwarden` as a process of its own, with a home of its own."""
+
+    home: Path
+    base_url: str = "http://127.0.0.1:9/v1"
+    token: str = "token-for-tests"
+    more: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "PYTHONPATH": str(ROOT),
+            "RUNWARDEN_BASE_URL": self.base_url,
+            "RUNWARDEN_TOKEN": self.token,
+            "RUNWARDEN_DATA_DIR": str(self.home / "data"),
+            **self.more,
+        }
+
+    def __call__(self, *arguments: str, stdin: str = "", **environment: str) -> Result:
+        done = subprocess.run(
+            self.argv(*arguments),
+            env={name: value for name, value in {**self.environment, **environment}.items() if value},
+            cwd=self.home,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=LONGEST_S,
+            check=False,
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """The command, under way."""
+        return subprocess.Popen(
+            self.argv(*arguments),
+            env=self.environment,
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    @staticmethod
+    def argv(*arguments: str) -> list[str]:
+        return [sys.executable, "-m", "app", *arguments]
+
+
+@pytest.fixture
+def lone(tmp_path: Path) -> CommandLine:
+    """A command line whose service nobody runs."""
+    return CommandLine(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """The real service, shared: tests look at what they made only."""
+    running = start_service(tmp_path_factory.mktemp("service"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def real(tmp_path: Path, service: RunningService) -> CommandLine:
+    """A command line against the real service."""
+    return CommandLine(tmp_path, service.base_url, service.admin_token)
+
+
+@pytest.fixture
+def faults() -> Iterator[FaultServer]:
+    with FaultServer() as server:
+        yield server
+
+
+@pytest.fixture
+def faulty(tmp_path: Path, faults: FaultServer) -> CommandLine:
+    """A command line against a server that misbehaves as scripted."""
+    return CommandLine(tmp_path, faults.base_url)
+
+
+@pytest.fixture
+def board() -> Iterator[Board]:
+    """A peer whose runs the test decides."""
+    with served(Board()) as board:
+        yield board
+
+
+@pytest.fixture
+def boarded(tmp_path: Path, board: Board) -> CommandLine:
+    """A command line against that peer."""
+    return CommandLine(tmp_path, board.base_url)
+
+
+@pytest.fixture
+def runs_of() -> Callable[[Result], list[str]]:
+    """The ids in a `runs list --json`."""
+    return lambda result: [run["run_id"] for run in result.json()["runs"]]

@@ -1,0 +1,47 @@
+import pytest
+
+from app.actions import ActionRefused
+from app.api.errors import ApiError, RateLimited, Refused
+from app.cli.exits import EXIT_BY_KIND, of_api_error
+from app.cli.failures import failure_of
+from storage.errors import StorageError
+
+
+def descendants(root: type) -> list[type]:
+    return [root, *(below for child in root.__subclasses__() for below in descendants(child))]
+
+
+@pytest.mark.parametrize("error", descendants(ApiError) + descendants(ActionRefused))
+def test_every_kind_of_error_has_an_exit_code(error: type) -> None:
+    """A new error cannot slip through with somebody else's code."""
+    assert error.kind == "refused_here" or error.kind in EXIT_BY_KIND  # type: ignore[attr-defined] — both trees have it
+
+
+@pytest.mark.parametrize("error", [kind for kind in descendants(ApiError) if not issubclass(kind, Refused)])
+def test_without_an_answer_the_service_counts_as_unreachable(error: type[ApiError]) -> None:
+    """Whatever kept the answer away: exit code 8."""
+    assert of_api_error(error("x")).exit == 8
+
+
+def test_a_rate_limit_tells_its_wait() -> None:
+    """A script can sleep for as long as it is told to."""
+    failure = of_api_error(RateLimited("Slow down.", retry_after_s=7.0))
+
+    assert failure.exit == 5
+    assert failure.as_json()["retry_after_s"] == 7.0
+
+
+@pytest.mark.parametrize("error", descendants(StorageError))
+def test_a_file_that_cannot_be_used_is_a_matter_of_configuration(error: type[StorageError], tmp_path: object) -> None:
+    """Exit code 2, the error's own kind, and the file."""
+    from pathlib import Path
+
+    failure = failure_of(error("Broken. Mend it.", path=Path("/x")))
+
+    assert failure is not None
+    assert (failure.exit, failure.kind, failure.detail["file"]) == (2, error.kind, "/x")
+
+
+def test_an_error_nobody_foresaw_is_no_failure_of_the_users() -> None:
+    """It is left to the process's boundary."""
+    assert failure_of(RuntimeError("bug")) is None

@@ -1,0 +1,146 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.cli import COMMANDS
+from app.version import __version__
+from tests.cli.conftest import CommandLine
+
+HEAVY = ("textual", "httpx", "pydantic", "apscheduler", "sqlite_utils", "rich", "sqlite3")
+SPY = """
+import sys
+from app.__main__ import main
+code = main(sys.argv[1:])
+print("\\nLOADED", *[name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--version"],
+        ["--help"],
+        ["config", "path"],
+        ["config", "check"],
+        ["profiles", "list"],
+        ["runs", "list", "--help"],
+    ],
+)
+def test_what_needs_no_engine_loads_none(lone: CommandLine, arguments: list[str]) -> None:
+    """Nothing slow is imported for an answer that is at hand."""
+    done = subprocess.run(
+        [sys.executable, "-c", SPY.format(heavy=HEAVY), *arguments],
+        env=lone.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stderr.splitlines()[-1] == "LOADED"
+
+
+def test_the_version_is_the_packages(lone: CommandLine) -> None:
+    """One place says it."""
+    assert lone("--version").out == f"runwarden, version {__version__}\n"
+
+
+def test_every_command_explains_itself(lone: CommandLine) -> None:
+    """The root's help names them all."""
+    result = lone("--help")
+
+    assert result.code == 0
+    assert all(f"  {name} " in result.out for name in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["bogus", "--json"],
+        ["runs", "bogus", "--json"],
+        ["runs", "list", "--json", "--bogus"],
+        ["runs", "list", "--bogus", "-o", "json"],
+        ["runs", "list", "--output=ndjson", "--limit", "0"],
+        ["runs", "start", "--json", "do it"],
+        ["runs", "list", "--from", "yesterday", "--json"],
+        ["runs", "list", "--from", "-1h", "--to", "-2h", "--json"],
+        ["runs", "wait", "r", "--timeout", "soon", "--json"],
+        ["runs", "start", "-R", "nowhere", "do it", "--json"],
+        ["runs", "start", "-R", "acme/api", "--metadata", "novalue", "do it", "--json"],
+        ["runs", "start", "-R", "acme/api", "--metadata", "a=1", "--metadata", "a=2", "do it", "--json"],
+        ["runs", "start", "-R", "acme/api", "--json"],
+        ["runs", "start", "-R", "acme/api", "  ", "--json"],
+        ["actions", "resolve", "act_x", "--json"],
+        ["actions", "resolve", "act_x", "--not-created", "--send-again", "--json"],
+    ],
+)
+def test_a_mistake_on_the_command_line_is_json_too(lone: CommandLine, arguments: list[str]) -> None:
+    """Exit code 2, and nothing on stderr that a script would have to parse."""
+    result = lone(*arguments)
+
+    assert result.code == 2
+    assert result.json()["error"]["kind"] == "usage"
+    assert result.json()["error"]["message"]
+
+
+def test_a_mistake_without_json_goes_to_stderr(lone: CommandLine) -> None:
+    """Stdout stays empty."""
+    result = lone("runs", "list", "--bogus")
+
+    assert (result.code, result.out) == (2, "")
+    assert "--bogus" in result.err
+
+
+def test_global_options_work_before_and_after_the_command(lone: CommandLine, tmp_path: Path) -> None:
+    """People put them where they think of them."""
+    before = lone("--data-dir", str(tmp_path / "here"), "config", "check", "--json")
+    after = lone("config", "check", "--json", "--data-dir", str(tmp_path / "here"))
+
+    assert before.out == after.out
+    assert Path(before.json()["data_folder"]).parent == tmp_path / "here"
+
+
+def test_a_missing_token_is_a_matter_of_configuration(lone: CommandLine) -> None:
+    """Exit code 2; what is cached can still be read."""
+    result = lone("runs", "list", "--json", RUNWARDEN_TOKEN="")
+
+    assert (result.code, result.json()["error"]["kind"]) == (2, "token")
+    assert lone("runs", "list", "--cached", "--json", RUNWARDEN_TOKEN="").code == 0
+
+
+def test_a_reader_that_goes_away_is_no_error_of_ours(lone: CommandLine) -> None:
+    """No traceback on stderr when `head` has seen enough."""
+    command = " ".join(f"'{word}'" for word in lone.argv("config", "check", "--json"))
+
+    done = subprocess.run(
+        ["bash", "-c", f"{command} | true; echo ${{PIPESTATUS[0]}}"],
+        env=lone.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.strip() in {"0", "141"}
+    assert done.stderr == ""
+
+
+def test_a_damaged_ledger_is_told_with_its_cure(lone: CommandLine) -> None:
+    """It is never rebuilt behind anybody's back."""
+    folder = Path(lone("config", "check", "--json").json()["data_folder"])
+    folder.mkdir(parents=True)
+    (folder / "ledger.sqlite3").write_bytes(b"this is no database, however long one looks at it" * 100)
+
+    result = lone("actions", "list", "--json")
+
+    assert (result.code, result.json()["error"]["kind"]) == (2, "database_damaged")
+    assert str(folder / "ledger.sqlite3") in result.json()["error"]["message"]
+
+
+def test_the_one_document_is_the_whole_of_stdout(lone: CommandLine) -> None:
+    """Remarks for people are on stderr."""
+    result = lone("actions", "list", "--json")
+
+    assert json.loads(result.out) == {"actions": [], "count": 0}

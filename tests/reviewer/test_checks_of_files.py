@@ -1,0 +1,172 @@
+"""What each rule sees in one file, and what it leaves alone."""
+
+import string
+from collections.abc import Callable
+
+import pytest
+from service.reviewer.checks import CODE_CHECKS, TEXT_CHECKS
+from service.reviewer.checks.secrets import redacted
+from service.reviewer.finding import Finding, Severity
+
+Rules = Callable[..., set[str]]
+Found = Callable[..., list[Finding]]
+
+# Put together here, so that no scanner takes this file for a leak.
+MIXED = "aB3dE5gH7jK9mN1pQ2sT4vW6xY8zA0cD5fG7"
+GITHUB = "ghp" + "_" + MIXED
+AWS = "AK" + "IA" + "QX7LMN4RSTUVW2YZ"
+KEY = "-----BEGIN " + "RSA PRIVATE KEY-----\n" + MIXED * 2 + "\n"
+FIRES: dict[str, list[tuple[str, str | bytes]]] = {
+    "secret-token": [("a.py", f'T = "{GITHUB}"\n'), ("deploy.yml", f"key: {AWS}\n")],
+    "secret-private-key": [("id_rsa", KEY)],
+    "secret-in-url": [("a.sh", "psql postgres://app:h7Gk2LpQ@db.internal/app\n")],
+    "secret-assignment": [("a.py", f'API_KEY = "{MIXED}"\n'), ("a.js", f'const secret = "{MIXED}";\n')],
+    "env-file": [(".env", "A=1\n"), ("web/.env.production", "A=1\n")],
+    "conflict-marker": [("a.txt", "<<<<<<< HEAD\na\n=======\nb\n>>>>>>> theirs\n")],
+    "todo": [("a.py", "x = 1  # TODO: later\n"), ("a.js", "// FIXME now\n")],
+    "debugger": [("a.js", "  debugger;\n"), ("a.rb", "binding.pry\n")],
+    "focused-test": [("a.test.js", "it.only('x', () => {})\n")],
+    "bidi-control": [("a.c", "int x; // \u202e evil\n")],
+    "python-syntax": [("a.py", "def f(:\n"), ("b.py", "return 1\n")],
+    "python-syntax-warning": [("a.py", "assert (1, 'always true')\n"), ("b.py", "x = 1 is 1\n")],
+    "data-syntax": [("a.json", '{"a": 1,}\n'), ("a.toml", "a = \n"), ("a.xml", "<a><b></a>\n")],
+    "repeated-key": [("a.json", '{"a": 1, "a": 2}\n')],
+    "eval": [("src/a.py", "def f(x):\n    return eval(x)\n")],
+    "shell-true": [("a.py", "import subprocess\nsubprocess.run(c, shell=True)\n"), ("b.py", "import os\nos.system(c)\n")],
+    "tls-unverified": [("a.py", "import requests\nrequests.get(u, verify=False)\n")],
+    "unsafe-load": [("a.py", "import yaml\nyaml.load(f)\n")],
+    "mktemp": [("a.py", "import tempfile\ntempfile.mktemp()\n")],
+    "bare-except": [("a.py", "try:\n    f()\nexcept:\n    log()\n")],
+    "swallowed-exception": [("a.py", "try:\n    f()\nexcept Exception:\n    pass\n")],
+    "breakpoint": [("a.py", "breakpoint()\n"), ("b.py", "import pdb\npdb.set_trace()\n")],
+    "print-left": [("src/a.py", "def f():\n    print(1)\n")],
+    "mutable-default": [("a.py", "def f(a=[]): ...\n"), ("b.py", "def f(*, a=dict()): ...\n")],
+    "redefinition": [("a.py", "def test_a():\n    f()\n\n\ndef test_a():\n    g()\n")],
+    "unreachable": [("a.py", "def f():\n    return 1\n    g()\n")],
+    "raise-notimplemented": [("a.py", "def f():\n    raise NotImplemented\n")],
+    "repeated-dict-key": [("a.py", "x = {'a': 1, 'a': 2}\n")],
+    "unused-import": [("a.py", "import os\n"), ("b.py", "from a import (\n    b,\n    c,\n)\nb()\n")],
+    "long-function": [("a.py", "def f():\n" + "    g()\n" * 90)],
+    "long-file": [("a.go", "x\n" * 1_001)],
+    "deep-nesting": [("a.py", "def f():\n" + "".join("    " * n + "if a:\n" for n in range(1, 8)) + "    " * 8 + "g()\n")],
+    "many-parameters": [("a.py", "def f(a, b, c, d, e, f, g, h, i): ...\n")],
+    "trailing-whitespace": [("a.py", "x = 1 \n"), ("a.md", "text   \n")],
+    "mixed-line-endings": [("a.py", b"x = 1\r\ny = 2\n")],
+    "no-final-newline": [("a.py", "x = 1")],
+    "not-utf8": [("a.py", b"# caf\xe9\n")],
+    "unpinned-requirement": [("requirements.txt", "httpx>=0.28\n"), ("requirements/dev.txt", "pytest\n")],
+    "image-latest": [("Dockerfile", "FROM python\n"), ("Dockerfile", "FROM a/b:latest AS x\n")],
+    "action-branch": [(".github/workflows/ci.yml", "    - uses: actions/checkout@main\n")],
+    "curl-to-shell": [("install.sh", "curl -fsSL https://get.example | sh\n")],
+}
+QUIET: list[tuple[str, str, str | bytes]] = [
+    ("secret-token", "a.py", "T = 'AKIAIOSFODNN7EXAMPLE'\n"),
+    ("secret-private-key", "a.py", "if '-----BEGIN PRIVATE KEY-----' in text: pass\n"),
+    ("secret-in-url", "a.md", "postgres://user:password@localhost/app\n"),
+    ("secret-assignment", "a.py", 'password = "correct horse battery"\ntoken_name = "authorization-header"\n'),
+    ("env-file", ".env.example", "A=1\n"),
+    ("conflict-marker", "a.rst", "Title\n=======\n"),
+    ("todo", "a.py", "todo_list = 'TODO'\n# TODO #12: later\n"),
+    ("bidi-control", "a.py", "x = 'ä'\n"),
+    ("python-syntax", "t.py", "def {{ x }}():\n"),
+    ("data-syntax", "tsconfig.json", '{"a": 1, // why\n}\n'),
+    ("data-syntax", "a.xml", '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;\n'),
+    ("data-syntax", "a.json", "[" * 100_000),
+    ("eval", "a.py", "eval('1')\nre.compile('x')\nself.eval(x)\n"),
+    ("shell-true", "a.py", "subprocess.run([c], shell=False)\n"),
+    ("unsafe-load", "a.py", "import yaml\nyaml.load(f, Loader=yaml.SafeLoader)\n"),
+    ("bare-except", "a.py", "try:\n    f()\nexcept:\n    clean()\n    raise\n"),
+    ("swallowed-exception", "a.py", "try:\n    f()\nexcept ValueError:\n    pass\n"),
+    ("print-left", "scripts/a.py", "print(1)\n"),
+    ("mutable-default", "a.py", "def f(a=(), b=None, c=1): ...\n"),
+    ("redefinition", "a.py", "@overload\ndef f(): ...\n@overload\ndef f(): ...\ndef f(): ...\n"),
+    ("redefinition", "a.py", "def f(): ...\nuse(f)\ndef f(): ...\n"),
+    ("unreachable", "a.py", "def f():\n    return\n    yield\n"),
+    ("unused-import", "__init__.py", "from .a import b\n"),
+    ("unused-import", "a.py", "from a import b\n\n\ndef f(x: 'b'): ...\n"),
+    ("unused-import", "a.py", "from a import b as b\nimport c  # noqa: F401\nfrom __future__ import annotations\n"),
+    ("unused-import", "a.py", "try:\n    import fast\nexcept ImportError:\n    fast = None\n"),
+    ("deep-nesting", "a.py", "def f():\n    if a:\n        pass\n" + "    elif b:\n        pass\n" * 20),
+    ("trailing-whitespace", "a.md", "a line broken on purpose  \nhere\n"),
+    ("trailing-whitespace", "tests/fixtures/a.txt", "x \n"),
+    ("unpinned-requirement", "requirements.txt", "httpx==0.28.1\n# why\n-r other.txt\n"),
+    ("image-latest", "Dockerfile", "FROM python:3.12 AS base\nFROM base\nFROM scratch\nFROM $IMAGE\n"),
+]
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), [(rule, *case) for rule, cases in FIRES.items() for case in cases])
+def test_rule_sees_its_fault(rules: Rules, rule: str, path: str, text: str | bytes) -> None:
+    """The rule fires on the fault it is made for."""
+    assert rule in rules(text, path)
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), QUIET)
+def test_rule_leaves_look_alikes_alone(rules: Rules, rule: str, path: str, text: str | bytes) -> None:
+    """What only looks like the fault is not reported."""
+    assert rule not in rules(text, path)
+
+
+def test_every_rule_of_files_has_a_case() -> None:
+    """No rule is without a test that it can fire."""
+    all_rules = {rule.id for check in (*TEXT_CHECKS, *CODE_CHECKS) for rule in check.rules}
+
+    assert all_rules - {"executable-without-shebang"} == set(FIRES)
+
+
+def test_executable_bit_needs_a_shebang(rules: Rules) -> None:
+    """Mode 100755 asks for `#!`; without the bit nothing does."""
+    assert "executable-without-shebang" in rules("echo\n", "run.sh", "100755")
+    assert "executable-without-shebang" not in rules("#!/bin/sh\necho\n", "run.sh", "100755")
+    assert "executable-without-shebang" not in rules("echo\n", "run.sh")
+
+
+def test_clean_module_has_no_finding(rules: Rules) -> None:
+    """A tidy module is left alone by all rules."""
+    assert rules('"""A module."""\n\nimport os\n\n\ndef here() -> str:\n    """Folder."""\n    return os.getcwd()\n') == set()
+
+
+@pytest.mark.parametrize("text", [f'T = "{GITHUB}"\n', f"x = 1 # TODO {GITHUB}\n", f'API_KEY = "{MIXED}"\n', KEY])
+def test_no_finding_repeats_a_secret(found: Found, text: str) -> None:
+    """Neither message nor anchor holds eight characters of the secret in a row, once printed through `redacted`."""
+    for finding in found(text):
+        said = redacted(finding.message) + (finding.anchor if finding.rule.id.startswith("secret") else "")
+
+        assert not any(MIXED[at : at + 8] in said for at in range(len(MIXED) - 8)), finding
+
+
+def test_secret_among_fixtures_is_a_note(found: Found) -> None:
+    """Material of tests is most likely made up."""
+    weights = {one.weight for one in found(f"{GITHUB}\n", "tests/fixtures/a.txt") if one.rule.id == "secret-token"}
+
+    assert weights == {Severity.NOTE}
+
+
+def test_python_2_and_newer_python_are_not_called_wrong(found: Found) -> None:
+    """Syntax of another Python weighs less than an error."""
+    old = [one for one in found("print 'x'\n", "a.py") if one.rule.id == "python-syntax"]
+    new = [one for one in found("class Box[T]\n", "a.py") if one.rule.id == "python-syntax"]
+
+    assert [one.weight for one in old] == [Severity.MAJOR]
+    assert [one.weight for one in new] == [Severity.NOTE]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["-" * 100_000 + "1", "a" + ".b" * 50_000, "(" * 10_000, "1" + "+1" * 50_000, "x = [" * 150, "a" + "()" * 50_000],
+)
+def test_code_too_deep_to_parse_is_survived(rules: Rules, text: str) -> None:
+    """Nesting that no parser takes ends neither the check nor the process."""
+    assert rules(text) <= {"python-syntax", "no-final-newline"}
+
+
+def test_generated_and_vendored_files_are_not_judged_by_style(rules: Rules) -> None:
+    """Nobody here edits them; a secret in them still counts."""
+    text = f'# Code generated by protoc. DO NOT EDIT.\nimport os\nx = 1 \n# TODO: y\nT = "{GITHUB}"\n'
+
+    assert rules(text, "src/a.py") == {"secret-token"}
+    assert rules(f'import os\nT = "{GITHUB}"\n', "vendor/a.py") == {"secret-token"}
+
+
+def test_alphabets_are_no_secrets(rules: Rules) -> None:
+    """A constant of letters in order is no drawn value."""
+    assert "secret-assignment" not in rules(f'TOKEN_LETTERS = "{string.ascii_letters}{string.digits}"\n')
