@@ -12,6 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from click.testing import CliRunner
+
+from service.cli import main
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 READY_S: Final = 30.0
 GIT_ENVIRONMENT: Final = {
@@ -147,11 +151,14 @@ class RunningService:
 
 
 def command(data_dir: Path, *arguments: str) -> dict[str, Any]:
-    """Run `python -m service … --json` on a data folder and return what it printed."""
-    argv = [sys.executable, "-m", "service", *arguments, "--data-dir", str(data_dir), "--json"]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    if done.returncode:
-        raise AssertionError(f"{arguments} exited with {done.returncode}: {done.stdout}{done.stderr}")
+    """Run a command of `python -m service` with `--json` on a data folder and return what it printed.
+
+    Inside this process: it is the same code, without half a second of imports each time.
+    """
+    given = [*arguments, "--data-dir", str(data_dir), "--json"]
+    done = CliRunner(catch_exceptions=False).invoke(main, given)
+    if done.exit_code:
+        raise AssertionError(f"{arguments} exited with {done.exit_code}: {done.stdout}{done.stderr}")
     document: dict[str, Any] = json.loads(done.stdout)
     return document
 

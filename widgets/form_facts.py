@@ -7,6 +7,7 @@ from typing import ClassVar
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
@@ -41,6 +42,40 @@ class FormFact(Widget):
         badge = ("  ", (self._badge.text, self._badge.style)) if self._badge else ()
         yield Static(self._label, classes="form-fact--label", markup=False)
         yield Static(Content.assemble(self._value, *badge), classes="form-fact--value")
+
+
+class FactList(Vertical):
+    """Named facts, one below the other; long ones go on below themselves, not below their names."""
+
+    DEFAULT_CSS = """
+    FactList {
+        height: auto;
+        Horizontal { height: auto; }
+        .fact-list--name { width: 14; color: $text-muted; }
+        .fact-list--value { width: 1fr; }
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._facts: tuple[tuple[str, Content], ...] = ()
+
+    def show(self, facts: tuple[tuple[str, Content], ...]) -> None:
+        """Takes the facts: names of our own, values of anyone's. Only what differs is painted again."""
+        before, self._facts = self._facts, facts
+        self.display = bool(facts)
+        if [name for name, _ in before] == [name for name, _ in facts]:
+            values = self.query(".fact-list--value").results(Static)
+            for value, (_, old), (_, new) in zip(values, before, facts, strict=False):
+                if old != new:
+                    value.update(new)
+            return
+        self.remove_children()
+        self.mount(*(_fact(name, value) for name, value in facts))
+
+
+def _fact(name: str, value: Content) -> Horizontal:
+    return Horizontal(Static(Content(name), classes="fact-list--name"), Static(value, classes="fact-list--value"))
 
 
 class FormNotice(Static):

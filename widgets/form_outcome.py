@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
 from app.text import SafeText
+from storage.records import ActionError
 from widgets.badges import Badge
+from widgets.form_facts import FactList
 
 Verdict = Literal["done", "failed", "unknown", "blocked"]
 _MARKS: Final[dict[Verdict, Badge]] = {
@@ -32,21 +34,11 @@ class Outcome:
     """Paragraphs: what it means and what to do."""
 
 
-class OutcomeFact(Horizontal):
-    """A fact beside its name; long ones go on below themselves."""
-
-    DEFAULT_CSS = """
-    OutcomeFact {
-        height: auto;
-        .outcome-fact--name { width: 14; color: $text-muted; }
-        .outcome-fact--value { width: 1fr; }
-    }
-    """
-
-    def __init__(self, name: str, value: SafeText) -> None:
-        super().__init__(
-            Static(Content(name), classes="outcome-fact--name"), Static(Content(value), classes="outcome-fact--value")
-        )
+def reason(error: ActionError) -> str:
+    """An error with its status and code."""
+    parts = (f"HTTP {error.http_status}" if error.http_status else "", error.error_code or "")
+    where = ", ".join(part for part in parts if part)
+    return f"{error.message} ({where})" if where else error.message
 
 
 class OutcomePage(VerticalScroll):
@@ -56,7 +48,7 @@ class OutcomePage(VerticalScroll):
     OutcomePage {
         padding: 1 2;
         .outcome-page--headline { text-style: bold; margin-bottom: 1; }
-        .outcome-page--facts { height: auto; margin-bottom: 1; }
+        FactList { margin-bottom: 1; }
     }
     """
     can_focus = False
@@ -64,7 +56,7 @@ class OutcomePage(VerticalScroll):
     def compose(self) -> ComposeResult:
         """The headline, the facts, the meaning."""
         yield Static(classes="outcome-page--headline")
-        yield Vertical(classes="outcome-page--facts")
+        yield FactList()
         yield Static(classes="outcome-page--meaning")
 
     def show(self, outcome: Outcome) -> None:
@@ -73,9 +65,6 @@ class OutcomePage(VerticalScroll):
         self.query_one(".outcome-page--headline", Static).update(
             Content.assemble((f"{mark.glyph} {outcome.headline}", mark.style))
         )
-        box = self.query_one(".outcome-page--facts", Vertical)
-        box.display = bool(outcome.facts)
-        box.remove_children()
-        box.mount(*(OutcomeFact(name, value) for name, value in outcome.facts))
+        self.query_one(FactList).show(tuple((name, Content(value)) for name, value in outcome.facts))
         self.query_one(".outcome-page--meaning", Static).update(Content("\n\n".join(outcome.meaning)))
         self.scroll_home(animate=False)

@@ -13,7 +13,7 @@ from widgets.run_view import RunView, Turn
 from widgets.timeline import Stretch, stretches
 from widgets.times import ago, clock_time, span, stamp
 
-LABEL: Final = 12
+LABEL: Final = 13
 """Cells of a field's name."""
 QUIET: Final = STYLES["quiet"]
 HEADING: Final = "$accent bold"
@@ -59,8 +59,9 @@ def timeline(view: RunView, now: datetime, width: int) -> list[Line]:
     """What was observed of the run, to scale."""
     seen = stretches(view.detail, now)
     longest = max((stretch.seconds or 0.0 for stretch in seen), default=0.0)
-    bar = min(BAR_MOST, max(0, width - LABEL - 10 - 9))
-    return [_stretch(stretch, longest, bar, now) for stretch in seen]
+    times = max(len(clock_time(stretch.start, now)) for stretch in seen) + 1
+    bar = min(BAR_MOST, max(0, width - LABEL - times - 9))
+    return [_stretch(stretch, f"{clock_time(stretch.start, now):<{times}}", longest, bar) for stretch in seen]
 
 
 def timeline_in_brief(view: RunView, now: datetime) -> Line:
@@ -70,7 +71,7 @@ def timeline_in_brief(view: RunView, now: datetime) -> Line:
         if parts:
             parts.append((" › ", QUIET))
         badge = run_badge(stretch.status) if stretch.status is not None else None
-        parts.append((badge.word if badge else "not observed", badge.style if badge else QUIET))
+        parts.append((badge.word if badge else "unobserved", badge.style if badge else QUIET))
         if stretch.seconds is not None:
             parts += [(" ", ""), (span(stretch.seconds), "")]
     return line(*parts)
@@ -124,11 +125,11 @@ def _presence(view: RunView, width: int) -> list[Line]:
     return []
 
 
-def _stretch(stretch: Stretch, longest: float, bar: int, now: datetime) -> Line:
+def _stretch(stretch: Stretch, start: str, longest: float, bar: int) -> Line:
     badge = run_badge(stretch.status) if stretch.status is not None else None
-    word = badge.text if badge else "· not seen"
+    word = badge.text if badge else "· unobserved"
     parts: list[Part] = [(f"{shorten(word, LABEL - 1):<{LABEL}}", badge.style if badge else QUIET)]
-    parts.append((f"{clock_time(stretch.start, now)[-8:]:<10}", QUIET))
+    parts.append((start, QUIET))
     if stretch.seconds is not None:
         cells = max(1, round(bar * stretch.seconds / longest)) if longest and bar else 0
         parts.append((f"{span(stretch.seconds):>7} ", ""))

@@ -51,7 +51,9 @@ class Budget:
                 f"The service failed {self.failures} times in a row; one request is finding out whether it is back.",
                 surely_not_sent=True,
             )
-        probes, self._probing = self.is_open, self._probing or self.is_open
+        probes = self.is_open
+        if probes:
+            self._probing = True
         try:
             yield
         except ApiError as error:

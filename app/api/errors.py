@@ -40,7 +40,7 @@ class ApiError(Exception):
 class NotSendable(ApiError):
     """The request itself cannot be put on the wire safely: a path that would change, text that is not Unicode."""
 
-    kind = "not_sendable"
+    kind = "invalid"
 
     def __init__(self, message: str) -> None:
         super().__init__(message, surely_not_sent=True)
@@ -49,7 +49,7 @@ class NotSendable(ApiError):
 class NoToken(ApiError):
     """There is no usable token, so nothing is asked; the message names the cure."""
 
-    kind = "no_token"
+    kind = "token"
 
     def __init__(self, message: str) -> None:
         super().__init__(message, surely_not_sent=True)

@@ -37,6 +37,8 @@ EXIT_BY_KIND: Final[Mapping[str, Exit]] = {
     "server_failed": Exit.UNREACHABLE,
     "api_error": Exit.UNREACHABLE,
     "refused": Exit.UNREACHABLE,
+    "not_sendable": Exit.USAGE,
+    "no_token": Exit.USAGE,
     "not_authorized": Exit.NOT_AUTHORIZED,
     "forbidden": Exit.NOT_AUTHORIZED,
     "not_found": Exit.NOT_FOUND,

@@ -34,16 +34,16 @@ def load(path: Path | None, env: Mapping[str, str]) -> Settings:
         ConfigError: The file cannot be read, or something in it or in the environment is wrong.
     """
     file = config_path(path, env)
-    text = _read(file, required=file != config_path(None, {}))
+    text = _read(file)
     return _with_environment(Settings() if text is None else _parse(file, text), env)
 
 
-def _read(file: Path, *, required: bool) -> str | None:
+def _read(file: Path) -> str | None:
     try:
         return file.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        if not required:
-            return None
+        if file == config_path(None, {}):
+            return None  # nobody has to have one
         raise ConfigError("there is no such file.", cure="Make one with `runwarden config init`.", file=file) from error
     except OSError as error:
         raise ConfigError(

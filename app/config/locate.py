@@ -1,6 +1,5 @@
 """Which line of a TOML text holds a key; asked only after a mistake, since tomllib keeps no positions."""
 
-import tomllib
 from typing import Final
 
 KeyPath = tuple[str | int, ...]
@@ -20,6 +19,8 @@ def line_of(text: str, path: KeyPath) -> int | None:
 
 
 def _first_line_with(text: str, path: KeyPath) -> int | None:
+    import tomllib  # only after a mistake
+
     # The parser itself says where a key appears: in the shortest beginning of the text that holds it.
     lines = text.splitlines(keepends=True)
     statement = 1

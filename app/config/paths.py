@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from hashlib import sha256
-from importlib import resources
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +36,8 @@ def data_folder(settings: Settings, profile: Profile) -> Path:
 
 def example_text() -> str:
     """The commented example of a configuration: every key, its default and why."""
+    from importlib import resources
+
     packaged = resources.files("app") / _EXAMPLE
     if packaged.is_file():
         return packaged.read_text(encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn, TypeVar, cast
 
@@ -98,6 +97,8 @@ class Table:
         """
         for key in self.values:
             if key not in self.known:
+                from difflib import get_close_matches
+
                 near = get_close_matches(key, self.known, n=1)
                 known = ", ".join(sorted(self.known))
                 self.fail(key, "there is no such key.", f"Did you mean {near[0]}?" if near else f"There are: {known}.")

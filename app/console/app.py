@@ -10,6 +10,7 @@ from rich.segment import Segments
 from textual import on
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.command import Provider
 from textual.reactive import reactive
 from textual.screen import Screen
 
@@ -34,13 +35,18 @@ OpenEngine = Callable[[], Awaitable["Engine"]]
 Clock = Callable[[], datetime]
 
 
+def _commands() -> type[Provider]:
+    from app.console.commands import ConsoleCommands
+
+    return ConsoleCommands
+
+
 class RunwardenApp(App[None]):
     """One profile's console."""
 
     TITLE = "runwarden"
     CSS_PATH = Path(__file__).with_name("console.tcss")
-    ENABLE_COMMAND_PALETTE = True
-    COMMAND_PALETTE_BINDING = "ctrl+p"
+    COMMANDS: ClassVar[set[Any]] = {_commands}
     BINDINGS: ClassVar[list[BindingType]] = [
         *[Binding(tab.key, f"room('{tab.name}')", tab.title, show=False, id=f"room.{tab.name}") for tab in ROOMS],
         Binding("colon", "command_palette", "palette", key_display=":", id="app.palette"),

@@ -2,12 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from textual.binding import ActiveBinding
+from textual.dom import DOMNode
 from textual.screen import Screen
 
 from widgets.key_bar import KeyHint
+
+
+Place = Literal["here", "in the list", "everywhere"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +22,9 @@ class Deed:
     """As they are shown."""
     does: str
     action: str
-    """With its namespace, for `run_action`."""
-    place: str
-    """Whose key it is: `runs`, `table`, `everywhere`."""
+    node: DOMNode
+    """Whose action it is."""
+    place: Place
     enabled: bool
     shown: bool
     """Whether it belongs into the line at the bottom."""
@@ -30,7 +34,7 @@ class Deed:
 
 def deeds(screen: Screen[Any]) -> tuple[Deed, ...]:
     """All that the keys do on a screen, those of the focused widget first."""
-    found: dict[tuple[str, str], list[ActiveBinding]] = {}
+    found: dict[tuple[Place, str], list[ActiveBinding]] = {}
     for active in screen.active_bindings.values():
         if active.binding.description and not active.binding.system:
             found.setdefault((_place(screen, active), active.binding.action), []).append(active)
@@ -47,12 +51,13 @@ def _hint(deed: Deed) -> KeyHint:
     return KeyHint(deed.keys[0], deed.does, deed.action, deed.enabled)
 
 
-def _deed(screen: Screen[Any], place: str, group: list[ActiveBinding]) -> Deed:
+def _deed(screen: Screen[Any], place: Place, group: list[ActiveBinding]) -> Deed:
     first = group[0].binding
     return Deed(
         tuple(_keys(screen, group)),
         first.description,
-        _action(screen, group[0]),
+        first.action,
+        group[0].node,
         place,
         group[0].enabled,
         first.show,
@@ -65,16 +70,7 @@ def _keys(screen: Screen[Any], group: list[ActiveBinding]) -> Iterator[str]:
         yield screen.app.get_key_display(active.binding)
 
 
-def _place(screen: Screen[Any], active: ActiveBinding) -> str:
+def _place(screen: Screen[Any], active: ActiveBinding) -> Place:
     if active.node is screen.app:
         return "everywhere"
     return "here" if active.node is screen else "in the list"
-
-
-def _action(screen: Screen[Any], active: ActiveBinding) -> str:
-    action = active.binding.action
-    if "." in action.partition("(")[0]:
-        return action
-    if active.node is screen.app:
-        return f"app.{action}"
-    return f"screen.{action}" if active.node is screen else f"focused.{action}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
+_BRANCH: Final = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\\ud800-\udfff]{1,250}\Z")
 _TURNS: Final = 1_000
 
 
@@ -55,7 +56,7 @@ def parse_task(raw: bytes) -> Task:
         run_id=_run_id(document),
         turn=_turn(document),
         branch=_text(document, "branch"),
-        default_branch=_text(document, "default_branch") or None,
+        default_branch=_default_branch(document),
         instructions=_text(document, "instructions", needed=True),
         inputs=_inputs(document),
         conversation=_conversation(document),
@@ -68,6 +69,14 @@ def _run_id(document: dict[str, Any]) -> str:
     if not _RUN_ID.match(run_id):
         raise TaskError("run_id must be 1 to 128 letters, digits, '.', '_' or '-', and begin with a letter or digit")
     return run_id
+
+
+def _default_branch(document: dict[str, Any]) -> str | None:
+    """The default branch, which becomes an argument of git, so its name has to be one that git could have given."""
+    name = _text(document, "default_branch")
+    if name and not _BRANCH.match(name):
+        raise TaskError("default_branch must be the name of a branch, or null")
+    return name or None
 
 
 def _turn(document: dict[str, Any]) -> int:

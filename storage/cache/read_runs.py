@@ -11,6 +11,9 @@ from storage.times import from_us, from_us_or_none
 
 REPOSITORIES_CAP: Final = 500
 
+_REMEMBERED: Final = 256
+"""Filters whose numbers are kept: each letter of a search makes a new one."""
+
 _NEAR: Final = 2000
 """Up to here skipping from the front costs less than counting would."""
 
@@ -42,7 +45,7 @@ class Counts:
 
     def _forget_stale(self, connection: sqlite3.Connection) -> None:
         version = data_version(connection)
-        if version != self._version:
+        if version != self._version or len(self._totals) + len(self._by_status) > _REMEMBERED:
             self._totals.clear()
             self._by_status.clear()
             self._version = version

@@ -51,7 +51,9 @@ def _runs(db: "Database") -> None:
     # With the status: a filter by statuses in the default order is answered by the index alone.
     db.execute("CREATE INDEX runs_created ON runs (created_us, run_id, status)")
     # Few runs are active at a time, and every poll asks for them.
-    db.execute("CREATE INDEX runs_active ON runs (created_us, run_id) WHERE status NOT IN ('completed', 'failed')")
+    db.execute(
+        "CREATE INDEX runs_active ON runs (created_us, run_id, status) WHERE status NOT IN ('completed', 'failed')"
+    )
     db.execute("CREATE INDEX runs_updated ON runs (updated_us, run_id)")
     db.execute("CREATE INDEX runs_status ON runs (status, created_us DESC, run_id DESC)")
     db.execute("CREATE INDEX runs_repository ON runs (repository, created_us DESC, run_id DESC)")

@@ -1,7 +1,9 @@
+from pathlib import Path
+
 import pytest
 
 from app.actions import ActionRefused
-from app.api.errors import ApiError, RateLimited, Refused
+from app.api.errors import ApiError, RateLimited, TimedOut, Unreachable, UnusableAnswer
 from app.cli.exits import EXIT_BY_KIND, of_api_error
 from app.cli.failures import failure_of
 from storage.errors import StorageError
@@ -17,7 +19,7 @@ def test_every_kind_of_error_has_an_exit_code(error: type) -> None:
     assert error.kind == "refused_here" or error.kind in EXIT_BY_KIND  # type: ignore[attr-defined] — both trees have it
 
 
-@pytest.mark.parametrize("error", [kind for kind in descendants(ApiError) if not issubclass(kind, Refused)])
+@pytest.mark.parametrize("error", [Unreachable, TimedOut, UnusableAnswer])
 def test_without_an_answer_the_service_counts_as_unreachable(error: type[ApiError]) -> None:
     """Whatever kept the answer away: exit code 8."""
     assert of_api_error(error("x")).exit == 8
@@ -32,10 +34,8 @@ def test_a_rate_limit_tells_its_wait() -> None:
 
 
 @pytest.mark.parametrize("error", descendants(StorageError))
-def test_a_file_that_cannot_be_used_is_a_matter_of_configuration(error: type[StorageError], tmp_path: object) -> None:
+def test_a_file_that_cannot_be_used_is_a_matter_of_configuration(error: type[StorageError]) -> None:
     """Exit code 2, the error's own kind, and the file."""
-    from pathlib import Path
-
     failure = failure_of(error("Broken. Mend it.", path=Path("/x")))
 
     assert failure is not None

@@ -31,7 +31,7 @@ class Done:
     @property
     def body(self) -> str:
         """The review without the record at its end."""
-        return self.review.partition("<!-- runwarden-review")[0]
+        return self.review.rpartition("<!-- runwarden-review")[0]
 
     def section(self, title: str) -> str:
         """The text under a heading of the second level."""
@@ -72,7 +72,9 @@ class Repository:
         self.git("update-ref", "refs/remotes/origin/main", "HEAD")
         self.git("checkout", "-q", "-b", "agent/work")
 
-    def turn(self, instructions: str = "Review this.", number: int = 1, *, flags: tuple[str, ...] = ("-P",), **task: Any) -> Done:
+    def turn(
+        self, instructions: str = "Review this.", number: int = 1, *, flags: tuple[str, ...] = ("-P",), **task: Any
+    ) -> Done:
         """Run the reviewer on the checkout."""
         document = {
             "run_id": "run_01TEST",
@@ -87,8 +89,9 @@ class Repository:
         } | task
         return self.start(json.dumps(document).encode(), flags=flags)
 
-    def start(self, task: bytes, *, flags: tuple[str, ...] = ("-P",)) -> Done:
-        result = self.folder.parent / "result.json"
+    def start(self, task: bytes, *, flags: tuple[str, ...] = ("-P",), result: Path | None = None) -> Done:
+        """Run the reviewer on any bytes."""
+        result = result or self.folder.parent / "result.json"
         result.unlink(missing_ok=True)
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "RUNWARDEN_RESULT": str(result)}
         done = subprocess.run(

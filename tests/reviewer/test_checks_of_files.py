@@ -4,6 +4,7 @@ import string
 from collections.abc import Callable
 
 import pytest
+
 from service.reviewer.checks import CODE_CHECKS, TEXT_CHECKS
 from service.reviewer.checks.secrets import redacted
 from service.reviewer.finding import Finding, Severity
@@ -32,7 +33,10 @@ FIRES: dict[str, list[tuple[str, str | bytes]]] = {
     "data-syntax": [("a.json", '{"a": 1,}\n'), ("a.toml", "a = \n"), ("a.xml", "<a><b></a>\n")],
     "repeated-key": [("a.json", '{"a": 1, "a": 2}\n')],
     "eval": [("src/a.py", "def f(x):\n    return eval(x)\n")],
-    "shell-true": [("a.py", "import subprocess\nsubprocess.run(c, shell=True)\n"), ("b.py", "import os\nos.system(c)\n")],
+    "shell-true": [
+        ("a.py", "import subprocess\nsubprocess.run(c, shell=True)\n"),
+        ("b.py", "import os\nos.system(c)\n"),
+    ],
     "tls-unverified": [("a.py", "import requests\nrequests.get(u, verify=False)\n")],
     "unsafe-load": [("a.py", "import yaml\nyaml.load(f)\n")],
     "mktemp": [("a.py", "import tempfile\ntempfile.mktemp()\n")],
@@ -48,7 +52,9 @@ FIRES: dict[str, list[tuple[str, str | bytes]]] = {
     "unused-import": [("a.py", "import os\n"), ("b.py", "from a import (\n    b,\n    c,\n)\nb()\n")],
     "long-function": [("a.py", "def f():\n" + "    g()\n" * 90)],
     "long-file": [("a.go", "x\n" * 1_001)],
-    "deep-nesting": [("a.py", "def f():\n" + "".join("    " * n + "if a:\n" for n in range(1, 8)) + "    " * 8 + "g()\n")],
+    "deep-nesting": [
+        ("a.py", "def f():\n" + "".join("    " * n + "if a:\n" for n in range(1, 8)) + "    " * 8 + "g()\n")
+    ],
     "many-parameters": [("a.py", "def f(a, b, c, d, e, f, g, h, i): ...\n")],
     "trailing-whitespace": [("a.py", "x = 1 \n"), ("a.md", "text   \n")],
     "mixed-line-endings": [("a.py", b"x = 1\r\ny = 2\n")],
@@ -122,7 +128,10 @@ def test_executable_bit_needs_a_shebang(rules: Rules) -> None:
 
 def test_clean_module_has_no_finding(rules: Rules) -> None:
     """A tidy module is left alone by all rules."""
-    assert rules('"""A module."""\n\nimport os\n\n\ndef here() -> str:\n    """Folder."""\n    return os.getcwd()\n') == set()
+    assert (
+        rules('"""A module."""\n\nimport os\n\n\ndef here() -> str:\n    """Folder."""\n    return os.getcwd()\n')
+        == set()
+    )
 
 
 @pytest.mark.parametrize("text", [f'T = "{GITHUB}"\n', f"x = 1 # TODO {GITHUB}\n", f'API_KEY = "{MIXED}"\n', KEY])

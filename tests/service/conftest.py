@@ -58,15 +58,15 @@ class Api:
         """Give a run its next turn."""
         owner, _, repo = repository.partition("/")
         reference = {"platform": "github", "data": {"owner": owner, "repo": repo}}
-        return self.post(
-            "/external/runs", {"instructions": instructions, "repository": reference, "run_id": run_id}
-        )
+        return self.post("/external/runs", {"instructions": instructions, "repository": reference, "run_id": run_id})
 
     def run(self, run_id: str) -> dict[str, Any]:
         """Return a run as the list shows it."""
         token = None
         while True:
-            page = self.get("/external/runs", params={"page_size": 100} | ({"page_token": token} if token else {})).json()
+            page = self.get(
+                "/external/runs", params={"page_size": 100} | ({"page_token": token} if token else {})
+            ).json()
             for run in page["runs"]:
                 if run["run_id"] == run_id:
                     return dict(run)

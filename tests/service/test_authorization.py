@@ -27,7 +27,7 @@ def ask(api: Any, method: str, path: str, token: str | None) -> httpx.Response:
 
 
 @pytest.mark.parametrize(("method", "path"), ENDPOINTS)
-@pytest.mark.parametrize("token", [None, "", "Bearer", "Bearer ", "Basic YTpi", "Bearer rwt_unknown", "rwt_unknown"])
+@pytest.mark.parametrize("token", [None, "", "Bearer", "Basic YTpi", "Bearer rwt_unknown", "rwt_unknown"])
 def test_without_a_valid_token_every_endpoint_answers_401(api: Any, method: str, path: str, token: str | None) -> None:
     """A missing, malformed or unknown token is 401 with a challenge, before the body is looked at."""
     answer = ask(api, method, path, token)

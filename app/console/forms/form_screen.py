@@ -51,7 +51,9 @@ _VERBS: Final = (
 class FormScreen(ModalScreen[Action | None]):
     """A form up to the moment of sending."""
 
-    DEFAULT_CSS = "FormScreen { align: center middle; background: $background 60%; }"
+    # Not the default style sheet: the console's own says how screens look, and these lie over one.
+    CSS = "FormScreen { align: center middle; background: $background 60%; }"
+    SCOPED_CSS = False
     BINDINGS: ClassVar[list[BindingType]] = [
         # Before the focused input: all of these mean the form, wherever one types.
         Binding("ctrl+s,ctrl+enter", "forward", "Preview, then send", priority=True),

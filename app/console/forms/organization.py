@@ -89,7 +89,7 @@ class OrganizationForm(ActionForm):
         if unknown is not None:
             when = ago(unknown.created_at, now)
             return (
-                f"Blocked: the attempt {when} has no known outcome; resolve it.",
+                f"Blocked: the attempt {when} is unresolved.",
                 "warn",
             )
         made = next((attempt for attempt in attempts if attempt.state == "confirmed"), None)

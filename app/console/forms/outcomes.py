@@ -6,7 +6,7 @@ from typing import Final
 from app.text import safe_text
 from storage.records import INVITATION_LIFETIME, Action, ActionError, ActionKind
 from widgets.badges import action_badge
-from widgets.form_outcome import Outcome
+from widgets.form_outcome import Outcome, reason
 from widgets.times import ago, stamp
 
 _DONE: Final[dict[ActionKind, str]] = {
@@ -123,10 +123,3 @@ def not_done(action: Action) -> str:
     if error.kind == "forbidden":
         cure = _FORBIDDEN[action.kind == "organization.create"]
     return f"Rejected: {reason(error)} Nothing was done. {cure}"
-
-
-def reason(error: ActionError) -> str:
-    """An error with its status and code."""
-    parts = [f"HTTP {error.http_status}" if error.http_status else "", error.error_code or ""]
-    where = ", ".join(part for part in parts if part)
-    return f"{error.message} ({where})" if where else error.message

@@ -12,7 +12,6 @@ from textual.widgets import Input
 from app.actions import ActionRefused
 from app.actions.reconcile import propose
 from app.api.errors import ApiError
-from app.console.forms.outcomes import reason
 from app.engine import Engine
 from app.text import safe_text
 from storage.errors import StorageError
@@ -21,6 +20,7 @@ from storage.records import Action, ActionKind
 from widgets.form_dialog import FormDialog, Verb
 from widgets.form_facts import FormChoice, FormFact
 from widgets.form_field import ChoiceField
+from widgets.form_outcome import reason
 from widgets.times import ago
 
 Word = Literal["created", "not_created", "send_again"]
@@ -49,13 +49,15 @@ _ID_HINTS: Final[dict[ActionKind, str]] = {
 class ResolveForm(ModalScreen[Action | None]):
     """Ends with the action as resolved, or with the one that was sent in its place; None: nothing was decided."""
 
-    DEFAULT_CSS = """
+    # Not the default style sheet: the console's own says how screens look, and these lie over one.
+    CSS = """
     ResolveForm {
         align: center middle;
         background: $background 60%;
         FormDialog { height: 19; }
     }
     """
+    SCOPED_CSS = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s,ctrl+enter", "apply", "Apply", priority=True),
         Binding("escape", "cancel", "Cancel", priority=True),

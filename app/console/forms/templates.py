@@ -18,7 +18,8 @@ from app.text import safe_text
 class TemplatePicker(ModalScreen[str | None]):
     """Ends with the template's instructions, or None."""
 
-    DEFAULT_CSS = """
+    # Not the default style sheet: the console's own says how screens look, and these lie over one.
+    CSS = """
     TemplatePicker {
         align: center middle;
         background: $background 60%;
@@ -36,6 +37,7 @@ class TemplatePicker(ModalScreen[str | None]):
         }
     }
     """
+    SCOPED_CSS = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Back"),
         Binding("j", "down", "Down", show=False),

@@ -10,7 +10,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
-from app.console.hints import key_hints
+from app.console.hints import deeds, key_hints
 from app.console.rooms import ROOMS
 from app.events import Event
 from storage.errors import StorageError
@@ -27,8 +27,8 @@ TICK_S = 1.0
 """How often ages are looked at; they are painted only when they read differently."""
 
 
-class Rang(Message):
-    """The engine's doorbell rang."""
+class Rang(Message, bubble=False):
+    """The engine's doorbell rang; the app hands it down to the screens, so it must not climb back to the app."""
 
     def __init__(self, event: Event) -> None:
         super().__init__()
@@ -91,7 +91,9 @@ class ConsoleScreen(Screen[None]):
 
     @on(KeyBar.Pressed)
     async def _on_pressed(self, message: KeyBar.Pressed) -> None:
-        await self.run_action(message.action)
+        deed = next((deed for deed in deeds(self) if deed.action == message.action), None)
+        if deed is not None:
+            await self.app.run_action(deed.action, deed.node)
 
     @on(TabBar.Picked)
     async def _on_tab(self, message: TabBar.Picked) -> None:

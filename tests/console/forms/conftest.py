@@ -8,10 +8,11 @@ from textual.app import App
 from textual.screen import Screen
 
 from app.config import PollSettings, Profile, Settings, Template
+from app.console.app import RunwardenApp
 from app.console.themes import DEFAULT, THEMES
 from app.engine import Engine
 from app.token import EnvToken
-from tests.fault_server import FaultServer
+from tests.fault_server import FaultServer, Received, Respond, Step
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
@@ -80,3 +81,42 @@ async def engine(settings: Settings, profile: Profile, clock: Clock) -> AsyncIte
     """The real engine on that service, not polling."""
     async with await Engine.open(settings, profile, actor="console", clock=clock) as engine:
         yield engine
+
+
+class Post:
+    """Answers writes as told, one step each; reading always works and finds nothing."""
+
+    def __init__(self, server: FaultServer) -> None:
+        self._steps: list[Step] = []
+        self._server = server
+        server.otherwise = self._answer
+
+    def next(self, *steps: Step) -> None:
+        """What the writes to come are answered with."""
+        self._steps.extend(steps)
+
+    @property
+    def requests(self) -> list[Received]:
+        """The writes that arrived."""
+        return [request for request in self._server.requests if request.method == "POST"]
+
+    def _answer(self, request: Received) -> Step:
+        if request.method == "POST":
+            return self._steps.pop(0)
+        return Respond(200, {"code_hosting": {}} if request.path.endswith("health") else {"runs": [], "next_token": None})
+
+
+@pytest.fixture
+def post(server: FaultServer) -> Post:
+    """How writes are answered."""
+    return Post(server)
+
+
+@pytest.fixture
+def console(settings: Settings, profile: Profile, clock: Clock, engine: Engine, post: Post) -> RunwardenApp:
+    """The whole console over that engine."""
+
+    async def opened() -> Engine:
+        return engine
+
+    return RunwardenApp(settings, profile, opened, None, clock)

@@ -1,0 +1,1 @@
+"""What `make bench` measures: ratios within one run, never a figure to hold a test against."""

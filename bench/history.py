@@ -1,0 +1,45 @@
+"""A made-up history of runs to measure with: the same every time."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from storage.cache import Cache
+from storage.records import Repository, Run
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+BATCH = 2_000
+REPOSITORIES = tuple(Repository.parse(f"acme/service-{n}") for n in range(40))
+
+
+def runs(count: int) -> Iterator[Run]:
+    """So many runs, newest first, one a minute."""
+    chance = random.Random(7)
+    for n in range(count):
+        created = NOW - timedelta(minutes=n)
+        updated = created + timedelta(seconds=chance.randint(10, 900))
+        status = chance.choices(("completed", "failed", "working", "queued"), (90, 8, 1, 1))[0]
+        run_id = f"run_{count - n:026d}"
+        yield Run(
+            run_id, status, f"agent/topic-{chance.randint(0, 5000)}", chance.choice(REPOSITORIES), created, updated,
+            f'{{"run_id": "{run_id}", "status": "{status}"}}',
+        )  # fmt: skip
+
+
+def fill(path: Path, count: int) -> None:
+    """Makes a cache with so many runs."""
+    asyncio.run(_fill(path, count))
+
+
+async def _fill(path: Path, count: int) -> None:
+    async with await Cache.open(path) as cache:
+        batch: list[Run] = []
+        for run in runs(count):
+            batch.append(run)
+            if len(batch) == BATCH:
+                await cache.store_runs(batch, seen_at=NOW)
+                batch.clear()
+        if batch:
+            await cache.store_runs(batch, seen_at=NOW)

@@ -1,0 +1,50 @@
+"""How fast runs enter the cache, and pass through it unchanged, against sqlite-utils' own upsert."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import sqlite_utils
+
+from bench.figures import Figure, paired, timed
+from bench.history import BATCH, fill, runs
+
+COUNT = 20_000
+
+
+def measure(_: int) -> Iterator[Figure]:
+    """Loading, and loading the same again."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        numbers = iter(range(1000))
+        kept = place / "kept.sqlite3"
+        fill(kept, COUNT)
+        load, yardstick = paired(
+            lambda: timed(lambda: fill(place / f"{next(numbers)}.sqlite3", COUNT)),
+            lambda: timed(lambda: upsert(place / f"{next(numbers)}.sqlite3")),
+            rounds=3,
+        )
+        yield Figure(f"load {COUNT:,} runs", load, "sqlite-utils upsert_all", yardstick)
+        again, _ = paired(lambda: timed(lambda: fill(kept, COUNT)), lambda: 0.0, rounds=3)
+        yield Figure(f"load {COUNT:,} runs again, unchanged", again, "sqlite-utils upsert_all", yardstick)
+
+
+def upsert(path: Path) -> None:
+    """The same rows through sqlite-utils, in the same batches."""
+    database = sqlite_utils.Database(path)
+    database.enable_wal()
+    rows = (
+        {
+            "run_id": run.run_id,
+            "status": run.status,
+            "branch": run.branch_name,
+            "repository": json.dumps(run.repository.data),
+            "created": run.created_at.timestamp() if run.created_at else None,
+            "updated": run.updated_at.timestamp() if run.updated_at else None,
+            "raw": run.raw_json,
+        }
+        for run in runs(COUNT)
+    )
+    database["runs"].upsert_all(rows, pk="run_id", batch_size=BATCH)
+    database.close()

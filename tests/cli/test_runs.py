@@ -1,0 +1,284 @@
+import csv
+import json
+import stat
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import CommandLine
+from tests.run_board import Board, stamp
+from tests.service_process import RunningService, git
+
+SPEC_FIELDS = {"run_id", "status", "branch_name", "repository", "created_at", "updated_at"}
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory, service: RunningService) -> tuple[CommandLine, dict[str, object]]:
+    """A run that was started on the real service and waited for; the document it printed."""
+    cli = CommandLine(tmp_path_factory.mktemp("home"), service.base_url, service.admin_token)
+    result = cli(
+        *("runs", "start", "-R", "acme/api", "--branch", "fix/login", "--metadata", "ticket=7", "--metadata", "who=me"),
+        *("Review the login", "--wait", "--timeout", "50s", "--json"),
+    )
+    assert (result.code, result.err.splitlines()[-1].split()[-1]) == (0, "completed"), result.out + service.log
+    return cli, result.json()
+
+
+def test_a_run_is_started_once_and_waited_for(
+    started: tuple[CommandLine, dict[str, object]], service: RunningService
+) -> None:
+    """The document has the action and the ended run; the repository has the commit."""
+    _, document = started
+
+    assert (document["kind"], document["state"]) == ("run.start", "confirmed")
+    assert isinstance(document["run"], dict)
+    assert document["run"]["status"] == "completed"
+    assert set(document["run"]) >= SPEC_FIELDS
+    log = git("log", "--format=%B", "fix/login", cwd=service.repositories["acme/api"])
+    assert str(document["run"]["run_id"]) in log
+
+
+def test_what_was_sent_is_in_the_ledger_word_for_word(started: tuple[CommandLine, dict[str, object]]) -> None:
+    """Metadata that is JSON was sent as JSON."""
+    cli, document = started
+
+    action = cli("actions", "show", str(document["action_id"]), "--json").json()["action"]
+
+    assert action["body"] == {
+        "instructions": "Review the login",
+        "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
+        "branch_name": "fix/login",
+        "metadata": {"ticket": 7, "who": "me"},
+    }
+    assert action["state"] == "confirmed"
+
+
+def test_a_listed_run_is_as_received_with_what_was_observed(started: tuple[CommandLine, dict[str, object]]) -> None:
+    """The shape that scripts rely on."""
+    cli, document = started
+    assert isinstance(document["run"], dict)
+
+    listing = cli("runs", "list", "--branch", "fix/login", "--json").json()
+
+    assert set(listing) == {"runs", "count", "as_of", "complete_since", "source"}
+    assert (listing["count"], listing["source"]) == (1, "live")
+    [run] = listing["runs"]
+    assert {name: run[name] for name in SPEC_FIELDS} == {name: document["run"][name] for name in SPEC_FIELDS}
+    assert set(run["observed"]) == {"first_seen_at", "last_seen_at", "state", "transitions", "stuck", "continues"}
+    assert run["observed"]["state"] == "current"
+    assert run["observed"]["transitions"][0]["from"] is None
+    assert run["observed"]["transitions"][-1]["to"] == "completed"
+
+
+def test_a_run_is_shown_by_a_part_of_its_id_with_its_conversation(
+    started: tuple[CommandLine, dict[str, object]],
+) -> None:
+    """Live and from the cache."""
+    cli, document = started
+    assert isinstance(document["run"], dict)
+    run_id = str(document["run"]["run_id"])
+
+    live = cli("runs", "show", run_id[:-4], "--json").json()
+    cached = cli("runs", "show", run_id[:-4], "--json", "--cached", RUNWARDEN_BASE_URL=cli.base_url).json()
+
+    assert (live["run"]["run_id"], live["source"], cached["source"]) == (run_id, "live", "cache")
+    assert [turn["instructions"] for turn in live["conversation"]] == ["Review the login"]
+    assert "Review the login" in cli("runs", "show", run_id).out
+
+
+def test_a_run_is_continued_on_its_own_repository(started: tuple[CommandLine, dict[str, object]]) -> None:
+    """The second turn of the same run."""
+    cli, document = started
+    assert isinstance(document["run"], dict)
+    run_id = str(document["run"]["run_id"])
+
+    result = cli("runs", "continue", run_id, "And again", "--wait", "--timeout", "50s", "--json")
+
+    assert result.code == 0, result.out + result.err
+    assert (result.json()["kind"], result.json()["run"]["run_id"]) == ("run.continue", run_id)
+    shown = cli("runs", "show", run_id, "--json").json()
+    assert [turn["instructions"] for turn in shown["conversation"]] == ["Review the login", "And again"]
+
+
+def test_instructions_come_from_a_file_stdin_or_an_editor(real: CommandLine) -> None:
+    """Each way, the very same text is sent."""
+    (real.home / "task.md").write_text("Look at web\nthoroughly\n")
+    (real.home / "editor.sh").write_text('#!/bin/sh\nprintf "Look at web\\nthoroughly\\n" > "$1"\n')
+    (real.home / "editor.sh").chmod(0o700)
+    start = ("runs", "start", "-R", "acme/web", "--json")
+
+    from_file = real(*start, "-f", "task.md")
+    from_stdin = real(*start, "-", stdin="Look at web\nthoroughly\n")
+    from_editor = real(*start, EDITOR=str(real.home / "editor.sh"))
+
+    assert [each.code for each in (from_file, from_stdin, from_editor)] == [0, 0, 0], from_editor.out
+    bodies = {json.dumps(action["body"]) for action in real("actions", "list", "--json").json()["actions"]}
+    assert len(bodies) == 1
+    assert "Look at web\\nthoroughly" in bodies.pop()
+
+
+def test_a_run_the_service_does_not_know_is_not_found(real: CommandLine) -> None:
+    """Exit code 7, for every command that names one."""
+    for arguments in (["show", "run_none"], ["continue", "run_none", "go on"], ["wait", "run_none"]):
+        result = real("runs", *arguments, "--json")
+
+        assert (result.code, result.json()["error"]["kind"]) == (7, "not_found")
+
+
+def test_a_repository_the_service_does_not_know_is_refused(real: CommandLine) -> None:
+    """Exit code 2, with the service's own words."""
+    result = real("runs", "start", "-R", "gitlab:nobody/nothing", "go", "--json")
+
+    document = result.json()
+    assert (result.code, document["state"], document["run"]) in {
+        (2, "rejected", None),
+        (0, "confirmed", document["run"]),
+    }
+
+
+def test_filters_hold_together(boarded: CommandLine, board: Board) -> None:
+    """Those the API has and those it has not."""
+    for number, status in enumerate(["completed", "failed", "working", "failed"]):
+        board.put(f"run_{number}", status, created=number, branch_name=f"agent/b{number}")
+    board.put("run_other", "failed", created=9, repository={"platform": "gitlab", "data": {"project_path": "acme/x"}})
+
+    def ids(*arguments: str) -> list[str]:
+        listing = boarded("runs", "list", *arguments, "--json").json()
+        assert listing["count"] == len(listing["runs"])
+        return [run["run_id"] for run in listing["runs"]]
+
+    assert ids() == ["run_other", "run_3", "run_2", "run_1", "run_0"]
+    assert ids("--status", "failed", "-R", "acme/api") == ["run_3", "run_1"]
+    assert ids("--status", "!failed") == ["run_2", "run_0"]
+    assert ids("--status", "failed", "--status", "working", "--branch", "agent/*") == ["run_3", "run_2", "run_1"]
+    assert ids("--repository", "gitlab:acme/x") == ["run_other"]
+    assert ids("--repository", "!acme/*", "--active") == []
+    assert ids("--search", "B2 acme") == ["run_2"]
+    assert ids("--from", stamp(1), "--to", stamp(2)) == ["run_2", "run_1"]
+    assert ids("--limit", "2") == ["run_other", "run_3"]
+    assert ids("--cached", "--status", "failed", "-R", "acme/api") == ["run_3", "run_1"]
+
+
+def test_all_walks_every_page(boarded: CommandLine, board: Board) -> None:
+    """However many there are; the default stops at fifty."""
+    for number in range(230):
+        board.put(f"run_{number:03}", "completed", created=number)
+
+    assert boarded("runs", "list", "--json").json()["count"] == 50
+    assert boarded("runs", "list", "--all", "--json").json()["count"] == 230
+
+
+def test_the_cache_answers_when_nobody_else_does(boarded: CommandLine, board: Board) -> None:
+    """`--cached` never touches the network; without it the error names it."""
+    board.put("run_1", "completed", created=0)
+    boarded("runs", "list")
+    asked = len(board.requests)
+
+    cached = boarded("runs", "list", "--cached", "--json").json()
+
+    assert len(board.requests) == asked
+    assert (cached["source"], [run["run_id"] for run in cached["runs"]]) == ("cache", ["run_1"])
+    assert cached["as_of"] is not None
+
+
+def test_an_unreachable_service_is_exit_code_8(lone: CommandLine) -> None:
+    """With the way to what was seen earlier."""
+    result = lone("runs", "list", "--json")
+
+    assert (result.code, result.json()["error"]["kind"]) == (8, "unreachable")
+    assert "--cached" in result.json()["error"]["message"]
+    assert (lone("runs", "list").code, lone("runs", "list").out) == (8, "")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code", "kind"),
+    [
+        (["completed", "completed"], 0, None),
+        (["completed", "failed"], 1, None),
+        (["failed", "working"], 1, None),
+        (["queued"], 3, "waited_too_long"),
+    ],
+)
+def test_waiting_ends_as_the_runs_do(
+    boarded: CommandLine, board: Board, statuses: list[str], code: int, kind: str | None
+) -> None:
+    """0 all completed, 1 one failed, 3 time ran out."""
+    for number, status in enumerate(statuses):
+        board.put(f"run_{number}", status, created=number)
+    run_ids = list(board.runs)
+
+    result = boarded("runs", "wait", *run_ids, "--timeout", "0.5s", "--json")
+
+    document = result.json()
+    assert result.code == code
+    assert [run["run_id"] for run in document["runs"]] == run_ids
+    assert document.get("error", {}).get("kind") == kind
+
+
+def test_waiting_sees_a_run_end(boarded: CommandLine, board: Board) -> None:
+    """The run goes on while somebody waits."""
+    board.put("run_1", "working", created=0)
+    process = boarded.begin("runs", "wait", "run_1", "--timeout", "30s")
+    assert process.stderr is not None
+    assert "working" in process.stderr.readline()
+
+    board.put("run_1", "completed", created=0, updated=1)
+    out, err = process.communicate(timeout=30)
+
+    assert process.returncode == 0
+    assert "completed" in out
+    assert "completed" in err
+
+
+def test_waiting_for_a_run_that_vanishes_ends(boarded: CommandLine, board: Board) -> None:
+    """Exit code 7: it will never end."""
+    board.put("run_0", "completed", created=0)
+    board.put("run_1", "working", created=1)
+    process = boarded.begin("runs", "wait", "run_1", "--timeout", "30s", "--json")
+    assert process.stderr is not None
+    assert "working" in process.stderr.readline()
+
+    del board.runs["run_1"]
+    out, _ = process.communicate(timeout=30)
+
+    assert (process.returncode, json.loads(out)["error"]["kind"]) == (7, "not_found")
+
+
+def test_a_prefix_that_fits_several_runs_names_them(boarded: CommandLine, board: Board) -> None:
+    """Exit code 2: nobody guesses which was meant."""
+    board.put("run_1a", "completed", created=0)
+    board.put("run_1b", "completed", created=1)
+
+    result = boarded("runs", "show", "run_1", "--json")
+
+    assert (result.code, result.json()["error"]["kind"]) == (2, "ambiguous")
+    assert sorted(result.json()["error"]["candidates"]) == ["run_1a", "run_1b"]
+
+
+def test_a_hostile_branch_does_nothing_to_the_terminal(boarded: CommandLine, board: Board) -> None:
+    """In no format."""
+    board.put("run_1", "completed", created=0, branch_name="=x\x1b]52;c;aGk=\x07\u202e\x9b2J\n")
+
+    for form in ("table", "json", "ndjson", "csv"):
+        out = boarded("runs", "list", "--output", form).out
+        assert not any(c in out for c in "\x1b\x07\u202e\x9b")
+    assert boarded("runs", "list", "--json").json()["runs"][0]["branch_name"].startswith("=x\x1b]52")
+
+
+def test_an_export_is_whole_or_not_there(boarded: CommandLine, board: Board, tmp_path: Path) -> None:
+    """NDJSON by default, one's own file, CSV when asked for."""
+    for number in range(120):
+        board.put(f"run_{number:03}", "completed", created=number)
+    file = tmp_path / "runs.ndjson"
+
+    to_file = boarded("runs", "export", "--out", str(file))
+    as_csv = boarded("runs", "export", "--cached", "-o", "csv", "--limit", "3")
+    nowhere = boarded("runs", "export", "--cached", "--out", str(tmp_path / "no" / "where"), "--json")
+
+    assert to_file.code == 0
+    assert len([json.loads(line) for line in file.read_text().splitlines()]) == 120
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    rows = list(csv.DictReader(StringIO(as_csv.out)))
+    assert [row["run_id"] for row in rows] == ["run_119", "run_118", "run_117"]
+    assert (nowhere.code, list(tmp_path.glob("*.partial"))) == (2, [])

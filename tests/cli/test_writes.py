@@ -1,0 +1,332 @@
+import json
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.cli.conftest import CommandLine, Result
+from tests.fault_server import Drop, FaultServer, Hang, Raw, Respond
+from tests.service_process import RunningService
+
+ORGANIZATION = {
+    "organization_id": "org_1",
+    "organization_name": "Example",
+    "organization_slug": "example",
+    "parent_organization_id": "org_0",
+}
+RUN = {
+    "run_id": "run_1",
+    "status": "queued",
+    "branch_name": "agent/x",
+    "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
+    "created_at": "2026-05-01T12:00:00Z",
+    "updated_at": "2026-05-01T12:00:00Z",
+}
+EXECUTION = {
+    "agent_name": "nightly",
+    "execution_id": "exe_1",
+    "repository": "acme/api",
+    "status": "queued",
+    "created_at": "2026-05-01T12:00:00Z",
+}
+CREATE = ("orgs", "create", "New.Admin@example.com", "--json")
+
+
+def posts(faults: FaultServer) -> list[bytes]:
+    return [request.body for request in faults.requests if request.method == "POST"]
+
+
+def test_an_organization_is_created_and_listed(real: CommandLine, service: RunningService) -> None:
+    """With its mail in the outbox and the countdown of its invitation."""
+    result = real("orgs", "create", "countdown@example.com", "--offer-code", "PARTNER", "--json")
+
+    document = result.json()
+    assert (result.code, document["state"], document["kind"]) == (0, "confirmed", "organization.create")
+    assert set(document["organization"]) == set(ORGANIZATION)
+    [listed] = real("orgs", "list", "--json").json()["organizations"]
+    assert (listed["email"], listed["offer_code"]) == ("countdown@example.com", "PARTNER")
+    assert listed["invitation_expires_at"] > listed["created_at"]
+    assert (service.outbox / f"{document['organization']['organization_id']}.eml").exists()
+
+
+def test_a_named_agent_is_started(real: CommandLine) -> None:
+    """What comes back is an execution."""
+    result = real("agents", "start", "scribe", "--repository", "acme/api", "--input", "depth=3", "--json")
+
+    document = result.json()
+    assert (result.code, document["kind"], document["state"]) == (0, "agent.start", "confirmed")
+    assert document["execution"]["agent_name"] == "scribe"
+    assert document["execution"]["execution_id"]
+
+
+def test_a_project_is_onboarded_or_not(real: CommandLine) -> None:
+    """Exit code 1 where GitLab would not have it, though the call itself succeeded."""
+    good = real("gitlab", "onboard", "gitlab:acme/tools", "--json")
+    bad = real("gitlab", "onboard", "acme/none", "--json")
+
+    assert (good.code, good.json()["project"]["success"]) == (0, True)
+    assert (bad.code, bad.json()["state"], bad.json()["project"]["success"]) == (1, "confirmed", False)
+
+
+def test_what_the_service_refuses_is_told_with_its_reason(real: CommandLine) -> None:
+    """Exit code 2, state rejected, and the service's error code."""
+    result = real("orgs", "create", "x@example.com", "--offer-code", "PUBLIC", "--json")
+
+    document = result.json()
+    assert (result.code, document["state"], document["organization"]) == (2, "rejected", None)
+    assert (document["error"]["http_status"], document["error"]["error_code"]) == (400, "invalid_offer_code")
+
+
+def test_an_agent_the_service_does_not_have_is_not_found(real: CommandLine) -> None:
+    """Exit code 7."""
+    result = real("agents", "start", "nobody", "-R", "acme/api", "--json")
+
+    assert (result.code, result.json()["state"]) == (7, "rejected")
+
+
+def test_a_token_that_is_not_taken_is_exit_code_4(real: CommandLine) -> None:
+    """For reading and for writing."""
+    stranger = CommandLine(real.home, real.base_url, "not-a-token")
+
+    for arguments in (["runs", "list"], ["token", "check"], ["orgs", "create", "a@example.com"]):
+        result = stranger(*arguments, "--json")
+        assert (result.code, result.json()["error"]["kind"]) == (4, "not_authorized")
+
+
+def test_a_token_without_the_scope_is_exit_code_4(real: CommandLine, service: RunningService) -> None:
+    """It may create organizations, and read no runs."""
+    made = service.admin("token", "create", "--org", "acme", "--scope", "organizations:create")
+    narrow = CommandLine(real.home, real.base_url, made["value"])
+
+    assert narrow("runs", "list", "--json").json()["error"]["kind"] == "forbidden"
+    checked = narrow("token", "check", "--json")
+    assert (checked.code, checked.json()["valid"], checked.json()["runs"]) == (4, True, False)
+    assert narrow("orgs", "create", "narrow@example.com", "--json").code == 0
+
+
+@pytest.mark.parametrize(
+    ("step", "code", "state", "kind"),
+    [
+        (Respond(429, {"message": "slow down"}, {"Retry-After": "3"}), 5, "rejected", "rate_limited"),
+        (Respond(401, {"message": "who?"}), 4, "rejected", "not_authorized"),
+        (Respond(403, {"message": "no"}), 4, "rejected", "forbidden"),
+        (Respond(404, {"message": "gone"}), 7, "rejected", "not_found"),
+        (Respond(500, {"message": "half done"}), 6, "unknown", "server_failed"),
+        (Respond(201, b"{"), 6, "unknown", "unusable_answer"),
+        (Respond(201, {}), 6, "unknown", "unusable_answer"),
+        (Respond(302, b"", {"Location": "/elsewhere"}), 6, "unknown", "unusable_answer"),
+        (Drop(), 6, "unknown", "unreachable"),
+        (Raw(b"HTTP/1.1 201 Created\r\nContent-Length: 500\r\n\r\n{", "reset"), 6, "unknown", "unreachable"),
+    ],
+)
+def test_each_answer_to_a_write_has_its_exit_code(
+    faulty: CommandLine, faults: FaultServer, step: Respond | Drop | Raw, code: int, state: str, kind: str
+) -> None:
+    """And the document is there all the same."""
+    faults.script(step)
+
+    result = faulty(*CREATE)
+
+    document = result.json()
+    assert (result.code, document["state"], document["error"]["kind"]) == (code, state, kind)
+    assert document["organization"] is None
+    assert document["action_id"]
+    assert len(posts(faults)) == 1
+
+
+def test_nothing_is_sent_where_nobody_listens(lone: CommandLine) -> None:
+    """Exit code 8, and it may be tried again at once."""
+    first, second = lone(*CREATE), lone(*CREATE)
+
+    assert [each.code for each in (first, second)] == [8, 8]
+    assert [each.json()["state"] for each in (first, second)] == ["not_sent", "not_sent"]
+
+
+def test_an_unknown_outcome_blocks_the_email_until_a_person_says_what_became_of_it(
+    faulty: CommandLine, faults: FaultServer
+) -> None:
+    """One POST on the wire, then none, until it is resolved."""
+    faults.script(Drop())
+    unknown = faulty(*CREATE)
+    action_id = unknown.json()["action_id"]
+
+    again = faulty("orgs", "create", "new.admin@EXAMPLE.com", "--json")
+
+    assert (unknown.code, again.code, len(posts(faults))) == (6, 6, 1)
+    error = again.json()["error"]
+    assert (error["kind"], error["action_id"]) == ("blocked", action_id)
+    assert f"runwarden actions resolve {action_id}" in error["message"]
+
+    resolved = faulty("actions", "resolve", action_id[:12], "--not-created", "--json")
+    faults.script(Respond(201, ORGANIZATION))
+    after = faulty(*CREATE)
+
+    assert (resolved.code, resolved.json()["state"]) == (0, "not_created")
+    assert (after.code, after.json()["organization"], len(posts(faults))) == (0, ORGANIZATION, 2)
+
+
+def test_a_person_can_link_what_an_unknown_write_made(faulty: CommandLine, faults: FaultServer) -> None:
+    """It then counts as created, and a second word on it is refused."""
+    faults.script(Drop())
+    action_id = faulty(*CREATE).json()["action_id"]
+
+    linked = faulty("actions", "resolve", action_id, "--created", "org_9", "--json")
+    twice = faulty("actions", "resolve", action_id, "--not-created", "--json")
+
+    assert (linked.code, linked.json()["state"]) == (0, "confirmed")
+    assert faulty("orgs", "list", "--json").json()["organizations"][0]["organization_id"] == "org_9"
+    assert (twice.code, twice.json()["error"]["kind"]) == (2, "wrong_state")
+
+
+def test_sending_again_needs_the_email_typed(faulty: CommandLine, faults: FaultServer) -> None:
+    """As an option or on stdin; anything else sends nothing."""
+    faults.script(Drop(), Drop(), Respond(201, ORGANIZATION))
+    first = faulty(*CREATE).json()["action_id"]
+    resolve = ("actions", "resolve", "--send-again", "--json")
+
+    unconfirmed = faulty(*resolve, first)
+    mistyped = faulty(*resolve, first, "--confirm", "old.admin@example.com")
+    sent = len(posts(faults))
+    second = faulty(*resolve, first, "--confirm", "new.admin@example.com")
+    third = faulty(*resolve, second.json()["action_id"], stdin="new.admin@example.com\n")
+
+    assert [unconfirmed.code, mistyped.code, sent] == [2, 2, 1]
+    assert unconfirmed.json()["error"]["expected"] == "new.admin@example.com"
+    assert (second.code, second.json()["state"]) == (6, "unknown")
+    assert (third.code, third.json()["organization"], len(posts(faults))) == (0, ORGANIZATION, 3)
+    shown = faulty("actions", "show", first, "--json").json()["action"]
+    assert (shown["resolution"], shown["superseded_by"]) == ("sent_again", second.json()["action_id"])
+
+
+def test_the_same_key_sends_once(faulty: CommandLine, faults: FaultServer) -> None:
+    """A script that is run twice is told the same; another request under that key is refused."""
+    faults.script(Respond(201, ORGANIZATION))
+
+    first = faulty(*CREATE, "--key", "k1")
+    second = faulty(*CREATE, "--key", "k1")
+    other = faulty("orgs", "create", "else@example.com", "--key", "k1", "--json")
+
+    assert first.out == second.out
+    assert (second.code, other.code, other.json()["error"]["kind"]) == (0, 2, "already_asked")
+    assert len(posts(faults)) == 1
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(
+    faulty: CommandLine, faults: FaultServer, number: signal.Signals, code: int
+) -> None:
+    """The bytes have left: nobody knows what became of them."""
+    faults.script(Hang())
+    process = faulty.begin(*CREATE)
+    faults.wait_for(1)
+
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=30)
+
+    document = json.loads(out)
+    assert (process.returncode, document["state"], document["error"]["kind"]) == (code, "unknown", "interrupted")
+    assert faulty(*CREATE).code == 6
+
+
+def test_a_process_that_is_killed_leaves_an_unknown_action_behind(faulty: CommandLine, faults: FaultServer) -> None:
+    """The next command finds it."""
+    faults.script(Hang())
+    process = faulty.begin(*CREATE)
+    faults.wait_for(1)
+
+    process.kill()
+    process.communicate(timeout=30)
+
+    [action] = faulty("actions", "list", "--json").json()["actions"]
+    assert (action["state"], action["error"]["kind"]) == ("unknown", "crashed")
+    assert len(posts(faults)) == 1
+
+
+def test_read_only_sends_nothing(faulty: CommandLine, faults: FaultServer) -> None:
+    """Neither here nor for any other write."""
+    for arguments in (
+        ["orgs", "create", "a@example.com"],
+        ["runs", "start", "-R", "acme/api", "go"],
+        ["agents", "start", "x", "-R", "acme/api"],
+        ["gitlab", "onboard", "acme/x"],
+    ):
+        result = faulty("--read-only", *arguments, "--json")
+        assert (result.code, result.json()["error"]["kind"]) == (2, "read_only")
+
+    assert faults.requests == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (["orgs", "create", "nobody"], "email"),
+        (["runs", "start", "-R", "acme/api", "--branch", "a..b", "go"], "branch_name"),
+        (["agents", "start", "..", "-R", "acme/api"], "name"),
+    ],
+)
+def test_what_cannot_succeed_is_not_even_sent(
+    faulty: CommandLine, faults: FaultServer, arguments: list[str], field: str
+) -> None:
+    """Exit code 2, naming the field."""
+    result = faulty(*arguments, "--json")
+
+    assert (result.code, result.json()["error"]["kind"]) == (2, "invalid")
+    assert [problem["field"] for problem in result.json()["error"]["problems"]] == [field]
+    assert faults.requests == []
+
+
+def test_candidates_for_a_lost_run_are_proposed(faulty: CommandLine, faults: FaultServer) -> None:
+    """A named branch makes it certain; a person still decides."""
+    faults.script(Drop())
+    start = faulty("runs", "start", "-R", "acme/api", "--branch", "agent/x", "go", "--json").json()
+    faults.script(Respond(200, {"runs": [RUN], "page_size": 100, "next_token": None, "total_count": 1}))
+
+    shown = faulty("actions", "show", start["action_id"], "--candidates", "--json").json()
+
+    assert (start["state"], shown["certain"]) == ("unknown", True)
+    assert [run["run_id"] for run in shown["candidates"]] == ["run_1"]
+
+
+def test_fields_nobody_knows_are_printed_as_received(faulty: CommandLine, faults: FaultServer) -> None:
+    """The service may say more than the spec."""
+    faults.script(Respond(201, {**RUN, "cost": {"tokens": 3}}), Respond(200, {**EXECUTION, "queue": 1}))
+
+    run = faulty("runs", "start", "-R", "acme/api", "go", "--json")
+    execution = faulty("agents", "start", "nightly", "-R", "acme/api", "--json")
+
+    assert run.json()["run"] == {**RUN, "cost": {"tokens": 3}}
+    assert execution.json()["execution"] == {**EXECUTION, "queue": 1}
+
+
+def test_people_are_told_what_to_do(faulty: CommandLine, faults: FaultServer) -> None:
+    """The facts on stdout, the advice on stderr."""
+    faults.script(Drop())
+
+    result: Result = faulty("orgs", "create", "a@example.com")
+
+    assert result.code == 6
+    assert "unknown" in result.out
+    assert "runwarden actions resolve act_" in result.err
+
+
+def test_the_ledger_is_filtered_by_state_and_kind(faulty: CommandLine, faults: FaultServer) -> None:
+    """Newest first."""
+    faults.script(Drop(), Respond(201, RUN))
+    faulty(*CREATE)
+    faulty("runs", "start", "-R", "acme/api", "go")
+
+    def kinds(*arguments: str) -> list[str]:
+        return [action["kind"] for action in faulty("actions", "list", *arguments, "--json").json()["actions"]]
+
+    listed: Callable[..., list[str]] = kinds
+    assert listed() == ["run.start", "organization.create"]
+    assert listed("--state", "unknown") == ["organization.create"]
+    assert listed("--kind", "run.start") == ["run.start"]
+    assert listed("--limit", "1") == ["run.start"]
+
+
+def test_an_action_nobody_knows_is_not_found(lone: CommandLine) -> None:
+    """Exit code 7."""
+    for arguments in (["show", "act_x"], ["resolve", "act_x", "--not-created"], ["resolve", "act_x", "--send-again"]):
+        result = lone("actions", *arguments, "--json")
+        assert (result.code, result.json()["error"]["kind"]) == (7, "not_found")

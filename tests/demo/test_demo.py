@@ -1,0 +1,135 @@
+"""The demo: everything at once, really carried out, and gone afterwards."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+PATIENCE_S = 60.0
+
+
+@dataclass
+class Demo:
+    """A running `runwarden demo --no-console`."""
+
+    process: subprocess.Popen[str]
+    told: dict[str, Any]
+    folder: Path
+
+    def get(self, path: str, **query: str) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self.told['token']}"}
+        return httpx.get(f"{self.told['base_url']}{path}", params=query, headers=headers, timeout=10)
+
+    def is_answering(self) -> bool:
+        try:
+            self.get("/external/installation/health")
+        except httpx.TransportError:
+            return False
+        return True
+
+
+def begun(folder: Path) -> Demo:
+    argv = [sys.executable, "-m", "app", "demo", "--no-console"]
+    env = {**os.environ, "TMPDIR": str(folder), "HOME": str(folder)}
+    process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, process.communicate()[1]
+    return Demo(process, json.loads(line), folder)
+
+
+def until(fact: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not fact():
+        assert time.monotonic() < end, f"waited in vain until {what}"
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    demo = begun(tmp_path_factory.mktemp("demo"))
+    yield demo
+    demo.process.kill()
+    demo.process.communicate()
+
+
+@pytest.mark.timeout(180)
+def test_the_first_line_tells_a_script_all_it_needs(demo: Demo) -> None:
+    """Address, token, data folder, repositories, agents and outbox: what is named is there."""
+    assert set(demo.told) == {"base_url", "token", "data_dir", "repositories", "agents", "outbox"}
+    assert demo.told["agents"][0] == "reviewer"
+    assert Path(demo.told["data_dir"]).is_dir()
+    for repository in demo.told["repositories"]:
+        branches = git(Path(repository["path"]), "branch", "--list", "--format=%(refname:short)")
+        assert "main" in branches.split()
+
+
+@pytest.mark.timeout(180)
+def test_the_history_was_really_executed(demo: Demo) -> None:
+    """Two turns of one run left two commits on its branch; what could not be cloned failed."""
+    until(lambda: not active(demo), "every run has ended")
+    runs = demo.get("/external/runs", page_size="100").json()["runs"]
+    assert {run["status"] for run in runs} == {"completed", "failed"}
+    assert {run["repository"]["data"].get("repo") for run in runs if run["status"] == "failed"} == {"retired"}
+
+    api = next(Path(each["path"]) for each in demo.told["repositories"] if each["name"] == "acme/api")
+    subjects = git(api, "log", "--format=%s", "main..fix/login-timeout").splitlines()
+    assert len([subject for subject in subjects if "Review" in subject or "review" in subject]) >= 2
+
+
+@pytest.mark.timeout(180)
+def test_an_invitation_lies_in_the_outbox(demo: Demo) -> None:
+    """The organization's administrator was really written to."""
+    (mail,) = Path(demo.told["outbox"]).glob("*.eml")
+    assert "ada@newcustomer.example" in mail.read_text()
+
+
+@pytest.mark.timeout(180)
+def test_the_token_may_create_organizations(demo: Demo) -> None:
+    """Scope admin, and the organization has both entitlements."""
+    answer = httpx.post(
+        f"{demo.told['base_url']}/external/organizations",
+        json={"email": "second@newcustomer.example"},
+        headers={"Authorization": f"Bearer {demo.told['token']}"},
+    )
+    assert answer.status_code == 201
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_and_all_it_started(number: signal.Signals, tmp_path: Path) -> None:
+    """Afterwards nothing answers and nothing lies about."""
+    demo = begun(tmp_path)
+    demo.process.send_signal(number)
+    _, errors = demo.process.communicate(timeout=PATIENCE_S)
+
+    assert demo.process.returncode == 0, errors
+    assert not demo.is_answering()
+    assert list(tmp_path.glob("runwarden-demo-*")) == []
+
+
+@pytest.mark.timeout(180)
+def test_the_service_does_not_outlive_a_killed_demo(tmp_path: Path) -> None:
+    """Even kill -9 leaves no service behind."""
+    demo = begun(tmp_path)
+    demo.process.kill()
+    demo.process.communicate()
+
+    until(lambda: not demo.is_answering(), "the service has ended")
+
+
+def active(demo: Demo) -> bool:
+    answers = [demo.get("/external/runs", status=status).json() for status in ("queued", "working")]
+    return any(answer["runs"] for answer in answers)
+
+
+def git(repository: Path, *arguments: str) -> str:
+    return subprocess.run(["git", "-C", repository, *arguments], check=True, capture_output=True, text=True).stdout

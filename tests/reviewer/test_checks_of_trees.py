@@ -1,0 +1,103 @@
+"""What the rules see that need to know the tree."""
+
+import os
+from typing import Any
+
+TESTED = {"tests/test_all.py": "from src import a, b, c\n"}
+
+
+def ids(done: Any) -> dict[str, set[str]]:
+    """Rules by path, as the review lists them."""
+    found: dict[str, set[str]] = {}
+    path = ""
+    for line in done.section("Findings").splitlines():
+        if line.startswith("### "):
+            path = line.removeprefix("### ").strip("` ")
+        elif line.startswith("- **"):
+            found.setdefault(path, set()).add(line.split("`")[1])
+    return found
+
+
+def test_files_that_do_not_belong(branch: Any) -> None:
+    """Leftovers, build products and large files are named by path."""
+    branch.commit(
+        {"src/api.py.orig": "x\n", "lib/x.jar": b"PK\0\0", "big.bin": b"\0" * 1_200_000, "img.png": b"\x89\0"}
+    )
+
+    found = ids(branch.turn())
+
+    assert found["src/api.py.orig"] == {"leftover-file"}
+    assert found["lib/x.jar"] == {"build-product"}
+    assert found["big.bin"] == {"large-file"}
+    assert "img.png" not in found
+
+
+def test_links_are_judged_and_never_followed(branch: Any) -> None:
+    """A dead link, one out of the tree and a good one, told apart by their text."""
+    os.symlink("nowhere", branch.folder / "dead")
+    os.symlink("/etc/passwd", branch.folder / "absolute")
+    os.symlink("../../outside", branch.folder / "src/up")
+    os.symlink("api.py", branch.folder / "src/good.py")
+    branch.commit({})
+
+    done = branch.turn()
+
+    assert ids(done) == {"dead": {"dead-symlink"}, "absolute": {"symlink-outside"}, "src/up": {"symlink-outside"}}
+    assert "root:" not in done.review
+
+
+def test_paths_that_differ_by_case(branch: Any) -> None:
+    """Two names that are one file elsewhere."""
+    branch.commit({"src/Api.py": "from src.api import add\n\nadd(1, 2)\n"})
+
+    assert ids(branch.turn())["src/Api.py"] == {"case-collision"}
+
+
+def test_broken_links_in_documents(branch: Any) -> None:
+    """Relative links to nothing are found; addresses, anchors, code and good paths are left alone."""
+    branch.commit(
+        {
+            "docs/a.md": "[no](nope.md) [ok](../README.md#x) [w](https://x.y) [h](#a) `[c](d.md)` [up](../../issues)\n"
+            "```\n[code](gone.md)\n```\n[ref]: missing.png\n"
+        }
+    )
+
+    section = branch.turn().section("Findings")
+
+    assert "nope.md is not in the tree" in section
+    assert "missing.png is not in the tree" in section
+    assert "gone.md" not in section
+    assert "2 times" in section
+
+
+def test_deleting_a_file_breaks_links_elsewhere(branch: Any) -> None:
+    """A document that the branch did not touch is read when its target is gone."""
+    branch.commit({"src/api.py": None, "src/new.py": "X = 1\n"})
+
+    assert ids(branch.turn())["README.md"] == {"broken-link"}
+
+
+def test_module_that_no_test_names(branch: Any) -> None:
+    """A new module without a test is named; one whose name a test mentions is not."""
+    branch.commit({"src/billing.py": "def pay():\n    return 1\n", "src/api.py": "def add(a, b):\n    return b + a\n"})
+
+    assert ids(branch.turn()) == {"src/billing.py": {"missing-test"}}
+
+
+def test_repository_without_tests(repo: Any) -> None:
+    """One finding for the whole repository, not one for each module."""
+    repo.commit({"src/a.py": "def a():\n    return 1\n", "src/b.py": "def b():\n    return 2\n"})
+
+    assert ids(repo.turn()) == {"src/a.py": {"no-tests"}}
+
+
+def test_functions_that_exist_twice(branch: Any) -> None:
+    """A copied body is found under another name; the finding names the other place."""
+    body = "".join(f"    x{n} = f({n})\n" for n in range(9)) + "    return x0\n"
+    branch.commit(
+        {"src/a.py": f"def one():\n{body}", "src/b.py": f'def two():\n    """Other words."""\n{body}', **TESTED}
+    )
+
+    section = branch.turn().section("Findings")
+
+    assert "two does the same as one in src/a.py, line 1" in section

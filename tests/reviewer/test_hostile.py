@@ -1,0 +1,213 @@
+"""Repositories made to break the reviewer: it reads, it never runs, it never follows, and its review stays a review."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def test_modules_of_the_checkout_are_never_imported(branch: Any, tmp_path: Path) -> None:
+    """Started with -P, Python finds neither a standard module nor the reviewer itself in the checkout."""
+    mark = tmp_path / "ran"
+    bad = f"open({str(mark)!r}, 'w').close()\n"
+    names = ("json.py", "ast.py", "runpy.py", "sitecustomize.py", "service/__init__.py", "service/reviewer/__main__.py")
+    branch.commit(dict.fromkeys(names, bad))
+
+    done = branch.turn()
+
+    assert done.status == 0
+    assert not mark.exists()
+    assert "json.py" not in done.log
+
+
+def test_started_without_p_says_so(branch: Any) -> None:
+    """Without -P the reviewer drops the checkout from Python's path as soon as it can, and names the better way."""
+    branch.commit({"zipfile.py": "raise SystemExit(9)\n", "tomllib.py": "raise SystemExit(9)\n"})
+
+    done = branch.turn(flags=())
+
+    assert done.status == 0
+    assert "started without -P" in done.log
+
+
+def test_configuration_and_hooks_of_the_repository_do_not_run(branch: Any, tmp_path: Path) -> None:
+    """fsmonitor, hooks, text conversion, external diff, filters and pager stay unused."""
+    mark = tmp_path / "ran"
+    script = tmp_path / "evil.sh"
+    script.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
+    script.chmod(0o755)
+    branch.commit({".gitattributes": "*.py diff=evil filter=evil\n", "src/new.py": "X = 1\n"})
+    for key in (
+        "core.fsmonitor",
+        "diff.external",
+        "diff.evil.textconv",
+        "diff.evil.command",
+        "core.pager",
+        "pager.diff-tree",
+    ):
+        branch.git("config", key, str(script))
+    for key in ("filter.evil.clean", "filter.evil.smudge", "core.sshCommand", "core.alternateRefsCommand"):
+        branch.git("config", key, str(script))
+    hooks = branch.folder / ".git/hooks"
+    for name in ("post-checkout", "post-index-change", "reference-transaction", "pre-commit"):
+        (hooks / name).write_text(script.read_text())
+        (hooks / name).chmod(0o755)
+
+    done = branch.turn("fix whitespace in every file")
+
+    assert done.status == 0
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("where", ["reviews", "reviews/run_01TEST.md"])
+def test_review_is_never_written_through_a_link(branch: Any, tmp_path: Path, where: str) -> None:
+    """A link where the review belongs is refused or replaced; what it leads to stays as it was."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "run_01TEST.md").write_text("precious")
+    link = branch.folder / where
+    link.parent.mkdir(exist_ok=True)
+    os.symlink(outside if where == "reviews" else outside / "run_01TEST.md", link)
+    branch.commit({})
+
+    done = branch.turn()
+
+    assert (outside / "run_01TEST.md").read_text() == "precious"
+    if where == "reviews":
+        assert done.status == 1
+        assert "must be real folders" in done.errors
+    else:
+        assert done.status == 0
+        assert done.review.startswith("# Review")
+
+
+def test_fix_does_not_follow_a_folder_that_became_a_link(branch: Any, tmp_path: Path) -> None:
+    """When a folder on disk is a link although the commit says otherwise, nothing behind it is changed."""
+    branch.commit({"docs/a.md": "x \n"})
+    outside = tmp_path / "outside"
+    (branch.folder / "docs").rename(outside)
+    os.symlink(outside, branch.folder / "docs")
+
+    done = branch.turn("fix whitespace")
+
+    assert (outside / "a.md").read_text() == "x \n"
+    assert "1 file a mechanical fault was left" in done.body
+
+
+def test_large_and_binary_and_odd_files_are_survived(branch: Any) -> None:
+    """Sizes, encodings and empty files are reported or passed over; none ends the review."""
+    branch.commit(
+        {
+            "huge.py": b"x = 1\n" * 200_000,
+            "long.js": "a" * 300_000,
+            "nul.py": b"x = 1\0\n",
+            "late-nul.py": b"x = 1\n" * 3_000 + b"\0\n",
+            "empty.py": b"",
+            "utf16.py": "x = 1\n".encode("utf-16"),
+            "bom.py": b"\xef\xbb\xbfx = 1\n",
+            "coding.py": b"# coding: no-such\nx = 1\n",
+            "latin.py": b"# coding: latin-1\nx = '\xe9'\n",
+            "deep.json": "[" * 200_000,
+            "deep.xml": "<a>" * 100_000,
+            "big.json": '{"a": ' + "9" * 100_000 + "}",
+            "bad.toml": "a = " + "[" * 50_000,
+        }
+    )
+
+    done = branch.turn()
+
+    assert done.status == 0
+    assert "1 files are too large to read" in done.section("What was not checked")
+    assert "A check failed" not in done.body
+
+
+def test_paths_of_any_bytes(branch: Any) -> None:
+    """Names with line ends, markup, escapes and bytes that are no UTF-8 show as text in one line each."""
+    names = [
+        b"a\n# Heading.txt",
+        b"b\x1b[2J.txt",
+        b"c`](http:x).txt",
+        b"d<script>.txt",
+        b"\xff\xfe.txt",
+        b"- [ ] e.txt",
+    ]
+    for name in names:
+        with open(os.path.join(os.fsencode(branch.folder), name), "wb") as file:
+            file.write(b"x ")
+    branch.commit({})
+
+    done = branch.turn()
+
+    assert done.status == 0
+    headings = [line for line in done.body.splitlines() if line.startswith("### ")]
+    assert len(headings) == len(names)
+    assert "### `a<U+000A># Heading.txt`" in headings
+    assert "### `b<U+001B>[2J.txt`" in headings
+    assert "### ``c`](http:x).txt``" in headings
+    assert "### `<U+DCFF><U+DCFE>.txt`" in headings
+
+
+def test_submodules_are_passed_over(branch: Any) -> None:
+    """A submodule's commit is not here, and nothing tries to fetch it."""
+    branch.git("update-index", "--add", "--cacheinfo", f"160000,{'a' * 40},vendor/lib")
+    branch.git("commit", "-q", "-m", "submodule")
+
+    assert branch.turn().status == 0
+
+
+def test_many_files_end_in_time_and_say_so(repo: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """When time is up, the rest is named; nothing of the rest counts as resolved later."""
+    from service.reviewer.checkout import Checkout
+    from service.reviewer.git import Git
+    from service.reviewer.render import render
+    from service.reviewer.reviewing import review
+    from service.reviewer.task import parse_task
+
+    repo.commit({f"src/m{n}.py": "# TODO: x\ndef f(a=[]):\n    return a\n" for n in range(40)})
+    ticks = iter(n / 10 for n in range(100_000))
+    log: list[str] = []
+
+    def turn(number: int, clock: Any) -> Any:
+        task = parse_task(b'{"run_id": "run_01TEST", "turn": %d, "instructions": ""}' % number)
+        done = review(task, Git(repo.folder), Checkout(repo.folder), log.append, clock)
+        Checkout(repo.folder).write("reviews/run_01TEST.md", render(done).encode(), make_folder=True)
+        return done
+
+    full = turn(1, lambda: 0.0)
+    cut = turn(2, lambda: next(ticks))
+
+    assert len(full.reported) == 81
+    assert 0 < len(cut.survey.sources) < 40
+    assert cut.survey.unread == 40 - len(cut.survey.sources)
+    assert "files were left unread" in render(cut)
+    assert cut.since.resolved == ()
+    assert len(cut.since.unseen) + len(cut.since.still_open) == 81
+
+
+def test_record_of_a_hostile_branch_is_not_believed(branch: Any) -> None:
+    """A forged record can neither mark up the review nor end it."""
+    branch.turn()
+    path = branch.folder / "reviews/run_01TEST.md"
+    good = path.read_text()
+    row = '["0123456789abcdef","eval","blocker","x --\\u003e <script>\\n# Heading",1]'
+    path.write_text(good.replace('"findings":[]', f'"findings":[{row}]'))
+
+    done = branch.turn("", 2)
+
+    assert done.status == 0
+    assert "\n# Heading" not in done.body
+    assert "1 resolved" in done.body
+    assert "blocker `eval` in `x --> <script><U+000A># Heading` line 1" in done.body
+
+
+def test_instructions_cannot_mark_up_the_review(branch: Any) -> None:
+    """Instructions are quoted as text, whatever they hold."""
+    done = branch.turn("ok\n\n# Approved\n\n<!-- runwarden-review {} -->\n![x](http://evil/x.png)\r\n```\n\x1b[31m")
+    quote = done.section("What was asked")
+
+    assert "\n# Approved" not in done.review
+    assert done.review.count("<!--") == 2  # the quoted one is escaped, the record is real
+    assert r"\<!-- runwarden-review" in quote
+    assert r"!\[x\](http:\//evil/x.png)" in quote
+    assert r"\<U+001B>\[31m" in quote

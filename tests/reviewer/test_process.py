@@ -1,0 +1,113 @@
+"""The process: what it takes, what it answers, and how it fails."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GOOD = {"run_id": "run_01TEST", "turn": 1, "instructions": "x"}
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        (b"", "not one JSON document"),
+        (b"{", "not one JSON document"),
+        (b"\xff", "not one JSON document"),
+        (b"[" * 100_000, "not one JSON document"),
+        (b"[]", "not an object"),
+        (json.dumps(GOOD | {"run_id": "../x"}).encode(), "run_id must be"),
+        (json.dumps(GOOD | {"run_id": "a\n"}).encode(), "run_id must be"),
+        (json.dumps(GOOD | {"run_id": None}).encode(), "run_id must be"),
+        (json.dumps(GOOD | {"turn": 0}).encode(), "turn must be"),
+        (json.dumps(GOOD | {"turn": True}).encode(), "turn must be"),
+        (json.dumps(GOOD | {"instructions": 1}).encode(), "instructions must be"),
+        (json.dumps(GOOD | {"inputs": []}).encode(), "inputs must be"),
+        (json.dumps(GOOD | {"conversation": [1]}).encode(), "conversation must be"),
+        (json.dumps(GOOD | {"branch": 1}).encode(), "branch must be"),
+        (json.dumps(GOOD | {"default_branch": "a\0b"}).encode(), "default_branch must be"),
+        (json.dumps(GOOD | {"default_branch": "x" * 500_000}).encode(), "default_branch must be"),
+        (b" " * (8 * 1024 * 1024 + 1), "longer than 8 MiB"),
+    ],
+    ids=range(17),
+)
+def test_bad_tasks_end_with_2(branch: Any, task: bytes, said: str) -> None:
+    """One line on standard error names the field; nothing is written."""
+    done = branch.start(task)
+
+    assert done.status == 2
+    assert said in done.errors
+    assert done.errors.count("\n") == 1
+    assert not (branch.folder / "reviews").exists()
+    assert done.result == {}
+
+
+def test_least_task_is_enough(branch: Any) -> None:
+    """Everything but run id, turn and instructions may be missing."""
+    assert branch.start(json.dumps(GOOD).encode()).status == 0
+
+
+def test_branch_without_a_commit_ends_with_1(repo: Any) -> None:
+    """There is nothing to look at, and the message says what to do."""
+    done = repo.turn()
+
+    assert done.status == 1
+    assert "no commit yet" in done.errors
+
+
+def test_folder_that_is_no_repository_ends_with_1(repo: Any, tmp_path: Path) -> None:
+    """Git's own words are passed on."""
+    (repo.folder / ".git").rename(tmp_path / "gone")
+
+    done = repo.turn()
+
+    assert done.status == 1
+    assert "not a git repository" in done.errors
+
+
+def test_missing_objects_end_with_1(branch: Any) -> None:
+    """A damaged repository is a failure, not an empty review."""
+    blob = branch.git("rev-parse", "HEAD^{tree}").strip()
+    path = branch.folder / ".git/objects" / blob[:2] / blob[2:]
+    path.unlink()
+
+    done = branch.turn()
+
+    assert done.status == 1
+    assert "git ls-tree" in done.errors
+
+
+def test_result_file_that_cannot_be_written_ends_with_1(branch: Any, tmp_path: Path) -> None:
+    """The service would otherwise take the turn for one without an answer."""
+    done = branch.start(json.dumps(GOOD).encode(), result=tmp_path / "no-such-folder/result.json")
+
+    assert done.status == 1
+    assert "RUNWARDEN_RESULT" in done.errors
+
+
+def test_read_only_git_directory_is_enough(branch: Any, tmp_path: Path) -> None:
+    """The git directory may be elsewhere and may not be written; the checkout holds files only."""
+    branch.commit({"a.md": "x \n"})
+    elsewhere = tmp_path / "git"
+    (branch.folder / ".git").rename(elsewhere)
+    (branch.folder / ".git").write_text(f"gitdir: {elsewhere}\n")
+    before = {path: path.stat().st_mtime_ns for path in elsewhere.rglob("*")}
+    for path in elsewhere.rglob("*"):
+        path.chmod(0o500 if path.is_dir() else 0o400)
+
+    done = branch.turn("fix whitespace")
+
+    for path in elsewhere.rglob("*"):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    assert done.status == 0
+    assert {path: path.stat().st_mtime_ns for path in elsewhere.rglob("*")} == before
+    assert (branch.folder / "a.md").read_text() == "x\n"
+
+
+def test_no_temporary_file_is_left(branch: Any) -> None:
+    """Only the review is new."""
+    branch.turn()
+
+    assert os.listdir(branch.folder / "reviews") == ["run_01TEST.md"]

@@ -1,0 +1,164 @@
+"""The review as Markdown readers see it: parsed by a real parser, foreign text stays text."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from service.reviewer.checks import RULES
+from service.reviewer.earlier import Record, Since, decode, encode, remember
+from service.reviewer.finding import SEVERITIES, Finding, Identified, identify
+from service.reviewer.markdown import code, escaped, quoted, visible
+from service.reviewer.render import render
+from service.reviewer.review import Review
+from service.reviewer.scope import Scope
+from service.reviewer.survey import Survey
+from service.reviewer.task import Task, Turn
+from service.reviewer.tidy import Tidied
+from service.reviewer.tree import Change
+from service.reviewer.wishes import Wishes
+
+BLOCKS = ["\n# H\n", "* ", "1. ", "|", "\n---\n", "~~~", "> ", "\n\n    code", "<!--", "-->", "\n```\n"]
+SPANS = ["`", "``", "<b>", "](http://x)", "![", "&lt;", "\\", "__", "**", "_", "http://x.y", "@a", "$x$"]
+INVISIBLE = ["\x1b[2J", "\u202e", "\ud800", "\r", "\t", "\u2028"]
+MARKUP = st.sampled_from([*BLOCKS, *SPANS, *INVISIBLE])
+HOSTILE = st.lists(st.one_of(MARKUP, st.text(max_size=8)), max_size=8).map("".join)
+PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+
+def inline(markdown: str) -> list[Any]:
+    """The inline tokens of a paragraph or heading."""
+    return [child for token in PARSER.parse(markdown) for child in token.children or []]
+
+
+@given(HOSTILE)
+def test_code_spans_show_exactly_the_visible_text(text: str) -> None:
+    """One code span, whatever the text; its content is the visible form."""
+    tokens = inline(f"### {code(text)}")
+
+    assert [token.type for token in tokens] == ["code_inline"]
+    shown = visible(text)
+    assert tokens[0].content.strip() == (shown.strip() or "(blank)")
+
+
+@given(HOSTILE)
+def test_escaped_text_is_only_text(text: str) -> None:
+    """A paragraph with foreign text holds text and nothing else, and shows the visible form."""
+    tokens = inline(f"before: {escaped(text)}")
+
+    assert {token.type for token in tokens} <= {"text", "text_special"}
+    assert "".join(token.content for token in tokens).strip() == f"before: {visible(text.strip())}".strip()
+
+
+@given(HOSTILE)
+def test_a_quote_holds_only_paragraphs(text: str) -> None:
+    """A block quote of foreign text holds paragraphs of text; nothing in it ends it."""
+    tokens = PARSER.parse(f"{quoted(text)}\n\nafter\n")
+    kinds = {token.type for token in tokens}
+
+    assert kinds <= {"blockquote_open", "blockquote_close", "paragraph_open", "paragraph_close", "inline"}
+    children = {child.type for token in tokens for child in token.children or []}
+    assert children <= {"text", "text_special", "softbreak", "hardbreak"}
+    assert [token.content for token in tokens if token.type == "inline"][-1] == "after"
+
+
+@given(HOSTILE)
+def test_visible_text_is_one_printable_line(text: str) -> None:
+    """No control, format, surrogate or line separator is left."""
+    assert visible(text).isprintable()
+
+
+def a_review(paths: list[str], text: str, turn: int) -> Review:
+    findings = [
+        Finding(rule, path, n, text, text)
+        for n, (rule, path) in enumerate(zip(RULES.values(), paths * 9, strict=False))
+    ]
+    found = tuple(identify(findings))
+    rows = tuple(remember(one) for one in found)
+    return Review(
+        task=Task("run_1", turn, text, None, text, {}, (Turn(1, text),)),
+        scope=Scope("diff", "a" * 40, "b" * 40, text, {path: Change(path, "M", path, None) for path in paths}),
+        wishes=Wishes(fix=True, asked=tuple(paths), understood=(text,), unclear=(text,)),
+        survey=Survey(found, frozenset(), {}, 1, 1, frozenset(), frozenset(), (text,)),
+        selected=frozenset(paths),
+        reported=found,
+        tidied=Tidied(tuple(paths), 1, frozenset()),
+        since=Since(rows, found, found, rows) if turn > 1 else None,
+        since_problem=text,
+        past=(),
+        over_limit=1,
+    )
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=60)
+@given(st.lists(HOSTILE, min_size=1, max_size=4, unique=True), HOSTILE, st.integers(1, 2))
+def test_no_text_marks_up_a_whole_review(paths: list[str], text: str, turn: int) -> None:
+    """Headings are ours, links and images there are none, and the only HTML is the record at the end."""
+    document = render(a_review(paths, text, turn))
+    tokens = PARSER.parse(document)
+    children = {child.type for token in tokens for child in token.children or []}
+    tops = [token.tag for token in tokens if token.type == "heading_open"]
+
+    assert children <= {
+        "text",
+        "text_special",
+        "code_inline",
+        "softbreak",
+        "hardbreak",
+        "strong_open",
+        "strong_close",
+    } | {
+        "em_open",
+        "em_close",
+    }
+    assert tops.count("h1") == 1
+    assert tops.count("h3") <= len(paths)
+    assert [token.type for token in tokens].count("html_block") == 1
+    assert tokens[-1].type == "html_block"
+    assert not {"fence", "code_block", "hr", "lheading"} & {token.type for token in tokens}
+    assert document.encode("utf-8").decode("utf-8") == document
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(HOSTILE, st.integers(0, 10**6)), max_size=5))
+def test_records_come_back_as_they_were(places: list[tuple[str, int]]) -> None:
+    """Any path survives the record, and none can end the comment that holds it."""
+    rules = list(RULES.values())
+    found = [Identified(Finding(rules[n], path, line, ""), f"{n:016x}") for n, (path, line) in enumerate(places)]
+    record = Record("tree", tuple(remember(one) for one in found), ())
+
+    text = encode(record)
+
+    assert text.count("-->") == 1
+    assert "\n" not in text
+    assert decode(f"# Review\n\n{text}\n".encode()) == record
+
+
+@pytest.mark.parametrize(
+    "damage", ["{}", "[]", "null", '{"kind":"all","findings":[],"history":[]}', "{" * 100_000, '"x"', "1"]
+)
+def test_damaged_records_are_refused(damage: str) -> None:
+    """Whatever stands in the comment ends in one kind of error."""
+    from service.reviewer.earlier import RecordError
+
+    with pytest.raises(RecordError):
+        decode(f"<!-- runwarden-review {damage} -->".encode())
+
+
+def test_findings_are_capped_with_a_count() -> None:
+    """A flood of findings stays readable: so many places, and how many more."""
+    rule = RULES["todo"]
+    found = tuple(identify(Finding(rule, f"f{n % 150}.py", n, "x", str(n)) for n in range(3_000)))
+    review = a_review(["a"], "x", 1)
+    flood = render(
+        Review(
+            **{name: getattr(review, name) for name in Review.__dataclass_fields__} | {"reported": found, "past": ()}
+        )
+    )
+
+    assert "- and 12 more" in flood
+    assert "And 1000 more in 50 more files" in flood
+    assert f"| note | {3_000} |" in flood
+    assert len(SEVERITIES) == flood.count("\n| ") - 1

@@ -1,0 +1,200 @@
+"""One turn and the next: what is reviewed, what is compared, what is fixed."""
+
+from typing import Any
+
+BAD = "def run(command):\n    return eval(command)\n"
+TEST = {"tests/test_run.py": "from src.run import run\n\n\ndef test_run():\n    assert run('1') == 1\n"}
+SECRET = "ghp" + "_" + "aB3dE5gH7jK9mN1pQ2sT4vW6xY8zA0cD5fG7"
+
+
+def test_fresh_branch_is_reviewed_as_a_tree(branch: Any) -> None:
+    """Without a difference the whole tree is read, and the review says why."""
+    done = branch.turn()
+
+    assert done.status == 0
+    assert "the whole tree at" in done.body
+    assert "the branch does not differ from main" in done.body
+    assert "3 files read" in done.body
+    assert "**Nothing found that stands in the way**: no findings." in done.body
+
+
+def test_branch_answers_for_what_it_brought(branch: Any) -> None:
+    """Faults of the default branch in the same file are counted, not listed; new ones are listed."""
+    branch.commit({"src/run.py": BAD, **TEST})
+    branch.git("update-ref", "refs/remotes/origin/main", "HEAD")
+    branch.commit({"src/run.py": "# moved\n\n" + BAD + "\n\ndef other(a=[]):\n    return a\n"})
+
+    done = branch.turn()
+
+    assert "`mutable-default` line 7" in done.section("Findings")
+    assert "`eval`" not in done.body
+    assert "1 findings in these files were there before" in done.section("What was not checked")
+    assert "1 file read (1 changed on the branch)" in done.body
+
+
+def test_renamed_file_keeps_its_old_faults(branch: Any) -> None:
+    """A rename does not make old faults new."""
+    branch.commit({"src/run.py": BAD * 1 + "\n\n" + "X = 1\n" * 20, **TEST})
+    branch.git("update-ref", "refs/remotes/origin/main", "HEAD")
+    branch.git("mv", "src/run.py", "src/execute.py")
+    branch.commit({"tests/test_run.py": "from src.execute import run\n\n\ndef test_run():\n    assert run('1') == 1\n"})
+
+    done = branch.turn()
+
+    assert "`eval`" not in done.body
+    assert "1 renamed" in done.body
+
+
+def test_result_names_the_verdict(branch: Any) -> None:
+    """The result file holds a summary and a commit message; the log says what happened."""
+    branch.commit({"src/run.py": BAD, **TEST})
+
+    done = branch.turn()
+
+    assert done.result["summary"] == "Changes needed: 1 major in 2 files."
+    assert done.result["commit_message"].startswith("Review, turn 1: 1 major\n\n")
+    assert "Wrote reviews/run_01TEST.md." in done.log
+    assert done.errors == ""
+
+
+def test_same_commit_gives_the_same_review(branch: Any) -> None:
+    """Nothing in a review depends on when or where it was made."""
+    branch.commit({"src/run.py": BAD, **TEST})
+    first = branch.turn().review
+    (branch.folder / "reviews/run_01TEST.md").unlink()
+
+    assert branch.turn().review == first
+
+
+def test_second_turn_compares_with_the_first(branch: Any) -> None:
+    """Moved lines stay the same finding; gone ones are resolved; new ones are new; the history says what was asked."""
+    branch.commit({"src/run.py": BAD + "\n\ndef other(a=[]):\n    return a\n", **TEST})
+    branch.turn("First look.")
+    branch.accept()
+    branch.commit({"src/run.py": "X = 1\n\n\n" + BAD + "\n\ndef third():\n    raise NotImplemented\n"})
+
+    done = branch.turn("Is src/run.py better?", 2, conversation=[{"turn": 1, "instructions": "First look."}])
+    since = done.section("Since the last review")
+
+    assert since.startswith("\n1 resolved, 1 still open, 1 new, 0 not looked at this time.")
+    assert "`mutable-default` in `src/run.py`" in since.partition("**Still open**")[0]
+    assert "`eval` in `src/run.py` line 5" in since.partition("**Still open**")[2].partition("**New**")[0]
+    assert "`raise-notimplemented`" in since.partition("**New**")[2]
+    assert (
+        "About `src/run.py`: 2 findings now, 1 of them known from the last review; 1 resolved since."
+        in done.section("What was asked")
+    )
+    assert "asked: First look." in done.section("Earlier turns")
+    assert "1 resolved, 1 still open" in done.result["summary"]
+
+
+def test_run_keeps_to_its_kind(branch: Any) -> None:
+    """The review's own commit makes no difference to review; a run over the tree stays one over the tree."""
+    branch.turn()
+    branch.accept()
+    branch.commit({"src/run.py": BAD, **TEST})
+
+    done = branch.turn("Again.", 2)
+
+    assert "the last review of this run was of the whole tree" in done.body
+    assert "0 resolved, 0 still open, 1 new" in done.section("Since the last review")
+
+
+def test_what_was_not_looked_at_is_neither_resolved_nor_forgotten(branch: Any) -> None:
+    """A narrower turn keeps the rest for the turn after."""
+    branch.commit({"src/run.py": BAD + "# TODO: more\n", **TEST})
+    branch.turn()
+    branch.accept()
+
+    second = branch.turn("Only security, please.", 2)
+    branch.accept()
+    third = branch.turn("Everything again.", 3)
+
+    assert "0 resolved, 1 still open, 0 new, 1 not looked at" in second.section("Since the last review")
+    assert "0 resolved, 2 still open, 0 new, 0 not looked at" in third.section("Since the last review")
+    assert third.section("Earlier turns").count("- Turn ") == 2
+
+
+def test_deleted_file_resolves_its_findings(branch: Any) -> None:
+    """What stood in a file that is gone is resolved."""
+    branch.commit({"src/run.py": BAD, **TEST})
+    branch.turn()
+    branch.accept()
+    branch.commit({"src/run.py": None, "tests/test_run.py": None})
+
+    assert "1 resolved, 0 still open" in branch.turn("", 2).section("Since the last review")
+
+
+def test_removed_secret_is_still_to_be_revoked(branch: Any) -> None:
+    """The review never holds the secret, and says that removing it is not enough."""
+    branch.commit({"conf.txt": f"{SECRET}\n"})
+    first = branch.turn(f"Is {SECRET} safe?")
+    branch.accept()
+    branch.commit({"conf.txt": "none\n"})
+    second = branch.turn("Removed.", 2, conversation=[{"turn": 1, "instructions": f"Is {SECRET} safe?"}])
+
+    assert "**Do not merge**: 1 blocker." in first.body
+    assert SECRET not in first.review + second.review + first.log + str(first.result)
+    assert "it stays valid until it is revoked" in second.section("Since the last review")
+
+
+def test_fixes_are_made_when_asked_for(branch: Any) -> None:
+    """Blanks, line ends and the last newline are corrected; what cannot be proved harmless is left, and said."""
+    text = 'A = 1 \nB = """\nkept \n"""'
+    branch.commit(
+        {
+            "src/a.py": text,
+            "b.md": b"one\r\ntwo\nbreak  \nx \n",
+            "c.sh": "cat <<X\nkept \nX\n",
+            "tests/test_a.py": "import a\n\na\n",
+        }
+    )
+
+    done = branch.turn("Please fix the whitespace.")
+
+    assert (branch.folder / "src/a.py").read_text() == 'A = 1\nB = """\nkept \n"""\n'
+    assert (branch.folder / "b.md").read_bytes() == b"one\ntwo\nbreak  \nx\n"
+    assert (branch.folder / "c.sh").read_text() == "cat <<X\nkept \nX\n"
+    assert "- `b.md`\n- `src/a.py`" in done.section("Fixed in this turn")
+    assert "2 files a mechanical fault was left" in done.section("Fixed in this turn")
+    assert done.result["summary"].endswith("2 files tidied.")
+
+
+def test_fix_after_a_review_resolves_its_notes(branch: Any) -> None:
+    """What the reviewer fixed itself counts as resolved at once, and does not come back."""
+    branch.commit({"a.md": "x \n"})
+    branch.turn()
+    branch.accept()
+
+    second = branch.turn("", 2, inputs={"fix": True})
+    branch.accept()
+    third = branch.turn("", 3)
+
+    assert "1 resolved, 0 still open, 0 new" in second.section("Since the last review")
+    assert "0 resolved, 0 still open, 0 new" in third.section("Since the last review")
+
+
+def test_nothing_is_changed_unless_asked(branch: Any) -> None:
+    """A review without that wish touches nothing but its own file."""
+    branch.commit({"a.md": "x \n"})
+    branch.turn("Fix the login time-out.")
+
+    assert branch.git("status", "--porcelain", "-uall").split() == ["??", "reviews/run_01TEST.md"]
+
+
+def test_damaged_record_is_said(branch: Any) -> None:
+    """An earlier review that was edited away is named, and the review goes on."""
+    branch.turn()
+    (branch.folder / "reviews/run_01TEST.md").write_text("mine now\n")
+
+    done = branch.turn("", 2)
+
+    assert done.status == 0
+    assert "it holds no record of its findings" in done.section("Since the last review")
+
+
+def test_missing_default_branch_is_said(branch: Any) -> None:
+    """Without the reference to compare with, the tree is read and the reason given."""
+    done = branch.turn(default_branch="trunk")
+
+    assert "the default branch trunk is not in this checkout" in done.body

@@ -1,0 +1,120 @@
+"""POST /external/organizations (spec 2.1, 2.2, 4.1, 7.1)."""
+
+import email
+import email.policy
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx
+import pytest
+
+
+def invitation(api: Any, organization_id: str) -> email.message.EmailMessage:
+    raw = (api.service.outbox / f"{organization_id}.eml").read_bytes()
+    message = email.message_from_bytes(raw, policy=email.policy.default)
+    assert isinstance(message, email.message.EmailMessage)
+    return message
+
+
+def test_an_organization_is_created_and_its_administrator_invited(api: Any) -> None:
+    """201 with the four fields of 2.2, and one mail to the recipient that says until when."""
+    answer = api.post("/external/organizations", {"email": "jane@customer.example", "offer_code": None})
+    made = answer.json()
+    mail = invitation(api, made["organization_id"])
+    expires = parsedate_to_datetime(mail["Expires"])
+
+    assert answer.status_code == 201
+    assert set(made) == {
+        "organization_id",
+        "organization_name",
+        "organization_slug",
+        "parent_organization_id",
+    }
+    assert made["parent_organization_id"] == api.service.organization["id"]
+    assert mail["To"] == "jane@customer.example"
+    assert made["organization_name"] in mail["Subject"]
+    assert timedelta(days=29, hours=23) < expires - datetime.now(UTC) <= timedelta(days=30)
+
+
+def test_each_successful_call_makes_another_organization(api: Any) -> None:
+    """The same email twice: two organizations, two slugs, two mails (spec 4.1)."""
+    made = [api.post("/external/organizations", {"email": "twice@customer.example"}).json() for _ in range(2)]
+
+    assert made[0]["organization_id"] != made[1]["organization_id"]
+    assert made[0]["organization_slug"] != made[1]["organization_slug"]
+    assert all(invitation(api, one["organization_id"])["To"] == "twice@customer.example" for one in made)
+
+
+def test_the_parent_gets_no_access(api: Any) -> None:
+    """Attribution only (spec 2.2): the new organization is recorded with its parent, and knows no token of it."""
+    made = api.post("/external/organizations", {"email": "a@b.example"}).json()
+    listed = {one["id"]: one for one in api.service.admin("org", "list")["organizations"]}
+
+    assert listed[made["organization_id"]]["parent_id"] == api.service.organization["id"]
+    assert api.service.admin("token", "list", "--org", made["organization_id"])["tokens"] == []
+
+
+@pytest.mark.parametrize("address", ["", "nobody", "a@", "@b", "a b@c.example", "a@b@c.example", "a@b..example", "a@b"])
+def test_an_invalid_email_is_400(api: Any, address: str) -> None:
+    """Nothing is created."""
+    before = len(api.service.admin("org", "list")["organizations"])
+    answer = api.post("/external/organizations", {"email": address})
+
+    assert (answer.status_code, answer.json()["error_code"] in {"invalid_email", "invalid_request"}) == (400, True)
+    assert len(api.service.admin("org", "list")["organizations"]) == before
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [("PARTNER", 201), ("OLD", 201), ("PUBLIC", 400), ("UNHEARD", 400), ("", 400), ("partner", 400)]
+)
+def test_partner_offers_are_accepted_and_others_are_not(api: Any, code: str, status: int) -> None:
+    """A retired partner offer still signs up; public and unknown codes are 400 (spec 2.1, 3)."""
+    answer = api.post("/external/organizations", {"email": "a@b.example", "offer_code": code})
+
+    assert answer.status_code == status
+    if status == 201:
+        listed = {one["id"]: one for one in api.service.admin("org", "list")["organizations"]}
+        assert listed[answer.json()["organization_id"]]["offer_code"] == code
+    else:
+        assert answer.json()["error_code"] == "invalid_offer_code"
+
+
+def test_the_scope_organizations_create_is_enough(api: Any) -> None:
+    """`organizations:create` or `admin` (spec 5.6)."""
+    value = api.service.admin("token", "create", "--org", "acme", "--scope", "organizations:create")["value"]
+    answer = httpx.post(
+        f"{api.service.base_url}/external/organizations",
+        json={"email": "a@b.example"},
+        headers={"Authorization": f"Bearer {value}"},
+    )
+
+    assert answer.status_code == 201
+
+
+def test_the_invitation_code_becomes_a_token_once(api: Any) -> None:
+    """The operator turns the code of the mail into the first token; a second time it is used up."""
+    made = api.post("/external/organizations", {"email": "first@b.example"}).json()
+    code = re.findall(r"rwt_\S+", invitation(api, made["organization_id"]).get_content())[0]
+    accepted = api.service.admin("org", "accept-invitation", code)
+    answer = httpx.get(
+        f"{api.service.base_url}/external/runs", headers={"Authorization": f"Bearer {accepted['token']}"}
+    )
+
+    assert accepted["organization"]["id"] == made["organization_id"]
+    assert answer.json()["runs"] == []
+    with pytest.raises(AssertionError, match="used or expired"):
+        api.service.admin("org", "accept-invitation", code)
+
+
+def test_an_invitation_that_cannot_be_sent_is_500_after_partial_creation(start: Callable[..., Any]) -> None:
+    """500 says that the organization exists, so that nobody retries blindly (spec 7.1)."""
+    api = start()
+    api.service.outbox.rmdir()
+    answer = api.post("/external/organizations", {"email": "a@b.example"})
+    created = [one for one in api.service.admin("org", "list")["organizations"] if one["slug"] != "acme"]
+
+    assert (answer.status_code, answer.json()["error_code"]) == (500, "provisioning_failed")
+    assert [one["id"] in answer.json()["message"] for one in created] == [True]

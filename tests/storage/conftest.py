@@ -1,0 +1,151 @@
+"""Real databases in a folder of their own, and facts to put into them."""
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from storage.cache import Cache
+from storage.ledger import Ledger
+from storage.records import Action, Repository, Run
+
+NOON: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+
+class _Clock:
+    """Only moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def forward(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def noon() -> datetime:
+    return NOON
+
+
+@pytest.fixture
+def clock() -> _Clock:
+    return _Clock()
+
+
+@pytest.fixture
+def forward(clock: _Clock) -> Callable[[float], None]:
+    """Moves the databases' clock by some seconds; backwards too."""
+    return clock.forward
+
+
+@pytest.fixture(scope="session")
+def make_run() -> Callable[..., Run]:
+    """Builds a run; what is left out follows from its number, or is the same for all."""
+
+    def make(
+        number: int,
+        status: str = "working",
+        *,
+        branch: str | None = None,
+        repository: str = "acme/api",
+        created_at: datetime | None = NOON,
+        updated_at: datetime | None = NOON,
+        note: str = "",
+    ) -> Run:
+        run_id = f"run_{number:04d}"
+        raw = json.dumps({"run_id": run_id, "status": status, "note": note})
+        branch = f"agent/job-{number}" if branch is None else branch
+        return Run(run_id, status, branch, Repository.parse(repository), created_at, updated_at, raw)
+
+    return make
+
+
+@pytest.fixture
+def cache_path(tmp_path: Path) -> Path:
+    return tmp_path / "profile" / "cache.sqlite3"
+
+
+@pytest.fixture
+def ledger_path(tmp_path: Path) -> Path:
+    return tmp_path / "profile" / "ledger.sqlite3"
+
+
+@pytest.fixture
+async def cache(cache_path: Path, clock: _Clock) -> AsyncIterator[Cache]:
+    async with await Cache.open(cache_path, clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def ledger(ledger_path: Path, clock: _Clock) -> AsyncIterator[Ledger]:
+    async with await Ledger.open(ledger_path, clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def prepare(ledger: Ledger) -> Callable[..., object]:
+    """Enters an organization's creation; awaitable."""
+
+    async def enter(key: str = "key-1", subject: str = "ann@acme.test", **changed: str | None) -> Action:
+        facts: dict[str, object] = {
+            "action_id": None,
+            "kind": "organization.create",
+            "path": "/external/organizations",
+            "body_json": '{"email": "ann@acme.test"}',
+            "actor": "cli:ann",
+            **changed,
+        }
+        return await ledger.prepare(key=key, subject=subject, **facts)
+
+    return enter
+
+
+@pytest.fixture
+def start_process() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Starts a program text in a Python process of its own."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(program: str, *arguments: str) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, *arguments],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def race(start_process: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., list[str]]:
+    """Runs one program in several processes at the same moment: each says it is ready, then waits for its go."""
+
+    def run(program: str, count: int, *arguments: str) -> list[str]:
+        processes = [start_process(program, str(number), *arguments) for number in range(count)]
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        answers = [process.communicate()[0].strip() for process in processes]
+        assert [process.returncode for process in processes] == [0] * count
+        return answers
+
+    return run
