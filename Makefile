@@ -32,7 +32,7 @@ install: .venv/.dev ## Set up .venv for development
 	@echo "Ready: $(BIN)/runwarden"
 
 pictures: .venv/.dev ## Make the README's pictures from the real console
-	@$(BIN)/python -m bench.pictures docs/pictures
+	@$(BIN)/python docs/pictures.py docs/pictures
 
 snapshots: .venv/.dev ## Accept what the screens look like now, after looking at them
 	@$(BIN)/python -m pytest tests/console --snapshot-update

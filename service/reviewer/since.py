@@ -37,12 +37,12 @@ def since_last(record: Record, done: Review, paths: frozenset[str]) -> Since:
     both_diffs = record.kind == scope.kind == "diff"
 
     def seen(one: Remembered) -> bool:
-        if one.path not in paths:
-            return True
         if not wishes.wants(one.rule) or not wishes.covers(one.path) or one.rule in survey.unjudged:
             return False
         if one.rule in CODE_RULES and one.path in survey.unparsed:
             return False
+        if one.path not in paths:
+            return True  # deleted, or a folder, whose findings were looked for again
         # A path the branch no longer changes is no longer the branch's to answer for.
         return one.path in done.judged or (both_diffs and one.path not in scope.changes)
 

@@ -68,6 +68,8 @@ class Surveyor:
         sources = self._sources(small)
         unparsed = {path for path, source in sources.items() if not self._code(source)}
         unjudged = self._tree(reviewed, sources, known=whole_tree_known)
+        if len(sources) < len(small):
+            unjudged |= _rules(TREE_CHECKS)  # they say less about a part of the files
         return Survey(
             found=tuple(self._found),
             older=frozenset(self._older),
@@ -151,7 +153,15 @@ class Surveyor:
         """Ask the checks of the tree; returns the rules that could not be applied."""
         if not known:
             return _rules(PATH_CHECKS) | _rules(TREE_CHECKS)
-        tree = Tree(self._entries, folders_of(self._entries), gone(self._scope), reviewed, sources, self._read)
+        tree = Tree(
+            self._entries,
+            folders_of(self._entries),
+            self._scope.kind == "tree",
+            gone(self._scope),
+            reviewed,
+            sources,
+            self._read,
+        )
         self._whole(tree, PATH_CHECKS)
         if self._spent() < 1:
             self._whole(tree, TREE_CHECKS)

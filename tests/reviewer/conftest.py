@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,9 +120,9 @@ class Repository:
 
 
 @pytest.fixture
-def repo(tmp_path: Path) -> Iterator[Repository]:
+def repo(tmp_path: Path) -> Repository:
     """An empty repository."""
-    yield Repository(tmp_path / "checkout")
+    return Repository(tmp_path / "checkout")
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def branch(repo: Repository) -> Repository:
     repo.commit(
         {
             "README.md": "# Api\n\nSee [the module](src/api.py).\n",
-            "src/api.py": '"""Api."""\n\n\ndef add(one: int, other: int) -> int:\n    """Sum."""\n    return one + other\n',
+            "src/api.py": '"""Api."""\n\n\ndef add(one: int, other: int) -> int:\n    return one + other\n',
             "tests/test_api.py": "from src.api import add\n\n\ndef test_add():\n    assert add(1, 2) == 3\n",
         }
     )

@@ -1,6 +1,5 @@
 """What the rules see that need to know the tree."""
 
-import os
 from typing import Any
 
 TESTED = {"tests/test_all.py": "from src import a, b, c\n"}
@@ -34,10 +33,10 @@ def test_files_that_do_not_belong(branch: Any) -> None:
 
 def test_links_are_judged_and_never_followed(branch: Any) -> None:
     """A dead link, one out of the tree and a good one, told apart by their text."""
-    os.symlink("nowhere", branch.folder / "dead")
-    os.symlink("/etc/passwd", branch.folder / "absolute")
-    os.symlink("../../outside", branch.folder / "src/up")
-    os.symlink("api.py", branch.folder / "src/good.py")
+    (branch.folder / "dead").symlink_to("nowhere")
+    (branch.folder / "absolute").symlink_to("/etc/passwd")
+    (branch.folder / "src/up").symlink_to("../../outside")
+    (branch.folder / "src/good.py").symlink_to("api.py")
     branch.commit({})
 
     done = branch.turn()

@@ -68,7 +68,7 @@ def test_review_is_never_written_through_a_link(branch: Any, tmp_path: Path, whe
     (outside / "run_01TEST.md").write_text("precious")
     link = branch.folder / where
     link.parent.mkdir(exist_ok=True)
-    os.symlink(outside if where == "reviews" else outside / "run_01TEST.md", link)
+    link.symlink_to(outside if where == "reviews" else outside / "run_01TEST.md")
     branch.commit({})
 
     done = branch.turn()
@@ -87,7 +87,7 @@ def test_fix_does_not_follow_a_folder_that_became_a_link(branch: Any, tmp_path: 
     branch.commit({"docs/a.md": "x \n"})
     outside = tmp_path / "outside"
     (branch.folder / "docs").rename(outside)
-    os.symlink(outside, branch.folder / "docs")
+    (branch.folder / "docs").symlink_to(outside)
 
     done = branch.turn("fix whitespace")
 
@@ -133,8 +133,7 @@ def test_paths_of_any_bytes(branch: Any) -> None:
         b"- [ ] e.txt",
     ]
     for name in names:
-        with open(os.path.join(os.fsencode(branch.folder), name), "wb") as file:
-            file.write(b"x ")
+        (branch.folder / os.fsdecode(name)).write_bytes(b"x ")
     branch.commit({})
 
     done = branch.turn()

@@ -1,7 +1,6 @@
 """The process: what it takes, what it answers, and how it fails."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -110,4 +109,4 @@ def test_no_temporary_file_is_left(branch: Any) -> None:
     """Only the review is new."""
     branch.turn()
 
-    assert os.listdir(branch.folder / "reviews") == ["run_01TEST.md"]
+    assert [path.name for path in (branch.folder / "reviews").iterdir()] == ["run_01TEST.md"]

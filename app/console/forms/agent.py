@@ -18,6 +18,7 @@ class StartAgentForm(ActionForm):
     """POST /external/agents/{name}/runs (spec 4.4)."""
 
     TITLE_TEXT = "Start a named agent"
+    DEFAULT_CLASSES = "-long"
 
     def __init__(self, engine: Engine, repository: str = "", branch: str = "") -> None:
         """Prepare.

@@ -52,7 +52,12 @@ class FormScreen(ModalScreen[Action | None]):
     """A form up to the moment of sending."""
 
     # Not the default style sheet: the console's own says how screens look, and these lie over one.
-    CSS = "FormScreen { align: center middle; background: $background 60%; }"
+    CSS = """
+    FormScreen { align: center middle; background: $background 60%; }
+    FormScreen.-long.-tall FormDialog { height: 30; }
+    FormScreen.-long.-tall FormField { margin-bottom: 1; }
+    """
+    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-short"), (34, "-tall")]
     SCOPED_CSS = False
     BINDINGS: ClassVar[list[BindingType]] = [
         # Before the focused input: all of these mean the form, wherever one types.

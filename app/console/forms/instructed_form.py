@@ -17,6 +17,7 @@ from widgets.form_field import ParagraphField
 class InstructedForm(ActionForm):
     """A form with a field named `instructions`."""
 
+    DEFAULT_CLASSES = "-long"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+e", "edit", "Open your editor", priority=True),
         Binding("ctrl+t", "template", "Insert a template", priority=True),

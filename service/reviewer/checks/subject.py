@@ -16,6 +16,8 @@ class Tree:
     """All paths of the commit, earlier reviews included."""
     folders: frozenset[str]
     """All folders, the root as the empty string."""
+    whole: bool
+    """True: all files are under review; False: those that a branch changed."""
     gone: frozenset[str]
     """Paths that the branch deleted or renamed away."""
     reviewed: tuple[Entry, ...]
