@@ -18,7 +18,7 @@ TOTAL_BYTES: Final = 64 * 1024 * 1024
 """Content read in one review."""
 
 BUDGET_S: Final = 7.0
-"""Seconds for the checks of file contents; what is left out then is named in the review."""
+"""Seconds of processor time for the checks of file contents; what is left out then is named in the review."""
 
 TEXT_SHARE: Final = 0.5
 """The part of the budget after which no further file is read."""

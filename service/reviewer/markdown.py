@@ -29,9 +29,10 @@ def visible(text: str, limit: int = _TEXT) -> str:
 
 
 def _shown(character: str) -> str:
-    if character == "\t":
+    category = unicodedata.category(character)
+    if character == "\t" or category == "Zs":
         return " "
-    return f"<U+{ord(character):04X}>" if unicodedata.category(character) in _HIDDEN else character
+    return f"<U+{ord(character):04X}>" if category in _HIDDEN else character
 
 
 def escaped(text: str, limit: int = _TEXT) -> str:

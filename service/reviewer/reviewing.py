@@ -32,7 +32,7 @@ def review(task: Task, git: Git, checkout: Checkout, say: Say, clock: Callable[[
         git: the repository of the checkout.
         checkout: its files; written to only when a fix was asked for.
         say: receives the progress, line by line.
-        clock: monotonic seconds, for the time limit.
+        clock: seconds of work so far, for the limit on time.
 
     Raises:
         NothingToReviewError: the branch has no commit.

@@ -2,13 +2,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import chdir
 from dataclasses import dataclass, field
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from app.__main__ import main
 from tests.fault_server import FaultServer
 from tests.run_board import Board, served
 from tests.service_process import ROOT, RunningService, start_service
@@ -80,10 +84,29 @@ class CommandLine:
         return [sys.executable, "-m", "app", *arguments]
 
 
+@dataclass(frozen=True)
+class Inside(CommandLine):
+    """The same command line, run in the test's own process: nothing is left out but the interpreter's start."""
+
+    def __call__(self, *arguments: str, stdin: str = "", **environment: str) -> Result:
+        changed = {name: value for name, value in {**self.environment, **environment}.items() if value}
+        streams = {name: TextIOWrapper(BytesIO(), "utf-8", newline="") for name in ("stdin", "stdout", "stderr")}
+        streams["stdin"].write(stdin)
+        streams["stdin"].seek(0)
+        with (
+            patch.dict(os.environ, changed, clear=True),
+            chdir(self.home),
+            patch.multiple(sys, **streams),  # type: ignore[arg-type] — the stubs know no keyword but the options
+        ):
+            code = main(arguments)
+        out, err = (streams[name].buffer.getvalue().decode() for name in ("stdout", "stderr"))  # type: ignore[attr-defined] — BytesIO, as above
+        return Result(code, out, err)
+
+
 @pytest.fixture
 def lone(tmp_path: Path) -> CommandLine:
     """A command line whose service nobody runs."""
-    return CommandLine(tmp_path)
+    return Inside(tmp_path)
 
 
 @pytest.fixture(scope="session")
@@ -96,7 +119,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
 
 @pytest.fixture
 def real(tmp_path: Path, service: RunningService) -> CommandLine:
-    """A command line against the real service."""
+    """A command line against the real service, as processes."""
     return CommandLine(tmp_path, service.base_url, service.admin_token)
 
 
@@ -109,7 +132,7 @@ def faults() -> Iterator[FaultServer]:
 @pytest.fixture
 def faulty(tmp_path: Path, faults: FaultServer) -> CommandLine:
     """A command line against a server that misbehaves as scripted."""
-    return CommandLine(tmp_path, faults.base_url)
+    return Inside(tmp_path, faults.base_url)
 
 
 @pytest.fixture
@@ -122,10 +145,4 @@ def board() -> Iterator[Board]:
 @pytest.fixture
 def boarded(tmp_path: Path, board: Board) -> CommandLine:
     """A command line against that peer."""
-    return CommandLine(tmp_path, board.base_url)
-
-
-@pytest.fixture
-def runs_of() -> Callable[[Result], list[str]]:
-    """The ids in a `runs list --json`."""
-    return lambda result: [run["run_id"] for run in result.json()["runs"]]
+    return Inside(tmp_path, board.base_url)

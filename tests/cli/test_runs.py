@@ -7,9 +7,18 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import CommandLine
+from tests.fault_server import FaultServer, Respond
 from tests.run_board import Board, stamp
 from tests.service_process import RunningService, git
 
+RUN = {
+    "run_id": "run_1",
+    "status": "queued",
+    "branch_name": "agent/x",
+    "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
+    "created_at": "2026-05-01T12:00:00Z",
+    "updated_at": "2026-05-01T12:00:00Z",
+}
 SPEC_FIELDS = {"run_id", "status", "branch_name", "repository", "created_at", "updated_at"}
 
 
@@ -126,15 +135,18 @@ def test_a_run_the_service_does_not_know_is_not_found(real: CommandLine) -> None
         assert (result.code, result.json()["error"]["kind"]) == (7, "not_found")
 
 
-def test_a_repository_the_service_does_not_know_is_refused(real: CommandLine) -> None:
+def test_a_turn_while_the_run_is_at_work_is_refused(faulty: CommandLine, faults: FaultServer) -> None:
     """Exit code 2, with the service's own words."""
-    result = real("runs", "start", "-R", "gitlab:nobody/nothing", "go", "--json")
+    faults.script(
+        Respond(200, {"runs": [{**RUN, "status": "working"}], "page_size": 100, "next_token": None, "total_count": 1}),
+        Respond(409, {"message": "The run is at work.", "error_code": "run_active"}),
+    )
+
+    result = faulty("runs", "continue", "run_1", "go on", "--json")
 
     document = result.json()
-    assert (result.code, document["state"], document["run"]) in {
-        (2, "rejected", None),
-        (0, "confirmed", document["run"]),
-    }
+    assert (result.code, document["state"], document["run"]) == (2, "rejected", None)
+    assert (document["error"]["message"], document["error"]["error_code"]) == ("The run is at work.", "run_active")
 
 
 def test_filters_hold_together(boarded: CommandLine, board: Board) -> None:

@@ -1,6 +1,5 @@
 import json
 import signal
-from collections.abc import Callable
 
 import pytest
 
@@ -318,11 +317,10 @@ def test_the_ledger_is_filtered_by_state_and_kind(faulty: CommandLine, faults: F
     def kinds(*arguments: str) -> list[str]:
         return [action["kind"] for action in faulty("actions", "list", *arguments, "--json").json()["actions"]]
 
-    listed: Callable[..., list[str]] = kinds
-    assert listed() == ["run.start", "organization.create"]
-    assert listed("--state", "unknown") == ["organization.create"]
-    assert listed("--kind", "run.start") == ["run.start"]
-    assert listed("--limit", "1") == ["run.start"]
+    assert kinds() == ["run.start", "organization.create"]
+    assert kinds("--state", "unknown") == ["organization.create"]
+    assert kinds("--kind", "run.start") == ["run.start"]
+    assert kinds("--limit", "1") == ["run.start"]
 
 
 def test_an_action_nobody_knows_is_not_found(lone: CommandLine) -> None:

@@ -69,6 +69,7 @@ QUIET: list[tuple[str, str, str | bytes]] = [
     ("secret-token", "a.py", "T = 'AKIAIOSFODNN7EXAMPLE'\n"),
     ("secret-private-key", "a.py", "if '-----BEGIN PRIVATE KEY-----' in text: pass\n"),
     ("secret-in-url", "a.md", "postgres://user:password@localhost/app\n"),
+    ("secret-in-url", "a.md", "oracle://scott:tiger@db.host.org/x mssql://sa:S3cret99@localhost/x\n"),
     ("secret-assignment", "a.py", 'password = "correct horse battery"\ntoken_name = "authorization-header"\n'),
     ("env-file", ".env.example", "A=1\n"),
     ("conflict-marker", "a.rst", "Title\n=======\n"),

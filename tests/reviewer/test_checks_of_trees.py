@@ -83,11 +83,26 @@ def test_module_that_no_test_names(branch: Any) -> None:
     assert ids(branch.turn()) == {"src/billing.py": {"missing-test"}}
 
 
+def test_whole_tree_names_untested_modules_by_folder(branch: Any) -> None:
+    """Many modules without a test make one finding a folder, which a narrower turn does not resolve."""
+    files = {f"src/m{n}.py": f"def f{n}():\n    return {n}\n" for n in range(8)}
+    branch.commit(files)
+    branch.git("update-ref", "refs/remotes/origin/main", "HEAD")
+
+    done = branch.turn()
+    branch.accept()
+    narrow = branch.turn("Only security.", 2)
+
+    assert ids(done) == {"src": {"missing-test"}}
+    assert "m0.py, m1.py, m2.py, m3.py, m4.py, m5.py and 2 more" in done.section("Findings")
+    assert "0 resolved, 0 still open, 0 new, 1 not looked at" in narrow.section("Since the last review")
+
+
 def test_repository_without_tests(repo: Any) -> None:
     """One finding for the whole repository, not one for each module."""
     repo.commit({"src/a.py": "def a():\n    return 1\n", "src/b.py": "def b():\n    return 2\n"})
 
-    assert ids(repo.turn()) == {"src/a.py": {"no-tests"}}
+    assert ids(repo.turn()) == {".": {"no-tests"}}
 
 
 def test_functions_that_exist_twice(branch: Any) -> None:

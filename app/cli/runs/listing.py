@@ -84,23 +84,31 @@ async def _export(
 async def _collect(
     engine: "Engine", asked: RunFilter, limit: int | None, *, cached: bool
 ) -> tuple[tuple[RunView, ...], dict[str, object]]:
-    runs: Sequence[Run]
-    if cached:
-        runs = await engine.cache.runs(asked, RunSort(), limit=limit)
-        as_of = next((link.last_ok_at for link in await engine.cache.links() if link.subject == "runs"), None)
-    else:
-        try:
-            runs = await engine.listing.fetch(asked, limit=limit)
-        except ApiError as error:
-            raise CommandFailed(of_api_error(error, hint=CACHED_HINT)) from error
-        as_of = engine.clock()
+    runs = await (_seen(engine, asked, limit) if cached else _fetched(engine, asked, limit))
+    shown = await views(engine, runs)
     coverage = await engine.cache.coverage()
     more: dict[str, object] = {
-        "as_of": rfc3339(as_of),
+        "as_of": rfc3339(await _confirmed_at(engine, shown) if cached else engine.clock()),
         "complete_since": rfc3339(coverage.complete_since),
         "source": "cache" if cached else "live",
     }
-    return await views(engine, runs), more
+    return shown, more
+
+
+async def _seen(engine: "Engine", asked: RunFilter, limit: int | None) -> tuple[Run, ...]:
+    return await engine.cache.runs(asked, RunSort(), limit=limit)
+
+
+async def _fetched(engine: "Engine", asked: RunFilter, limit: int | None) -> tuple[Run, ...]:
+    try:
+        return await engine.listing.fetch(asked, limit=limit)
+    except ApiError as error:
+        raise CommandFailed(of_api_error(error, hint=CACHED_HINT)) from error
+
+
+async def _confirmed_at(engine: "Engine", shown: Sequence[RunView]) -> datetime | None:
+    polled = [link.last_ok_at for link in await engine.cache.links() if link.subject == "runs" and link.last_ok_at]
+    return max([*polled, *(view.detail.last_seen_at for view in shown if view.detail)], default=None)
 
 
 def _print(output: Output, shown: Sequence[RunView], more: dict[str, object]) -> None:

@@ -1,6 +1,7 @@
 """Tests that are missing: modules under review that no test names."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Final
@@ -13,7 +14,7 @@ MISSING: Final = Rule(
     "missing-test",
     Severity.MINOR,
     Topic.TESTS,
-    "No test names this module, so nobody notices when it stops doing what it does.",
+    "No test names the module, so nobody notices when it stops doing what it does.",
     "Add a test that imports it and states what it promises.",
 )
 NONE: Final = Rule(
@@ -33,6 +34,8 @@ _CODE: Final = re.compile(r"^\s*(?:async\s+)?(?:def|class|function|func|export)\
 _WORD: Final = re.compile(r"\w+")
 _MOST: Final = 1_000
 """Test files read."""
+_NAMED: Final = 6
+"""Files named of one folder."""
 
 
 def _look(tree: Tree) -> Iterator[Finding]:
@@ -41,21 +44,31 @@ def _look(tree: Tree) -> Iterator[Finding]:
         return
     tests = [path for path in tree.entries if _is_test(path)]
     if not tests:
-        yield Finding(
-            NONE,
-            modules[0].path,
-            0,
-            f"Files with code under review: {len(modules)}. Test files in the tree: 0.",
-            "no tests",
-        )
+        seen = f"Files with code under review: {len(modules)}. Test files in the tree: 0."
+        yield Finding(NONE, ".", 0, seen)
         return
     named = _words(tree, tests)
     if named is None:
         return
-    for source in modules:
-        stem = PurePosixPath(source.path).stem
-        if stem.lower() not in named:
-            yield Finding(MISSING, source.path, 0, f"None of {len(tests)} test files mentions {stem}.")
+    missing = [source.path for source in modules if PurePosixPath(source.path).stem.lower() not in named]
+    yield from _by_folder(missing, len(tests)) if tree.whole else _by_file(missing, len(tests))
+
+
+def _by_file(missing: list[str], tests: int) -> Iterator[Finding]:
+    """What a branch brings is named file by file."""
+    for path in missing:
+        yield Finding(MISSING, path, 0, f"None of {tests} test files mentions {PurePosixPath(path).stem}.")
+
+
+def _by_folder(missing: list[str], tests: int) -> Iterator[Finding]:
+    """Of a whole tree a line for each folder is enough."""
+    folders: dict[str, list[str]] = defaultdict(list)
+    for path in missing:
+        folders[str(PurePosixPath(path).parent)].append(PurePosixPath(path).name)
+    for folder, names in folders.items():
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        seen = f"None of {tests} test files mentions {', '.join(names[:_NAMED])}{more}."
+        yield Finding(MISSING, folder, 0, seen)
 
 
 def _wants_test(source: Source) -> bool:

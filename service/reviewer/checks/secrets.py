@@ -105,11 +105,10 @@ _HIDDEN_RUN: Final = re.compile(r"[A-Za-z0-9+/=]{40,}")
 _PLACEHOLDER: Final = re.compile(
     r"(?i)example|sample|placeholder|change.?me|replace|your[-_]|dummy|fake|redacted|xxx|\.\.\.|\*\*\*|[${<%]|123456|abcdef"
 )
-_COMMON_PASSWORDS: Final = frozenset(
-    {"password", "passwd", "pass", "secret", "user", "postgres", "root", "test", "guest"}
-)
+_COMMON_PASSWORDS: Final = frozenset({"password1", "pass123", "passw0rd", "p@ssw0rd"})
 _ASSIGNED_BITS: Final = 3.5
 _HIDDEN_BITS: Final = 4.5
+_LOCAL_HOST: Final = re.compile(r"[^.]*\Z|(?:127|10|192\.168|172\.(?:1[6-9]|2\d|3[01]))\.[\d.]*\Z")
 _ENV_NAME: Final = re.compile(r"\.env(?:\.(?!example|sample|template|dist|test|ci)[\w-]+)?\Z")
 _SHOWN: Final = 4
 
@@ -170,9 +169,12 @@ def _token(source: Source, number: int, line: str, shape: _Shape) -> Finding | N
 
 def _password(source: Source, number: int, line: str) -> Finding | None:
     url = _URL.search(line)
-    if url is None or _PLACEHOLDER.search(url[0]) or url[2].lower() in _COMMON_PASSWORDS:
+    if url is None or _PLACEHOLDER.search(url[0]):
         return None
     host = url[0].rpartition("@")[2]
+    # Documentation is full of such addresses: a plain word and a host of one's own machine are no leak.
+    if _LOCAL_HOST.match(host) or url[2].isalpha() or url[2].lower() in _COMMON_PASSWORDS:
+        return None
     return _finding(URL, source, number, f"A password for {host}, redacted.", redacted(line))
 
 

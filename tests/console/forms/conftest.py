@@ -120,3 +120,9 @@ def console(settings: Settings, profile: Profile, clock: Clock, engine: Engine, 
         return engine
 
     return RunwardenApp(settings, profile, opened, None, clock)
+
+
+@pytest.fixture
+def stage(engine: Engine) -> Callable[[Callable[[Engine], Screen[Any]]], Stage]:
+    """An app that shows one form over that engine."""
+    return lambda make: Stage(lambda: make(engine))

@@ -1,0 +1,383 @@
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import Input, TextArea
+
+from app.config import data_folder
+from app.console.forms import NewRunForm
+from app.console.forms.drafts import Drafts
+from app.engine import Engine
+from storage.records import Action, Repository, Run
+from tests.console.forms.steps import painted, settle, write
+from tests.fault_server import Drop, Respond
+
+CREATED = {
+    "run_id": "run_01J8",
+    "status": "queued",
+    "branch_name": "agent/x",
+    "repository": {"platform": "github", "data": {"owner": "acme", "repo": "web"}},
+    "created_at": "2026-05-04T12:00:00Z",
+    "updated_at": "2026-05-04T12:00:00Z",
+}
+FILLED = "acme/web\t\tFix the flaky test.\nThen run it.\tdepth\t3"
+
+
+def drafts_of(engine: Engine) -> Drafts:
+    """The profile's drafts."""
+    return Drafts(data_folder(engine.settings, engine.profile) / "drafts.json")
+
+
+async def test_what_is_previewed_is_what_is_sent(stage: Any, engine: Engine, post: Any) -> None:
+    """Method, address and every byte of the body's meaning; sent once, shown with the id it made."""
+    post.next(Respond(201, CREATED))
+    app = stage(NewRunForm)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await write(pilot, FILLED)
+        await pilot.press("ctrl+s")
+        await settle(pilot)
+        preview = painted(app)
+        sent_before = len(post.requests)
+        await pilot.press("ctrl+s")
+        await settle(pilot)
+        outcome = painted(app)
+        await pilot.press("escape")
+        await settle(pilot)
+
+    body = {
+        "instructions": "Fix the flaky test.\nThen run it.",
+        "repository": {"platform": "github", "data": {"owner": "acme", "repo": "web"}},
+        "metadata": {"depth": 3},
+    }
+    assert f"POST {engine.profile.base_url}/external/runs" in preview
+    assert '"instructions": "Fix the flaky test.\\nThen run it.",' in preview
+    assert sent_before == 0
+    assert [request.json() for request in post.requests] == [body]
+    assert "run_01J8" in outcome
+    assert isinstance(app.outcome, Action)
+    assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "run_01J8")
+    assert await engine.cache.detail("run_01J8") is not None
+    assert await drafts_of(engine).load("run.start") is None
+
+
+async def test_a_problem_shows_under_its_field_as_one_types_and_nothing_moves(stage: Any) -> None:
+    """Only fields that were touched complain; the buttons stay where they were."""
+    app = stage(NewRunForm)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        before = painted(app).splitlines()
+        await write(pilot, "\tfix..x")
+        await settle(pilot)
+        after = painted(app).splitlines()
+
+    assert "✗" not in "".join(before)
+    assert any("✗ A branch cannot contain '..'" in line for line in after)
+    assert sum("✗" in line for line in after) == 1
+    assert [("Preview" in line, "instructions" in line) for line in before] == [
+        ("Preview" in line, "instructions" in line) for line in after
+    ]
+
+
+async def test_preview_with_problems_goes_to_the_first_of_them(stage: Any, post: Any) -> None:
+    """Every missing field says what it needs, and nothing is sent."""
+    app = stage(NewRunForm)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await write(pilot, "\t\t")
+        await pilot.press("ctrl+s", "ctrl+s")
+        await settle(pilot)
+        text = painted(app)
+        focused = app.screen.focused
+
+    assert "Name the repository" in text
+    assert "Say what the agent shall do." in text
+    assert isinstance(focused, Input)
+    assert focused.placeholder == "owner/repo"
+    assert post.requests == []
+
+
+async def test_a_rejection_leads_back_to_the_fields_with_everything_kept(stage: Any, post: Any) -> None:
+    """Message, status and code are shown; changed and sent again, it succeeds."""
+    post.next(Respond(400, {"message": "Branch is protected.", "error_code": "protected"}), Respond(201, CREATED))
+    app = stage(NewRunForm)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await write(pilot, FILLED)
+        await pilot.press("ctrl+s", "ctrl+s")
+        await settle(pilot)
+        text = painted(app)
+        values = app.screen.values
+        await pilot.press("ctrl+s", "ctrl+s")
+        await settle(pilot)
+
+        assert app.screen.phase == "outcome"
+
+    assert "Rejected: Branch is protected. (HTTP 400, protected)" in text
+    assert values["repository"] == "acme/web"
+    assert values["instructions"] == "Fix the flaky test.\nThen run it."
+    assert len(post.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "cure"), [(401, "give this profile a new one"), (403, "Administrator scope"), (429, "wait")]
+)
+async def test_a_refusal_names_its_cure(stage: Any, post: Any, status: int, cure: str) -> None:
+    """The service's own words come with what to do about them."""
+    post.next(Respond(status, {"message": "No."}))
+    app = stage(NewRunForm)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settle(pilot)
+        await write(pilot, FILLED)
+        await pilot.press("ctrl+s", "ctrl+s")
+        await settle(pilot)
+
+        assert cure in " ".join(painted(app).split())
+
+
+async def test_a_service_that_is_down_leaves_it_unsent(stage: Any, engine: Engine, server: Any) -> None:
+    """Nothing left this machine, the form is as it was, and the ledger knows."""
+    server.close()
+    app = stage(NewRunForm)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await write(pilot, FILLED)
+        await pilot.press("ctrl+s", "ctrl+s")
+        await settle(pilot)
+        text = " ".join(painted(app).split())
+        phase = app.screen.phase
+
+    assert "Not sent:" in text
+    assert "Nothing left this machine" in text
+    assert phase == "editing"
+    assert [action.state for action in await engine.ledger.actions()] == ["not_sent"]
+
+
+async def test_a_lost_answer_is_shown_as_unknown_and_never_sent_again(stage: Any, engine: Engine, post: Any) -> None:
+    """The keys that sent it now do nothing; the draft stays and says that it was sent."""
+    post.next(Drop())
+    app = stage(NewRunForm)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await write(pilot, FILLED)
+        await pilot.press("ctrl+s", "ctrl+s")
+        await settle(pilot)
+        text = painted(app)
+        await pilot.press("ctrl+s", "ctrl+s", "escape")
+        await settle(pilot)
+    again = stage(NewRunForm)
+    async with again.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        reopened = painted(again)
+
+    assert "Nobody knows the outcome" in text
+    assert "runwarden actions resolve act_" in text
+    assert len(post.requests) == 1
+    assert isinstance(app.outcome, Action)
+    assert app.outcome.state == "unknown"
+    assert "nobody knows the outcome: look before you send it again" in " ".join(reopened.split())
+
+
+async def test_keys_pressed_while_sending_neither_send_twice_nor_close(stage: Any, post: Any) -> None:
+    """One request, however often the key is pressed."""
+    post.next(Respond(201, CREATED), Respond(201, CREATED))
+    app = stage(NewRunForm)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await write(pilot, FILLED)
+        await pilot.press("ctrl+s")
+        await settle(pilot)
+        form = app.screen
+        form.action_forward()
+        sending = form.phase
+        form.action_forward()
+        allowed = [form.check_action(name, ()) for name in ("forward", "back", "swap_draft", "edit")]
+        await settle(pilot)
+
+    assert sending == "sending"
+    assert allowed == [False, False, False, False]
+    assert len(post.requests) == 1
+
+
+async def test_a_draft_survives_escape_and_is_swapped_for_a_fresh_form_and_back(stage: Any, clock: Any) -> None:
+    """It says how old it is; ctrl+n puts it aside and brings it back."""
+    app = stage(NewRunForm)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await write(pilot, FILLED)
+        await pilot.press("escape")
+        await settle(pilot)
+    clock.move(timedelta(minutes=7))
+    again = stage(lambda engine: NewRunForm(engine, repository="acme/api"))
+    async with again.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        text, restored = painted(again), again.screen.values
+        await pilot.press("ctrl+n")
+        await settle(pilot)
+        fresh = again.screen.values
+        await pilot.press("ctrl+n")
+        await settle(pilot)
+        back = again.screen.values
+
+    assert app.outcome is None
+    assert "Your draft from 7m ago" in text
+    assert restored["instructions"] == "Fix the flaky test.\nThen run it."
+    assert json.loads(restored["metadata"]) == [["depth", "3"]]
+    assert fresh == {"repository": "acme/api", "branch_name": "", "instructions": "", "metadata": ""}
+    assert back == restored
+
+
+async def test_a_draft_survives_a_killed_program(stage: Any, engine: Engine) -> None:
+    """It is on the disk while the form is still open."""
+    app = stage(NewRunForm)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await write(pilot, "acme/web")
+        await app.screen._keep_draft()
+        draft = await drafts_of(engine).load("run.start")
+
+    assert draft is not None
+    assert draft.values["repository"] == "acme/web"
+
+
+async def test_drafts_that_cannot_be_kept_are_said_and_hinder_nothing(stage: Any, engine: Engine, post: Any) -> None:
+    """The form sends all the same."""
+    post.next(Respond(201, CREATED))
+    drafts_of(engine).path.write_text(json.dumps({"version": 99, "drafts": {}}))
+    app = stage(NewRunForm)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settle(pilot)
+        text = painted(app)
+        await write(pilot, FILLED)
+        await pilot.press("ctrl+s", "ctrl+s")
+        await settle(pilot)
+
+        assert app.screen.phase == "outcome"
+
+    assert "written by a newer version" in " ".join(text.split())
+
+
+async def test_repositories_are_suggested_from_the_cache(stage: Any, engine: Engine, clock: Any) -> None:
+    """Down walks through what holds the typed text; what cannot be shown is not offered."""
+    labels = ("acme/api", "acme/web", "acme/web-admin", "evil/\x1b[2Jx")
+    runs = [Run(f"run_{label}", "failed", "", Repository.parse(label), clock(), clock(), "{}") for label in labels]
+    await engine.cache.store_runs(runs, seen_at=clock())
+    app = stage(NewRunForm)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        offered = painted(app)
+        await write(pilot, "web")
+        await pilot.press("down")
+        first = app.screen.values["repository"]
+        await pilot.press("down")
+        second = app.screen.values["repository"]
+        await pilot.press("down")
+        typed = app.screen.values["repository"]
+        await pilot.press("ctrl+u")
+        await write(pilot, "acme/a")
+        await settle(pilot)
+        await pilot.press("right")
+        completed = app.screen.values["repository"]
+
+    assert "acme/web-admin" in offered
+    assert "evil" not in offered
+    assert (first, second, typed) == ("acme/web", "acme/web-admin", "web")
+    assert completed == "acme/api"
+
+
+async def test_templates_come_from_the_configuration(stage: Any) -> None:
+    """Names that look like markup are shown as they are; the text goes in at the cursor and undo takes it out."""
+    app = stage(NewRunForm)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press("ctrl+t")
+        await settle(pilot)
+        text = painted(app)
+        await pilot.press("j", "enter")
+        await settle(pilot)
+
+        assert app.screen.values["instructions"] == "Review it."
+        app.screen.query_one(TextArea).undo()
+        assert app.screen.values["instructions"] == ""
+
+    assert "[/b] review" in text
+    assert "Find the flaky test" in text
+
+
+async def test_the_editor_gets_the_instructions_and_gives_them_back(
+    stage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it left is in the form."""
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nprintf " Carefully." >> "$1"\n')
+    editor.chmod(0o700)
+    monkeypatch.setenv("VISUAL", str(editor))
+    app = stage(lambda engine: NewRunForm(engine, instructions="Fix it."))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        # The headless terminal of the tests has nothing to hand over: the hand-over itself is tried on a real one.
+        monkeypatch.setattr(type(app._driver), "can_suspend", property(lambda driver: True))
+        await pilot.press("ctrl+e")
+        await settle(pilot)
+
+        assert app.screen.values["instructions"] == "Fix it. Carefully."
+
+
+async def test_what_a_terminal_would_obey_does_not_get_into_a_field(stage: Any) -> None:
+    """A paste loses it, and the field says so; a prefilled value that holds it is left out."""
+    hostile = "acme\x1b]52;c;x\x07/we\u202eb"
+    app = stage(lambda engine: NewRunForm(engine, repository=hostile, branch="x\x1b[2J", instructions="a\x1b[2J\u200bb"))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        prefilled = app.screen.values
+        app.screen.query_one(Input).replace(hostile, 0, 0)
+        await settle(pilot)
+        text, pasted = painted(app), app.screen.values
+
+    assert prefilled == {"repository": "", "branch_name": "", "instructions": "a[2Jb", "metadata": ""}
+    assert pasted["repository"] == "acme]52;c;x/web"
+    assert "3 characters that cannot be shown" in text
+
+
+async def test_a_read_only_profile_previews_and_never_sends(
+    settings: Any, profile: Any, clock: Any, post: Any, tmp_path: Path
+) -> None:
+    """It says so from the start; there is no button to send with."""
+    from dataclasses import replace
+
+    from tests.console.forms.conftest import Stage
+
+    async with await Engine.open(settings, replace(profile, read_only=True), actor="console", clock=clock) as engine:
+        app = Stage(lambda: NewRunForm(engine))
+        async with app.run_test(size=(100, 30)) as pilot:
+            await settle(pilot)
+            text = painted(app)
+            await write(pilot, FILLED)
+            await pilot.press("ctrl+s", "ctrl+s", "ctrl+s")
+            await settle(pilot)
+            preview = painted(app)
+
+    assert "read-only" in text
+    assert "POST" in preview
+    assert "Send" not in preview
+    assert post.requests == []
+
+
+Make = Callable[[Engine], Any]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 20), (140, 40)])
+async def test_the_buttons_are_never_pushed_off_the_screen(stage: Any, size: tuple[int, int]) -> None:
+    """Twenty lines of metadata and a long rejection scroll inside the form."""
+    app = stage(NewRunForm)
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        await write(pilot, "acme/web\t\tFix\t" + "\t".join(f"k{n}\t{n}" for n in range(20)))
+        app.screen.dialog.banner("long " * 200)
+        await settle(pilot)
+
+        assert "Preview ^s" in painted(app)
+        assert "Close esc" in painted(app)

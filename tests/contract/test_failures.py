@@ -1,0 +1,138 @@
+"""Failures that the service states: their kinds, their waits, and what the client does about them."""
+
+import asyncio
+
+import pytest
+
+from app.api.client import Client
+from app.api.errors import (
+    ApiError,
+    Forbidden,
+    NotAuthorized,
+    NotFound,
+    RateLimited,
+    Rejected,
+    ServerFailed,
+    Unreachable,
+)
+from tests.contract.attempts import create, read
+from tests.fault_server import FaultServer, Hang, Raw, Respond, Step
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "in_doubt"),
+    [
+        (400, Rejected, False),
+        (401, NotAuthorized, False),
+        (403, Forbidden, False),
+        (404, NotFound, False),
+        (409, Rejected, False),
+        (422, Rejected, False),
+        (429, RateLimited, False),
+        (500, ServerFailed, True),
+        (503, ServerFailed, True),
+        (599, ServerFailed, True),
+    ],
+)
+async def test_a_failure_has_its_kind_its_message_and_its_code(
+    server: FaultServer, client: Client, status: int, kind: type[ApiError], *, in_doubt: bool
+) -> None:
+    """Spec 2.8 and 7: the message and error_code come through; only a 5xx leaves a write in doubt."""
+    server.script(Respond(status, {"message": "no such offer", "error_code": "OFFER"}))
+
+    error = await create(client)
+
+    assert type(error) is kind
+    assert (error.message, error.error_code, error.status) == ("no such offer", "OFFER", status)  # type: ignore[attr-defined]
+    assert error.may_have_been_executed is in_doubt
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Respond(403, "<html>forbidden</html>"),
+        Respond(403, {"message": ["no", "text"]}),
+        Raw(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 50\r\n\r\n{"),
+        Raw(b"HTTP/1.1 403 Forbidden\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n\x1f\x8b"),
+        Respond(403, b" " * 100_000),
+    ],
+    ids=["HTML", "odd message", "truncated", "encoded", "large"],
+)
+async def test_a_failure_counts_whatever_its_body(server: FaultServer, client: Client, step: Step) -> None:
+    """The status alone is a promise that nothing was done."""
+    server.script(step)
+
+    error = await create(client)
+
+    assert type(error) is Forbidden
+    assert error.message == "The service answered 403 Forbidden."
+
+
+async def test_a_failure_never_shows_the_token(server: FaultServer, client: Client) -> None:
+    """A service that repeats the token does not get it onto the screen."""
+    server.script(Respond(401, {"message": "bad token token-for-tests", "error_code": "token-for-tests"}))
+
+    error = await read(client)
+
+    assert "token-for-tests" not in str(error)
+    assert error.error_code == "[token]"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait_s"),
+    [
+        ({"Retry-After": "17"}, 17.0),
+        ({"Retry-After": "1.5"}, 1.5),
+        ({"Retry-After": "Wed, 21 Oct 2026 07:28:30 GMT", "Date": "Wed, 21 Oct 2026 07:28:00 GMT"}, 30.0),
+        ({"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+        ({"Retry-After": "999999999"}, 86_400.0),
+        ({"Retry-After": "soon"}, None),
+        ({"Retry-After": "-5"}, None),
+        ({}, None),
+    ],
+)
+async def test_a_rate_limit_says_how_long_to_wait(
+    server: FaultServer, client: Client, headers: dict[str, str], wait_s: float | None
+) -> None:
+    """Seconds, a date (by the server's own clock), or nothing at all."""
+    server.script(Respond(429, {"message": "slow down"}, headers))
+
+    error = await read(client)
+
+    assert isinstance(error, RateLimited)
+    assert error.retry_after_s == wait_s
+
+
+async def test_a_wait_holds_for_every_read_of_the_client(server: FaultServer, client: Client) -> None:
+    """After a 429 the service is left in peace; a write, which a person asked for, still goes out."""
+    server.script(Respond(429, {"message": "slow down"}, {"Retry-After": "60"}), Respond(400, {"message": "bad email"}))
+    await read(client)
+
+    with pytest.raises(RateLimited) as caught:
+        await client.health()
+    refused = await create(client)
+
+    assert caught.value.retry_after_s == pytest.approx(60, abs=5)
+    assert isinstance(refused, Rejected)
+    assert [request.method for request in server.requests] == ["GET", "POST"]
+
+
+async def test_after_five_failures_one_request_at_a_time_finds_out(server: FaultServer, client: Client) -> None:
+    """While the probe is under way all others fail at once; its success ends that."""
+    for _ in range(5):
+        server.script(Respond(503, {"message": "down"}))
+        await read(client)
+    server.script(Hang())
+    probe = asyncio.create_task(client.list_runs())
+    await asyncio.to_thread(server.wait_for, 6)
+
+    other = await read(client)
+    probe.cancel()
+    await asyncio.gather(probe, return_exceptions=True)
+    server.script(Respond(200, {"runs": []}), Respond(200, {"runs": []}))
+    pages = [await client.list_runs() for _ in range(2)]
+
+    assert isinstance(other, Unreachable)
+    assert other.surely_not_sent
+    assert [page.runs for page in pages] == [(), ()]
+    assert len(server.requests) == 8

@@ -1,0 +1,372 @@
+"""From an accepted turn to a commit, with real git and real agent processes (docs/service.md, the agent contract)."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from service_process import demo_setup, git
+
+NEEDS_SANDBOX = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+EITHER_WAY = pytest.mark.parametrize("sandbox", ["none", pytest.param("require", marks=NEEDS_SANDBOX)])
+
+
+def agent_of(folder: Path, name: str, source: str, **fields: Any) -> dict[str, Any]:
+    """Write an agent's script and return its entry in a set-up."""
+    script = folder / f"{name}.py"
+    script.write_text(source, "utf-8")
+    return {"name": name, "argv": ["{python}", str(script)], **fields}
+
+
+def with_agents(folder: Path, *agents: dict[str, Any]) -> dict[str, Any]:
+    setup = demo_setup(folder)
+    setup["agents"] += agents
+    return setup
+
+
+def begin(api: Any, agent: str, **inputs: Any) -> str:
+    answer = api.post(f"/external/agents/{agent}/runs", {"repository": "acme/api", "inputs": inputs})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["execution_id"])
+
+
+def task_of(api: Any, run_id: str, turn: int) -> dict[str, Any]:
+    """Return the task document that the scribe committed."""
+    repository = api.service.repositories["acme/api"]
+    branch = api.run(run_id)["branch_name"]
+    document: dict[str, Any] = json.loads(git("show", f"{branch}:notes/{run_id}-{turn}.json", cwd=repository))
+    return document
+
+
+def test_a_turn_becomes_one_marked_commit_on_its_branch(api: Any) -> None:
+    """The branch starts at the default branch; the commit has the agent's message, our author and our trailer."""
+    run_id = api.start("write it down")
+    run = api.ended(run_id)
+    repository = api.service.repositories["acme/api"]
+    shown = git("log", "--format=%an <%ae>%n%B", f"main..{run['branch_name']}", cwd=repository)
+
+    assert run["status"] == "completed"
+    assert shown.splitlines() == [
+        "Runwarden reviewer <reviewer@runwarden.invalid>",
+        "scribe: write it down",
+        "",
+        f"Runwarden-Run: {run_id} turn 1",
+    ]
+
+
+def test_the_task_says_all_that_the_contract_promises(api: Any) -> None:
+    """First turn: no conversation; second turn: the first one, with its commit and summary."""
+    run_id = api.start("one step")
+    run = api.ended(run_id)
+    api.follow(run_id, "another step")
+    api.ended(run_id)
+    first, second = task_of(api, run_id, 1), task_of(api, run_id, 2)
+    commits = git("rev-list", f"main..{run['branch_name']}", cwd=api.service.repositories["acme/api"]).split()
+
+    assert first == {
+        "run_id": run_id,
+        "turn": 1,
+        "agent": "scribe",
+        "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
+        "branch": run["branch_name"],
+        "default_branch": "main",
+        "instructions": "one step",
+        "inputs": {"instructions": "one step"},
+        "conversation": [],
+    }
+    assert (second["turn"], second["instructions"], second["inputs"]) == (2, "another step", {})
+    assert [{key: past[key] for key in ("turn", "status", "commit", "summary")} for past in second["conversation"]] == [
+        {"turn": 1, "status": "completed", "commit": commits[1], "summary": "did one"}
+    ]
+    assert len(commits) == 2
+
+
+def test_a_named_branch_that_exists_is_worked_on(api: Any) -> None:
+    """The commit stands on what was there."""
+    run_id = api.start("go on", branch_name="fix/login")
+    api.ended(run_id)
+    repository = api.service.repositories["acme/api"]
+
+    assert "Work on fix/login" in git("log", "--format=%s", "fix/login", cwd=repository)
+    assert "go on" in git("log", "-1", "--format=%s", "fix/login", cwd=repository)
+
+
+def test_an_agent_that_changes_nothing_completes_without_a_commit(api: Any) -> None:
+    """No empty commit, no branch."""
+    run = api.ended(api.start("nothing to do"))
+
+    assert run["status"] == "completed"
+    assert git("branch", "--list", run["branch_name"], cwd=api.service.repositories["acme/api"]) == ""
+
+
+def test_an_agent_that_fails_pushes_nothing_and_its_last_words_are_kept(api: Any) -> None:
+    """Exit status other than 0: failed, the output in the log, the branch untouched; and it can be continued."""
+    run_id = api.start("fail please")
+    run = api.ended(run_id)
+    again = api.follow(run_id, "now write")
+
+    assert run["status"] == "failed"
+    assert "scribe gives up" in api.log(run_id)
+    assert "exited with status 3" in api.log(run_id)
+    assert again.status_code == 201
+    assert api.ended(run_id)["status"] == "completed"
+    assert task_of(api, run_id, 2)["conversation"][0]["status"] == "failed"
+
+
+def test_the_reviewer_is_the_agent_of_plain_runs(api: Any) -> None:
+    """POST /external/runs runs `service.reviewer`, which commits a review."""
+    reference = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
+    answer = api.post(
+        "/external/runs", {"instructions": "review this", "repository": reference, "branch_name": "fix/login"}
+    ).json()
+    run = api.ended(answer["run_id"])
+
+    assert run["status"] == "completed", api.log(run["run_id"])
+    assert f"reviews/{run['run_id']}.md" in git(
+        "show", "--name-only", "--format=", "fix/login", cwd=api.service.repositories["acme/api"]
+    )
+
+
+def test_two_runs_on_one_branch_wait_for_each_other(start: Callable[..., Any], tmp_path: Path) -> None:
+    """The second stays queued while the first works, and then builds on its commit; other branches are not held up."""
+    api = start(settings='[execution]\nsandbox = "none"\n')
+    gate = tmp_path / "gate"
+    first = api.start(f"wait {gate}", branch_name="shared")
+    api.reaches(first, "working")
+    second = api.start("write second", branch_name="shared")
+    api.ended(api.start("write elsewhere", branch_name="own"))
+    waiting = api.run(second)["status"]
+    gate.touch()
+    api.ended(first)
+    api.ended(second)
+    subjects = git("log", "--format=%s", "main..shared", cwd=api.service.repositories["acme/api"]).splitlines()
+
+    assert waiting == "queued"
+    assert [subject.split()[1] for subject in subjects] == ["write", "wait"]
+
+
+def test_a_branch_that_moved_meanwhile_is_not_overwritten(
+    start: Callable[..., Any], tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    """Somebody pushes while the agent works: the turn fails, their commit stays."""
+    api = start(settings='[execution]\nsandbox = "none"\n')
+    gate = tmp_path / "gate"
+    run_id = api.start(f"wait {gate}", branch_name="fix/login")
+    api.reaches(run_id, "working")
+    repository = api.service.repositories["acme/api"]
+    eventually(lambda: "sandbox:" in api.log(run_id), "the agent starts")
+    moved = git("commit-tree", "-p", "fix/login", "-m", "theirs", "fix/login^{tree}", cwd=repository)
+    git("update-ref", "refs/heads/fix/login", moved, cwd=repository)
+    gate.touch()
+
+    assert api.ended(run_id)["status"] == "failed"
+    assert git("rev-parse", "fix/login", cwd=repository) == moved
+    assert "push failed" in api.log(run_id)
+
+
+def test_an_empty_repository_gets_its_first_commit(start: Callable[..., Any], tmp_path: Path) -> None:
+    """No default branch, no base: the run's branch is born with the agent's commit."""
+    git("init", "--quiet", "--bare", str(tmp_path / "empty.git"), cwd=tmp_path)
+    setup = demo_setup(tmp_path)
+    setup["organizations"][0]["repositories"].append(
+        {"name": "empty", "platform": "github", "path": "acme/empty", "url": str(tmp_path / "empty.git")}
+    )
+    api = start(setup=setup)
+    run = api.ended(api.start("begin", "acme/empty"))
+
+    assert run["status"] == "completed"
+    assert git("rev-list", "--count", run["branch_name"], cwd=tmp_path / "empty.git") == "1"
+
+
+ENVIRONMENT = """
+import json, os, pathlib
+pathlib.Path("environment.json").write_text(json.dumps(dict(os.environ)))
+"""
+
+
+def test_the_agent_sees_only_the_allowed_environment(start: Callable[..., Any], tmp_path: Path) -> None:
+    """Nothing of the service's environment but the allow-list; HOME is its own."""
+    agent = agent_of(tmp_path, "nosy", ENVIRONMENT, environment=["LENT"])
+    api = start(setup=with_agents(tmp_path, agent), environment={"SECRET": "s3cr3t", "LENT": "lent", "HOME": "/root"})
+    run = api.ended(begin(api, "nosy"))
+    written = git("show", f"{run['branch_name']}:environment.json", cwd=api.service.repositories["acme/api"])
+    seen = json.loads(written)
+
+    assert "SECRET" not in seen
+    assert seen["LENT"] == "lent"
+    assert seen["HOME"].startswith(str(api.service.data_dir / "work"))
+
+
+CLINGING = """
+import os, subprocess, sys, time
+# A grandchild in a session of its own that holds our output open and would live for ever.
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(10_000)"], start_new_session=True)
+"""
+
+
+@EITHER_WAY
+def test_nothing_of_an_agent_outlives_its_turn(start: Callable[..., Any], tmp_path: Path, sandbox: str) -> None:
+    """A child in a session of its own neither holds the turn up nor survives it."""
+    agent = agent_of(tmp_path, "clinging", CLINGING)
+    api = start(setup=with_agents(tmp_path, agent), settings=f'[execution]\nsandbox = "{sandbox}"\n')
+    run = api.ended(begin(api, "clinging"))
+
+    assert run["status"] == "completed"
+    assert living(api) == []
+    assert list((api.service.data_dir / "work").iterdir()) == []
+
+
+def living(api: Any) -> list[str]:
+    """Return the processes that carry the mark of this service's agents."""
+    mark = f"RUNWARDEN_RESULT={api.service.data_dir}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and mark in (entry / "environ").read_bytes():
+                found.append((entry / "cmdline").read_text())
+        except OSError:
+            continue
+    return found
+
+
+def test_an_agent_that_never_ends_is_ended(start: Callable[..., Any], tmp_path: Path) -> None:
+    """At its time limit the whole tree is killed, the turn has failed, and the log says why."""
+    source = "import subprocess, time\nsubprocess.Popen(['sleep', '1000'])\ntime.sleep(1000)\n"
+    api = start(setup=with_agents(tmp_path, agent_of(tmp_path, "endless", source, timeout_s=0.5)))
+    run_id = begin(api, "endless")
+
+    assert api.ended(run_id)["status"] == "failed"
+    assert "time limit of 0.5 s" in api.log(run_id)
+    assert living(api) == []
+
+
+def test_an_agent_that_closes_its_output_is_waited_for(start: Callable[..., Any], tmp_path: Path) -> None:
+    """The end of the output is not the end of the agent."""
+    source = "import os, pathlib, time\nos.close(1); os.close(2)\ntime.sleep(0.6)\npathlib.Path('late').write_text('x')\n"
+    api = start(setup=with_agents(tmp_path, agent_of(tmp_path, "mute", source)))
+    run = api.ended(begin(api, "mute"))
+
+    assert git("show", f"{run['branch_name']}:late", cwd=api.service.repositories["acme/api"]) == "x"
+
+
+def test_an_agent_that_talks_too_much_is_cut_off_in_the_log_only(start: Callable[..., Any], tmp_path: Path) -> None:
+    """Output beyond the cap is dropped, the log says so, the turn goes on."""
+    source = "import pathlib, sys\nsys.stdout.write('x' * 300_000)\npathlib.Path('done').write_text('x')\n"
+    settings = "[execution]\noutput_bytes = 10000\n"
+    api = start(setup=with_agents(tmp_path, agent_of(tmp_path, "chatty", source)), settings=settings)
+    run_id = begin(api, "chatty")
+
+    assert api.ended(run_id)["status"] == "completed"
+    assert "output beyond 10000 bytes was dropped" in api.log(run_id)
+    assert len(api.log(run_id)) < 12_000
+
+
+HOSTILE = """
+import json, os, pathlib, subprocess
+trap = pathlib.Path(json.load(__import__("sys").stdin)["inputs"]["trap"])
+alarm = f"touch {trap}"
+script = pathlib.Path("evil.sh"); script.write_text(f"#!/bin/sh\\n{alarm}\\n"); script.chmod(0o755)
+def infect(folder):
+    config = f'[core]\\n\\tfsmonitor = "{alarm}; false"\\n\\tsshCommand = "{alarm}"\\n\\thooksPath = {os.getcwd()}\\n'
+    config += f'[filter "x"]\\n\\tclean = "{alarm}; cat"\\n\\tsmudge = "{alarm}; cat"\\n[alias]\\n\\tadd = "!{alarm}"\\n'
+    try:
+        with open(os.path.join(folder, "config"), "a") as file: file.write(config)
+        hook = pathlib.Path(folder, "hooks", "pre-push"); hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\\n{alarm}\\n"); hook.chmod(0o755)
+    except OSError: pass
+infect(os.environ["GIT_DIR"])
+clean = {k: v for k, v in os.environ.items() if not k.startswith("GIT_DIR") and not k.startswith("GIT_WORK")}
+subprocess.run(["git", "init", "-q", "nested"], env=clean, check=True)
+pathlib.Path("nested/file").write_text("kept")
+infect("nested/.git")
+pathlib.Path(".gitattributes").write_text("* filter=x\\n")
+pathlib.Path("nested/.gitattributes").write_text("* filter=x\\n")
+pathlib.Path(".git").mkdir(exist_ok=True); infect(".git")
+pathlib.Path("pre-push").write_text(f"#!/bin/sh\\n{alarm}\\n"); pathlib.Path("pre-push").chmod(0o755)
+pathlib.Path("link").symlink_to("/etc/passwd")
+locked = pathlib.Path("locked"); locked.mkdir(); (locked / "in").write_text("x"); locked.chmod(0o500)
+pathlib.Path(os.environ["RUNWARDEN_RESULT"]).symlink_to("/etc/passwd")
+"""
+
+
+@EITHER_WAY
+def test_what_an_agent_plants_for_git_never_runs(start: Callable[..., Any], tmp_path: Path, sandbox: str) -> None:
+    """Hooks, filters, fsmonitor and aliases in any git-dir it can write, a nested repository, links: harmless."""
+    trap = tmp_path / "sprung"
+    api = start(
+        setup=with_agents(tmp_path, agent_of(tmp_path, "hostile", HOSTILE)),
+        settings=f'[execution]\nsandbox = "{sandbox}"\n',
+    )
+    run_id = begin(api, "hostile", trap=str(trap))
+    run = api.ended(run_id)
+    repository = api.service.repositories["acme/api"]
+    committed = git("ls-tree", "-r", run["branch_name"], cwd=repository)
+
+    assert run["status"] == "completed", api.log(run_id)
+    assert not trap.exists()
+    assert "nested/file" in committed
+    assert "120000" in committed
+    assert ".git/" not in committed
+    assert "160000" not in committed
+    assert list((api.service.data_dir / "work").iterdir()) == []
+
+
+PRYING = """
+import json, os, pathlib, socket, sys
+task = json.load(sys.stdin)
+found = {}
+for name in task["inputs"]["files"]:
+    try: found[name] = bool(pathlib.Path(name).read_bytes())
+    except OSError: found[name] = False
+try:
+    pathlib.Path(task["inputs"]["write"]).write_text("x"); found["write"] = True
+except OSError: found["write"] = False
+try:
+    socket.create_connection(tuple(task["inputs"]["connect"]), 2).close(); found["connect"] = True
+except OSError: found["connect"] = False
+pathlib.Path("found.json").write_text(json.dumps(found))
+"""
+
+
+@NEEDS_SANDBOX
+def test_the_sandbox_hides_everything_but_the_workspace(start: Callable[..., Any], tmp_path: Path) -> None:
+    """No database, no tokens, no home, no network; and nothing outside the workspace can be written."""
+    agent = agent_of(tmp_path, "prying", PRYING)
+    api = start(setup=with_agents(tmp_path, agent), settings='[execution]\nsandbox = "require"\n')
+    secret = tmp_path / "secret"
+    secret.write_text("s")
+    port = int(api.service.base_url.removesuffix("/v1").rpartition(":")[2])
+    files = [str(api.service.data_dir / "service.sqlite"), str(secret), "/etc/shadow", sys.executable]
+    run = api.ended(
+        begin(api, "prying", files=files, write=str(tmp_path / "written"), connect=["127.0.0.1", port])
+    )
+    written = git("show", f"{run['branch_name']}:found.json", cwd=api.service.repositories["acme/api"])
+
+    assert json.loads(written) == {
+        files[0]: False,
+        files[1]: False,
+        files[2]: False,
+        sys.executable: True,
+        "write": False,
+        "connect": False,
+    }
+    assert not (tmp_path / "written").exists()
+
+
+def test_modules_of_the_repository_are_never_imported_for_ours(start: Callable[..., Any], tmp_path: Path) -> None:
+    """A repository with a package `service` of its own is reviewed, not executed."""
+    api = start(setup=with_agents(tmp_path))
+    repository = api.service.repositories["acme/api"]
+    stream = "commit refs/heads/trap\ncommitter A <a@b.invalid> 1735689600 +0000\ndata 1\nx\nfrom refs/heads/main\n"
+    bomb = "raise SystemExit('executed')\n"
+    for path in ("service/__init__.py", "service/reviewer.py", "json.py", "sitecustomize.py"):
+        stream += f"M 100644 inline {path}\ndata {len(bomb)}\n{bomb}\n"
+    subprocess.run(["git", "fast-import", "--quiet"], cwd=repository, input=stream.encode(), check=True)
+    reference = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
+    answer = api.post("/external/runs", {"instructions": "go", "repository": reference, "branch_name": "trap"}).json()
+
+    assert api.ended(answer["run_id"])["status"] == "completed", api.log(answer["run_id"])

@@ -1,0 +1,156 @@
+"""What dies on the way: nothing accepted is lost, no turn commits twice (kill -9, SIGTERM, restart)."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from service_process import git
+
+UNBOXED = '[execution]\nsandbox = "none"\ndrain_s = 1\n'
+
+
+def commits(api: Any, run_id: str) -> list[str]:
+    branch = api.run(run_id)["branch_name"]
+    return git("log", "--format=%s", f"main..{branch}", cwd=api.service.repositories["acme/api"]).splitlines()
+
+
+@pytest.mark.parametrize("settings", [UNBOXED, '[execution]\nsandbox = "prefer"\n'])
+def test_a_run_killed_at_work_completes_after_the_restart(
+    start: Callable[..., Any], tmp_path: Path, settings: str
+) -> None:
+    """kill -9 while the agent works: the next start ends what is left of it, takes the turn up again, commits once."""
+    api = start(settings=settings)
+    gate = tmp_path / "gate"
+    # Inside a sandbox nobody outside can be waited for: there the agent simply is at work when the service dies.
+    run_id = api.start(f"wait {gate}")
+    api.reaches(run_id, "working")
+    api.service.kill()
+    gate.touch()
+    if "prefer" in settings:
+        make_gate_unneeded(api, run_id)
+    api.service.restart()
+    run = api.ended(run_id)
+
+    assert run["status"] == "completed", api.log(run_id)
+    assert len(commits(api, run_id)) == 1
+    assert "attempt 2" in api.log(run_id)
+    assert list((api.service.data_dir / "work").iterdir()) == []
+
+
+def make_gate_unneeded(api: Any, run_id: str) -> None:
+    import sqlite3
+
+    with sqlite3.connect(api.service.data_dir / "service.sqlite") as connection:
+        connection.execute("UPDATE turns SET instructions = 'write' WHERE run_id = ?", (run_id,))
+    connection.close()
+
+
+def test_what_was_accepted_in_the_last_moment_is_executed(start: Callable[..., Any]) -> None:
+    """Ten runs answered with 201 and a kill -9 at once: all ten complete after the restart, one commit each."""
+    api = start()
+    accepted = [api.start(f"number {number}") for number in range(10)]
+    api.service.kill()
+    api.service.restart()
+
+    assert {api.ended(run_id)["status"] for run_id in accepted} == {"completed"}
+    assert [len(commits(api, run_id)) for run_id in accepted] == [1] * 10
+
+
+def test_a_turn_that_pushed_before_it_could_say_so_is_not_done_again(
+    start: Callable[..., Any], tmp_path: Path
+) -> None:
+    """kill -9 between push and record: the next attempt finds its own commit by the trailer and adds none."""
+    api = start(settings=UNBOXED)
+    repository = api.service.repositories["acme/api"]
+    pushed, gate = tmp_path / "pushed", tmp_path / "gate"
+    # The repository itself holds the push's end up, after the branch has moved.
+    hook = repository / "hooks" / "post-update"
+    hook.write_text(f"#!/bin/sh\ntouch {pushed}\nwhile [ ! -e {gate} ]; do read -t 0.02 _ < /dev/zero || :; done\n")
+    hook.write_text(f"#!/bin/sh\ntouch {pushed}\nwhile [ ! -e {gate} ]; do sleep 0.02; done\n")
+    hook.chmod(0o755)
+    run_id = api.start("write once")
+    api_waits(pushed)
+    api.service.kill()
+    gate.touch()
+    hook.unlink()
+    api.service.restart()
+
+    assert api.ended(run_id)["status"] == "completed"
+    assert "has already pushed" in api.log(run_id)
+    assert commits(api, run_id) == ["scribe: write once"]
+    shown = api.service.admin("run", run_id)["turns"][0]
+    assert shown["commit"] == git("rev-parse", api.run(run_id)["branch_name"], cwd=repository)
+
+
+def api_waits(file: Path) -> None:
+    from conftest import await_fact
+
+    await_fact(file.exists, f"{file.name} is there")
+
+
+def test_sigterm_lets_an_agent_at_work_end(start: Callable[..., Any], tmp_path: Path) -> None:
+    """Within the grace the turn ends in order, is recorded, and the exit status is 0."""
+    api = start(settings='[execution]\nsandbox = "none"\ndrain_s = 20\n')
+    gate = tmp_path / "gate"
+    run_id = api.start(f"wait {gate}")
+    api.reaches(run_id, "working")
+    api.service.process.send_signal(signal.SIGTERM)
+    gate.touch()
+    status = api.service.process.wait(30)
+    ended = api.service.admin("run", run_id)
+
+    assert (status, ended["status"], ended["turns"][0]["attempt"]) == (0, "completed", 1)
+    assert "drained" in api.service.log
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_after_its_grace_an_agent_is_interrupted_and_starts_again(
+    start: Callable[..., Any], tmp_path: Path, number: int
+) -> None:
+    """The service still exits with 0 and leaves no process; the run is not failed, it goes on after the restart."""
+    api = start(settings=UNBOXED)
+    gate = tmp_path / "gate"
+    run_id = api.start(f"wait {gate}")
+    api.reaches(run_id, "working")
+    api.service.process.send_signal(number)
+    status = api.service.process.wait(30)
+    meanwhile = api.service.admin("run", run_id)["status"]
+    gate.touch()
+    api.service.restart()
+
+    assert (status, meanwhile) == (0, "working")
+    assert api.ended(run_id)["status"] == "completed"
+    assert len(commits(api, run_id)) == 1
+
+
+def test_a_stopping_service_accepts_no_more_connections(start: Callable[..., Any]) -> None:
+    """After the exit nobody answers, and a second stop does no harm."""
+    api = start()
+    assert api.service.stop() == 0
+
+    with pytest.raises(httpx.ConnectError):
+        api.get("/external/runs")
+    assert api.service.stop() == 0
+
+
+def test_two_services_never_share_a_data_folder(start: Callable[..., Any]) -> None:
+    """The second one ends with status 2 and says why; the first goes on."""
+    api = start()
+    second = start_second(api.service.data_dir)
+
+    assert second.returncode == 2
+    assert "another service runs on" in second.stderr
+    assert api.get("/external/runs").status_code == 200
+
+
+def start_second(data_dir: Path) -> Any:
+    import subprocess
+    import sys
+
+    from service_process import ROOT
+
+    argv = [sys.executable, "-m", "service", "serve", "--port", "0", "--data-dir", str(data_dir)]
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)

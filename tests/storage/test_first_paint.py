@@ -1,0 +1,65 @@
+"""The first picture is the cache's own, read without the rest of the program."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from storage.cache import Cache
+from storage.cache.first_paint import FirstPaint, peek
+from storage.records import HealthReport, HealthSample, PollOutcome, Run, RunFilter, RunSort
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("wanted", [RunFilter(), RunFilter(search="job-1"), RunFilter(active=True)])
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_the_first_picture_equals_the_caches(
+    cache_path: Path, make_run: Callable[..., Run], noon: datetime, wanted: RunFilter, *, is_open: bool
+) -> None:
+    """Row by row, beside a cache that is open elsewhere or not."""
+    cache = await Cache.open(cache_path)
+    statuses = ("queued", "completed", "failed")
+    runs = [make_run(n, statuses[n % 3], created_at=noon - n * timedelta(seconds=1)) for n in range(30)]
+    await cache.store_runs(runs, seen_at=noon)
+    await cache.store_health(HealthReport((HealthSample("github", "ok", None, None, "{}"),)), at=noon)
+    await cache.record_poll(PollOutcome("runs", noon))
+    await cache.extend_coverage(None, noon)
+    expected = FirstPaint(
+        rows=await cache.rows(wanted, RunSort(), offset=0, limit=7),
+        total=await cache.count(wanted),
+        links=await cache.links(),
+        health=await cache.health(),
+        coverage=await cache.coverage(),
+    )
+    if not is_open:
+        await cache.close()
+
+    assert peek(cache_path, wanted, RunSort(), 7) == expected
+    await cache.close()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"nonsense" * 1000])
+def test_without_a_readable_cache_there_is_no_picture(tmp_path: Path, content: bytes | None) -> None:
+    """No file, an empty one, a damaged one: nothing is painted, and nothing is made or changed."""
+    path = tmp_path / "a ?#%.sqlite3"
+    if content is not None:
+        path.write_bytes(content)
+
+    assert peek(path, RunFilter(), RunSort(), 7) is None
+    assert (path.read_bytes() if path.exists() else None) == content
+
+
+def test_the_first_picture_needs_no_library() -> None:
+    """Reading it imports sqlite3 and nothing that is slow to import."""
+    program = (
+        "import sys, storage.cache.first_paint, storage.ledger;"
+        "print(sorted({'sqlite_utils', 'pydantic', 'httpx', 'textual', 'apscheduler', 'click'} & set(sys.modules)))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"

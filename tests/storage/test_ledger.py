@@ -1,0 +1,278 @@
+"""The ledger's moves: every legal one, no other, and what each leaves behind."""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+
+import pytest
+
+from storage.ledger import (
+    AmbiguousAction,
+    KeyTaken,
+    Ledger,
+    NoSuchAction,
+    SubjectBlocked,
+    WrongState,
+    new_action_id,
+)
+from storage.records import Action, ActionError
+
+Prepare = Callable[..., Awaitable[Action]]
+
+ERROR = ActionError("timed_out", "No answer within 20 s.", http_status=None, error_code=None)
+
+MOVES: dict[str, Callable[[Ledger, str], Awaitable[Action]]] = {
+    "sending": lambda ledger, id_: ledger.sending(id_),
+    "confirm": lambda ledger, id_: ledger.confirm(id_, result_id="org_1", response_json="{}"),
+    "reject": lambda ledger, id_: ledger.reject(id_, ERROR),
+    "unknown": lambda ledger, id_: ledger.unknown(id_, ERROR),
+    "not_sent": lambda ledger, id_: ledger.not_sent(id_, ERROR),
+    "resolve_created": lambda ledger, id_: ledger.resolve_created(id_, "org_2"),
+    "resolve_not_created": lambda ledger, id_: ledger.resolve_not_created(id_),
+    "supersede": lambda ledger, id_: ledger.supersede(id_, by="act_next"),
+}
+
+LEGAL = {
+    ("prepared", "sending"): "sending",
+    ("prepared", "not_sent"): "not_sent",
+    ("sending", "confirm"): "confirmed",
+    ("sending", "reject"): "rejected",
+    ("sending", "unknown"): "unknown",
+    ("sending", "not_sent"): "not_sent",
+    ("unknown", "resolve_created"): "confirmed",
+    ("unknown", "resolve_not_created"): "not_created",
+    ("unknown", "supersede"): "unknown",
+}
+
+WAY_TO = {
+    "prepared": (),
+    "sending": ("sending",),
+    "confirmed": ("sending", "confirm"),
+    "rejected": ("sending", "reject"),
+    "unknown": ("sending", "unknown"),
+    "not_sent": ("not_sent",),
+    "not_created": ("sending", "unknown", "resolve_not_created"),
+    "created": ("sending", "unknown", "resolve_created"),
+    "superseded": ("sending", "unknown", "supersede"),
+}
+
+
+async def test_a_prepared_action_is_all_that_was_said(ledger: Ledger, prepare: Prepare, noon: datetime) -> None:
+    """Nothing of it is sent, and it is read back the same."""
+    action = await prepare(subject="ann@acme.test")
+
+    assert action == Action(
+        action_id=action.action_id,
+        kind="organization.create",
+        subject="ann@acme.test",
+        key="key-1",
+        path="/external/organizations",
+        body_json='{"email": "ann@acme.test"}',
+        actor="cli:ann",
+        state="prepared",
+        created_at=noon,
+    )
+    assert await ledger.action(action.action_id) == action
+    assert action.is_open
+
+
+@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("state", WAY_TO)
+async def test_only_legal_moves_are_made(ledger: Ledger, prepare: Prepare, state: str, move: str) -> None:
+    """Each move from each state: it arrives, or it is refused and nothing changes."""
+    action = await prepare()
+    for step in WAY_TO[state]:
+        action = await MOVES[step](ledger, action.action_id)
+
+    if (state, move) in LEGAL:
+        moved = await MOVES[move](ledger, action.action_id)
+        assert moved.state == LEGAL[state, move]
+        assert await ledger.action(action.action_id) == moved
+    else:
+        with pytest.raises(WrongState) as caught:
+            await MOVES[move](ledger, action.action_id)
+        assert caught.value.action == action
+        assert await ledger.action(action.action_id) == action
+
+
+async def test_a_confirmed_action_keeps_the_answer(
+    ledger: Ledger, prepare: Prepare, noon: datetime, forward: Callable[[float], None]
+) -> None:
+    """With the times of its way."""
+    action_id = (await prepare()).action_id
+    forward(1)
+    await ledger.sending(action_id)
+    forward(1)
+
+    done = await ledger.confirm(action_id, result_id="org_1", response_json='{"organization_id": "org_1"}')
+
+    second = timedelta(seconds=1)
+    assert (done.created_at, done.sending_at, done.settled_at) == (noon, noon + second, noon + 2 * second)
+    assert (done.result_id, done.response_json) == ("org_1", '{"organization_id": "org_1"}')
+    assert not done.is_open
+
+
+async def test_an_error_is_kept_until_it_is_overcome(ledger: Ledger, prepare: Prepare) -> None:
+    """An unknown outcome says why; once a person knows that it was created there is no error any more."""
+    action_id = (await prepare()).action_id
+    await ledger.sending(action_id)
+    error = ActionError("server_failed", "half done", http_status=500, error_code="E1")
+
+    unknown = await ledger.unknown(action_id, error)
+    assert unknown.error == error
+    assert unknown.is_open
+
+    created = await ledger.resolve_created(action_id, "org_9")
+    assert (created.error, created.result_id, created.resolution) == (None, "org_9", "created")
+
+
+async def test_an_action_that_was_not_sent_has_no_sending_time(ledger: Ledger, prepare: Prepare) -> None:
+    """Even where it was committed as sending, and then no byte left."""
+    action_id = (await prepare()).action_id
+    await ledger.sending(action_id)
+
+    assert (await ledger.not_sent(action_id, ERROR)).sending_at is None
+
+
+async def test_a_key_is_used_once(ledger: Ledger, prepare: Prepare) -> None:
+    """Whatever became of its action: whoever asks again is shown it."""
+    first = await prepare("the key", subject="")
+    settled = await ledger.not_sent(first.action_id, ERROR)
+
+    with pytest.raises(KeyTaken) as caught:
+        await prepare("the key", subject="")
+
+    assert caught.value.existing == settled
+
+
+@pytest.mark.parametrize(
+    ("state", "blocks"),
+    [(state, state in {"prepared", "sending", "unknown"}) for state in WAY_TO],
+)
+async def test_an_open_action_blocks_its_subject(ledger: Ledger, prepare: Prepare, state: str, *, blocks: bool) -> None:
+    """Until its outcome is known, or a person has spoken; other subjects and kinds go their way."""
+    action = await prepare("first")
+    for step in WAY_TO[state]:
+        action = await MOVES[step](ledger, action.action_id)
+
+    if blocks:
+        with pytest.raises(SubjectBlocked) as caught:
+            await prepare("second")
+        assert caught.value.existing == action
+    else:
+        await prepare("second")
+    await prepare("third", subject="bob@acme.test")
+    await prepare("fourth", kind="run.continue")
+
+
+async def test_an_empty_subject_blocks_nothing(prepare: Prepare) -> None:
+    """Any number of runs may be on their way."""
+    await prepare("first", subject="", kind="run.start")
+    await prepare("second", subject="", kind="run.start")
+
+
+async def test_sending_again_names_the_next_action(ledger: Ledger, prepare: Prepare, noon: datetime) -> None:
+    """The old one's outcome stays unknown, resolved as sent again; its subject is free for the new one."""
+    old = await prepare("first")
+    await ledger.sending(old.action_id)
+    await ledger.unknown(old.action_id, ERROR)
+    next_id = new_action_id(noon)
+
+    superseded = await ledger.supersede(old.action_id, by=next_id)
+    again = await prepare("second", action_id=next_id)
+
+    assert (superseded.state, superseded.resolution, superseded.superseded_by) == ("unknown", "sent_again", next_id)
+    assert not superseded.is_open
+    assert again.action_id == next_id
+
+
+async def test_an_action_that_is_not_there(ledger: Ledger) -> None:
+    """Moving it is refused by name; asking for it is answered with nothing."""
+    with pytest.raises(NoSuchAction, match="act_none"):
+        await ledger.sending("act_none")
+
+    assert await ledger.action("act_none") is None
+
+
+async def test_a_prefix_is_enough_where_it_is_unique(ledger: Ledger, prepare: Prepare) -> None:
+    """In any case, with or without `act_`; nothing in it is a wildcard."""
+    one = await prepare("1", action_id="act_01AAAA", subject="")
+    await prepare("2", action_id="act_01AABB", subject="")
+
+    assert await ledger.action("act_01AAA") == one
+    assert await ledger.action("01aaa") == one
+    assert await ledger.action("act_01%") is None
+    with pytest.raises(AmbiguousAction, match="give more of it"):
+        await ledger.action("act_01")
+
+
+async def test_ids_sort_by_time_and_differ(noon: datetime) -> None:
+    """Within a millisecond by chance, never twice the same."""
+    earlier = {new_action_id(noon) for _ in range(500)}
+    later = {new_action_id(noon + timedelta(milliseconds=1)) for _ in range(500)}
+
+    assert len(earlier | later) == 1000
+    assert max(earlier) < min(later)
+    assert all(id_.startswith("act_") and len(id_) == 30 for id_ in earlier)
+
+
+async def test_actions_are_listed_newest_first(ledger: Ledger, prepare: Prepare) -> None:
+    """By kind and state, and never more than asked for."""
+    ids = [(await prepare(str(n), subject="", kind=("run.start", "agent.start")[n % 2])).action_id for n in range(4)]
+    await ledger.sending(ids[0])
+
+    assert [a.action_id for a in await ledger.actions()] == ids[::-1]
+    assert [a.action_id for a in await ledger.actions(kinds=["run.start"])] == [ids[2], ids[0]]
+    assert [a.action_id for a in await ledger.actions(states={"sending"})] == [ids[0]]
+    assert [a.action_id for a in await ledger.actions(limit=1)] == [ids[3]]
+    assert await ledger.actions(kinds=[]) == ()
+
+
+async def test_a_runs_conversation(ledger: Ledger, prepare: Prepare) -> None:
+    """The start that made it and everything meant for it, oldest first; nothing of other runs."""
+    start = await prepare("1", subject="", kind="run.start")
+    await ledger.sending(start.action_id)
+    start = await ledger.confirm(start.action_id, result_id="run_1", response_json="{}")
+    turn = await prepare("2", subject="run_1", kind="run.continue")
+    await prepare("3", subject="run_2", kind="run.continue")
+    other = await prepare("4", subject="", kind="agent.start")
+    await ledger.sending(other.action_id)
+    await ledger.confirm(other.action_id, result_id="run_1", response_json="{}")
+
+    assert await ledger.for_run("run_1") == (start, turn)
+
+
+async def test_organizations_are_every_attempt(ledger: Ledger, prepare: Prepare) -> None:
+    """Newest first, whatever became of them."""
+    first = await prepare("1", subject="a@acme.test")
+    await prepare("2", subject="", kind="run.start")
+    second = await prepare("3", subject="b@acme.test")
+
+    assert await ledger.organizations() == (second, first)
+
+
+async def test_text_that_sqlite_refuses_is_kept_readable(ledger: Ledger, prepare: Prepare) -> None:
+    """Lone surrogates, as a shell's arguments may have, become question marks."""
+    action = await prepare("k\ud800", subject="s\udcff", actor="cli:\udc80")
+    await ledger.sending(action.action_id)
+
+    unknown = await ledger.unknown(action.action_id, ActionError("timed_out", "m\ud800"))
+
+    assert (unknown.key, unknown.subject, unknown.actor, unknown.error) == (
+        "k?",
+        "s?",
+        "cli:?",
+        ActionError("timed_out", "m?"),
+    )
+
+
+async def test_the_ledger_is_on_the_disk_before_it_answers(ledger: Ledger) -> None:
+    """No write-ahead log, and every commit is synced with its folder."""
+    pragmas = await ledger._thread.run(
+        lambda c: (
+            c.execute("PRAGMA journal_mode").fetchone()[0],
+            c.execute("PRAGMA synchronous").fetchone()[0],
+        )
+    )
+    extra = 3
+
+    assert pragmas == ("delete", extra)

@@ -1,0 +1,156 @@
+"""The ledger between processes: of many claims one wins, and the dead are spoken for."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+
+from storage.ledger import Ledger, WrongState
+from storage.ledger.owner import Owner, is_dead, this_process
+from storage.records import Action, ActionError
+
+StartProcess = Callable[..., Popen[str]]
+
+CLAIM = """
+import asyncio, sys
+from pathlib import Path
+from storage.ledger import KeyTaken, Ledger, SubjectBlocked
+
+async def main():
+    key = sys.argv[3].replace("NUMBER", sys.argv[1])
+    async with await Ledger.open(Path(sys.argv[2])) as ledger:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        try:
+            action = await ledger.prepare(
+                action_id=None, kind="organization.create", subject=sys.argv[4], key=key,
+                path="/external/organizations", body_json="{}", actor="test",
+            )
+            print("prepared", action.action_id)
+        except (KeyTaken, SubjectBlocked) as refusal:
+            print(type(refusal).__name__, refusal.existing.action_id)
+
+asyncio.run(main())
+"""
+
+SENDER = """
+import asyncio, sys
+from pathlib import Path
+from storage.ledger import Ledger
+
+async def main():
+    ledger = await Ledger.open(Path(sys.argv[1]))
+    for state in sys.argv[2:]:
+        action = await ledger.prepare(
+            action_id=None, kind="organization.create", subject=state, key=state,
+            path="/", body_json="{}", actor="test",
+        )
+        if state == "sending":
+            await ledger.sending(action.action_id)
+    print("there", flush=True)
+    sys.stdin.readline()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "subject", "refusal"), [("one key", "", "KeyTaken"), ("key NUMBER", "ann@acme.test", "SubjectBlocked")]
+)
+def test_of_many_claims_exactly_one_is_prepared(
+    race: Callable[..., list[str]], ledger_path: Path, key: str, subject: str, refusal: str
+) -> None:
+    """The same key, or the same subject under different keys: the others are shown the winner's action."""
+    answers = race(CLAIM, 6, str(ledger_path), key, subject)
+
+    winners = [answer.split()[1] for answer in answers if answer.startswith("prepared")]
+    assert len(winners) == 1
+    assert sorted(answers) == sorted([f"{refusal} {winners[0]}"] * 5 + [f"prepared {winners[0]}"])
+
+
+def start_sender(start_process: StartProcess, path: Path, *states: str) -> Popen[str]:
+    sender = start_process(SENDER, str(path), *states)
+    assert sender.stdout is not None
+    assert sender.stdout.readline() == "there\n"
+    return sender
+
+
+@pytest.mark.parametrize("reaped", [True, False])
+async def test_a_killed_senders_actions_are_settled(
+    ledger: Ledger, ledger_path: Path, start_process: StartProcess, *, reaped: bool
+) -> None:
+    """Kill -9: what was prepared was not sent, what was being sent is unknown and blocks; even as a zombie."""
+    sender = start_sender(start_process, ledger_path, "prepared", "sending")
+    sender.send_signal(signal.SIGKILL)
+    await asyncio.to_thread(os.waitid, os.P_PID, sender.pid, os.WEXITED | (0 if reaped else os.WNOWAIT))
+
+    prepared, sending = await ledger.adopt_orphans()
+
+    assert (prepared.subject, prepared.state) == ("prepared", "not_sent")
+    assert (sending.subject, sending.state) == ("sending", "unknown")
+    assert sending.error is not None
+    assert sending.error.kind == "crashed"
+    assert sending.is_open
+    assert await ledger.adopt_orphans() == ()
+
+
+async def test_a_living_senders_actions_are_its_own(
+    ledger: Ledger, ledger_path: Path, start_process: StartProcess, prepare: Callable[..., Awaitable[Action]]
+) -> None:
+    """Another process's, or ours: nobody settles them but their owner."""
+    start_sender(start_process, ledger_path, "prepared", "sending")
+    await prepare("ours", subject="ours")
+
+    assert await ledger.adopt_orphans() == ()
+    assert {action.state for action in await ledger.actions()} == {"prepared", "sending"}
+
+
+async def test_a_sender_that_was_given_up_cannot_send(
+    ledger: Ledger, prepare: Callable[..., Awaitable[Action]]
+) -> None:
+    """What others already call not sent never goes out."""
+    action = await prepare()
+    await ledger.not_sent(action.action_id, ActionError("crashed", "thought dead"))
+
+    with pytest.raises(WrongState):
+        await ledger.sending(action.action_id)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "age_s", "adopted"),
+    [
+        ("owner_started", "1", 0, True),
+        ("owner_boot", "another boot", 0, True),
+        ("owner_pid", 2**22 + 1, 0, True),
+        ("owner_namespace", "pid:[another container]", 0, False),
+        ("owner_namespace", "pid:[another container]", 3601, True),
+    ],
+)
+async def test_a_number_given_again_is_not_the_owner(
+    ledger: Ledger,
+    prepare: Callable[..., Awaitable[Action]],
+    forward: Callable[[float], None],
+    column: str,
+    value: str | int,
+    age_s: int,
+    *,
+    adopted: bool,
+) -> None:
+    """A reused process number, another boot, an impossible number: dead. Another container: only time can tell."""
+    await prepare()
+    await ledger._thread.run(lambda c: c.execute(f"UPDATE actions SET {column} = ?", (value,)))
+    forward(age_s)
+
+    assert len(await ledger.adopt_orphans()) == int(adopted)
+
+
+def test_we_are_alive() -> None:
+    """A process finds itself; one that the system tells nothing about is taken for what its number says."""
+    ourselves = this_process()
+
+    assert is_dead(ourselves) is False
+    assert is_dead(Owner(ourselves.pid, "?", "?", "?")) is False

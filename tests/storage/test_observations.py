@@ -1,0 +1,164 @@
+"""Health, link and stuck runs: what was observed, since when."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+
+from storage.cache import Cache
+from storage.records import (
+    HealthChange,
+    HealthReport,
+    HealthSample,
+    LinkState,
+    PlatformHealth,
+    PollOutcome,
+    Run,
+)
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+
+
+def report(**statuses: str) -> HealthReport:
+    samples = (HealthSample(name, status, "git.acme.test", "acme", "{}") for name, status in statuses.items())
+    return HealthReport(tuple(samples))
+
+
+async def test_the_first_report_connects(cache: Cache, noon: datetime) -> None:
+    """Every platform of the very first report is a change from nothing."""
+    changes = await cache.store_health(report(gitlab="ok", github="degraded"), at=noon)
+
+    github = HealthChange("github", None, "degraded", noon)
+    assert changes == (github, HealthChange("gitlab", None, "ok", noon))
+    assert (await cache.health())[0] == PlatformHealth(
+        "github", "degraded", "git.acme.test", "acme", since=noon, checked_at=noon, connected=True, history=(github,)
+    )
+
+
+async def test_the_same_status_confirms(cache: Cache, noon: datetime) -> None:
+    """A status that stays keeps its beginning; only the check is newer."""
+    await cache.store_health(report(github="ok"), at=noon)
+
+    assert await cache.store_health(report(github="ok"), at=noon + MINUTE) == ()
+
+    (github,) = await cache.health()
+    assert (github.since, github.checked_at) == (noon, noon + MINUTE)
+
+
+async def test_a_platform_left_out_is_no_longer_connected(cache: Cache, noon: datetime) -> None:
+    """It stays on show as not connected, once; its return is a change from nothing, with a new beginning."""
+    await cache.store_health(report(github="ok", gitlab="ok"), at=noon)
+
+    gone = await cache.store_health(report(gitlab="ok"), at=noon + MINUTE)
+    assert gone == (HealthChange("github", "ok", None, noon + MINUTE),)
+    assert await cache.store_health(report(gitlab="ok"), at=noon + 2 * MINUTE) == ()
+    assert [(p.platform, p.connected) for p in await cache.health()] == [("github", False), ("gitlab", True)]
+
+    back = await cache.store_health(report(github="ok", gitlab="ok"), at=noon + 3 * MINUTE)
+    assert back == (HealthChange("github", None, "ok", noon + 3 * MINUTE),)
+    github = (await cache.health())[0]
+    assert (github.connected, github.since) == (True, noon + 3 * MINUTE)
+
+
+async def test_history_is_newest_first_and_bounded(cache: Cache, noon: datetime) -> None:
+    """Fifty changes are given, the newest ones, each platform its own."""
+    for number in range(60):
+        await cache.store_health(report(github=f"s{number}", gitlab="ok"), at=noon + number * MINUTE)
+
+    github, gitlab = await cache.health()
+    assert [change.new for change in github.history] == [f"s{number}" for number in range(59, 9, -1)]
+    assert len(gitlab.history) == 1
+
+
+async def test_samples_are_counted_into_spans(cache: Cache, noon: datetime) -> None:
+    """A day of the same answers is one span; a change or an unobserved gap begins another."""
+    for minutes, status in ((0, "ok"), (1, "ok"), (2, "bad"), (3, "bad"), (60, "bad")):
+        await cache.store_health(report(github=status), at=noon + minutes * MINUTE)
+
+    spans = await cache.writer.run(
+        lambda connection: connection.execute(
+            "SELECT status, (end_us - start_us) / 60000000, samples FROM health_spans ORDER BY id"
+        ).fetchall()
+    )
+    assert spans == [("ok", 1, 2), ("bad", 1, 2), ("bad", 0, 1)]
+
+
+async def test_an_empty_report_is_an_answer(cache: Cache, noon: datetime) -> None:
+    """No platform connected is a fact like any other."""
+    assert await cache.store_health(report(), at=noon) == ()
+    assert await cache.health() == ()
+
+
+async def test_a_link_never_polled_is_neither_good_nor_bad(cache: Cache) -> None:
+    """Both subjects are always told."""
+    assert await cache.links() == (LinkState("runs"), LinkState("health"))
+
+
+async def test_a_link_fails_since_its_first_failure(cache: Cache, noon: datetime) -> None:
+    """Failures add up from the first one on; the last success stays; the next success clears them."""
+    await cache.record_poll(PollOutcome("runs", noon))
+    await cache.record_poll(PollOutcome("runs", noon + MINUTE, "timed_out", "slow"))
+
+    failing = await cache.record_poll(PollOutcome("runs", noon + 2 * MINUTE, "unreachable", "gone\udc80"))
+
+    assert failing == LinkState("runs", noon, noon + MINUTE, 2, "unreachable", "gone?")
+    assert failing.is_failing
+    assert await cache.links() == (failing, LinkState("health"))
+    assert await cache.record_poll(PollOutcome("runs", noon + HOUR)) == LinkState("runs", noon + HOUR)
+
+
+@pytest.mark.parametrize(
+    ("taken_min", "waited_min", "is_stuck"), [(1, 29, False), (1, 31, True), (20, 39, False), (20, 41, True)]
+)
+async def test_a_run_is_stuck_beyond_twice_its_repositorys_p95(
+    cache: Cache, make_run: Callable[..., Run], noon: datetime, taken_min: int, waited_min: int, *, is_stuck: bool
+) -> None:
+    """And never within half an hour; other repositories' runs do not count."""
+    finished = [
+        make_run(n, "completed", created_at=noon - 9 * HOUR, updated_at=noon - 9 * HOUR + taken_min * MINUTE)
+        for n in range(20)
+    ]
+    slow_elsewhere = make_run(50, "failed", repository="acme/slow", created_at=noon - 9 * HOUR, updated_at=noon)
+    waiting = make_run(60, "working")
+    await cache.store_runs([*finished, slow_elsewhere, waiting], seen_at=noon)
+
+    found = await cache.stuck(noon + waited_min * MINUTE)
+
+    assert found == ({"run_0060"} if is_stuck else set())
+
+
+async def test_one_outlier_does_not_move_the_percentile(
+    cache: Cache, make_run: Callable[..., Run], noon: datetime
+) -> None:
+    """Of twenty runs the slowest is above the 95th percentile."""
+    finished = [make_run(n, "completed", created_at=noon - HOUR, updated_at=noon - HOUR + MINUTE) for n in range(19)]
+    outlier = make_run(19, "completed", created_at=noon - 99 * HOUR)
+    await cache.store_runs([*finished, outlier, make_run(60)], seen_at=noon)
+
+    assert await cache.stuck(noon + 31 * MINUTE) == {"run_0060"}
+
+
+async def test_a_continued_run_is_timed_from_its_new_turn(
+    cache: Cache, make_run: Callable[..., Run], noon: datetime
+) -> None:
+    """Not from its creation: a run from last month that was continued a minute ago is not stuck."""
+    old = make_run(1, "completed", created_at=noon - 900 * HOUR, updated_at=noon - 899 * HOUR)
+    await cache.store_runs([old], seen_at=noon)
+    await cache.store_runs([make_run(1, "queued", created_at=old.created_at)], seen_at=noon)
+
+    assert await cache.stuck(noon + 29 * MINUTE) == set()
+    await cache.store_runs([make_run(1, "working", created_at=old.created_at, updated_at=noon + MINUTE)], seen_at=noon)
+    assert await cache.stuck(noon + 29 * MINUTE) == set()
+
+
+async def test_runs_out_of_sight_are_not_called_stuck(
+    cache: Cache, make_run: Callable[..., Run], noon: datetime
+) -> None:
+    """Whether an unconfirmed run still works is not known."""
+    await cache.store_runs([make_run(1), make_run(2, "completed")], seen_at=noon)
+    assert await cache.stuck(noon + HOUR) == {"run_0001"}
+
+    await cache.set_presence(["run_0001"], "unconfirmed")
+
+    assert await cache.stuck(noon + HOUR) == set()

@@ -1,0 +1,286 @@
+"""Opening databases: private, migrated once, never by an older program, and what becomes of damaged ones."""
+
+import hashlib
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from storage import database, private_file
+from storage.cache import Cache
+from storage.cache.schema import SCHEMA as CACHE_SCHEMA
+from storage.errors import (
+    DatabaseBusy,
+    DatabaseDamaged,
+    DatabaseNewer,
+    DatabaseReadOnly,
+    DatabaseUnopenable,
+    DiskFull,
+    StorageClosed,
+    StorageError,
+)
+from storage.ledger import Ledger
+from storage.ledger.schema import SCHEMA as LEDGER_SCHEMA
+from storage.records import Run, RunFilter, RunSort
+
+OPENING = """
+import asyncio, sys
+from pathlib import Path
+from storage.cache import Cache
+from storage.ledger import Ledger
+
+async def main():
+    folder = Path(sys.argv[2])
+    print("ready", flush=True)
+    sys.stdin.readline()
+    async with await Cache.open(folder / "cache.sqlite3") as cache:
+        async with await Ledger.open(folder / "ledger.sqlite3") as ledger:
+            print(await cache.known_statuses(), await ledger.actions())
+
+asyncio.run(main())
+"""
+
+
+JUNK = b"not a database at all\n" * 500
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def written(path: Path, content: bytes) -> None:
+    """Somebody else's file, open to all."""
+    path.parent.mkdir()
+    path.write_bytes(content)
+    path.chmod(0o644)
+
+
+def digest(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).digest()
+
+
+async def test_nobody_else_may_read_the_files(
+    cache_path: Path, ledger_path: Path, make_run: Callable[..., Run], noon: datetime
+) -> None:
+    """Databases and all that SQLite keeps beside them are 0600, in a folder that is 0700."""
+    async with await Cache.open(cache_path) as cache, await Ledger.open(ledger_path):
+        await cache.store_runs([make_run(1)], seen_at=noon)
+        files = list(cache_path.parent.iterdir())
+        assert {path.name for path in files} >= {"cache.sqlite3", "cache.sqlite3-wal", "ledger.sqlite3"}
+        assert {mode(path) for path in files} == {0o600}
+
+    assert mode(cache_path.parent) == 0o700
+
+
+async def test_a_file_that_was_open_to_others_is_closed_to_them(cache_path: Path) -> None:
+    """Whoever made it."""
+    written(cache_path, b"")
+
+    async with await Cache.open(cache_path):
+        assert mode(cache_path) == 0o600
+
+
+async def test_what_was_stored_is_there_again(cache_path: Path, make_run: Callable[..., Run], noon: datetime) -> None:
+    """After closing and opening; a cache that was sound says so."""
+    async with await Cache.open(cache_path) as cache:
+        await cache.store_runs([make_run(1)], seen_at=noon)
+
+    async with await Cache.open(cache_path) as cache:
+        assert await cache.runs(RunFilter(), RunSort(), limit=None) == (make_run(1),)
+        assert cache.rebuilt_from is None
+
+
+def test_simultaneous_first_starts_all_succeed(race: Callable[..., list[str]], tmp_path: Path) -> None:
+    """Processes that start at once make one database together."""
+    assert race(OPENING, 6, str(tmp_path / "profile")) == ["() ()"] * 6
+
+
+@pytest.mark.parametrize("schema", [CACHE_SCHEMA, LEDGER_SCHEMA], ids=lambda schema: schema.name)
+def test_migrations_raced_without_any_other_lock_are_applied_once(tmp_path: Path, schema: database.Schema) -> None:
+    """The transaction that migrates holds the write lock from its start."""
+    path = tmp_path / "raced.sqlite3"
+    start, failures = threading.Barrier(8), []
+
+    def migrate() -> None:
+        connection = database.connect(path, {})
+        try:
+            start.wait()
+            database.migrate(connection, schema, path)
+        except sqlite3.Error as error:
+            failures.append(error)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=migrate) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert failures == []
+    connection = database.connect(path, {})
+    assert connection.execute("SELECT name FROM _sqlite_migrations").fetchall() == [("0001_first",)]
+    connection.close()
+
+
+@pytest.mark.parametrize("opener", [Cache, Ledger])
+async def test_a_newer_schema_is_refused(tmp_path: Path, opener: type[Cache] | type[Ledger]) -> None:
+    """An older program does not touch what a newer one wrote, and says which file and what to do."""
+    path = tmp_path / "newer.sqlite3"
+    await (await opener.open(path)).close()
+    with sqlite3.connect(path) as connection:
+        name = opener.__name__.lower()
+        connection.execute(
+            "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES (?, '0099_future', '')", (name,)
+        )
+    connection.close()
+
+    with pytest.raises(DatabaseNewer, match="Install that version again") as caught:
+        await opener.open(path)
+
+    assert str(path) in caught.value.message
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize("content", [JUNK, b"SQLite format 3\x00" + b"\xff" * 4096])
+async def test_a_damaged_cache_is_moved_aside_and_made_anew(cache_path: Path, content: bytes) -> None:
+    """Nothing in it is lost: the service has it all. The damaged file stays beside it, to be looked at."""
+    written(cache_path, content)
+
+    async with await Cache.open(cache_path) as cache:
+        assert await cache.count(RunFilter()) == 0
+        assert cache.rebuilt_from is not None
+        assert cache.rebuilt_from.read_bytes() == content
+
+
+async def test_damage_found_later_is_healed_by_the_next_start(
+    cache_path: Path, make_run: Callable[..., Run], noon: datetime
+) -> None:
+    """A page that opening does not read: whoever meets it is told the cure, and the cure works."""
+    async with await Cache.open(cache_path) as cache:
+        await cache.store_runs([make_run(n) for n in range(50)], seen_at=noon)
+        page, size = await cache.writer.run(
+            lambda c: (
+                c.execute("SELECT rootpage FROM sqlite_master WHERE name = 'run_bodies'").fetchone()[0],
+                c.execute("PRAGMA page_size").fetchone()[0],
+            )
+        )
+    with cache_path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+
+    async with await Cache.open(cache_path) as cache:
+        with pytest.raises(DatabaseDamaged, match="Start Runwarden again"):
+            await cache.details(["run_0001"])
+
+    async with await Cache.open(cache_path) as cache:
+        assert cache.rebuilt_from is not None
+        assert await cache.details(["run_0001"]) == {}
+    async with await Cache.open(cache_path) as cache:
+        assert cache.rebuilt_from is None
+
+
+async def test_a_damaged_ledger_is_never_rebuilt(ledger_path: Path) -> None:
+    """It is the only record of what was sent: it stays as it is, and the message says how to go on."""
+    written(ledger_path, JUNK)
+
+    with pytest.raises(DatabaseDamaged, match="restore it from a backup") as caught:
+        await Ledger.open(ledger_path)
+
+    assert str(ledger_path) in caught.value.message
+    assert hashlib.sha256(JUNK).digest() == digest(ledger_path)
+
+
+async def test_damage_inside_a_ledger_is_found_when_it_opens(ledger_path: Path) -> None:
+    """Every page is looked at, not only those that opening needs."""
+    await (await Ledger.open(ledger_path)).close()
+    with sqlite3.connect(ledger_path) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name LIKE '%result_id'").fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.close()
+    with ledger_path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+
+    with pytest.raises(DatabaseDamaged, match="never rebuilt"):
+        await Ledger.open(ledger_path)
+
+
+async def test_a_full_disk_keeps_nothing_of_the_batch(
+    cache: Cache, make_run: Callable[..., Run], noon: datetime
+) -> None:
+    """The batch fails as a whole, with what to do; with space again it goes in."""
+    runs = [make_run(n, note="x" * 2000) for n in range(500)]
+    (pages,) = await cache.writer.run(lambda c: c.execute("PRAGMA page_count").fetchone())
+    await cache.writer.run(lambda c: c.execute(f"PRAGMA max_page_count = {pages + 5}").fetchone())
+
+    with pytest.raises(DiskFull, match="Free some"):
+        await cache.store_runs(runs, seen_at=noon)
+
+    assert await cache.count(RunFilter()) == 0
+    await cache.writer.run(lambda c: c.execute("PRAGMA max_page_count = 1000000").fetchone())
+    assert len((await cache.store_runs(runs, seen_at=noon)).new) == 500
+
+
+async def test_a_read_only_database_says_so(cache: Cache, make_run: Callable[..., Run], noon: datetime) -> None:
+    """With the file's name and the cure."""
+    await cache.writer.run(lambda c: c.execute("PRAGMA query_only = 1").fetchall())
+
+    with pytest.raises(DatabaseReadOnly, match="write access") as caught:
+        await cache.store_runs([make_run(1)], seen_at=noon)
+
+    assert str(cache.writer.path) in caught.value.message
+
+
+@pytest.mark.parametrize("opener", [Cache, Ledger])
+async def test_a_path_that_cannot_be_is_told(tmp_path: Path, opener: type[Cache] | type[Ledger]) -> None:
+    """A data folder that is a file, or a database that is a folder."""
+    (tmp_path / "file").touch()
+    (tmp_path / "folder.sqlite3").mkdir()
+
+    for path in (tmp_path / "file" / "x.sqlite3", tmp_path / "folder.sqlite3"):
+        with pytest.raises(StorageError, match=r"Choose another data folder|Check that its folder") as caught:
+            await opener.open(path)
+        assert isinstance(caught.value, DatabaseUnopenable)
+
+
+def test_opening_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that hangs while it opens is named as what is in the way."""
+    monkeypatch.setattr(private_file, "_OPENING_WAIT_S", 0.02)
+    path = tmp_path / "x.sqlite3"
+
+    with private_file.opening(path), pytest.raises(DatabaseBusy, match="End it"), private_file.opening(path):
+        pytest.fail("two were let in")
+
+
+async def test_a_closed_database_says_so(cache_path: Path) -> None:
+    """Closing twice is fine; using it afterwards is an error of its own."""
+    cache = await Cache.open(cache_path)
+    await cache.close()
+    await cache.close()
+
+    with pytest.raises(StorageClosed):
+        await cache.count(RunFilter())
+
+
+async def test_another_connections_writes_show_in_the_data_version(
+    cache_path: Path, ledger_path: Path, make_run: Callable[..., Run], noon: datetime
+) -> None:
+    """Our own writes leave it as it is; another opening of the same file changes it."""
+    async with await Cache.open(cache_path) as ours, await Cache.open(cache_path) as theirs:
+        before = await ours.data_version()
+        await ours.store_runs([make_run(1)], seen_at=noon)
+        assert await ours.data_version() == before
+
+        await theirs.store_runs([make_run(2)], seen_at=noon)
+
+        assert await ours.data_version() != before
+        assert await ours.count(RunFilter()) == 2
+    async with await Ledger.open(ledger_path) as ledger, await Ledger.open(ledger_path) as other:
+        before = await ledger.data_version()
+        await other.prepare(action_id=None, kind="run.start", subject="", key="k", path="/", body_json="{}", actor="x")
+        assert await ledger.data_version() != before

@@ -1,0 +1,128 @@
+"""One thread, one connection: order, cancelling, and what an error becomes."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from storage.database import connect, immediate
+from storage.errors import StorageClosed, StorageError
+from storage.thread import DatabaseThread
+
+
+@pytest.fixture
+async def thread(tmp_path: Path) -> AsyncIterator[DatabaseThread]:
+    path = tmp_path / "x.sqlite3"
+    opened = await DatabaseThread.start(path, partial(connect, path, {}), name="x", damage_cure="", interruptible=True)
+    await opened.run(lambda c: c.execute("CREATE TABLE t (n INTEGER)"))
+    yield opened
+    await opened.close()
+
+
+def numbers(connection: sqlite3.Connection) -> list[int]:
+    return [n for (n,) in connection.execute("SELECT n FROM t ORDER BY n").fetchall()]
+
+
+async def test_jobs_run_in_the_order_they_came(thread: DatabaseThread) -> None:
+    """All of them on the one thread that is not the loop's."""
+    seen: list[tuple[int, str]] = []
+    jobs = [thread.run(lambda _, n=n: seen.append((n, threading.current_thread().name))) for n in range(20)]
+
+    await asyncio.gather(*jobs)
+
+    assert [n for n, _ in seen] == list(range(20))
+    assert {name for _, name in seen} == {"x_0"}
+
+
+async def test_cancelling_a_waiting_job_keeps_it_from_starting(tmp_path: Path, thread: DatabaseThread) -> None:
+    """And cancelling a running one lets its transaction end: whole, never half."""
+    started, proceed = threading.Event(), threading.Event()
+
+    def slow(connection: sqlite3.Connection) -> None:
+        with immediate(connection):
+            connection.execute("INSERT INTO t VALUES (1)")
+            started.set()
+            proceed.wait()
+            connection.execute("INSERT INTO t VALUES (2)")
+
+    path = tmp_path / "x.sqlite3"
+    writer = await DatabaseThread.start(path, partial(connect, path, {}), name="w", damage_cure="")
+    running = asyncio.ensure_future(writer.run(slow))
+    await asyncio.to_thread(started.wait)
+    waiting = asyncio.ensure_future(writer.run(lambda c: c.execute("INSERT INTO t VALUES (3)")))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    running.cancel()
+    for task in (running, waiting):
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    proceed.set()
+
+    assert await writer.run(numbers) == [1, 2]
+    await writer.close()
+
+
+async def test_a_failing_transaction_is_undone(thread: DatabaseThread) -> None:
+    """What a job wrote before it failed is not kept, and the next job finds the connection usable."""
+
+    def failing(connection: sqlite3.Connection) -> None:
+        with immediate(connection):
+            connection.execute("INSERT INTO t VALUES (1)")
+            raise KeyError("no")
+
+    with pytest.raises(KeyError):
+        await thread.run(failing)
+
+    assert await thread.run(numbers) == []
+
+
+async def test_cancelling_a_reader_stops_its_statement(thread: DatabaseThread) -> None:
+    """A search that nobody waits for any more ends, and the next one is not hit."""
+    counting = threading.Event()
+
+    def endless(connection: sqlite3.Connection) -> None:
+        connection.create_function("tick", 1, lambda n: (counting.set(), n)[1])
+        connection.execute(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(tick(i)) FROM n"
+        ).fetchone()
+
+    search = asyncio.ensure_future(thread.run(endless))
+    await asyncio.to_thread(counting.wait)
+    search.cancel()
+
+    assert await thread.run(numbers) == []
+    assert search.cancelled()
+
+
+async def test_errors_of_our_own_statements_stay_what_they_are(thread: DatabaseThread) -> None:
+    """A mistake in SQL is a bug, not a condition of the disk."""
+    with pytest.raises(sqlite3.OperationalError, match="no such table"):
+        await thread.run(lambda c: c.execute("SELECT * FROM nowhere"))
+
+
+async def test_closing_lets_waiting_jobs_run(thread: DatabaseThread) -> None:
+    """What was asked for before closing is done; what comes after is refused."""
+    job = asyncio.ensure_future(thread.run(lambda c: c.execute("INSERT INTO t VALUES (7)") and numbers(c)))
+    await asyncio.sleep(0)
+
+    await thread.close()
+
+    assert await job == [7]
+    with pytest.raises(StorageClosed):
+        await thread.run(numbers)
+
+
+async def test_a_thread_that_cannot_open_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Its error names the file, and its thread is gone."""
+    path = tmp_path / "missing" / "x.sqlite3"
+
+    with pytest.raises(StorageError, match="cannot be opened"):
+        await DatabaseThread.start(path, partial(connect, path, {}), name="never", damage_cure="")
+
+    for left in [thread for thread in threading.enumerate() if thread.name.startswith("never")]:
+        await asyncio.to_thread(left.join, 5)
+        assert not left.is_alive()
