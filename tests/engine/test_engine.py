@@ -100,7 +100,7 @@ async def test_without_a_token_what_is_cached_can_be_read(
 
         assert engine.token_problem is not None
         assert problem is not None
-        assert problem.kind == "no_token"
+        assert problem.kind == "token"
         assert await engine.cache.count(RunFilter()) == 1
 
 

@@ -246,7 +246,9 @@ def test_an_agent_that_never_ends_is_ended(start: Callable[..., Any], tmp_path: 
 
 def test_an_agent_that_closes_its_output_is_waited_for(start: Callable[..., Any], tmp_path: Path) -> None:
     """The end of the output is not the end of the agent."""
-    source = "import os, pathlib, time\nos.close(1); os.close(2)\ntime.sleep(0.6)\npathlib.Path('late').write_text('x')\n"
+    source = (
+        "import os, pathlib, time\nos.close(1); os.close(2)\ntime.sleep(0.6)\npathlib.Path('late').write_text('x')\n"
+    )
     api = start(setup=with_agents(tmp_path, agent_of(tmp_path, "mute", source)))
     run = api.ended(begin(api, "mute"))
 
@@ -322,9 +324,9 @@ found = {}
 for name in task["inputs"]["files"]:
     try: found[name] = bool(pathlib.Path(name).read_bytes())
     except OSError: found[name] = False
-try:
-    pathlib.Path(task["inputs"]["write"]).write_text("x"); found["write"] = True
-except OSError: found["write"] = False
+for name in task["inputs"]["write"]:
+    try: pathlib.Path(name).write_text("x")
+    except OSError: pass
 try:
     socket.create_connection(tuple(task["inputs"]["connect"]), 2).close(); found["connect"] = True
 except OSError: found["connect"] = False
@@ -342,7 +344,13 @@ def test_the_sandbox_hides_everything_but_the_workspace(start: Callable[..., Any
     port = int(api.service.base_url.removesuffix("/v1").rpartition(":")[2])
     files = [str(api.service.data_dir / "service.sqlite"), str(secret), "/etc/shadow", sys.executable]
     run = api.ended(
-        begin(api, "prying", files=files, write=str(tmp_path / "written"), connect=["127.0.0.1", port])
+        begin(
+            api,
+            "prying",
+            files=files,
+            write=[str(tmp_path / "written"), f"{sys.prefix}/written"],
+            connect=["127.0.0.1", port],
+        )
     )
     written = git("show", f"{run['branch_name']}:found.json", cwd=api.service.repositories["acme/api"])
 
@@ -351,10 +359,10 @@ def test_the_sandbox_hides_everything_but_the_workspace(start: Callable[..., Any
         files[1]: False,
         files[2]: False,
         sys.executable: True,
-        "write": False,
         "connect": False,
     }
     assert not (tmp_path / "written").exists()
+    assert not Path(sys.prefix, "written").exists()
 
 
 def test_modules_of_the_repository_are_never_imported_for_ours(start: Callable[..., Any], tmp_path: Path) -> None:

@@ -1,13 +1,16 @@
 """What dies on the way: nothing accepted is lost, no turn commits twice (kill -9, SIGTERM, restart)."""
 
 import signal
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from service_process import git
+from service_process import ROOT, git
 
 UNBOXED = '[execution]\nsandbox = "none"\ndrain_s = 1\n'
 
@@ -21,10 +24,9 @@ def commits(api: Any, run_id: str) -> list[str]:
 def test_a_run_killed_at_work_completes_after_the_restart(
     start: Callable[..., Any], tmp_path: Path, settings: str
 ) -> None:
-    """kill -9 while the agent works: the next start ends what is left of it, takes the turn up again, commits once."""
+    """Kill -9 while the agent works: the next start ends what is left of it, takes the turn up again, commits once."""
     api = start(settings=settings)
     gate = tmp_path / "gate"
-    # Inside a sandbox nobody outside can be waited for: there the agent simply is at work when the service dies.
     run_id = api.start(f"wait {gate}")
     api.reaches(run_id, "working")
     api.service.kill()
@@ -41,8 +43,7 @@ def test_a_run_killed_at_work_completes_after_the_restart(
 
 
 def make_gate_unneeded(api: Any, run_id: str) -> None:
-    import sqlite3
-
+    """Inside a sandbox the gate cannot be seen: let the turn say something that needs none."""
     with sqlite3.connect(api.service.data_dir / "service.sqlite") as connection:
         connection.execute("UPDATE turns SET instructions = 'write' WHERE run_id = ?", (run_id,))
     connection.close()
@@ -60,19 +61,18 @@ def test_what_was_accepted_in_the_last_moment_is_executed(start: Callable[..., A
 
 
 def test_a_turn_that_pushed_before_it_could_say_so_is_not_done_again(
-    start: Callable[..., Any], tmp_path: Path
+    start: Callable[..., Any], tmp_path: Path, eventually: Callable[..., None]
 ) -> None:
-    """kill -9 between push and record: the next attempt finds its own commit by the trailer and adds none."""
+    """Kill -9 between push and record: the next attempt finds its own commit by the trailer and adds none."""
     api = start(settings=UNBOXED)
     repository = api.service.repositories["acme/api"]
     pushed, gate = tmp_path / "pushed", tmp_path / "gate"
     # The repository itself holds the push's end up, after the branch has moved.
     hook = repository / "hooks" / "post-update"
-    hook.write_text(f"#!/bin/sh\ntouch {pushed}\nwhile [ ! -e {gate} ]; do read -t 0.02 _ < /dev/zero || :; done\n")
     hook.write_text(f"#!/bin/sh\ntouch {pushed}\nwhile [ ! -e {gate} ]; do sleep 0.02; done\n")
     hook.chmod(0o755)
     run_id = api.start("write once")
-    api_waits(pushed)
+    eventually(pushed.exists, "the branch has moved")
     api.service.kill()
     gate.touch()
     hook.unlink()
@@ -83,12 +83,6 @@ def test_a_turn_that_pushed_before_it_could_say_so_is_not_done_again(
     assert commits(api, run_id) == ["scribe: write once"]
     shown = api.service.admin("run", run_id)["turns"][0]
     assert shown["commit"] == git("rev-parse", api.run(run_id)["branch_name"], cwd=repository)
-
-
-def api_waits(file: Path) -> None:
-    from conftest import await_fact
-
-    await_fact(file.exists, f"{file.name} is there")
 
 
 def test_sigterm_lets_an_agent_at_work_end(start: Callable[..., Any], tmp_path: Path) -> None:
@@ -147,10 +141,5 @@ def test_two_services_never_share_a_data_folder(start: Callable[..., Any]) -> No
 
 
 def start_second(data_dir: Path) -> Any:
-    import subprocess
-    import sys
-
-    from service_process import ROOT
-
     argv = [sys.executable, "-m", "service", "serve", "--port", "0", "--data-dir", str(data_dir)]
     return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)

@@ -173,7 +173,7 @@ def test_a_body_that_cannot_be_taken_is_refused(
 
 
 def test_metadata_of_any_shape_is_accepted(api: Any) -> None:
-    """metadata is a free object (our decision): it is stored, not judged."""
+    """Metadata is a free object (our decision): it is stored, not judged."""
     document = {"instructions": "x", "repository": WEB, "metadata": {"ticket": {"id": 5, "tags": ["a", None, 1.5]}}}
 
     assert api.post("/external/runs", document).status_code == 201
