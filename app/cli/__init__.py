@@ -58,7 +58,7 @@ root = LazyGroup(
     params=list(global_options(hidden=False)),
     help="Watches a code-review agent service: its runs, the health of its code hosts, and what you ask of it.\n\n"
     "Without a command the console opens; without a terminal a snapshot is printed. To try it with nothing to "
-    "configure: runwarden demo",
+    "configure: runwarden demo\n\nThe options below work before and after any command's name.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 click.version_option(__version__, prog_name="runwarden")(root)

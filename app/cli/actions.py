@@ -10,7 +10,7 @@ import click
 from app.cli.context import Invocation
 from app.cli.documents import action_document, as_received
 from app.cli.exits import Exit, failed
-from app.cli.options import FactCommand
+from app.cli.options import FactCommand, Noun
 from app.cli.output import Format
 from app.cli.table import Column
 from app.cli.times import age, rfc3339
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from storage.ledger import Ledger
 
 
-@click.group()
+@click.group(cls=Noun)
 def actions() -> None:
     """List, show and resolve what was asked of the service from here."""
 

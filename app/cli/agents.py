@@ -6,7 +6,7 @@ import click
 
 from app.cli.context import Invocation
 from app.cli.exits import Exit
-from app.cli.options import FactCommand
+from app.cli.options import FactCommand, Noun
 from app.cli.pairs import mapping
 from app.cli.writes import carry_out, tell
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from app.api.requests import StartAgent
 
 
-@click.group()
+@click.group(cls=Noun)
 def agents() -> None:
     """Start named agents."""
 

@@ -6,11 +6,11 @@ import click
 
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
-from app.cli.options import FactCommand
+from app.cli.options import FactCommand, Noun
 from app.config import config_path, data_folder, example_text
 
 
-@click.group()
+@click.group(cls=Noun)
 def config() -> None:
     """Show, check or create the configuration file."""
 

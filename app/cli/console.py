@@ -1,38 +1,51 @@
 """`runwarden console`: the screen, or where there is none, a snapshot."""
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailed, Exit, of_api_error
 from app.cli.options import ScreenCommand
+from app.cli.output import Output
+
+if TYPE_CHECKING:
+    from app.config import Profile, Settings
 
 
 @click.command(cls=ScreenCommand)
 @click.pass_obj
-def console(invocation: Invocation) -> int:
+def console(invocation: Invocation, /) -> int:
     """Open the console. Without a terminal, print one snapshot after the first sync."""
     return open_console(invocation)
 
 
 def open_console(invocation: Invocation) -> int:
+    """Shows the profile that was asked for; returns the exit code."""
+    settings = invocation.settings()
+    return show(invocation, settings, invocation.profile(settings))
+
+
+def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> int:
     """Opens the console on a terminal, else prints a snapshot; returns the exit code."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         from app.console import run_console
 
-        settings = invocation.settings()
-        return run_console(settings, invocation.profile(settings))
-    return invocation.run(lambda: _snapshot(invocation))
+        return run_console(settings, profile)
+    return invocation.run(lambda: _snapshot(invocation.output, settings, profile))
 
 
-async def _snapshot(invocation: Invocation) -> int:
+async def _snapshot(output: Output, settings: "Settings", profile: "Profile") -> int:
     from app.cli.snapshot import snapshot
+    from app.engine import Engine
 
-    async with invocation.engine(needs_token=True) as engine:
+    async with await Engine.open(settings, profile, actor="cli") as engine:
+        if engine.token_problem is not None:
+            raise engine.token_problem
         problem = await engine.refresh()
-        for line in await snapshot(engine, width=invocation.output.width):
-            invocation.output.text(line)
+        for line in await snapshot(engine, width=output.width):
+            output.text(line)
     if problem is not None:
         raise CommandFailed(of_api_error(problem, hint="What is shown above was seen earlier."))
     return Exit.DONE

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import click
 
+from app.cli.exits import failed
 
-@click.command()
+
+@click.command(short_help="Try it: a service, repositories, runs and the console.")
 @click.option("--no-console", is_flag=True, help="Run the service in the foreground; print one JSON line first.")
 @click.option("--keep", is_flag=True, help="Keep everything that was made, and say where.")
 @click.option(
@@ -14,5 +16,9 @@ import click
 def demo(*, no_console: bool, keep: bool, folder: Path | None) -> int:
     """Start a service of your own with repositories, agents and runs, and the console on it."""
     from app.demo import run_demo
+    from app.demo.process import DemoError
 
-    return run_demo(console=not no_console, keep=keep, folder=folder)
+    try:
+        return run_demo(console=not no_console, keep=keep, folder=folder)
+    except DemoError as error:
+        raise failed("demo", str(error)) from error

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 import click
 
 from app.cli.context import Invocation
-from app.cli.options import FactCommand
+from app.cli.options import FactCommand, Noun
 from app.cli.writes import carry_out, tell
 
 if TYPE_CHECKING:
     from app.api.requests import OnboardProject
 
 
-@click.group()
+@click.group(cls=Noun)
 def gitlab() -> None:
     """Onboard GitLab projects."""
 

@@ -31,7 +31,7 @@ WARNING_WORDS: Final = frozenset({"degraded", "warning", "warn", "partial", "slo
 """Statuses that are not well, yet work goes on; the spec names no words at all. Any other is critical."""
 
 
-@click.command(cls=FactCommand)
+@click.command(cls=FactCommand, short_help="Ask how the code hosts are, as a monitoring plugin.")
 @click.option("--cached", is_flag=True, help="Only what was seen before; the network is not touched.")
 @click.pass_obj
 def health(invocation: Invocation, /, *, cached: bool) -> int:

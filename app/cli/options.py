@@ -106,6 +106,14 @@ def output_options() -> list[click.Option]:
     ]
 
 
+class Noun(click.Group):
+    """A group of commands: it takes the global options, too."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += global_options(hidden=True)
+
+
 class FactCommand(click.Command):
     """A command that prints facts: it takes the global options, `--json` and `--output`."""
 

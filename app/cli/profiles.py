@@ -4,13 +4,13 @@ import click
 
 from app.cli.context import Invocation
 from app.cli.exits import Exit
-from app.cli.options import FactCommand
+from app.cli.options import FactCommand, Noun
 from app.cli.table import Column
 from app.config import ConfigError, Profile, Settings
 from app.token import CommandToken, EnvToken, FileToken, KeyringToken, StreamToken, TokenSource
 
 
-@click.group()
+@click.group(cls=Noun)
 def profiles() -> None:
     """List the configured services."""
 

@@ -7,14 +7,14 @@ import click
 from app.api.errors import Forbidden
 from app.cli.context import Invocation
 from app.cli.exits import Exit
-from app.cli.options import FactCommand
+from app.cli.options import FactCommand, Noun
 from app.cli.profiles import token_origin
 
 if TYPE_CHECKING:
     from app.engine import Engine
 
 
-@click.group()
+@click.group(cls=Noun)
 def token() -> None:
     """Check the API token."""
 

@@ -5,8 +5,9 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 # Python puts the current folder, which is the checkout, first on its path: nothing may be imported from there.
 _CHECKOUT: Final = str(Path.cwd())
@@ -26,22 +27,37 @@ from service.reviewer.task import Task, TaskError, parse_task  # noqa: E402
 _LOG_LINE: Final = 500
 
 
-def main() -> int:
-    """Do one turn; 0 when the review is written, 1 when it could not be, 2 when the task is no task."""
+def main(arguments: list[str]) -> int:
+    """Do one turn; 0 when the review is written, 1 when it could not be, 2 when the task is no task.
+
+    Args:
+        arguments: `--input KEY=VALUE`, as often as wanted: inputs that the agent's configuration sets. The task's win.
+    """
     _use_utf8()
     if _EXPOSED:
         _say(
             "Note: started without -P, so Python looked into the checkout first; start `python -P -m service.reviewer`."
         )
     try:
+        configured = _configured(arguments)
         task = parse_task(_read_task())
     except TaskError as error:
         return _refuse(f"bad task: {error}", 2)
     try:
-        _work(task)
+        _work(replace(task, inputs=configured | task.inputs))
     except (GitError, CheckoutError, NothingToReviewError) as error:
         return _refuse(str(error), 1)
     return 0
+
+
+def _configured(arguments: list[str]) -> dict[str, Any]:
+    inputs: dict[str, Any] = {}
+    for option, value in zip(arguments[::2], [*arguments[1::2], ""], strict=False):
+        key, equals, text = value.partition("=")
+        if option != "--input" or not (key and equals):
+            raise TaskError(f"{option} {value}: the command line takes --input KEY=VALUE only")
+        inputs[key] = text
+    return inputs
 
 
 def _work(task: Task) -> None:
@@ -51,6 +67,7 @@ def _work(task: Task) -> None:
     done = review(task, Git(folder), checkout, _say, time.process_time)
     path = path_of(task)
     checkout.write(path, render(done).encode("utf-8"), make_folder=True)
+    _say(summary(done))
     _say(f"Wrote {path}.")
     _answer({"summary": summary(done), "commit_message": commit_message(done)})
 
@@ -93,4 +110,4 @@ def _refuse(reason: str, status: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from service.reviewer.checkout import Checkout
-from service.reviewer.finding import SEVERITIES, Identified, in_words
+from service.reviewer.finding import SEVERITIES, Identified
 from service.reviewer.git import Git
 from service.reviewer.limits import BUDGET_S
 from service.reviewer.review import Review
@@ -66,9 +66,7 @@ def review(task: Task, git: Git, checkout: Checkout, say: Say, clock: Callable[[
         past=record.history if record else (),
         over_limit=over,
     )
-    done = replace(done, since=since_last(record, done, frozenset(entries))) if record else done
-    say(f"{done.verdict}: {in_words(done.counts)}.")
-    return done
+    return replace(done, since=since_last(record, done, frozenset(entries))) if record else done
 
 
 def _head(git: Git) -> str:

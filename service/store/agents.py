@@ -25,7 +25,8 @@ class Agent:
     """Names of the service's own variables that the agent may see; nothing else passes."""
 
 
-REVIEWER: Final = Agent(DEFAULT_NAME, ("{python}", "-m", "service.reviewer"))
+# -P: the agent starts inside a checkout, and nothing may be imported from there.
+REVIEWER: Final = Agent(DEFAULT_NAME, ("{python}", "-P", "-m", "service.reviewer"))
 
 
 def put(connection: sa.Connection, agent: Agent, organization_id: str | None, now: int) -> None:

@@ -73,7 +73,13 @@ class Repository:
         self.git("checkout", "-q", "-b", "agent/work")
 
     def turn(
-        self, instructions: str = "Review this.", number: int = 1, *, flags: tuple[str, ...] = ("-P",), **task: Any
+        self,
+        instructions: str = "Review this.",
+        number: int = 1,
+        *,
+        flags: tuple[str, ...] = ("-P",),
+        arguments: tuple[str, ...] = (),
+        **task: Any,
     ) -> Done:
         """Run the reviewer on the checkout."""
         document = {
@@ -87,15 +93,22 @@ class Repository:
             "inputs": {},
             "conversation": [],
         } | task
-        return self.start(json.dumps(document).encode(), flags=flags)
+        return self.start(json.dumps(document).encode(), flags=flags, arguments=arguments)
 
-    def start(self, task: bytes, *, flags: tuple[str, ...] = ("-P",), result: Path | None = None) -> Done:
+    def start(
+        self,
+        task: bytes,
+        *,
+        flags: tuple[str, ...] = ("-P",),
+        arguments: tuple[str, ...] = (),
+        result: Path | None = None,
+    ) -> Done:
         """Run the reviewer on any bytes."""
         result = result or self.folder.parent / "result.json"
         result.unlink(missing_ok=True)
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "RUNWARDEN_RESULT": str(result)}
         done = subprocess.run(
-            [sys.executable, *flags, "-m", "service.reviewer"],
+            [sys.executable, *flags, "-m", "service.reviewer", *arguments],
             cwd=self.folder,
             env=environment,
             input=task,

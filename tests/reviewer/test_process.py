@@ -48,6 +48,26 @@ def test_least_task_is_enough(branch: Any) -> None:
     assert branch.start(json.dumps(GOOD).encode()).status == 0
 
 
+def test_configured_inputs_hold_until_the_task_says_otherwise(branch: Any) -> None:
+    """An agent's configuration may narrow the reviewer; the caller's own inputs win."""
+    narrow = ("--input", "only=security")
+    configured = branch.turn(arguments=narrow).review
+    asked = branch.turn(arguments=narrow, inputs={"only": "todos"}).review
+
+    assert "secret-token" in configured
+    assert "todo." in asked
+    assert "secret-token" not in asked
+
+
+@pytest.mark.parametrize("arguments", [("--only", "security"), ("--input", "only"), ("--input",)])
+def test_other_arguments_are_refused(branch: Any, arguments: tuple[str, ...]) -> None:
+    """A slip in an agent's configuration does not pass unnoticed."""
+    done = branch.start(json.dumps(GOOD).encode(), arguments=arguments)
+
+    assert done.status == 2
+    assert "--input KEY=VALUE" in done.errors
+
+
 def test_branch_without_a_commit_ends_with_1(repo: Any) -> None:
     """There is nothing to look at, and the message says what to do."""
     done = repo.turn()

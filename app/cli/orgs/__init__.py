@@ -2,12 +2,13 @@
 
 import click
 
+from app.cli.options import Noun
 from app.cli.orgs.create import create
 from app.cli.orgs.importing import import_organizations
 from app.cli.orgs.listing import list_organizations
 
 
-@click.group()
+@click.group(cls=Noun)
 def orgs() -> None:
     """Create, import and list partner organizations."""
 

@@ -2,13 +2,14 @@
 
 import click
 
+from app.cli.options import Noun
 from app.cli.runs.listing import export, list_runs
 from app.cli.runs.show import show
 from app.cli.runs.start import continue_run, start
 from app.cli.runs.wait import wait
 
 
-@click.group()
+@click.group(cls=Noun)
 def runs() -> None:
     """List, show, start, continue, wait for and export runs."""
 

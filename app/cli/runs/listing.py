@@ -27,7 +27,7 @@ DEFAULT_LIMIT: Final = 50
 CACHED_HINT: Final = "What was seen earlier is shown with --cached."
 
 
-@click.command("list", cls=FactCommand)
+@click.command("list", cls=FactCommand, short_help="List runs, newest first.")
 @filter_options
 @click.option("--limit", type=click.IntRange(min=1), default=DEFAULT_LIMIT, show_default=True, help="At most so many.")
 @click.option("--all", "everything", is_flag=True, help="All of them, however many.")
@@ -39,7 +39,7 @@ def list_runs(invocation: Invocation, /, *, limit: int, everything: bool, cached
     return invocation.run(lambda: _list(invocation, asked, None if everything else limit, cached=cached))
 
 
-@click.command("export", cls=FactCommand)
+@click.command("export", cls=FactCommand, short_help="Write every run that matches to a file.")
 @filter_options
 @click.option("--limit", type=click.IntRange(min=1), default=None, help="At most so many. Default: all.")
 @click.option("--cached", is_flag=True, help="Only what was seen before; the network is not touched.")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from app.engine import Engine
 
 
-@click.command("show", cls=FactCommand)
+@click.command("show", cls=FactCommand, short_help="Show everything known about one run.")
 @click.argument("run_id")
 @click.option("--cached", is_flag=True, help="Only what was seen before; the network is not touched.")
 @click.pass_obj

@@ -86,7 +86,7 @@ class Work:
         return cls(gather(instructions, file), branch, mapping(metadata), key, timeout if waits else None)
 
 
-@click.command("start", cls=FactCommand)
+@click.command("start", cls=FactCommand, short_help="Start a run.")
 @click.option("-R", "--repository", required=True, metavar="REPO", help="owner/repo, or gitlab:group/project.")
 @work_options
 @click.argument("instructions", nargs=-1)
@@ -100,7 +100,7 @@ def start(invocation: Invocation, /, *, repository: str, **options: Any) -> int:
     return invocation.run(lambda: _start(invocation, request, work))
 
 
-@click.command("continue", cls=FactCommand)
+@click.command("continue", cls=FactCommand, short_help="Continue a run's conversation.")
 @click.argument("run_id")
 @work_options
 @click.argument("instructions", nargs=-1)

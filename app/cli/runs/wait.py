@@ -37,7 +37,7 @@ class End:
     run: Run | None
 
 
-@click.command("wait", cls=FactCommand)
+@click.command("wait", cls=FactCommand, short_help="Wait until runs have ended.")
 @click.argument("run_ids", nargs=-1, required=True, metavar="RUN_ID...")
 @click.option(
     "--timeout",

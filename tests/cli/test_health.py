@@ -1,0 +1,95 @@
+from typing import Any
+
+import pytest
+
+from app.cli.health import Level, level_of
+from tests.cli.conftest import CommandLine
+from tests.fault_server import FaultServer, Respond
+from tests.service_process import RunningService
+
+
+def hosts(**statuses: str) -> Respond:
+    return Respond(200, {"code_hosting": {platform: {"status": status} for platform, status in statuses.items()}})
+
+
+def test_the_real_hosts_are_asked(real: CommandLine, service: RunningService) -> None:
+    """A plugin's line on stdout; as JSON the spec's own object with what was observed."""
+    line, document = real("health"), real("health", "--json")
+
+    assert (line.code, line.out.splitlines()[0]) == (0, "RUNWARDEN OK - github ok, gitlab ok")
+    gitlab = document.json()["code_hosting"]["gitlab"]
+    assert (gitlab["status"], gitlab["host"], gitlab["group"]) == ("ok", "gitlab.example", "acme")
+    assert set(gitlab["observed"]) == {"level", "since", "checked_at", "connected"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "word"),
+    [
+        (hosts(github="ok"), 0, "OK"),
+        (hosts(github="OK", gitlab="degraded"), 1, "WARNING"),
+        (hosts(github="degraded", gitlab="unreachable"), 2, "CRITICAL"),
+        (hosts(github="a word nobody knows"), 2, "CRITICAL"),
+        (hosts(), 3, "UNKNOWN"),
+        (Respond(404, {"message": "no installation"}), 3, "UNKNOWN"),
+        (Respond(401, {"message": "who?"}), 3, "UNKNOWN"),
+        (Respond(500, {"message": "oops"}), 3, "UNKNOWN"),
+        (Respond(200, b"{"), 3, "UNKNOWN"),
+    ],
+)
+def test_the_exit_code_is_a_plugins(
+    faulty: CommandLine, faults: FaultServer, answer: Respond, code: int, word: str
+) -> None:
+    """0 ok, 1 warning, 2 critical, 3 unknown: the worst host counts, and a link that is down says nothing of hosts."""
+    faults.script(answer, answer)
+
+    line, document = faulty("health"), faulty("health", "--json")
+
+    assert (line.code, document.code) == (code, code)
+    assert line.out.startswith(f"RUNWARDEN {word} - ")
+    parsed: dict[str, Any] = document.json()
+    assert parsed.get("status", "unknown") == word.lower()
+    assert ("error" in parsed) == (answer.status not in {200, 404} or answer.body == b"{")
+
+
+def test_unreachable_is_unknown_and_what_was_seen_stays_readable(faulty: CommandLine, faults: FaultServer) -> None:
+    """`--cached` shows the last answer."""
+    faults.script(hosts(github="degraded"))
+    faulty("health")
+    faults.close()
+
+    down, cached = faulty("health", "--json"), faulty("health", "--cached", "--json")
+
+    assert (down.code, down.json()["error"]["kind"]) == (3, "unreachable")
+    assert (cached.code, cached.json()["source"], cached.json()["status"]) == (1, "cache", "warning")
+
+
+@pytest.mark.parametrize("arguments", [["--bogus"], ["--config", "/nowhere.toml"]])
+def test_even_a_mistake_is_unknown(lone: CommandLine, arguments: list[str]) -> None:
+    """A monitoring system reads 2 as critical; a typing error is not."""
+    result = lone("health", *arguments)
+
+    assert result.code == 3
+    assert result.out.startswith("RUNWARDEN UNKNOWN - ")
+
+
+def test_a_host_that_was_disconnected_on_purpose_alarms_nobody(faulty: CommandLine, faults: FaultServer) -> None:
+    """It is gone from the answer, and from ours."""
+    faults.script(hosts(github="ok", gitlab="unreachable"), hosts(github="ok"))
+
+    before, after = faulty("health", "--json"), faulty("health", "--json")
+
+    assert (before.code, after.code) == (2, 0)
+    assert set(after.json()["code_hosting"]) == {"github"}
+
+
+def test_healthy_words_are_configured() -> None:
+    """In whatever case the service writes them."""
+    assert level_of(" Fine ", ("fine",)) is Level.OK
+    assert level_of("ok", ("fine",)) is Level.CRITICAL
+
+
+def test_rows_are_for_scripts_too(faulty: CommandLine, faults: FaultServer) -> None:
+    """CSV has a header and a row a host."""
+    faults.script(hosts(github="ok"))
+
+    assert faulty("health", "-o", "csv").out.splitlines()[0] == "platform,status,level,host,group,since"

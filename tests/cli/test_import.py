@@ -1,0 +1,146 @@
+import json
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import CommandLine
+from tests.fault_server import Drop, FaultServer, Hang, Received, Respond, Step
+from tests.service_process import RunningService
+
+
+def creating(request: Received) -> Step:
+    """An organization for whoever asks."""
+    body = request.json()
+    assert isinstance(body, dict)
+    name = str(body["email"])
+    return Respond(
+        201,
+        {
+            "organization_id": f"org_{name}",
+            "organization_name": name,
+            "organization_slug": "x",
+            "parent_organization_id": "org_0",
+        },
+    )
+
+
+def emails(faults: FaultServer) -> Counter[str]:
+    return Counter(str(json.loads(request.body)["email"]) for request in faults.requests)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "partners.csv"
+    path.write_text("\ufeffEmail, offer_code\na@example.com,PARTNER\n\n b@example.com ,\nc@example.com,\n", "utf-8")
+    return path
+
+
+def test_every_row_becomes_one_organization(real: CommandLine, service: RunningService, tmp_path: Path) -> None:
+    """On the real service; a second import creates nothing."""
+    path = tmp_path / "real.csv"
+    path.write_text("offer_code,email\nPARTNER,one@import.example\n,two@import.example\n", "utf-8")
+
+    first, second = real("orgs", "import", str(path), "--json"), real("orgs", "import", str(path), "--json")
+
+    assert (first.code, [row["outcome"] for row in first.json()["rows"]]) == (0, ["created", "created"])
+    assert (second.code, [row["outcome"] for row in second.json()["rows"]]) == (0, ["already_created"] * 2)
+    assert [row["organization"] for row in second.json()["rows"]] == [
+        row["organization"] for row in first.json()["rows"]
+    ]
+
+
+def test_an_import_stops_at_an_unknown_outcome_and_goes_on_when_it_is_resolved(
+    faulty: CommandLine, faults: FaultServer, file: Path
+) -> None:
+    """Exit code 6; no email is ever sent twice without a person's word."""
+    faults.otherwise = creating
+    faults.script(creating(Received("POST", "/", {}, b'{"email": "a@example.com"}')), Drop())
+
+    stopped = faulty("orgs", "import", str(file), "--json")
+    blocked = faulty("orgs", "import", str(file), "--json")
+
+    assert stopped.code == 6
+    assert [row["outcome"] for row in stopped.json()["rows"]] == ["created", "unknown", "not_tried"]
+    assert [row["outcome"] for row in blocked.json()["rows"]] == ["already_created", "blocked", "created"]
+    assert blocked.code == 6
+
+    faulty("actions", "resolve", stopped.json()["rows"][1]["action_id"], "--not-created")
+    done = faulty("orgs", "import", str(file), "--json")
+
+    assert (done.code, done.json()["outcomes"]) == (0, {"already_created": 2, "created": 1})
+    assert emails(faults) == {"a@example.com": 1, "b@example.com": 2, "c@example.com": 1}
+
+
+def test_a_refused_row_does_not_stop_the_others(faulty: CommandLine, faults: FaultServer, file: Path) -> None:
+    """Exit code 2; the row may be tried again, corrected."""
+    faults.otherwise = creating
+    faults.script(Respond(400, {"message": "no such offer", "error_code": "invalid_offer_code"}))
+
+    first = faulty("orgs", "import", str(file), "--json")
+    second = faulty("orgs", "import", str(file), "--json")
+
+    assert (first.code, [row["outcome"] for row in first.json()["rows"]]) == (2, ["rejected", "created", "created"])
+    assert first.json()["rows"][0]["error"]["error_code"] == "invalid_offer_code"
+    assert (second.code, second.json()["rows"][0]["outcome"]) == (0, "created")
+
+
+@pytest.mark.parametrize(
+    ("step", "code"), [(Respond(429, {"message": "slow"}), 5), (Respond(403, {"message": "no"}), 4)]
+)
+def test_what_every_row_would_suffer_stops_the_import(
+    faulty: CommandLine, faults: FaultServer, file: Path, step: Respond, code: int
+) -> None:
+    """One request, not one for each row."""
+    faults.script(step)
+
+    result = faulty("orgs", "import", str(file), "--json")
+
+    assert (result.code, len(faults.requests)) == (code, 1)
+    assert [row["outcome"] for row in result.json()["rows"]] == ["rejected", "not_tried", "not_tried"]
+
+
+def test_an_interrupted_import_tells_how_far_it_came(faulty: CommandLine, faults: FaultServer, file: Path) -> None:
+    """Exit code 130, and every row accounted for."""
+    faults.script(creating(Received("POST", "/", {}, b'{"email": "a@example.com"}')), Hang())
+    process = faulty.begin("orgs", "import", str(file), "--json")
+    faults.wait_for(2)
+
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+
+    assert process.returncode == 130
+    assert [row["outcome"] for row in json.loads(out)["rows"]] == ["created", "unknown", "not_tried"]
+
+
+def test_a_dry_run_sends_nothing(faulty: CommandLine, faults: FaultServer, file: Path) -> None:
+    """It says what would be done, even without a token."""
+    result = faulty("orgs", "import", str(file), "--dry-run", "--json", RUNWARDEN_TOKEN="")
+
+    assert (result.code, result.json()["outcomes"]) == (0, {"to_create": 3})
+    assert faults.requests == []
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"a@example.com\n", "columns"),
+        (b"email\n", "no row"),
+        (b"email\na@example.com\nnobody\n", "Line 3"),
+        (b"email\na@example.com\nA@Example.com\n", "line 2 already"),
+        (b"email\n\xff@example.com\n", "UTF-8"),
+        (b'email\n"a@example.com\n', "partners.csv"),
+    ],
+)
+def test_a_file_with_a_mistake_sends_nothing_at_all(
+    faulty: CommandLine, faults: FaultServer, file: Path, content: bytes, said: str
+) -> None:
+    """Everything is checked before the first row is sent."""
+    file.write_bytes(content)
+
+    result = faulty("orgs", "import", str(file), "--json")
+
+    assert result.code == 2
+    assert said in result.json()["error"]["message"]
+    assert faults.requests == []

@@ -1,0 +1,59 @@
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.cli.conftest import CommandLine
+
+WITHOUT_EXTRA = """
+import sys
+import importlib.util
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name == "fastapi" else real(name, package)
+from app.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_the_services_own_commands_are_handed_through(lone: CommandLine, tmp_path: Path) -> None:
+    """With every argument as it was given, --data-dir and --json included."""
+    process = CommandLine(lone.home)
+    folder = str(tmp_path / "service")
+
+    made = process("service", "org", "create", "Acme", "--data-dir", folder, "--json")
+
+    assert made.code == 0, made.err
+    assert "acme" in made.out
+    assert "--port" in process("serve", "--help").out
+
+
+def test_serve_is_the_service_itself(lone: CommandLine, tmp_path: Path) -> None:
+    """One JSON line, and a signal ends it."""
+    process = lone.begin("serve", "--data-dir", str(tmp_path / "service"), "--port", "0")
+    assert process.stdout is not None
+    ready, _, _ = select.select([process.stdout], [], [], 30)
+
+    line = json.loads(process.stdout.readline() if ready else "null")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+
+    assert line["pid"] == process.pid
+    assert process.returncode == 0
+
+
+def test_without_the_extra_the_cure_is_named(lone: CommandLine) -> None:
+    """Exit code 2, no traceback."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRA, "serve", "--port", "0"],
+        env={**os.environ, **lone.environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert "runwarden[service]" in done.stderr
+    assert "Traceback" not in done.stderr

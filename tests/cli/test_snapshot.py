@@ -1,0 +1,48 @@
+from tests.cli.conftest import CommandLine
+from tests.run_board import Board
+from tests.service_process import RunningService
+
+
+def test_without_a_terminal_the_console_is_a_snapshot(real: CommandLine, service: RunningService) -> None:
+    """After the first sync, with exit code 0, under both of its names."""
+    for arguments in ([], ["console"]):
+        result = real(*arguments)
+
+        assert (result.code, result.err) == (0, "")
+        assert real.base_url in result.out
+        assert "live" in result.out
+        assert "github ok" in result.out
+
+
+def test_a_snapshot_shows_the_newest_runs_and_what_they_do(boarded: CommandLine, board: Board) -> None:
+    """Counts first, then a table."""
+    for number, status in enumerate(["completed", "working", "queued", "working"] * 10):
+        board.put(f"run_{number:02}", status, created=number)
+    board.health = {"github": {"status": "degraded"}}
+
+    lines = boarded().out.splitlines()
+
+    assert "20 working  10 queued  0 failed/24h" in lines
+    assert any(line.startswith("github degraded since") for line in lines)
+    shown = [line.split()[-1] for line in lines if "run_" in line]
+    assert shown == [f"run_{number}" for number in range(39, 19, -1)]
+    assert "… and 20 more: runwarden runs list" in lines
+
+
+def test_a_snapshot_of_a_service_that_is_down_shows_what_was_seen(boarded: CommandLine, board: Board) -> None:
+    """Old rows stay, marked stale, and the exit code says why."""
+    board.put("run_1", "working", created=0)
+    boarded()
+    board.fail_from = 0
+
+    result = boarded()
+
+    assert result.code == 5
+    assert "run_1" in result.out
+    assert "stale since" in result.out
+    assert "slow down" in result.err
+
+
+def test_an_empty_snapshot_tells_how_to_begin(boarded: CommandLine) -> None:
+    """Nobody is left in front of nothing."""
+    assert "runwarden runs start" in boarded().out
