@@ -31,7 +31,8 @@ def now_micros() -> int:
 
 def rfc3339(micros: int) -> str:
     """Write an instant as `2025-01-31T08:00:00.000000Z`: always UTC, always six digits, so that text sorts as time."""
-    return (EPOCH + timedelta(microseconds=micros)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # Not strftime: its %Y drops leading zeros here.
+    return (EPOCH + timedelta(microseconds=micros)).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def parse_rfc3339(text: str, *, round_up: bool) -> int:

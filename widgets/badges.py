@@ -65,7 +65,7 @@ _ACTIONS: Final[dict[ActionState, Badge]] = {
     "rejected": Badge("✗", "rejected", "bad"),
     "unknown": Badge("?", "unknown", "warn"),
     "not_sent": Badge("◌", "not sent", "quiet"),
-    "not_created": Badge("–", "not created", "quiet"),
+    "not_created": Badge("⊘", "not created", "quiet"),
 }
 
 

@@ -11,14 +11,15 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
 from app.text import safe_text
 from storage.records import Coverage
 from widgets.badges import STYLES
-from widgets.form_text import LineInput
 from widgets.times import day
 
+LONGEST = 200
+"""Characters of a search."""
 WIDE = 110
 """From this width on nothing has to be abbreviated."""
 
@@ -85,12 +86,12 @@ class ViewBar(Widget):
         self.post_message(self.StatusClicked())
 
 
-class SearchInput(LineInput):
+class SearchInput(Input):
     """The search; escape clears it, enter and down go to the rows."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave(True)", "Clear the search", show=False),
-        Binding("enter,down,tab", "leave(False)", "To the runs", show=False),
+        Binding("enter,down,tab", "leave(False)", "to the runs", key_display="enter", id="search.leave"),
+        Binding("escape", "leave(True)", "clear", id="search.clear"),
     ]
 
     @dataclass
@@ -99,6 +100,10 @@ class SearchInput(LineInput):
 
     def __init__(self) -> None:
         super().__init__(placeholder="/ search run, repository, branch", compact=True, select_on_focus=False)
+
+    def validate_value(self, value: str) -> str:
+        """What was typed or pasted, with nothing in it that a terminal would obey."""
+        return safe_text(value, limit=LONGEST)
 
     def action_leave(self, clear: bool) -> None:  # noqa: FBT001 — an action's argument has no name
         """Gives the keys back."""
@@ -142,6 +147,8 @@ def extent_text(extent: Extent, now: datetime, *, wide: bool) -> str:
     coverage = extent.coverage
     if coverage.whole:
         return f"{of} {'runs · complete' if wide and not extent.is_filtered else '· complete' if wide else '· all'}"
+    if coverage.complete_since is None and not extent.held:
+        return ""
     if coverage.complete_since is None:
         return f"{of} · {'history not complete yet' if wide else 'partial'}"
     since = day(coverage.complete_since, now)

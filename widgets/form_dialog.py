@@ -89,6 +89,7 @@ class FormDialog(Vertical):
         self.border_title = Content(title)
         self._rows = rows
         self._verbs = verbs
+        self._banner: SafeText | None = None
 
     def compose(self) -> ComposeResult:
         """The four parts in one place, one of them on show; the buttons below."""
@@ -123,10 +124,12 @@ class FormDialog(Vertical):
 
     def banner(self, text: SafeText | None) -> None:
         """Says why the last try had no effect; None: nothing to say."""
+        if text == self._banner:
+            return
+        self._banner = text
         banner = self.query_one("#banner", Static)
         banner.display = text is not None
-        if text is not None:
-            banner.update(toned(text, "bad"))
+        banner.update(toned(text or SafeText(), "bad"))
 
     def sending(self, text: SafeText) -> None:
         """Says what is being waited for."""

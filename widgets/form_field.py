@@ -76,6 +76,7 @@ class FormField(Widget):
         self.label = label
         self._hint: tuple[SafeText, Tone] = (safe_text(hint), "quiet")
         self._problem: SafeText | None = None
+        self._shown = self._hint
         self._known = ""
         """What it held when a change was last announced."""
         self.touched = False
@@ -83,6 +84,7 @@ class FormField(Widget):
 
     def compose(self) -> ComposeResult:
         """The label beside the control and its line."""
+        self._shown = self._hint
         yield Static(self.label, classes="form-field--label", markup=False)
         with Vertical(classes="form-field--body"):
             yield from self.compose_control()
@@ -118,9 +120,11 @@ class FormField(Widget):
         self._redraw()
 
     def _redraw(self) -> None:
-        text, tone = self._hint if self._problem is None else (self._problem, "bad")
-        if self.is_mounted:
-            self.query_one(".form-field--message", Static).update(toned(text, tone))
+        line: tuple[SafeText, Tone] = self._hint if self._problem is None else (self._problem, "bad")
+        if self.is_mounted and line != self._shown:
+            self._shown = line
+            # Its height is one line whatever it says: no layout, which would cost more than all the rest of a key.
+            self.query_one(".form-field--message", Static).update(toned(*line), layout=False)
 
     def _edited(self) -> None:
         # A control also announces what it was made with, which nobody typed.

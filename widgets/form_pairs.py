@@ -83,7 +83,7 @@ class PairLine(Widget):
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         event.stop()
-        self.query_one(".pair-line--reading", Static).update(self._read())
+        self.query_one(".pair-line--reading", Static).update(self._read(), layout=False)
         self.post_message(self.Edited())
 
 

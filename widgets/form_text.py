@@ -53,9 +53,9 @@ class LineInput(Input):
     def replace(self, text: str, start: int, end: int) -> None:
         """Replaces a range with the text's printable part."""
         kept = _one_line(text)[:LONGEST_LINE]
+        super().replace(kept, start, end)
         if len(kept) < len(text):
             self.post_message(Cleaned(len(text) - len(kept)))
-        super().replace(kept, start, end)
 
     def validate_value(self, value: str) -> str:
         """Holds for every way in, those that do not pass `replace` too."""
@@ -121,11 +121,12 @@ class ParagraphInput(TextArea):
 
     def edit(self, edit: Edit) -> EditResult:
         """Makes the edit with the printable part of its text."""
-        kept = printable(edit.text)
-        if len(kept) < len(edit.text):
-            self.post_message(Cleaned(len(edit.text) - len(kept)))
-            edit.text = kept
-        return super().edit(edit)
+        given = edit.text.replace("\r\n", "\n")
+        edit.text = printable(given)
+        result = super().edit(edit)
+        if len(edit.text) < len(given):
+            self.post_message(Cleaned(len(given) - len(edit.text)))
+        return result
 
     def load_text(self, text: str) -> None:
         """Replaces everything; what was there is forgotten by undo too."""

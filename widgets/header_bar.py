@@ -1,4 +1,4 @@
-"""The line at the top: which service this is, how fresh the facts are, how many runs there are, and how its hosts fare."""
+"""The line at the top: which service this is, how fresh its facts are, how many runs it has, how its hosts fare."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Vitals:
     health_is_stale: bool = False
     """The last health poll failed: what is known of the hosts is old."""
     known: bool = False
-    """Whether the counts were ever read."""
+    """Whether there is anything to count yet."""
 
 
 class Terse(IntEnum):

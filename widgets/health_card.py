@@ -58,7 +58,7 @@ def card_content(facts: CardFacts) -> Content:
     """The card's text."""
     quiet = STYLES["quiet"]
     state_style = quiet if facts.is_stale else f"{facts.badge.style} bold"
-    parts: list[tuple[str, str]] = [(facts.badge.text, state_style), (f"  {facts.since}" if facts.since else "", quiet)]
+    parts: list[tuple[str, str]] = [(facts.badge.text, state_style), ("  ", ""), (facts.since, quiet)]
     for name, value in facts.fields:
         parts += [(f"\n{name:<{LABEL}}", quiet), (value, "")]
     if facts.note:
@@ -66,7 +66,11 @@ def card_content(facts: CardFacts) -> Content:
     if facts.changes:
         parts.append(("\n", ""))
     for when, lasted, badge in facts.changes:
-        parts += [(f"\n{when:<13}", quiet), (f"{badge.text:<16}", quiet if facts.is_stale else badge.style), (lasted, quiet)]
+        parts += [
+            (f"\n{when:<13}", quiet),
+            (f"{badge.text:<16}", quiet if facts.is_stale else badge.style),
+            (lasted, quiet),
+        ]
     return Content.assemble(*parts)
 
 
@@ -79,7 +83,7 @@ def host_card(host: PlatformHealth, healthy_words: Collection[str], now: datetim
         now: The time.
         is_stale: Whether the last health poll failed, so that this is what was true before.
     """
-    badge = health_badge(host.status, healthy_words) if host.connected else Badge("–", "not connected", "quiet")
+    badge = health_badge(host.status, healthy_words) if host.connected else Badge("⊘", "not connected", "quiet")
     fields = [("checked", ago(host.checked_at, now))]
     if host.host:
         fields.append(("host", safe_text(host.host, limit=120)))
@@ -88,10 +92,10 @@ def host_card(host: PlatformHealth, healthy_words: Collection[str], now: datetim
     return CardFacts(
         title=safe_text(host.platform, limit=30),
         badge=badge,
-        since=f"for {_for(host.since, now)}",
+        since="when last asked" if is_stale else f"for {_for(host.since, now)}",
         fields=tuple(fields),
-        changes=_changes(host.history[:CHANGES], healthy_words, now),
-        note=f"As of {ago(host.checked_at, now)}: no newer answer." if is_stale else "",
+        changes=_changes(host.history[:CHANGES], healthy_words, now) if len(host.history) > 1 else (),
+        note="No newer answer: see the link below." if is_stale else "",
         is_stale=is_stale or not host.connected,
     )
 
@@ -107,7 +111,9 @@ def _changes(
     found: list[tuple[str, str, Badge]] = []
     end = now
     for index, change in enumerate(history):
-        badge = health_badge(change.new, healthy_words) if change.new is not None else Badge("–", "disconnected", "quiet")
+        badge = (
+            health_badge(change.new, healthy_words) if change.new is not None else Badge("⊘", "disconnected", "quiet")
+        )
         lasted = span((end - change.at).total_seconds())
         found.append((clock_time(change.at, now), lasted if index else f"{lasted} so far", badge))
         end = change.at

@@ -21,6 +21,8 @@ class KeyHint:
     does: str
     action: str
     enabled: bool = True
+    at_end: bool = False
+    """It stays at the right edge, whatever else has to go."""
 
     @property
     def width(self) -> int:
@@ -29,7 +31,7 @@ class KeyHint:
 
 
 class KeyBar(Widget):
-    """As many keys as fit, the first ones first; the last one always."""
+    """As many keys as fit, the first ones first."""
 
     @dataclass
     class Pressed(Message):
@@ -42,7 +44,7 @@ class KeyBar(Widget):
         self._hints: tuple[KeyHint, ...] = ()
 
     def show(self, hints: tuple[KeyHint, ...]) -> None:
-        """Takes the keys of the moment; the last one stays at the right edge."""
+        """Takes the keys of the moment."""
         if hints != self._hints:
             self._hints = hints
             self.refresh()
@@ -65,15 +67,15 @@ class KeyBar(Widget):
                 self.post_message(self.Pressed(hint.action))
 
     def _placed(self) -> list[tuple[int, KeyHint]]:
-        if not self._hints:
-            return []
-        *most, last = self._hints
-        edge = self.size.width - MARGIN - last.width
+        edge = self.size.width - MARGIN
+        at_end: list[tuple[int, KeyHint]] = []
+        for hint in reversed([hint for hint in self._hints if hint.at_end]):
+            at_end.insert(0, (edge - hint.width, hint))
+            edge -= hint.width + GAP
         placed: list[tuple[int, KeyHint]] = []
         x = MARGIN
-        for hint in most:
-            if x + hint.width + GAP > edge:
-                break
-            placed.append((x, hint))
-            x += hint.width + GAP
-        return [*placed, (max(MARGIN, edge), last)]
+        for hint in self._hints:
+            if not hint.at_end and x + hint.width <= edge:
+                placed.append((x, hint))
+                x += hint.width + GAP
+        return [*placed, *at_end]

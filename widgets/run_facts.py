@@ -1,8 +1,7 @@
 """One run in words: its fields, its timeline, its conversation, each as lines of a given width."""
 
-from collections.abc import Iterable
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
@@ -12,6 +11,9 @@ from widgets.cells import shorten
 from widgets.run_view import RunView, Turn
 from widgets.timeline import Stretch, stretches
 from widgets.times import ago, clock_time, span, stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 LABEL: Final = 13
 """Cells of a field's name."""
@@ -38,8 +40,8 @@ def title(view: RunView, now: datetime, width: int) -> list[Line]:
     return [line(*head), line((shorten(safe_text(run.run_id), width, "middle"), "bold"))]
 
 
-def fields(view: RunView, now: datetime, width: int) -> list[Line]:
-    """The run's fields, by name."""
+def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Line]:
+    """The run's fields, by name; what goes on is counted up to the last answer."""
     detail, run = view.detail, view.detail.run
     facts: list[tuple[str, str]] = [
         ("repository", safe_text(run.repository.label, limit=FIELD_LIMIT)),
@@ -48,28 +50,28 @@ def fields(view: RunView, now: datetime, width: int) -> list[Line]:
         ("updated", f"{stamp(run.updated_at)}" if run.updated_at else "not readable, see raw JSON"),
     ]
     if run.created_at is not None:
-        end = run.updated_at if run.is_final and run.updated_at else now
+        end = run.updated_at if run.is_final and run.updated_at else as_of
         facts.append(("took", span((end - run.created_at).total_seconds()) + ("" if run.is_final else " so far")))
     facts.append(("seen", f"{ago(detail.last_seen_at, now)}, first {clock_time(detail.first_seen_at, now)}"))
     lines = [found for name, value in facts for found in _field(name, value, width)]
     return lines + _presence(view, width)
 
 
-def timeline(view: RunView, now: datetime, width: int) -> list[Line]:
+def timeline(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Line]:
     """What was observed of the run, to scale."""
-    seen = stretches(view.detail, now)
+    seen = stretches(view.detail, as_of)
     longest = max((stretch.seconds or 0.0 for stretch in seen), default=0.0)
     times = max(len(clock_time(stretch.start, now)) for stretch in seen) + 1
     bar = min(BAR_MOST, max(0, width - LABEL - times - 9))
     return [_stretch(stretch, f"{clock_time(stretch.start, now):<{times}}", longest, bar) for stretch in seen]
 
 
-def timeline_in_brief(view: RunView, now: datetime) -> Line:
-    """The timeline on one line: `queued 12s › working 25s › failed`."""
+def timeline_in_brief(view: RunView, as_of: datetime) -> Line:
+    """The timeline on one line: `queued 12s ▸ working 25s ▸ failed`."""
     parts: list[Part] = []
-    for stretch in stretches(view.detail, now):
+    for stretch in stretches(view.detail, as_of):
         if parts:
-            parts.append((" › ", QUIET))
+            parts.append((" ▸ ", QUIET))
         badge = run_badge(stretch.status) if stretch.status is not None else None
         parts.append((badge.word if badge else "unobserved", badge.style if badge else QUIET))
         if stretch.seconds is not None:
@@ -112,7 +114,7 @@ def wrapped(text: str, width: int, style: str = "", indent: int = 0) -> list[Lin
 
 
 def _field(name: str, value: str, width: int) -> list[Line]:
-    first, *rest = wrapped(value, width, "", 0) if len(value) + LABEL <= width else wrapped(value, width - LABEL)
+    first, *rest = wrapped(value, width - LABEL)
     pad = " " * LABEL
     return [Content.assemble((f"{name:<{LABEL}}", QUIET), first), *(Content.assemble(pad, part) for part in rest)]
 
@@ -133,14 +135,17 @@ def _stretch(stretch: Stretch, start: str, longest: float, bar: int) -> Line:
     if stretch.seconds is not None:
         cells = max(1, round(bar * stretch.seconds / longest)) if longest and bar else 0
         parts.append((f"{span(stretch.seconds):>7} ", ""))
-        parts.append((("━" * cells) + ("›" if stretch.goes_on else ""), badge.style if badge else QUIET))
+        parts.append((("━" * cells) + ("▸" if stretch.goes_on else ""), badge.style if badge else QUIET))
     return line(*parts)
 
 
 def _turn(number: int, turn: Turn, now: datetime, width: int) -> list[Line]:
     badge = action_badge(turn.state)
     head = line(
-        (f"{number}  ", QUIET), (turn.actor, "bold"), (f"  {clock_time(turn.at, now)}  ", QUIET), (badge.text, badge.style)
+        (f"{number}  ", QUIET),
+        (turn.actor, "bold"),
+        (f"  {clock_time(turn.at, now)}  ", QUIET),
+        (badge.text, badge.style),
     )
     lines = [head]
     for text in turn.text:

@@ -35,17 +35,19 @@ class Cell:
     """Ranges of the text that the search found."""
 
 
-def clocked(row: RunRow, now: datetime) -> Clocked:
-    """The row's times as they read now."""
-    return Clocked(started(row.created_at or row.first_seen_at, now), took(row, now))
+def clocked(row: RunRow, now: datetime, as_of: datetime | None = None) -> Clocked:
+    """The row's times as they read now; `as_of` is when the service last answered, where that is over."""
+    return Clocked(started(row.created_at or row.first_seen_at, now), took(row, now, as_of))
 
 
-def took(row: RunRow, now: datetime) -> str:
-    """How long the run took; so far, where it is still active."""
+def took(row: RunRow, now: datetime, as_of: datetime | None = None) -> str:
+    """How long the run took: so far where it is active, at least where nobody can look any more."""
     if row.created_at is None:
         return "-"
-    end = row.updated_at if row.is_final else now
-    return "-" if end is None else span((end - row.created_at).total_seconds())
+    if row.is_final:
+        return span((row.updated_at - row.created_at).total_seconds()) if row.updated_at is not None else "-"
+    so_far = span(((as_of or now) - row.created_at).total_seconds())
+    return so_far if as_of is None else f"≥{so_far}"
 
 
 def cells(

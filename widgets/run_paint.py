@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Final, Self
 
 from rich.segment import Segment
@@ -20,6 +21,9 @@ TONES: Final[tuple[Tone, ...]] = ("good", "bad", "busy", "wait", "warn", "plain"
 COMPONENTS: Final = {
     f"run-table--{part}" for part in (*TONES, "header", "sorted", "cursor", "cursor-resting", "mark", "found", "unseen")
 }
+
+NOTICE: Final = 64
+"""Cells of a notice's longest line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +45,22 @@ class Paint:
     def of(cls, widget: Widget) -> Self:
         """The styles as the style sheet has them for a widget now."""
 
-        def component(name: str, *, partial: bool = False) -> Style:
-            return widget.get_component_rich_style(f"run-table--{name}", partial=partial)
+        def component(name: str) -> Style:
+            return widget.get_component_rich_style(f"run-table--{name}")
+
+        def ink(name: str) -> Style:
+            # Without its ground, so that it can be laid on the cursor's.
+            style = component(name)
+            return Style(color=style.color, bold=style.bold, underline=style.underline)
 
         return cls(
             base=widget.rich_style,
             header_style=component("header"),
             sorted_style=component("sorted"),
             unseen_style=component("unseen"),
-            mark=component("mark", partial=True),
-            found=component("found", partial=True),
-            tones={tone: component(tone, partial=True) for tone in TONES},
+            mark=ink("mark"),
+            found=ink("found"),
+            tones={tone: ink(tone) for tone in TONES},
             cursor=component("cursor"),
             resting=component("cursor-resting"),
         )
@@ -73,7 +82,7 @@ class Paint:
             x = place.end
         strip = _scrolled(segments, layout, width, scroll_x, self.header_style)
         note = f" {unseen:,} new ↑ " if unseen else ""
-        more = "" if layout.width <= width else "›" if scroll_x < layout.width - width else "‹"
+        more = "" if layout.width <= width else "▸" if scroll_x < layout.width - width else "◂"
         note += more
         if not note:
             return strip
@@ -112,12 +121,13 @@ class Paint:
         """One line of what there is to say where rows would be, in the middle of them."""
         if notice is None:
             return self.blank(width)
-        top = max(0, (height - len(notice.lines) - 2) // 3)
+        lines = [part for text in notice.lines for part in wrap(text, min(NOTICE, width - 4)) or [""]]
+        top = max(0, (height - len(lines) - 2) // 3)
         line = y - top
         if line == 0:
             return self._centred(f"{notice.glyph}  {notice.title}", self.tones[notice.tone] + Style(bold=True), width)
-        if 0 <= line - 2 < len(notice.lines):
-            return self._centred(notice.lines[line - 2], self.tones["quiet"], width)
+        if 0 <= line - 2 < len(lines):
+            return self._centred(lines[line - 2], self.tones["quiet"], width)
         return self.blank(width)
 
     def _centred(self, text: str, style: Style, width: int) -> Strip:

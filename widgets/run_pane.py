@@ -24,10 +24,10 @@ class RunPane(VerticalScroll, can_focus=True):
     """Facts, timeline, conversation, or the raw JSON, of one run."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "scroll_down", "Down", show=False),
-        Binding("k", "scroll_up", "Up", show=False),
-        Binding("g", "scroll_home", "Top", show=False),
-        Binding("G", "scroll_end", "Bottom", show=False),
+        Binding("j", "scroll_down", "down", show=False, id="pane.down"),
+        Binding("k", "scroll_up", "up", show=False, id="pane.up"),
+        Binding("g", "scroll_home", "top", show=False, id="pane.top"),
+        Binding("G", "scroll_end", "bottom", show=False, id="pane.bottom"),
     ]
 
     def __init__(self, clock: Callable[[], datetime], form: PaneForm = "column", *, id: str | None = None) -> None:  # noqa: A002 — Textual's word
@@ -37,6 +37,8 @@ class RunPane(VerticalScroll, can_focus=True):
         self._view: RunView | None = None
         self._raw = False
         self._said = ""
+        self._now = clock()
+        self._as_of: datetime | None = None
         self._shown: Content | None = None
 
     def compose(self) -> ComposeResult:
@@ -51,10 +53,10 @@ class RunPane(VerticalScroll, can_focus=True):
             otherwise: What to say where there is none.
         """
         other = _run_id(view) != _run_id(self._view)
-        self._view, self._said = view, otherwise
+        self._view, self._said, self._now = view, otherwise, self._clock()
         if other:
             self.scroll_home(animate=False)
-        self.tick()
+        self._paint()
 
     def shape(self, form: PaneForm) -> None:
         """Takes another form, for another size of the screen."""
@@ -62,16 +64,25 @@ class RunPane(VerticalScroll, can_focus=True):
             self._form = form
             self.set_class(form == "strip", "-strip")
             self.can_focus = form != "strip"
-            self.tick()
+            self._paint()
 
     def toggle_raw(self) -> None:
         """Facts, or the JSON as received."""
         self._raw = not self._raw
         self.scroll_home(animate=False)
-        self.tick()
+        self._paint()
 
-    def tick(self) -> None:
-        """Paints again if something reads differently."""
+    def tick(self, now: datetime, as_of: datetime | None = None) -> None:
+        """Moves the clock; paints again if something reads differently.
+
+        Args:
+            now: The time.
+            as_of: When the service last answered, while it does not any more: what goes on is counted up to then.
+        """
+        self._now, self._as_of = now, as_of
+        self._paint()
+
+    def _paint(self) -> None:
         content = self._content()
         if content != self._shown and self.is_mounted:
             self._shown = content
@@ -79,33 +90,34 @@ class RunPane(VerticalScroll, can_focus=True):
 
     def on_resize(self) -> None:
         """Breaks the lines anew."""
-        self.tick()
+        self._paint()
 
     def _content(self) -> Content:
         width = max(20, self.scrollable_content_region.width)
         if self._view is None:
             return Content.styled(self._said, facts.QUIET)
-        now = self._clock()
+        now = self._now
+        as_of = self._as_of or now
         if self._form == "strip":
-            return Content("\n").join(_strip(self._view, now, width))
+            return Content("\n").join(_strip(self._view, as_of, width))
         lines = facts.title(self._view, now, width)
         if self._raw:
             lines += facts.heading("Raw JSON", "as received · v back to facts") + facts.raw(self._view)
             return Content("\n").join(lines)
-        lines += [Content(), *facts.fields(self._view, now, width)]
-        lines += facts.heading("Timeline", "as observed") + facts.timeline(self._view, now, width)
+        lines += [Content(), *facts.fields(self._view, now, as_of, width)]
+        lines += facts.heading("Timeline", "as observed") + facts.timeline(self._view, now, as_of, width)
         lines += facts.heading("Conversation") + facts.conversation(self._view, now, width)
         return Content("\n").join(lines)
 
 
-def _strip(view: RunView, now: datetime, width: int) -> list[Content]:
+def _strip(view: RunView, as_of: datetime, width: int) -> list[Content]:
     run = view.detail.run
     badge = run_badge(run.status)
     left = f"{badge.glyph} {safe_text(run.run_id)}"
     room = max(10, width - cell_len(left) - 2)
     branch = shorten(safe_text(run.branch_name), room)
     first = facts.line((f"{badge.glyph} ", badge.style), (left[2:], "bold"), ("  ", ""), (branch, facts.QUIET))
-    return [first, facts.timeline_in_brief(view, now)]
+    return [first, facts.timeline_in_brief(view, as_of)]
 
 
 def _run_id(view: RunView | None) -> str | None:

@@ -1,4 +1,4 @@
-"""The table of runs: as long as there are runs, as heavy as what is on show, with the cursor on a run and not on a row."""
+"""The table of runs: as long as there are runs, as heavy as what is on show; its cursor is on a run, not on a row."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -33,15 +33,15 @@ class RunTable(ScrollView, can_focus=True):
     COMPONENT_CLASSES: ClassVar[set[str]] = COMPONENTS
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "move(1)", "Down", show=False),
-        Binding("up,k", "move(-1)", "Up", show=False),
-        Binding("pagedown,ctrl+d,ctrl+f", "page(1)", "Page down", show=False),
-        Binding("pageup,ctrl+u,ctrl+b", "page(-1)", "Page up", show=False),
-        Binding("home,g", "first", "Newest", show=False),
-        Binding("end,G", "last", "Oldest", show=False),
-        Binding("right,l", "sideways(1)", "Columns to the right", show=False),
-        Binding("left,h", "sideways(-1)", "Columns to the left", show=False),
-        Binding("enter", "choose", "Open", show=False),
+        Binding("down,j", "move(1)", "down", show=False, id="table.down"),
+        Binding("up,k", "move(-1)", "up", show=False, id="table.up"),
+        Binding("pagedown,ctrl+d,ctrl+f", "page(1)", "page down", show=False, id="table.page_down"),
+        Binding("pageup,ctrl+u,ctrl+b", "page(-1)", "page up", show=False, id="table.page_up"),
+        Binding("home,g", "first", "to the first row", show=False, id="table.first"),
+        Binding("end,G", "last", "to the last row", show=False, id="table.last"),
+        Binding("right,l", "sideways(1)", "columns to the right", show=False, id="table.right"),
+        Binding("left,h", "sideways(-1)", "columns to the left", show=False, id="table.left"),
+        Binding("enter", "choose", "open", show=False, key_display="enter", id="table.open"),
     ]
 
     @dataclass
@@ -78,6 +78,7 @@ class RunTable(ScrollView, can_focus=True):
     def __init__(self, clock: Callable[[], datetime], *, id: str | None = None) -> None:  # noqa: A002 — Textual's word
         super().__init__(id=id)
         self._now = clock()
+        self._as_of: datetime | None = None
         self._window = NOTHING
         self._cursor = 0
         self._cursor_id: str | None = None
@@ -116,12 +117,17 @@ class RunTable(ScrollView, can_focus=True):
             self._repaint_changed(before, cursor_before)
         self._want_rows()
 
-    def tick(self, now: datetime) -> None:
-        """Moves the clock; only lines whose times read differently are painted again."""
-        self._now = now
+    def tick(self, now: datetime, as_of: datetime | None = None) -> None:
+        """Moves the clock; only lines whose times read differently are painted again.
+
+        Args:
+            now: The time.
+            as_of: When the service last answered, while it does not any more: what goes on is counted up to then.
+        """
+        self._now, self._as_of = now, as_of
         for index in self._visible():
             row = self._window.row(index)
-            if row is not None and self._painted.get(index) != clocked(row, now):
+            if row is not None and self._painted.get(index) != clocked(row, now, as_of):
                 self._repaint(index)
 
     def say(self, notice: Notice | None) -> None:
@@ -331,7 +337,7 @@ class RunTable(ScrollView, can_focus=True):
         at_cursor = index == self._cursor
         if row is None:
             return paint.awaited(self._layout, view.width, at_cursor=at_cursor)
-        times = self._painted[index] = clocked(row, self._now)
+        times = self._painted[index] = clocked(row, self._now, self._as_of)
         line = cells(row, self._layout, times, self._words, stuck=row.run_id in self._stuck)
         return paint.row(line, self._layout, view.width, scroll_x, at_cursor=at_cursor, lively=self.has_focus)
 
@@ -352,4 +358,3 @@ class RunTable(ScrollView, can_focus=True):
 
     def _repaint_header(self) -> None:
         self.refresh(Region(0, 0, self.size.width, HEADER))
-

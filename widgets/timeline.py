@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 
 from storage.records import FINAL_STATUSES, RunDetail
 
@@ -30,7 +31,7 @@ def stretches(detail: RunDetail, now: datetime) -> tuple[Stretch, ...]:
     start = created if created is not None and first.new == "queued" else first.at
     if created is not None and start > created:
         found.append(Stretch(None, created, (start - created).total_seconds()))
-    for move, following in zip(moves, moves[1:], strict=False):
+    for move, following in pairwise(moves):
         found.append(Stretch(move.new, start, max(0.0, (following.at - start).total_seconds())))
         start = following.at
     return (*found, _last(moves[-1].new, start, now))

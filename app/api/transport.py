@@ -217,7 +217,7 @@ async def _body(response: httpx.Response, most: int) -> bytes:
 def _unexpected(response: httpx.Response) -> str:
     status = response.status_code
     if response.is_redirect:
-        where = response.headers["Location"][:200]
+        where = response.headers.get("Location", "nowhere")[:200]
         return f"The service redirects to {where!r}; the token goes to no other place. Correct the base address."
     return f"The service answered {status}, which the API does not have."
 

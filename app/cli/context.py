@@ -2,12 +2,11 @@
 
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 
 from app.cli.output import Format, Output
 
@@ -33,7 +32,8 @@ class Invocation:
     profile_name: str | None = None
     data_dir: Path | None = None
     read_only: bool = False
-    token_from_stdin: bool = False
+    token_stream: TextIO | None = None
+    """Holds the token that `--token-stdin` read. None: the profile says where it is."""
     format: Format = Format.TABLE
     is_plugin: bool = False
     """Whether failures, too, are told by the monitoring-plugin convention."""
@@ -53,7 +53,6 @@ class Invocation:
         """
         from app.config import config_path, load
 
-        # What a child process of ours inherits is decided in app.token; here only the reading counts.
         settings = load(config_path(self.config_file, os.environ), os.environ)
         return replace(settings, data_dir=self.data_dir.expanduser()) if self.data_dir else settings
 
@@ -64,10 +63,10 @@ class Invocation:
             ConfigError: There is no such profile.
         """
         profile = settings.profile(self.profile_name)
-        if self.token_from_stdin:
+        if self.token_stream is not None:
             from app.token import StreamToken
 
-            profile = replace(profile, token=StreamToken(sys.stdin))
+            profile = replace(profile, token=StreamToken(self.token_stream))
         return replace(profile, read_only=True) if self.read_only else profile
 
     @asynccontextmanager

@@ -1,9 +1,12 @@
 """`runwarden demo`: the service and the console together, with nothing to configure."""
 
+from functools import partial
 from pathlib import Path
 
 import click
 
+from app.cli.console import show
+from app.cli.context import Invocation
 from app.cli.exits import failed
 
 
@@ -13,12 +16,13 @@ from app.cli.exits import failed
 @click.option(
     "--folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Make everything in this folder."
 )
-def demo(*, no_console: bool, keep: bool, folder: Path | None) -> int:
+@click.pass_obj
+def demo(invocation: Invocation, /, *, no_console: bool, keep: bool, folder: Path | None) -> int:
     """Start a service of your own with repositories, agents and runs, and the console on it."""
     from app.demo import run_demo
     from app.demo.process import DemoError
 
     try:
-        return run_demo(console=not no_console, keep=keep, folder=folder)
+        return run_demo(None if no_console else partial(show, invocation), keep=keep, folder=folder)
     except DemoError as error:
         raise failed("demo", str(error)) from error

@@ -1,7 +1,9 @@
 """Options that many commands share, and the command class that carries them."""
 
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,6 +33,13 @@ def _keep_format(ctx: click.Context, _: click.Parameter, value: str | None) -> N
 def _keep_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 — click's signature
     if value:
         ctx.ensure_object(Invocation).format = Format.JSON
+
+
+def _keep_token(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 — click's signature
+    if value:
+        # Read at once, and no further than its line: instructions may follow on the same stream.
+        line = sys.stdin.buffer.readline().decode("ascii", errors="replace")
+        ctx.ensure_object(Invocation).token_stream = StringIO(line)
 
 
 def global_options(*, hidden: bool) -> list[click.Option]:
@@ -78,7 +87,7 @@ def global_options(*, hidden: bool) -> list[click.Option]:
         click.Option(
             ["--token-stdin"],
             is_flag=True,
-            callback=_keep("token_from_stdin"),
+            callback=_keep_token,
             expose_value=False,
             hidden=hidden,
             help="Read the API token from the first line of stdin.",

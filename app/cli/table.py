@@ -92,13 +92,17 @@ def _widths(columns: Sequence[Column[T]], rows: Sequence[Sequence[str]], availab
         return widths
     excess = sum(widths) + len(GAP) * (len(columns) - 1) - available
     while excess > 0:
-        candidates = [i for i, column in enumerate(columns) if column.flexible and widths[i] > MIN_FLEXIBLE]
+        candidates = [i for i, column in enumerate(columns) if column.flexible and widths[i] > _least(column)]
         if not candidates:
             break
         # The widest gives way first, so that no column is crushed while another has room.
         widths[max(candidates, key=widths.__getitem__)] -= 1
         excess -= 1
     return widths
+
+
+def _least(column: Column[T]) -> int:
+    return max(MIN_FLEXIBLE, cell_width(column.title))
 
 
 def _line(row: Sequence[str], widths: Sequence[int], tones: Sequence[str] | None = None) -> str:

@@ -10,7 +10,6 @@ from rich.segment import Segments
 from textual import on
 from textual.app import App
 from textual.binding import Binding, BindingType
-from textual.command import Provider
 from textual.reactive import reactive
 from textual.screen import Screen
 
@@ -28,6 +27,8 @@ from widgets.header_bar import Vitals
 from widgets.notice import Notice
 
 if TYPE_CHECKING:
+    from textual.command import Provider
+
     from app.engine import Engine
     from storage.cache.first_paint import FirstPaint
 
@@ -35,7 +36,7 @@ OpenEngine = Callable[[], Awaitable["Engine"]]
 Clock = Callable[[], datetime]
 
 
-def _commands() -> type[Provider]:
+def _commands() -> "type[Provider]":
     from app.console.commands import ConsoleCommands
 
     return ConsoleCommands

@@ -3,11 +3,15 @@
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from app.console.hints import deeds
 from app.console.rooms import ROOMS
+
+HERE: Final = frozenset({"palette", *(room.title for room in ROOMS)})
+"""What is open already, or has a better name here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,7 @@ class ConsoleCommands(Provider):
     def _deeds(self) -> Iterator[Command]:
         seen: set[str] = set()
         for deed in deeds(self.screen):
-            if deed.enabled and deed.action not in seen and deed.does not in {"palette", *ROOM_TITLES}:
+            if deed.enabled and deed.place != "in the list" and deed.action not in seen and deed.does not in HERE:
                 seen.add(deed.action)
                 name = deed.does[0].upper() + deed.does[1:]
                 keys = " ".join(deed.keys)
@@ -50,7 +54,8 @@ class ConsoleCommands(Provider):
 
     def _themes(self) -> Iterator[Command]:
         for name in sorted(self.app.available_themes):
-            yield Command(f"Theme: {name}", "Until the console is closed; the configuration sets it for good.", partial(setattr, self.app, "theme", name))
-
-
-ROOM_TITLES = frozenset(room.title for room in ROOMS)
+            yield Command(
+                f"Theme: {name}",
+                "Until the console is closed; the configuration sets it for good.",
+                partial(setattr, self.app, "theme", name),
+            )

@@ -14,7 +14,7 @@ from widgets.times import ago, clock_time
 REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token"})
 """Errors that are the token's, not the link's."""
 PERMISSION: Final = "Runs need Administrator scope; the organization needs API access."
-RENEW: Final = "Create a new API token in the organization's settings, give it to this profile, then start again."
+RENEW: Final = "Create an API token in the organization's settings, give it to this profile, then start again."
 
 
 def link_card(links: tuple[LinkState, ...], patience: Patience, now: datetime) -> CardFacts:
@@ -24,14 +24,18 @@ def link_card(links: tuple[LinkState, ...], patience: Patience, now: datetime) -
     if runs is not None and runs.is_failing and runs.error_kind not in REFUSALS:
         since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
         note = safe_text(runs.error_message or "", limit=200)
-        return CardFacts("our link to the service", Badge("✗", trouble_word(runs.error_kind), "bad"), since, fields, note=note)
+        return CardFacts(
+            "our link to the service", Badge("✗", trouble_word(runs.error_kind), "bad"), since, fields, note=note
+        )
     if runs is None or (runs.last_ok_at is None and not runs.is_failing):
         return CardFacts("our link to the service", Badge("◌", "connecting…", "wait"), fields=fields)
     if runs.is_failing:
         return CardFacts("our link to the service", Badge("✓", "answers", "good"), "and refuses the token", fields)
     badge = freshness(runs, patience, now)
     word = "up" if badge.tone == "good" else badge.word
-    return CardFacts("our link to the service", Badge("✓" if word == "up" else badge.glyph, word, badge.tone), fields=fields)
+    return CardFacts(
+        "our link to the service", Badge("✓" if word == "up" else badge.glyph, word, badge.tone), fields=fields
+    )
 
 
 def token_card(links: tuple[LinkState, ...], now: datetime) -> CardFacts:
@@ -64,7 +68,9 @@ def no_hosts(links: tuple[LinkState, ...]) -> CardFacts:
     if health is None or (health.last_ok_at is None and not health.is_failing):
         return CardFacts("code hosts", Badge("◌", "asking…", "wait"))
     if health.last_ok_at is None:
-        return CardFacts("code hosts", Badge("◌", "not known", "wait"), note="The service has not answered yet; see below.")
+        return CardFacts(
+            "code hosts", Badge("◌", "not known", "wait"), note="The service has not answered yet; see below."
+        )
     note = "Connect GitHub or GitLab in the organization's settings; it appears here by itself."
     return CardFacts("code hosts", Badge("○", "none connected", "quiet"), note=note)
 

@@ -7,9 +7,9 @@ from typing import Any, Literal
 from textual.binding import ActiveBinding
 from textual.dom import DOMNode
 from textual.screen import Screen
+from textual.widget import Widget
 
 from widgets.key_bar import KeyHint
-
 
 Place = Literal["here", "in the list", "everywhere"]
 
@@ -33,22 +33,27 @@ class Deed:
 
 
 def deeds(screen: Screen[Any]) -> tuple[Deed, ...]:
-    """All that the keys do on a screen, those of the focused widget first."""
+    """All that our keys do on a screen, those of the focused widget first."""
     found: dict[tuple[Place, str], list[ActiveBinding]] = {}
     for active in screen.active_bindings.values():
-        if active.binding.description and not active.binding.system:
+        # What Textual binds by itself has neither: moving the focus, scrolling by half a screen.
+        if active.binding.id is not None or active.binding.show:
             found.setdefault((_place(screen, active), active.binding.action), []).append(active)
     return tuple(_deed(screen, place, group) for (place, _), group in found.items())
 
 
 def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
-    """The hints for the line at the bottom; the way to the others comes last."""
-    hints = [_hint(deed) for deed in deeds(screen) if deed.shown]
-    return tuple(sorted(hints, key=lambda hint: hint.does == "help"))
+    """The hints for the line at the bottom, without the keys that whoever has the focus would type."""
+    focused = screen.focused
+    return tuple(_hint(d) for d in deeds(screen) if d.shown and not (focused and _types(focused, d.keys[0])))
+
+
+def _types(widget: Widget, key: str) -> bool:
+    return len(key) == 1 and widget.check_consume_key(key, key)
 
 
 def _hint(deed: Deed) -> KeyHint:
-    return KeyHint(deed.keys[0], deed.does, deed.action, deed.enabled)
+    return KeyHint(deed.keys[0], deed.does, deed.action, deed.enabled, at_end=deed.does == "help")
 
 
 def _deed(screen: Screen[Any], place: Place, group: list[ActiveBinding]) -> Deed:

@@ -1,4 +1,4 @@
-"""Work that is asked for more often than it can be done: one at a time, and one more for all that was asked meanwhile."""
+"""Work that is asked for more often than it can be done: one at a time, and once more for all that came meanwhile."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 

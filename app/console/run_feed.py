@@ -23,6 +23,7 @@ class RunFeed:
         clock: Callable[[], datetime],
         start: Start,
         *,
+        as_of: Callable[[], datetime],
         tell: Callable[[Extent], None],
         failed: Callable[[StorageError], None],
     ) -> None:
@@ -33,6 +34,7 @@ class RunFeed:
             table: Who gets them, and who knows where its reader stands.
             clock: The time.
             start: Runs a coroutine in the background.
+            as_of: When the service last answered: no run is stuck because nobody could look.
             tell: Is told how much of how much is on show.
             failed: Is told when the cache cannot be read.
         """
@@ -41,6 +43,7 @@ class RunFeed:
         self._cache = cache
         self._table = table
         self._clock = clock
+        self._as_of = as_of
         self._tell = tell
         self._failed = failed
         self._is_stale = False
@@ -69,7 +72,7 @@ class RunFeed:
         try:
             window = await read_window(self._cache, Question(condition, self.sort, place, is_fresh))
             extent = await read_extent(self._cache, window.total, condition) if is_fresh else None
-            stuck = await self._cache.stuck(self._clock()) if is_fresh else None
+            stuck = await self._cache.stuck(self._as_of()) if is_fresh else None
         except StorageError as error:
             self._failed(error)
             return

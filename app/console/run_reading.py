@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from app.text import SafeText, safe_block, safe_text

@@ -1,17 +1,20 @@
 """What to say when the facts on show are not live: what happened, since when, what is still true, what to press."""
 
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from app.console.views import VIEWS, Wanted
 from app.text import safe_text
 from storage.records import LinkState
-from widgets.badges import Tone
 from widgets.filter_bar import Extent
 from widgets.notice import Notice
 from widgets.times import clock_time
 
-RETURNS: Final = "They turn live by themselves; r asks now."
+if TYPE_CHECKING:
+    from widgets.badges import Tone
+
+REFUSALS: Final = frozenset({"not_authorized", "forbidden", "not_found", "token"})
+"""Errors that waiting does not cure."""
 
 _TITLES: Final[dict[str, str]] = {
     "unreachable": "The service cannot be reached",
@@ -27,7 +30,7 @@ _TITLES: Final[dict[str, str]] = {
 }
 
 _CURES: Final[dict[str, str]] = {
-    "not_authorized": "Create a new API token in the organization's settings, give it to this profile, then start again.",
+    "not_authorized": "Create an API token in the organization's settings, give it to this profile, then start again.",
     "forbidden": "It needs Administrator scope, and its organization API access. Create another, then start again.",
     "not_found": "Check base_url in the configuration: it ends in the version, such as /v1.",
     "rate_limited": "Polls pause for as long as the service asked.",
@@ -40,37 +43,15 @@ def link_notice(link: LinkState | None, now: datetime) -> Notice | None:
     if link is None or link.failing_since is None:
         return None
     kind = link.error_kind or ""
-    lines = [_since(link, now)]
-    if kind in _CURES:
-        lines.append(_CURES[kind])
-    elif link.error_message:
-        lines.append(_sentence(safe_text(link.error_message, limit=160)))
-    lines.append(_still_true(link, now))
-    return Notice("✗" if _tone(kind) == "bad" else "◌", _TITLES.get(kind, "The service gives no usable answer"), tuple(lines), _tone(kind))
+    why = _CURES.get(kind) or _sentence(safe_text(link.error_message or "", limit=160))
+    lines = tuple(line for line in (_since(link.failing_since, link, now), why, _still_true(link, kind, now)) if line)
+    tone: Tone = "bad" if kind in REFUSALS else "warn"
+    return Notice("✗" if tone == "bad" else "◌", _TITLES.get(kind, "The service gives no usable answer"), lines, tone)
 
 
 def storage_notice(message: str) -> Notice:
     """Our own files fail; the message names the cure."""
     return Notice("✗", "What is seen cannot be kept", (safe_text(message, limit=240),), "bad")
-
-
-def _since(link: LinkState, now: datetime) -> str:
-    since = clock_time(link.failing_since or now, now)
-    return f"Since {since}." if link.failures <= 1 else f"Since {since}, {link.failures} polls."
-
-
-def _still_true(link: LinkState, now: datetime) -> str:
-    if link.last_ok_at is None:
-        return "Nothing is known yet; r asks again."
-    return f"Shown is what was true at {clock_time(link.last_ok_at, now)}. {RETURNS}"
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
-def _tone(kind: str) -> Tone:
-    return "bad" if kind in {"not_authorized", "forbidden", "not_found", "token"} else "warn"
 
 
 def nothing_to_show(wanted: Wanted, extent: Extent | None, link: LinkState | None, now: datetime) -> Notice:
@@ -84,3 +65,19 @@ def nothing_to_show(wanted: Wanted, extent: Extent | None, link: LinkState | Non
     if extent is None or link is None or link.last_ok_at is None:
         return Notice("◌", "Asking the service for its runs…", ("The first answer fills this table.",), "busy")
     return Notice("○", "No runs yet", ("n starts one on a repository; a starts a named agent.",), "plain")
+
+
+def _since(failing_since: datetime, link: LinkState, now: datetime) -> str:
+    polls = f", {link.failures} polls" if link.failures > 1 else ""
+    return f"Since {clock_time(failing_since, now)}{polls}."
+
+
+def _still_true(link: LinkState, kind: str, now: datetime) -> str:
+    if link.last_ok_at is None:
+        return "Nothing is known yet; r asks again."
+    as_of = f"What you see was true at {clock_time(link.last_ok_at, now)}"
+    return f"{as_of}." if kind in REFUSALS else f"{as_of} and turns live again by itself; r asks now."
+
+
+def _sentence(text: str) -> str:
+    return text if not text or text.endswith((".", "!", "?")) else f"{text}."

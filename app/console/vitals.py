@@ -26,7 +26,7 @@ async def read_vitals(cache: Cache, before: Vitals, now: datetime) -> Vitals:
         failed_today=await cache.count(failed_today(now)),
         health=await cache.health(),
         health_is_stale=health_link is not None and health_link.is_failing,
-        known=True,
+        known=bool(counts) or (runs_link is not None and runs_link.last_ok_at is not None),
     )
 
 

@@ -6,21 +6,25 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from app.config import Profile, Settings
 from app.demo.history import make as make_history
 from app.demo.process import DemoError
 from app.demo.world import World, build
 
+Show = Callable[[Settings, Profile], int]
+"""Shows a profile until the person leaves; returns the exit code."""
 
-def run_demo(*, console: bool, keep: bool, folder: Path | None) -> int:
+
+def run_demo(show: Show | None, *, keep: bool, folder: Path | None) -> int:
     """Builds the demo's world, shows it until the person leaves, and takes it down again.
 
     Args:
-        console: Whether to open the console; without it the service runs until SIGINT or SIGTERM.
+        show: What shows it. None: nothing is shown, and the service runs until SIGINT or SIGTERM.
         keep: Whether the folder stays when the demo ends.
         folder: Where everything lies. None: a new folder among the temporary ones.
 
@@ -34,12 +38,10 @@ def run_demo(*, console: bool, keep: bool, folder: Path | None) -> int:
         settings, profile = world.configuration()
         _say("Executing a few runs on them…")
         asyncio.run(make_history(settings, profile))
-        if not console:
+        if show is None:
             print(world.announcement(), flush=True)  # noqa: T201 — the line that scripts wait for
             return world.service.process.wait()
-        from app.console import run_console
-
-        return run_console(settings, profile)
+        return show(settings, profile)
     return 0  # Ended by a signal, and everything taken down: that is how a demo without a console ends.
 
 

@@ -28,7 +28,9 @@ def start_agent(
     with context.database.read() as connection:
         agent = agents.by_name(connection, caller.organization.id, name)
         if agent is None:
-            raise Failure(404, "agent_not_found", f"there is no agent {name!r}; add it with service agent add")
+            raise Failure(
+                404, "agent_not_found", f"there is no agent {name!r}; add it with runwarden service agent add"
+            )
         target = targets.by_text(connection, caller.organization.id, start.repository)
     inputs = start.inputs or {}
     asked = inputs.get("instructions")

@@ -84,8 +84,20 @@ class ReadBody(Generic[Body]):
 
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
     """Return the OpenAPI fragment that describes a request body."""
-    content = {"application/json": {"schema": model.model_json_schema(ref_template="#/components/schemas/{model}")}}
+    schema = model.model_json_schema()
+    content = {"application/json": {"schema": _inlined(schema, schema.pop("$defs", {}))}}
     return {"requestBody": {"required": True, "content": content}}
+
+
+def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
+    """Put definitions where they are referred to: in OpenAPI, `#/$defs` would point beside the document."""
+    if isinstance(schema, list):
+        return [_inlined(one, definitions) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
+    found = definitions.get(name, schema)
+    return {key: _inlined(value, definitions) for key, value in found.items()}
 
 
 def _check_type(request: Request) -> None:

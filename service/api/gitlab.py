@@ -26,7 +26,9 @@ def onboard_project(
         host = next((host for host in hosts.of(connection, caller.organization.id) if host.platform == "gitlab"), None)
         known = [one for one in repositories.of(connection, caller.organization.id) if one.platform == "gitlab"]
     if host is None:
-        raise Failure(400, "no_code_host", "no GitLab host is connected; connect one with service host connect")
+        raise Failure(
+            400, "no_code_host", "no GitLab host is connected; connect one with runwarden service host connect"
+        )
     for repository in known:
         same_id = wanted.project_id is not None and repository.project_id == wanted.project_id
         if same_id or (wanted.project_id is None and repository.path.lower() == (path or "").lower()):

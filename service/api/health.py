@@ -19,7 +19,7 @@ def installation_health(context: Services, caller: AnyCaller) -> dict[str, Any]:
         connected = hosts.of(connection, caller.organization.id)
         known = repositories.of(connection, caller.organization.id)
     if not connected:
-        raise Failure(404, "no_code_host", "no code host is connected; connect one with service host connect")
+        raise Failure(404, "no_code_host", "no code host is connected; connect one with runwarden service host connect")
     found = context.probes.ask(connected, known)
     body: dict[str, dict[str, str]] = {}
     for host in connected:

@@ -90,5 +90,5 @@ def _unknown(text: str) -> Failure:
     return bad_request(
         "unknown_repository",
         f"the repository {text!r} is neither configured nor on a connected code host; "
-        "add it (service repository add) or connect its host with a clone URL (service host connect)",
+        "add it with runwarden service repository add, or connect its host with runwarden service host connect",
     )

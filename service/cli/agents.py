@@ -7,7 +7,8 @@ import click
 
 from service.cli.output import Desk, administers
 from service.clock import now_micros
-from service.setup import AgentEntry, put_agent
+from service.entries import AgentEntry
+from service.setup import put_agent
 from service.store import agents
 from service.store.agents import Agent
 

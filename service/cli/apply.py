@@ -10,7 +10,8 @@ import click
 
 from service.cli.output import Desk, administers
 from service.clock import now_micros
-from service.setup import Setup, SetupError, apply
+from service.entries import Setup
+from service.setup import SetupError, apply
 
 
 @click.command("apply")

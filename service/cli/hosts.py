@@ -6,8 +6,9 @@ import click
 
 from service.cli.output import Desk, administers
 from service.clock import now_micros
+from service.entries import HostEntry
 from service.reference import PLATFORMS
-from service.setup import HostEntry, connect_host, find_organization
+from service.setup import connect_host, find_organization
 from service.store import hosts
 from service.store.hosts import PROBES, Host
 

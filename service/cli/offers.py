@@ -3,7 +3,7 @@
 import click
 
 from service.cli.output import Desk, administers
-from service.setup import OfferEntry
+from service.entries import OfferEntry
 from service.store import offers
 from service.store.offers import KINDS, Offer
 

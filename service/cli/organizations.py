@@ -6,7 +6,8 @@ import click
 
 from service.cli.output import Desk, administers
 from service.clock import now_micros, rfc3339
-from service.setup import OrganizationEntry, SetupError, TokenEntry, find_organization, make_token
+from service.entries import OrganizationEntry, TokenEntry
+from service.setup import SetupError, find_organization, make_token
 from service.store import organizations
 from service.store.organizations import ENTITLEMENTS, Organization
 

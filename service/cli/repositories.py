@@ -7,8 +7,9 @@ import click
 
 from service.cli.output import Desk, administers
 from service.clock import now_micros
+from service.entries import RepositoryEntry
 from service.reference import PLATFORMS
-from service.setup import RepositoryEntry, add_repository, find_organization
+from service.setup import add_repository, find_organization
 from service.store import repositories
 from service.store.repositories import Repository
 

@@ -1,11 +1,14 @@
 """`run`: what the API does not tell of a run, its log and its diff."""
 
+from typing import Any
+
 import click
 
 from service.cli.output import Desk, administers
 from service.clock import rfc3339
 from service.setup import SetupError
 from service.store import runs, turns
+from service.store.turns import Turn
 
 
 @click.command("run")
@@ -20,27 +23,29 @@ def command(desk: Desk, run_id: str, what: str | None) -> None:
         found = turns.of(connection, run_id)
     if run is None:
         raise SetupError(f"there is no run {run_id!r} in {desk.folder.root}")
-    documents = []
-    texts = []
-    for turn in found:
-        document = {
-            "turn": turn.number,
-            "status": turn.status,
-            "attempt": turn.attempt,
-            "commit": turn.commit_sha,
-            "summary": turn.summary,
-            "failure": turn.failure,
-            "finished_at": None if turn.finished_at is None else rfc3339(turn.finished_at),
-        }
-        if what is None:
-            texts.append(
-                f"turn {turn.number}  {turn.status}  {turn.commit_sha or '-'}  {turn.failure or turn.summary or ''}"
-            )
-        else:
-            name = desk.folder.turn_log if what == "log" else desk.folder.turn_diff
-            file = name(run_id, turn.number)
-            document[what] = file.read_text("utf-8", "replace") if file.exists() else None
-            texts.append(str(document[what] or "").rstrip("\n"))
-        documents.append(document)
+    documents = [_document(turn) for turn in found]
+    if what is None:
+        texts = [_line(turn) for turn in found]
+    else:
+        name = desk.folder.turn_log if what == "log" else desk.folder.turn_diff
+        files = [name(run_id, turn.number) for turn in found]
+        texts = [file.read_text("utf-8", "replace").rstrip("\n") if file.exists() else "" for file in files]
+        documents = [one | {what: text} for one, text in zip(documents, texts, strict=True)]
     head = {"run_id": run.id, "status": run.status, "branch_name": run.branch, "agent": run.agent}
     desk.show(head | {"turns": documents}, texts)
+
+
+def _document(turn: Turn) -> dict[str, Any]:
+    return {
+        "turn": turn.number,
+        "status": turn.status,
+        "attempt": turn.attempt,
+        "commit": turn.commit_sha,
+        "summary": turn.summary,
+        "failure": turn.failure,
+        "finished_at": None if turn.finished_at is None else rfc3339(turn.finished_at),
+    }
+
+
+def _line(turn: Turn) -> str:
+    return f"turn {turn.number}  {turn.status}  {turn.commit_sha or '-'}  {turn.failure or turn.summary or ''}"

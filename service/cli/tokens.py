@@ -4,7 +4,8 @@ import click
 
 from service.cli.output import Desk, administers
 from service.clock import now_micros, rfc3339
-from service.setup import SetupError, TokenEntry, find_organization, make_token
+from service.entries import TokenEntry
+from service.setup import SetupError, find_organization, make_token
 from service.store import tokens
 from service.store.tokens import SCOPES
 
@@ -65,5 +66,7 @@ def revoke(desk: Desk, token_id: str) -> None:
     """End a token's life at once."""
     with desk.write() as connection:
         if not tokens.revoke(connection, token_id, now_micros()):
-            raise SetupError(f"there is no living token {token_id!r}; list them with: service token list --org SLUG")
+            raise SetupError(
+                f"there is no living token {token_id!r}; list them with: runwarden service token list --org SLUG"
+            )
     desk.show({"id": token_id, "state": "revoked"}, [f"{token_id} revoked"])

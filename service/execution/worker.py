@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 QUEUE: Final = "turns"
 # Pinned: workflows are recovered only by a program of the same version, and ours stay compatible.
 APPLICATION_VERSION: Final = "runwarden-1"
-_POLL_S: Final = 0.2
+_POLL_S: Final = 0.3
 _ROUND_S: Final = 1.0
 _CLOSING_S: Final = 5.0
 _BROKEN: Final = frozenset({"ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"})

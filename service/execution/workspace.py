@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,9 +102,11 @@ class Workspace:
         )
 
     def remove(self) -> None:
-        """Delete the workspace, also where the agent made folders unwritable."""
-        for folder in [self.root, *_folders(self.root)]:
-            folder.chmod(0o700)
+        """Delete the workspace if it was made, also where the agent locked folders."""
+        for folder, names, _ in os.walk(self.root):
+            for path in (Path(folder, name) for name in names):
+                if not path.is_symlink():
+                    path.chmod(0o700)
         shutil.rmtree(self.root, ignore_errors=True)
 
     def _borrow(self, git: Git, git_dir: Path, snapshot: Snapshot) -> None:
@@ -121,15 +122,6 @@ def _clean(value: object, length: int) -> str | None:
     # Git takes no NUL, UTF-8 no lone surrogate, and neither the database.
     text = value.replace("\x00", "").encode("utf-8", "replace").decode().strip()
     return text[:length] or None
-
-
-def _folders(root: Path) -> Iterator[Path]:
-    for folder, names, _ in os.walk(root):
-        for name in names:
-            path = Path(folder, name)
-            if not path.is_symlink():
-                path.chmod(0o700)
-                yield path
 
 
 def _remove_nested_repositories(tree: Path) -> None:

@@ -23,7 +23,7 @@ Your invitation code, for you alone:
 
 Give the code to the operator of the service, who turns it into your first API token:
 
-  runwarden service organization accept-invitation CODE
+  runwarden service org accept-invitation CODE
 
 {parent} has no access to your organization. If you did not expect this mail, ignore it:
 the invitation ends by itself.

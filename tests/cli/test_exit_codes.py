@@ -36,7 +36,7 @@ def test_1_and_3(tmp_path: Path, board: Board, status: str, code: int) -> None:
 )
 def test_a_failed_reading_tells_what_failed(process: CommandLine, faults: FaultServer, status: int, code: int) -> None:
     """By the service's answer."""
-    faults.script(Respond(status, {"message": "so it is"}))
+    faults.script(Respond(status, {"message": "so it is"}, {"Location": "/v1/elsewhere"}))
 
     result = process("runs", "list", "--json")
 

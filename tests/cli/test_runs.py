@@ -1,5 +1,6 @@
 import csv
 import json
+import signal
 import stat
 from io import StringIO
 from pathlib import Path
@@ -241,6 +242,36 @@ def test_waiting_sees_a_run_end(boarded: CommandLine, board: Board) -> None:
     assert process.returncode == 0
     assert "completed" in out
     assert "completed" in err
+
+
+def test_waiting_outlasts_a_service_that_is_busy_for_a_while(boarded: CommandLine, board: Board) -> None:
+    """A 429 on the way is told, and waited out."""
+    board.put("run_1", "working", created=0)
+    board.fail_from = 2
+    process = boarded.begin("runs", "wait", "run_1", "--timeout", "30s")
+    assert process.stderr is not None
+    while "slow down" not in (line := process.stderr.readline()):
+        assert line
+
+    board.put("run_1", "completed", created=0, updated=1)
+    board.fail_from = None
+    process.communicate(timeout=30)
+
+    assert process.returncode == 0
+
+
+def test_ctrl_c_ends_the_waiting(boarded: CommandLine, board: Board) -> None:
+    """Exit code 130, and an error in the format asked for."""
+    board.put("run_1", "working", created=0)
+    process = boarded.begin("runs", "wait", "run_1", "--json")
+    assert process.stderr is not None
+    assert "working" in process.stderr.readline()
+
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+
+    assert (process.returncode, json.loads(out)["error"]["kind"]) == (130, "interrupted")
+    assert "Traceback" not in err
 
 
 def test_waiting_for_a_run_that_vanishes_ends(boarded: CommandLine, board: Board) -> None:

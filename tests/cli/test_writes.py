@@ -227,6 +227,22 @@ def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(
     assert faulty(*CREATE).code == 6
 
 
+def test_the_token_may_come_on_stdin(faulty: CommandLine, faults: FaultServer) -> None:
+    """Its first line; the instructions may follow it."""
+    faults.script(Respond(201, RUN))
+
+    result = faulty(
+        *("--token-stdin", "runs", "start", "-R", "acme/api", "-", "--json"),
+        stdin="secret-token\nDo this,\nthen that.\n",
+        RUNWARDEN_TOKEN="",
+    )
+
+    assert result.code == 0
+    assert faults.requests[0].headers["authorization"] == "Bearer secret-token"
+    assert json.loads(faults.requests[0].body)["instructions"] == "Do this,\nthen that."
+    assert "secret-token" not in result.out + result.err
+
+
 def test_a_process_that_is_killed_leaves_an_unknown_action_behind(faulty: CommandLine, faults: FaultServer) -> None:
     """The next command finds it."""
     faults.script(Hang())

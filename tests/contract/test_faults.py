@@ -103,6 +103,7 @@ async def test_the_deadline_covers_the_whole_answer(server: FaultServer, step: S
         Respond(200, {"organization_name": "nameless"}),
         Respond(201, b""),
         Raw(b"HTTP/1.1 204 No Content\r\n\r\n"),
+        Respond(302, b""),
         Respond(302, b"", {"Location": "https://elsewhere.example/"}),
         Respond(307, b"", {"Location": "/v1/external/organizations"}),
         Respond(308, b"", {"Location": "http://169.254.169.254/"}),

@@ -274,7 +274,8 @@ alarm = f"touch {trap}"
 script = pathlib.Path("evil.sh"); script.write_text(f"#!/bin/sh\\n{alarm}\\n"); script.chmod(0o755)
 def infect(folder):
     config = f'[core]\\n\\tfsmonitor = "{alarm}; false"\\n\\tsshCommand = "{alarm}"\\n\\thooksPath = {os.getcwd()}\\n'
-    config += f'[filter "x"]\\n\\tclean = "{alarm}; cat"\\n\\tsmudge = "{alarm}; cat"\\n[alias]\\n\\tadd = "!{alarm}"\\n'
+    config += f'[filter "x"]\\n\\tclean = "{alarm}; cat"\\n\\tsmudge = "{alarm}; cat"\\n'
+    config += f'[alias]\\n\\tadd = "!{alarm}"\\n'
     try:
         with open(os.path.join(folder, "config"), "a") as file: file.write(config)
         hook = pathlib.Path(folder, "hooks", "pre-push"); hook.parent.mkdir(exist_ok=True)

@@ -70,7 +70,7 @@ def gitlab() -> Iterator[tuple[str, list[str]]]:
             self.end_headers()
             self.wfile.write(json.dumps(document if known else {"message": "404 Not Found"}).encode())
 
-        def log_message(self, format: str, *args: Any) -> None:
+        def log_message(self, *args: object) -> None:
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

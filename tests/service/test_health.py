@@ -31,7 +31,7 @@ class CodeHost:
                 self.end_headers()
                 self.wfile.write(b"{}")
 
-            def log_message(self, format: str, *args: Any) -> None:
+            def log_message(self, *args: object) -> None:
                 """Say nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

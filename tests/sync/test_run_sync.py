@@ -251,3 +251,13 @@ async def test_a_filtered_listing_claims_nothing(bench: Bench) -> None:
     await Listing(bench.client, bench.sync, 5).fetch(RunFilter(statuses=("failed",)), limit=None)
 
     assert (await bench.cache.coverage()).complete_since is None
+
+
+async def test_filtering_here_reads_whole_pages(bench: Bench) -> None:
+    """One match among many runs costs pages, not a request a run."""
+    for n in range(20):
+        bench.board.put(f"run_{n:02}", "completed", created=n, branch_name="rare" if n == 0 else "main")
+    listed = await Listing(bench.client, bench.sync, 5).fetch(RunFilter(search="rare"), limit=1)
+
+    assert [run.run_id for run in listed] == ["run_00"]
+    assert bench.asked() == 4

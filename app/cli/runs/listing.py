@@ -124,8 +124,8 @@ def _remark(
     if more["source"] == "cache":
         seen = more["as_of"]
         when = age(datetime.fromisoformat(seen), now) if isinstance(seen, str) else "never"
-        since = rfc3339(coverage.complete_since) or "no known time"
-        parts.append(f"From the cache, last confirmed {when}; complete since {'ever' if coverage.whole else since}.")
+        since = "the beginning" if coverage.whole else rfc3339(coverage.complete_since) or "no known time"
+        parts.append(f"From the cache, last confirmed {when}; complete since {since}.")
     return " ".join(parts)
 
 

@@ -57,7 +57,7 @@ class ActionForm(FormScreen):
         """Previews, then sends."""
         if self.phase == "editing":
             super().action_forward()
-        elif self.request is not None and not self.engine.actions.read_only:
+        elif self.phase == "preview" and self.request is not None and not self.engine.actions.read_only:
             # The phase changes before anything is awaited: a second key finds nothing to send.
             self.enter("sending")
             self.run_worker(self._send(self.request), group="send")

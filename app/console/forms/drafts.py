@@ -97,7 +97,7 @@ class Drafts:
         try:
             document = json.loads(text)
             if int(document["version"]) > VERSION:
-                raise DraftsError(f"{self.path} was written by a newer version: upgrade, or move the file away.")
+                raise DraftsError(f"Drafts were written by a newer version: upgrade, or move {self.path} away.")
             return {name: _draft(entry) for name, entry in document["drafts"].items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._damaged() from error
@@ -107,7 +107,7 @@ class Drafts:
         try:
             self.path.replace(aside)
         except OSError as error:
-            return DraftsError(f"{self.path} is damaged and cannot be moved away: {error.strerror}. Delete it.")
+            return DraftsError(f"Drafts are damaged and cannot be moved away ({error.strerror}): delete {self.path}.")
         return DraftsError(f"The drafts were damaged; they were moved to {aside}.")
 
     def _write(self, drafts: dict[str, Draft]) -> None:

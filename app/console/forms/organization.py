@@ -95,7 +95,7 @@ class OrganizationForm(ActionForm):
         made = next((attempt for attempt in attempts if attempt.state == "confirmed"), None)
         if made is not None:
             return (
-                f"Has an organization, made {ago(made.settled_at or made.created_at, now)}; this makes another.",
+                f"Has one already, made {ago(made.settled_at or made.created_at, now)}; this adds one.",
                 "warn",
             )
         return _EMAIL_HINT, "quiet"

@@ -39,8 +39,8 @@ class ConsoleScreen(Screen[None]):
     """A room: `compose_body` says what is in it, `rang` hears events, `tick` moves its ages."""
 
     ROOM: ClassVar[str]
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 — typed by Textual
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012 — typed by Textual
     AUTO_FOCUS = ""
 
     def compose(self) -> ComposeResult:
@@ -80,6 +80,12 @@ class ConsoleScreen(Screen[None]):
     def show_trouble(self) -> None:
         """Brings the banner up to date."""
         self.query_one(Banner).show(self.trouble())
+
+    @property
+    def as_of(self) -> datetime | None:
+        """When the service last answered, while it does not any more; None: what is shown is live."""
+        link = self.console.vitals.runs_link
+        return link.last_ok_at if link is not None and link.is_failing else None
 
     def storage_failed(self, error: StorageError) -> None:
         """Our own files cannot be read: said in the banner, with the cure."""

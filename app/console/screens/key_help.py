@@ -13,8 +13,8 @@ from textual.widgets import Static
 from app.console.hints import Deed, deeds
 from widgets.badges import STYLES
 
-KEY_CELLS = 16
-DOES_CELLS = 22
+KEY_CELLS = 13
+DOES_CELLS = 20
 PLACES = {"here": "On this screen", "in the list": "Where the cursor is", "everywhere": "Everywhere"}
 
 

@@ -52,7 +52,7 @@ class RunScreen(RunActingScreen):
 
     def tick(self, now: datetime) -> None:
         """Moves the ages."""
-        self.query_one(RunPane).tick()
+        self.query_one(RunPane).tick(now, self.as_of)
 
     def action_back(self) -> None:
         """To the runs."""
@@ -75,7 +75,7 @@ class RunScreen(RunActingScreen):
         if engine is None:
             return
         try:
-            stuck = self._run_id in await engine.cache.stuck(self.console.clock())
+            stuck = self._run_id in await engine.cache.stuck(self.as_of or self.console.clock())
             view = await read_run(engine.cache, engine.ledger, self._run_id, stuck=stuck)
         except StorageError as error:
             self.storage_failed(error)

@@ -3,12 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import events, on
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -22,9 +21,13 @@ from app.events import ActionChanged, CacheChangedElsewhere, Event, LinkChanged,
 from storage.errors import StorageError
 from storage.records import Action, RunSort
 from widgets.filter_bar import Extent, FilterBar, SearchInput, ViewBar
+from widgets.notice import Notice
 from widgets.run_pane import RunPane
 from widgets.run_table import RunTable
 from widgets.run_window import RunWindow
+
+if TYPE_CHECKING:
+    from textual.timer import Timer
 
 SEARCH_PAUSE_S: Final = 0.08
 """A pause in typing after which the search begins."""
@@ -101,9 +104,13 @@ class RunsScreen(RunActingScreen):
 
     def tick(self, now: datetime) -> None:
         """Moves the ages on show."""
-        self.table.tick(now)
-        self.pane.tick()
+        self.table.tick(now, self.as_of)
+        self.pane.tick(now, self.as_of)
         self._explain()
+
+    def trouble(self) -> Notice | None:
+        """What the banner says, unless the table has the room to say it."""
+        return super().trouble() if self.table.row is not None else None
 
     def on_resize(self, event: events.Resize) -> None:
         """Puts the run beside the table, below it, or on two lines."""
@@ -132,7 +139,9 @@ class RunsScreen(RunActingScreen):
             return
         sort = self._feed.sort
         same = sort.column == message.column
-        self._want(sort=RunSort(message.column, not sort.descending if same else message.column in {"started", "updated"}))
+        self._want(
+            sort=RunSort(message.column, not sort.descending if same else message.column in {"started", "updated"})
+        )
 
     @on(Input.Changed)
     def _on_search_changed(self) -> None:
@@ -198,7 +207,13 @@ class RunsScreen(RunActingScreen):
     async def _begin(self) -> None:
         engine = await self.console.opened()
         self._feed = RunFeed(
-            engine.cache, self.table, self.console.clock, self.run_worker, tell=self._tell, failed=self.storage_failed
+            engine.cache,
+            self.table,
+            self.console.clock,
+            self.run_worker,
+            as_of=lambda: self.as_of or self.console.clock(),
+            tell=self._tell,
+            failed=self.storage_failed,
         )
         self._feed.changed()
         self._run_reader.ask()
@@ -227,7 +242,9 @@ class RunsScreen(RunActingScreen):
         if engine is None:
             return
         counts = await engine.cache.status_counts(replace(self._wanted, statuses=()).condition(self.console.clock()))
-        picked = await self.app.push_screen_wait(StatusPicker(counts, self._wanted.statuses))
+        self.app.push_screen(StatusPicker(counts, self._wanted.statuses), self._statuses_picked)
+
+    def _statuses_picked(self, picked: tuple[str, ...] | None) -> None:
         if picked is not None:
             self._want(replace(self._wanted, statuses=picked))
 
@@ -251,4 +268,5 @@ class RunsScreen(RunActingScreen):
     def _explain(self) -> None:
         """Says why there are no rows, while there are none."""
         link = self.console.vitals.runs_link
+        self.query_one("#runs").set_class(self.table.row is None, "-empty")
         self.table.say(nothing_to_show(self._wanted, self._extent, link, self.console.clock()))

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from textual import events
 from textual.pilot import Pilot
 
-_KEYS = {"\n": "enter", "\t": "tab", " ": "space"}
 
 
 async def settle(pilot: Pilot[Any]) -> None:
@@ -15,13 +15,20 @@ async def settle(pilot: Pilot[Any]) -> None:
 
 
 async def write(pilot: Pilot[Any], text: str) -> None:
-    """Types the text; a tab goes to the next field."""
-    await pilot.press(*(_KEYS.get(char, char) for char in text))
+    """Fills fields one after the other, each by a paste, as a terminal would send it; a tab goes to the next field."""
+    for at, part in enumerate(text.split("\t")):
+        if at:
+            await pilot.press("tab")
+        if part:
+            pilot.app.post_message(events.Paste(part))
+            await pilot.pause()
 
 
 def painted(app: Any) -> str:
     """Everything on the screen, as text."""
-    width, height = app.size
-    del width
-    lines = app.screen._compositor.render_strips(app.size)
-    return "\n".join("".join(segment.text for segment in line) for line in lines[:height])
+    return "\n".join(strip.text for strip in app.screen._compositor.render_strips(app.size))
+
+
+def words(app: Any) -> str:
+    """Everything on the screen as one line: frames and line breaks do not matter."""
+    return " ".join(painted(app).replace("│", " ").replace("▌", " ").split())

@@ -1,5 +1,4 @@
 import json
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,9 @@ from app.console.forms import NewRunForm
 from app.console.forms.drafts import Drafts
 from app.engine import Engine
 from storage.records import Action, Repository, Run
-from tests.console.forms.steps import painted, settle, write
+from tests.console.forms.steps import painted, settle, words, write
 from tests.fault_server import Drop, Respond
+from widgets.form_pairs import packed
 
 CREATED = {
     "run_id": "run_01J8",
@@ -135,7 +135,7 @@ async def test_a_refusal_names_its_cure(stage: Any, post: Any, status: int, cure
         await pilot.press("ctrl+s", "ctrl+s")
         await settle(pilot)
 
-        assert cure in " ".join(painted(app).split())
+        assert cure in words(app)
 
 
 async def test_a_service_that_is_down_leaves_it_unsent(stage: Any, engine: Engine, server: Any) -> None:
@@ -147,7 +147,7 @@ async def test_a_service_that_is_down_leaves_it_unsent(stage: Any, engine: Engin
         await write(pilot, FILLED)
         await pilot.press("ctrl+s", "ctrl+s")
         await settle(pilot)
-        text = " ".join(painted(app).split())
+        text = words(app)
         phase = app.screen.phase
 
     assert "Not sent:" in text
@@ -165,20 +165,20 @@ async def test_a_lost_answer_is_shown_as_unknown_and_never_sent_again(stage: Any
         await write(pilot, FILLED)
         await pilot.press("ctrl+s", "ctrl+s")
         await settle(pilot)
-        text = painted(app)
+        text = words(app)
         await pilot.press("ctrl+s", "ctrl+s", "escape")
         await settle(pilot)
     again = stage(NewRunForm)
     async with again.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        reopened = painted(again)
+        reopened = words(again)
 
     assert "Nobody knows the outcome" in text
     assert "runwarden actions resolve act_" in text
     assert len(post.requests) == 1
     assert isinstance(app.outcome, Action)
     assert app.outcome.state == "unknown"
-    assert "nobody knows the outcome: look before you send it again" in " ".join(reopened.split())
+    assert "nobody knows the outcome: look before you send it again" in reopened
 
 
 async def test_keys_pressed_while_sending_neither_send_twice_nor_close(stage: Any, post: Any) -> None:
@@ -250,14 +250,14 @@ async def test_drafts_that_cannot_be_kept_are_said_and_hinder_nothing(stage: Any
     app = stage(NewRunForm)
     async with app.run_test(size=(100, 30)) as pilot:
         await settle(pilot)
-        text = painted(app)
+        text = words(app)
         await write(pilot, FILLED)
         await pilot.press("ctrl+s", "ctrl+s")
         await settle(pilot)
 
         assert app.screen.phase == "outcome"
 
-    assert "written by a newer version" in " ".join(text.split())
+    assert "written by a newer version" in text
 
 
 async def test_repositories_are_suggested_from_the_cache(stage: Any, engine: Engine, clock: Any) -> None:
@@ -366,8 +366,6 @@ async def test_a_read_only_profile_previews_and_never_sends(
     assert post.requests == []
 
 
-Make = Callable[[Engine], Any]
-
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 20), (140, 40)])
 async def test_the_buttons_are_never_pushed_off_the_screen(stage: Any, size: tuple[int, int]) -> None:
@@ -375,7 +373,8 @@ async def test_the_buttons_are_never_pushed_off_the_screen(stage: Any, size: tup
     app = stage(NewRunForm)
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
-        await write(pilot, "acme/web\t\tFix\t" + "\t".join(f"k{n}\t{n}" for n in range(20)))
+        await write(pilot, "acme/web\t\tFix")
+        app.screen.field("metadata").fill(packed(tuple((f"k{n}", str(n)) for n in range(20))))
         app.screen.dialog.banner("long " * 200)
         await settle(pilot)
 

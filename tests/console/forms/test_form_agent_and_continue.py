@@ -1,0 +1,215 @@
+from typing import Any
+
+import pytest
+
+from app.console.forms import ContinueRunForm, OnboardForm, StartAgentForm
+from app.engine import Engine
+from storage.records import Action, Repository, Run
+from tests.console.forms.steps import painted, settle, words, write
+from tests.fault_server import Drop, Respond
+
+EXECUTION = {
+    "agent_name": "security-review",
+    "execution_id": "exec_7",
+    "repository": "acme/web",
+    "status": "queued",
+    "created_at": "2026-05-04T12:00:00Z",
+}
+
+
+def a_run(clock: Any, *, status: str = "failed", branch: str = "agent/flaky", run_id: str = "run_1") -> Run:
+    """A run as the cache would have it."""
+    return Run(run_id, status, branch, Repository.parse("acme/web"), clock(), clock(), "{}")
+
+
+def continued(run_id: str) -> dict[str, object]:
+    """The service's answer to a continuation."""
+    return {
+        "run_id": run_id,
+        "status": "queued",
+        "branch_name": "agent/flaky",
+        "repository": {"platform": "github", "data": {"owner": "acme", "repo": "web"}},
+        "created_at": "2026-05-04T12:00:00Z",
+        "updated_at": "2026-05-04T12:00:00Z",
+    }
+
+
+async def test_an_agents_inputs_are_sent_as_they_were_read(stage: Any, post: Any) -> None:
+    """Each value says how it is read while it is typed."""
+    post.next(Respond(202, EXECUTION))
+    app = stage(lambda engine: StartAgentForm(engine, repository="gitlab:acme/web"))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await write(pilot, "security-review\t\tmain\tdepth\tfull\tlimit\t3\tonly\t[1, null]\tdry\ttrue")
+        await settle(pilot)
+        text = painted(app)
+        await pilot.press("ctrl+s", "ctrl+s")
+        await settle(pilot)
+        outcome = words(app)
+
+    assert [line.split()[-2] for line in text.splitlines() if " = " in line][:4] == ["text", "number", "list", "yes/no"]
+    (request,) = post.requests
+    assert request.path == "/v1/external/agents/security-review/runs"
+    assert request.json() == {
+        "repository": "acme/web",
+        "branch_name": "main",
+        "inputs": {"depth": "full", "limit": 3, "only": [1, None], "dry": True},
+    }
+    assert "exec_7" in outcome
+    assert "No endpoint reads an execution back" in outcome
+
+
+async def test_an_agents_name_cannot_lead_elsewhere(stage: Any, post: Any) -> None:
+    """`..` would make another endpoint of the path."""
+    app = stage(StartAgentForm)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await write(pilot, "..\tacme/web")
+        await pilot.press("ctrl+s", "ctrl+s")
+        await settle(pilot)
+
+        assert "Name the agent as the service knows it" in painted(app)
+        assert app.screen.phase == "editing"
+
+    assert post.requests == []
+
+
+async def test_a_key_given_twice_is_said_before_anything_is_sent(stage: Any) -> None:
+    """Under the inputs, as it is typed."""
+    app = stage(StartAgentForm)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await write(pilot, "scan\tacme/web\t\tdepth\t1\tdepth\t2")
+        await settle(pilot)
+
+        assert "✗ depth is there twice; keep one." in painted(app)
+
+
+async def test_a_continuation_names_the_run_and_its_branch(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
+    """The run is not typed but shown; its id makes the attempt's subject."""
+    post.next(Respond(201, continued("run_1")))
+    app = stage(lambda engine: ContinueRunForm(engine, a_run(clock)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        text = painted(app)
+        await write(pilot, "And now the docs.")
+        await pilot.press("ctrl+s", "ctrl+s")
+        await settle(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+
+    assert "run_1  ✗ failed" in text
+    (request,) = post.requests
+    assert request.json() == {
+        "instructions": "And now the docs.",
+        "repository": {"platform": "github", "data": {"owner": "acme", "repo": "web"}},
+        "branch_name": "agent/flaky",
+        "run_id": "run_1",
+    }
+    assert isinstance(app.outcome, Action)
+    assert [action.subject for action in await engine.ledger.for_run("run_1")] == ["run_1"]
+
+
+async def test_each_run_has_its_own_draft(stage: Any, clock: Any) -> None:
+    """What was begun for one run is not offered for another."""
+    first = stage(lambda engine: ContinueRunForm(engine, a_run(clock)))
+    async with first.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await write(pilot, "for run_1")
+        await pilot.press("escape")
+        await settle(pilot)
+    other = stage(lambda engine: ContinueRunForm(engine, a_run(clock, run_id="run_2")))
+    async with other.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+
+        assert other.screen.values == {"instructions": ""}
+
+    again = stage(lambda engine: ContinueRunForm(engine, a_run(clock)))
+    async with again.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+
+        assert again.screen.values == {"instructions": "for run_1"}
+
+
+async def test_a_continuation_waits_while_an_earlier_one_is_unknown(stage: Any, clock: Any, post: Any) -> None:
+    """It shows the earlier attempt; resolved on the spot, the form is back with its text and sends."""
+    post.next(Drop(), Respond(201, continued("run_1")))
+    for text in ("first", "second"):
+        app = stage(lambda engine: ContinueRunForm(engine, a_run(clock)))
+        async with app.run_test(size=(80, 24)) as pilot:
+            await settle(pilot)
+            await pilot.press("ctrl+n")
+            await write(pilot, text)
+            await pilot.press("ctrl+s", "ctrl+s")
+            await settle(pilot)
+            blocked = words(app)
+            if text == "second":
+                await pilot.press("v")
+                await settle(pilot)
+                await pilot.press("2", "ctrl+s")
+                await settle(pilot)
+                values = app.screen.values
+                await pilot.press("ctrl+s", "ctrl+s")
+                await settle(pilot)
+                done = words(app)
+
+    assert "Not sent: an earlier attempt is still open" in blocked
+    assert "run_1" in blocked
+    assert values == {"instructions": "second"}
+    assert "The run goes on" in done
+    assert [request.json()["instructions"] for request in post.requests] == ["first", "second"]
+
+
+async def test_a_hostile_run_is_shown_harmlessly(stage: Any, clock: Any, post: Any) -> None:
+    """Its branch is not sent along where git would refuse it; the id is sent as it is."""
+    hostile = a_run(clock, branch="x\x1b]52;c;eA==\x07[/nope]\u202e", run_id="run_[@click=app.quit]\x1b[2J")
+    post.next(Respond(201, continued("run_1")))
+    app = stage(lambda engine: ContinueRunForm(engine, hostile))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        text = painted(app)
+        await write(pilot, "Go on.")
+        await pilot.press("ctrl+s")
+        await settle(pilot)
+        preview = painted(app)
+        await pilot.press("ctrl+s")
+        await settle(pilot)
+
+    for shown in (text, preview):
+        assert not {"\x1b", "\x07", "\u202e"} & set(shown)
+    assert "[/nope]" in text
+    (request,) = post.requests
+    assert request.json()["run_id"] == hostile.run_id
+    assert "branch_name" not in request.json()
+
+
+@pytest.mark.parametrize(
+    ("typed", "problem"), [("\t", "Name the project"), ("acme/web\tseven", "'seven' is no project id")]
+)
+async def test_a_project_needs_a_path_or_a_number(stage: Any, typed: str, problem: str, post: Any) -> None:
+    """Said before anything is sent."""
+    app = stage(OnboardForm)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await write(pilot, typed)
+        await pilot.press("ctrl+s", "ctrl+s")
+        await settle(pilot)
+
+        assert problem in painted(app)
+
+    assert post.requests == []
+
+
+async def test_a_project_is_onboarded(stage: Any, post: Any) -> None:
+    """Path and id go along."""
+    post.next(Respond(200, {"success": True, "project_path": "acme/web", "status": "onboarded"}))
+    app = stage(OnboardForm)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await write(pilot, "acme/web\t7")
+        await pilot.press("ctrl+s", "ctrl+s")
+        await settle(pilot)
+
+        assert "The service took the project" in painted(app)
+
+    assert [request.json() for request in post.requests] == [{"project_path": "acme/web", "project_id": 7}]

@@ -1,0 +1,199 @@
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from app.api.requests import CreateOrganization
+from app.console.forms import OrganizationForm, ResolveForm
+from app.engine import Engine
+from storage.records import Action
+from tests.console.forms.steps import painted, settle, words, write
+from tests.fault_server import Drop, Respond
+
+CREATED = {
+    "organization_id": "org_9",
+    "organization_name": "Globex",
+    "organization_slug": "globex",
+    "parent_organization_id": "org_1",
+}
+
+
+async def send(stage: Any, typed: str) -> tuple[Any, str, str]:
+    """Fills the form, previews and sends; the app, the preview and the last screen."""
+    app = stage(OrganizationForm)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press("ctrl+n")
+        await write(pilot, typed)
+        await pilot.press("ctrl+s")
+        await settle(pilot)
+        preview = words(app)
+        await pilot.press("ctrl+s")
+        await settle(pilot)
+        last = words(app)
+        await pilot.press("escape")
+        await settle(pilot)
+    return app, preview, last
+
+
+async def test_an_organization_is_created_and_its_invitation_dated(stage: Any, post: Any) -> None:
+    """The outcome names the organization and the day the invitation ends."""
+    post.next(Respond(201, CREATED))
+    app, preview, last = await send(stage, "Ada@globex.example\tPARTNER")
+
+    assert "Creates one organization and invites Ada@globex.example" in preview
+    assert [request.json() for request in post.requests] == [{"email": "Ada@globex.example", "offer_code": "PARTNER"}]
+    assert "org_9" in last
+    assert "until 2026-06-03" in last
+    assert isinstance(app.outcome, Action)
+    assert app.outcome.state == "confirmed"
+
+
+async def test_the_form_says_what_every_success_does(stage: Any) -> None:
+    """Before anything is typed."""
+    app = stage(OrganizationForm)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+
+        assert "Every success makes another organization" in words(app)
+
+
+async def test_an_address_that_has_an_organization_is_pointed_out(stage: Any, post: Any, clock: Any) -> None:
+    """While typing and again in the preview; it is allowed, since the service allows it."""
+    post.next(Respond(201, CREATED), Respond(201, CREATED))
+    await send(stage, "ada@globex.example")
+    clock.move(timedelta(days=2))
+    app = stage(OrganizationForm)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await write(pilot, "ADA@globex.example")
+        await settle(pilot)
+        typed = words(app)
+        await pilot.press("ctrl+s")
+        await settle(pilot)
+        preview = words(app)
+
+    assert "Has one already, made 2d ago; this adds one." in typed
+    assert "It has 1 from here already; this makes one more." in preview
+
+
+@pytest.mark.parametrize("email", ["", "ada", "ada@", "a@b", "a b@c.example", "a@c.example,b@c.example"])
+async def test_what_is_no_address_is_not_sent(stage: Any, post: Any, email: str) -> None:
+    """Said under the field."""
+    app = stage(OrganizationForm)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await write(pilot, email)
+        await pilot.press("ctrl+s", "ctrl+s")
+        await settle(pilot)
+
+        assert "✗ Give one email address" in painted(app)
+
+    assert post.requests == []
+
+
+@pytest.mark.parametrize("step", [Drop(), Respond(500, {"message": "Provisioning failed."}), Respond(201, {"x": 1})])
+async def test_an_unknown_outcome_blocks_the_address_until_it_is_resolved(
+    stage: Any, engine: Engine, post: Any, step: Any
+) -> None:
+    """A lost answer, a 500 and an unreadable success alike: one request, then none for that address."""
+    post.next(step)
+    _, _, first = await send(stage, "ada@globex.example")
+    _, _, second = await send(stage, "ADA@globex.example")
+
+    assert "Nobody knows the outcome" in first
+    assert "no other organization can be created for this address" in first
+    assert "Not sent: an earlier attempt is still open" in second
+    assert "v resolves it here" in second
+    assert len(post.requests) == 1
+    assert [action.state for action in await engine.ledger.organizations()] == ["unknown"]
+
+
+async def ledger_action(engine: Engine, action_id: str) -> Action:
+    """The action as the ledger has it now."""
+    action = await engine.ledger.action(action_id)
+    assert action is not None
+    return action
+
+
+async def unknown_attempt(engine: Engine, post: Any) -> Action:
+    """An attempt whose answer was lost."""
+    post.next(Drop())
+    return await engine.actions.submit(CreateOrganization("ada@globex.example"))
+
+
+async def resolve(stage: Any, action: Action, *keys: str, typed: str = "") -> tuple[Any, str]:
+    """Decides, and applies the decision; the app and the screen before it closed, or as it stayed."""
+    app = stage(lambda engine: ResolveForm(engine, action))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press(*keys)
+        if typed:
+            await pilot.press("tab")
+            await write(pilot, typed)
+        await settle(pilot)
+        await pilot.press("ctrl+s")
+        await settle(pilot)
+        text = words(app)
+    return app, text
+
+
+async def test_nothing_is_chosen_beforehand(stage: Any, engine: Engine, post: Any) -> None:
+    """Applying without a choice changes nothing and says what is missing."""
+    action = await unknown_attempt(engine, post)
+    app, text = await resolve(stage, action)
+
+    assert "Choose one of the three." in text
+    assert not app.ended
+    assert (await ledger_action(engine, action.action_id)).state == "unknown"
+
+
+async def test_a_person_links_what_was_created(stage: Any, engine: Engine, post: Any) -> None:
+    """The id is asked for."""
+    action = await unknown_attempt(engine, post)
+    _, without = await resolve(stage, action, "1")
+    app, _ = await resolve(stage, action, "1", typed="org_found")
+
+    assert "Give the id" in without
+    assert isinstance(app.outcome, Action)
+    assert (app.outcome.state, app.outcome.result_id, app.outcome.resolution) == ("confirmed", "org_found", "created")
+
+
+async def test_a_person_says_that_nothing_was_created(stage: Any, engine: Engine, post: Any) -> None:
+    """The address is free again."""
+    action = await unknown_attempt(engine, post)
+    app, _ = await resolve(stage, action, "down", "down")
+    post.next(Respond(201, CREATED))
+    again = await engine.actions.submit(CreateOrganization("ada@globex.example"))
+
+    assert isinstance(app.outcome, Action)
+    assert app.outcome.state == "not_created"
+    assert again.state == "confirmed"
+
+
+async def test_sending_again_has_to_be_confirmed_by_typing_the_address(stage: Any, engine: Engine, post: Any) -> None:
+    """Anything else sends nothing; afterwards the old attempt points to the new one."""
+    action = await unknown_attempt(engine, post)
+    post.next(Respond(201, CREATED))
+    _, refused = await resolve(stage, action, "3", typed="ada@globex.exampl")
+    before = len(post.requests)
+    app, _ = await resolve(stage, action, "3", typed="ada@globex.example")
+
+    assert "Type ada@globex.example to confirm." in refused
+    assert before == 1
+    assert len(post.requests) == 2
+    assert isinstance(app.outcome, Action)
+    assert app.outcome.result_id == "org_9"
+    old = await ledger_action(engine, action.action_id)
+    assert (old.resolution, old.superseded_by) == ("sent_again", app.outcome.action_id)
+
+
+async def test_an_attempt_resolved_elsewhere_meanwhile_is_said(stage: Any, engine: Engine, post: Any) -> None:
+    """The first word stands."""
+    action = await unknown_attempt(engine, post)
+    await engine.actions.resolve_not_created(action.action_id)
+    app, text = await resolve(stage, action, "1", typed="org_found")
+
+    assert "not possible from there" in text
+    assert not app.ended
+    assert (await ledger_action(engine, action.action_id)).state == "not_created"

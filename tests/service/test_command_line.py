@@ -1,0 +1,189 @@
+"""`python -m service`: what an operator types (docs/service.md)."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from service_process import ROOT, command, demo_setup, git
+
+from service.cli import main
+
+
+def test_it_runs_as_a_module_and_lists_its_commands(tmp_path: Path) -> None:
+    """A process of its own, and quick about it: help imports neither web framework nor queue."""
+    code = "import sys; sys.argv = ['service', '--help']\nfrom service.cli import main\n"
+    code += "try: main()\nexcept SystemExit: pass\n"
+    code += "print(sorted({'fastapi', 'dbos', 'sqlalchemy', 'uvicorn'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    for name in ("serve", "apply", "org", "token", "offer", "host", "repository", "agent", "run", "status"):
+        assert f"  {name} " in done.stdout
+    assert done.stdout.rstrip().endswith("[]")
+
+
+def test_apply_makes_everything_and_a_second_time_nothing(tmp_path: Path) -> None:
+    """Token values are shown when they are made and never again; the rest is as it was."""
+    document = tmp_path / "setup.json"
+    document.write_text(json.dumps(demo_setup(tmp_path)), "utf-8")
+    first, second = (command(tmp_path / "data", "apply", str(document)) for _ in range(2))
+    token = first["organizations"][0]["tokens"][0]
+
+    assert token["value"].startswith("rwt_")
+    assert second["organizations"][0]["tokens"] == [token | {"value": None}]
+    assert (first["organizations"][0]["created"], second["organizations"][0]["created"]) == (True, False)
+    assert first["organizations"][0]["repositories"] == second["organizations"][0]["repositories"]
+    assert second["agents"] == ["reviewer", "scribe"]
+
+
+def test_apply_reads_toml_with_folders_relative_to_it(tmp_path: Path) -> None:
+    """A folder in the document is found from the document's own place."""
+    (tmp_path / "here").mkdir()
+    git("init", "--quiet", "--bare", "api.git", cwd=tmp_path / "here")
+    (tmp_path / "here" / "setup.toml").write_text(
+        '[[organizations]]\nname = "Tom L"\n'
+        'repositories = [{ name = "api", platform = "github", path = "t/api", url = "api.git" }]\n',
+        "utf-8",
+    )
+    made = command(tmp_path / "data", "apply", str(tmp_path / "here" / "setup.toml"))
+
+    assert made["organizations"][0]["slug"] == "tom-l"
+    assert made["organizations"][0]["repositories"][0]["url"] == str(tmp_path / "here" / "api.git")
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ("nonsense", "Expected"),
+        ("[[organizations]]\n", "organizations.0.name"),
+        ('[[organizations]]\nname = "A"\ncolour = "red"\n', "organizations.0.colour"),
+        ('[[organizations]]\nname = "A"\nentitlements = []\ntokens = [{ alias = "t" }]\n', "ServiceAPI"),
+        ('[[organizations]]\nname = "A"\ntokens = [{ alias = "t", duration = "soon" }]\n', "such as 30d"),
+        ('[[organizations]]\nname = "A"\nhosts = [{ platform = "github", probe = "git" }]\n', "--clone-url"),
+        (
+            '[[organizations]]\nname = "A"\nrepositories = [{ name = "x", platform = "github", path = "a/b" }]\n',
+            "--url",
+        ),
+        ('[[agents]]\nname = "../x"\nargv = ["true"]\n', "agents.0.name"),
+        ('[[agents]]\nname = "x"\nargv = ["true"]\norganization = "nobody"\n', "nobody"),
+    ],
+)
+def test_a_faulty_document_changes_nothing_and_is_explained(tmp_path: Path, document: str, message: str) -> None:
+    """Exit status 2, the entry is named, and no half of it was applied."""
+    file = tmp_path / "setup.toml"
+    file.write_text(document, "utf-8")
+    done = CliRunner().invoke(main, ["apply", str(file), "--data-dir", str(tmp_path / "data"), "--json"])
+
+    assert done.exit_code == 2
+    assert message in json.loads(done.stdout)["error"]["message"]
+    assert command(tmp_path / "data", "org", "list")["organizations"] == []
+
+
+def test_every_noun_can_be_made_and_listed(tmp_path: Path) -> None:
+    """One by one, without a document."""
+    data = tmp_path / "data"
+    command(data, "org", "create", "Acme Inc", "--entitlement", "ServiceAPI")
+    command(data, "offer", "add", "SPRING", "--kind", "partner", "--retired")
+    command(data, "host", "connect", "--org", "acme-inc", "--platform", "gitlab", "--group", "acme")
+    command(
+        data, "repository", "add", "api", "--org", "acme-inc", "--platform", "github", "--path", "a/b", "--url", "x"
+    )
+    command(data, "agent", "add", "lint", "--argv", "{python} -m lint 'two words'", "--network", "--env", "TOKEN")
+    token = command(
+        data, "token", "create", "--org", "acme-inc", "--scope", "admin", "--duration", "1h", "--alias", "a"
+    )
+    listed = command(data, "token", "list", "--org", "acme-inc")["tokens"]
+
+    assert command(data, "offer", "list")["offers"] == [{"code": "SPRING", "kind": "partner", "retired": True}]
+    host = command(data, "host", "list", "--org", "acme-inc")["hosts"][0]
+    assert (host["host"], host["api_url"]) == ("gitlab.com", "https://gitlab.com/api/v4")
+    assert command(data, "repository", "list", "--org", "acme-inc")["repositories"][0]["name"] == "api"
+    agents = {one["name"]: one for one in command(data, "agent", "list")["agents"]}
+    assert agents["lint"]["argv"] == ["{python}", "-m", "lint", "two words"]
+    assert (agents["lint"]["network"], agents["lint"]["environment"]) == (True, ["TOKEN"])
+    assert set(agents) == {"lint", "reviewer"}
+    assert [(one["id"], one["alias"], one["state"]) for one in listed] == [(token["id"], "a", "valid")]
+    assert token["value"] not in json.dumps(listed)
+
+
+def test_status_says_what_is_in_force(api: Any) -> None:
+    """Sandbox, the living worker, and the runs by status."""
+    api.ended(api.start("nothing"))
+    status = api.service.admin("status")
+
+    assert status["sandbox"].startswith(("bubblewrap", "none"))
+    assert [worker["pid"] for worker in status["workers"]] == [api.service.process.pid]
+    assert status["runs"]["completed"] >= 1
+
+
+def test_a_run_shows_its_log_and_its_diff(api: Any) -> None:
+    """What the API does not tell is there for the operator, as text and as JSON."""
+    run_id = api.start("write it")
+    api.ended(run_id)
+    given = ["--data-dir", str(api.service.data_dir)]
+    log = CliRunner().invoke(main, ["run", run_id, "--log", *given]).stdout
+    diff = CliRunner().invoke(main, ["run", run_id, "--diff", *given]).stdout
+
+    assert "scribe at work on turn 1" in log
+    assert "+++ b/notes/" in diff
+    assert CliRunner().invoke(main, ["run", "run_none", *given]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("[limits]\nrequests_per_minute = 0\n", "limits.requests_per_minute"),
+        ("[limit]\n", "limit"),
+        ("not toml", "service.toml"),
+        ('[execution]\nsandbox = "maybe"\n', "execution.sandbox"),
+    ],
+)
+def test_settings_that_cannot_be_read_name_file_and_key(tmp_path: Path, settings: str, message: str) -> None:
+    """`serve` ends with status 2 before it listens."""
+    (tmp_path / "service.toml").write_text(settings, "utf-8")
+    done = serve(tmp_path)
+
+    assert done.returncode == 2
+    assert "service.toml" in done.stderr
+    assert message in done.stderr
+
+
+def test_a_required_sandbox_that_is_missing_ends_the_start(tmp_path: Path) -> None:
+    """`require` means it: no bubblewrap, no service."""
+    (tmp_path / "service.toml").write_text('[execution]\nsandbox = "require"\n', "utf-8")
+    done = serve(tmp_path, PATH="/nowhere")
+
+    assert done.returncode == 2
+    assert "install bubblewrap" in done.stderr
+
+
+def test_a_port_that_is_taken_is_explained(api: Any, tmp_path: Path) -> None:
+    """Status 2 and the cure."""
+    port = api.service.base_url.removesuffix("/v1").rpartition(":")[2]
+    done = serve(tmp_path, "--port", port)
+
+    assert done.returncode == 2
+    assert "--port" in done.stderr
+
+
+def serve(data_dir: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "service", "serve", "--data-dir", str(data_dir), *(arguments or ("--port", "0"))]
+    return subprocess.run(
+        argv, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_serve_prints_one_line_and_logs_elsewhere(start: Callable[..., Any]) -> None:
+    """Stdout is one JSON line; what happens is on stderr."""
+    api = start()
+    api.service.process.terminate()
+    rest, _ = api.service.process.communicate(timeout=30)
+
+    assert rest == ""
+    assert "sandbox:" in api.service.log
+    assert "stopped" in api.service.log

@@ -1,0 +1,168 @@
+"""The database: first starts at once, schema versions, keyset pages, turns that end once."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.api.failures import Failure
+from service.api.page_token import PageToken
+from service.store import organizations, runs, turns
+from service.store.database import Database, DatabaseError
+from service.store.runs import Filters, Order
+from service.store.schema import meta
+from service.store.turns import Ending
+
+NOW = 1_700_000_000_000_000
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    made = Database(f"sqlite:///{tmp_path / 'data' / 'service.sqlite'}")
+    made.migrate()
+    yield made
+    made.close()
+
+
+def organization(database: Database) -> str:
+    with database.write() as connection:
+        return organizations.create(connection, name="Acme", now=NOW).id
+
+
+def order(owner: str, branch: str | None = None) -> Order:
+    return Order(owner, "scribe", "github", "acme/api", "/tmp/api.git", branch, "do it")
+
+
+def test_simultaneous_first_starts_make_one_schema(tmp_path: Path) -> None:
+    """Twelve at once: every one finds a usable database."""
+    url = f"sqlite:///{tmp_path / 'service.sqlite'}"
+    ready = threading.Barrier(12)
+
+    def begin(_: int) -> bytes:
+        database = Database(url)
+        ready.wait()
+        database.migrate()
+        secret = database.secret("page_token_key")
+        database.close()
+        return secret
+
+    with ThreadPoolExecutor(12) as pool:
+        assert len(set(pool.map(begin, range(12)))) == 1
+
+
+def test_the_database_is_closed_to_other_users(tmp_path: Path) -> None:
+    """0600 from its first moment."""
+    Database(f"sqlite:///{tmp_path / 'service.sqlite'}").close()
+
+    assert (tmp_path / "service.sqlite").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_newer_schema_is_refused(database: Database) -> None:
+    """An older program does not touch what a newer one wrote."""
+    with database.write() as connection:
+        connection.execute(sa.update(meta).where(meta.c.key == "schema_version").values(value="99"))
+
+    with pytest.raises(DatabaseError, match="version 99"):
+        database.migrate()
+
+
+def test_runs_of_one_microsecond_have_an_order(database: Database) -> None:
+    """Accepted at the same instant, they still come one after the other."""
+    owner = organization(database)
+    with database.write() as connection:
+        made = [runs.accept(connection, order(owner), NOW) for _ in range(50)]
+
+    assert len({run.created_at for run in made}) == 50
+    assert [run.created_at for run in made] == sorted(run.created_at for run in made)
+
+
+def test_pages_partition_the_list_while_runs_are_accepted(database: Database) -> None:
+    """Walked with inserts between the pages: every run that was there is seen exactly once."""
+    owner = organization(database)
+    filters = Filters(owner)
+    with database.write() as connection:
+        there = [runs.accept(connection, order(owner), NOW + number).id for number in range(30)]
+    seen: list[str] = []
+    after = None
+    while True:
+        with database.write() as connection:
+            runs.accept(connection, order(owner), NOW + 1000 + len(seen))
+            page = runs.page(connection, filters, after, 7)
+        if not page:
+            break
+        seen += [run.id for run in page]
+        after = (page[-1].created_at, page[-1].id)
+
+    assert [run_id for run_id in seen if run_id in there] == list(reversed(there))
+    assert len(seen) == len(set(seen))
+
+
+def test_a_turn_ends_once_and_only_by_its_latest_attempt(database: Database) -> None:
+    """An attempt that was taken over cannot end the turn; a second end changes nothing."""
+    with database.write() as connection:
+        pass
+    owner = organization(database)
+    with database.write() as connection:
+        run = runs.accept(connection, order(owner), NOW)
+        first = turns.claim(connection, run.id, 1, "sleeper", NOW)
+        second = turns.claim(connection, run.id, 1, "heir", NOW)
+        assert first is not None
+        assert second is not None
+        late = turns.end(connection, run.id, 1, Ending("failed", attempt=first.attempt), NOW)
+        right = turns.end(connection, run.id, 1, Ending("completed", attempt=second.attempt), NOW)
+        again = turns.end(connection, run.id, 1, Ending("failed"), NOW)
+        ended = runs.by_id(connection, run.id)
+
+    assert (turns_hold := (late, right, again)) == (False, True, False), turns_hold
+    assert ended is not None
+    assert ended.status == "completed"
+
+
+def test_updated_at_never_goes_back(database: Database) -> None:
+    """A clock that jumps back leaves the order of a run's changes intact."""
+    owner = organization(database)
+    with database.write() as connection:
+        run = runs.accept(connection, order(owner), NOW)
+        runs.set_status(connection, run.id, "working", NOW - 5_000_000)
+        changed = runs.by_id(connection, run.id)
+
+    assert changed is not None
+    assert changed.updated_at == run.updated_at + 1
+
+
+def test_two_who_continue_at_once_make_one_turn(database: Database) -> None:
+    """The second one is told that the run is active."""
+    owner = organization(database)
+    with database.write() as connection:
+        run = runs.accept(connection, order(owner), NOW)
+        turns.end(connection, run.id, 1, Ending("completed"), NOW)
+        ended = runs.by_id(connection, run.id)
+    assert ended is not None
+    start = threading.Barrier(6)
+
+    def follow(_: int) -> bool:
+        start.wait()
+        with database.write() as connection:
+            return runs.resume(connection, ended, order(owner), NOW) is not None
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sorted(pool.map(follow, range(6))) == [False] * 5 + [True]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=60), st.binary(max_size=60))
+def test_no_text_but_ours_is_a_page_token(text: str, noise: bytes) -> None:
+    """Whatever is sent, it is a 400 or our own token."""
+    cursor = PageToken(b"key", Filters("org"))
+    token = cursor.after(NOW, "run_1")
+
+    assert cursor.read(token) == (NOW, "run_1")
+    for forged in (text, token + text, noise.hex(), token[:-1]):
+        if forged != token:
+            with pytest.raises(Failure):
+                cursor.read(forged)
