@@ -25,9 +25,10 @@ class FormFact(Widget):
     DEFAULT_CSS = """
     FormFact {
         layout: horizontal;
-        height: 1;
+        height: auto;
+        max-height: 2;
         .form-fact--label { width: 15; color: $text-muted; padding-left: 1; }
-        .form-fact--value { width: 1fr; padding-left: 2; text-wrap: nowrap; text-overflow: ellipsis; }
+        .form-fact--value { width: 1fr; padding-left: 2; }
     }
     """
 
@@ -38,10 +39,10 @@ class FormFact(Widget):
         self._badge = badge
 
     def compose(self) -> ComposeResult:
-        """The label beside the value, its badge behind it."""
-        badge = ("  ", (self._badge.text, self._badge.style)) if self._badge else ()
+        """The label, then the badge, which the longest value must not push away, then the value."""
+        badge = ((self._badge.text, self._badge.style), "  ") if self._badge else ()
         yield Static(self._label, classes="form-fact--label", markup=False)
-        yield Static(Content.assemble(self._value, *badge), classes="form-fact--value")
+        yield Static(Content.assemble(*badge, self._value), classes="form-fact--value")
 
 
 class FactList(Vertical):

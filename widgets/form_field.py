@@ -4,6 +4,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Final
 
+from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -25,6 +26,13 @@ def toned(text: SafeText, tone: Tone) -> Content:
     """The text in its tone's mark and colour."""
     # Quiet is what the stylesheet says: the theme knows its own shade.
     return Content.assemble((f"{_MARKS.get(tone, '')}{text}" if text else "", "" if tone == "quiet" else STYLES[tone]))
+
+
+def _fitting(text: SafeText, width: int) -> SafeText:
+    """The text, or its first sentence where there is no room for the rest."""
+    if cell_len(text) <= width:
+        return text
+    return safe_text(text.partition(". ")[0])
 
 
 class FormField(Widget):
@@ -76,7 +84,7 @@ class FormField(Widget):
         self.label = label
         self._hint: tuple[SafeText, Tone] = (safe_text(hint), "quiet")
         self._problem: SafeText | None = None
-        self._shown = self._hint
+        self._shown: tuple[SafeText, Tone] = self._hint
         self._known = ""
         """What it held when a change was last announced."""
         self.touched = False
@@ -123,8 +131,10 @@ class FormField(Widget):
         line: tuple[SafeText, Tone] = self._hint if self._problem is None else (self._problem, "bad")
         if self.is_mounted and line != self._shown:
             self._shown = line
+            message = self.query_one(".form-field--message", Static)
+            text = _fitting(line[0], message.content_size.width - len(_MARKS.get(line[1], "")))
             # Its height is one line whatever it says: no layout, which would cost more than all the rest of a key.
-            self.query_one(".form-field--message", Static).update(toned(*line), layout=False)
+            message.update(toned(text, line[1]), layout=False)
 
     def _edited(self) -> None:
         # A control also announces what it was made with, which nobody typed.
@@ -157,7 +167,7 @@ class LineField(FormField):
 
     def __init__(self, key: str, label: str, hint: str, *, value: str = "", placeholder: str = "") -> None:
         super().__init__(key, label, hint)
-        self._control = LineInput(value, placeholder, select_on_focus=False)
+        self._control = LineInput(value, placeholder)
         self._known = self._control.value
 
     def compose_control(self) -> ComposeResult:

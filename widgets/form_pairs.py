@@ -56,8 +56,8 @@ class PairLine(Widget):
 
     def __init__(self, key: str, value: str, reading: Reading) -> None:
         super().__init__()
-        self._key = LineInput(key, "key", select_on_focus=False, classes="pair-line--key")
-        self._value = LineInput(value, "value", select_on_focus=False, classes="pair-line--value")
+        self._key = LineInput(key, "key", classes="pair-line--key")
+        self._value = LineInput(value, "value", classes="pair-line--value")
         self._reading = reading
 
     def compose(self) -> ComposeResult:

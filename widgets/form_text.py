@@ -71,7 +71,7 @@ class ChoiceInput(LineInput):
     ]
 
     def __init__(self, value: str, placeholder: str) -> None:
-        super().__init__(value, placeholder, suggester=Completion(()), select_on_focus=False)
+        super().__init__(value, placeholder, suggester=Completion(()))
         self._choices: tuple[str, ...] = ()
         self._stem: str = value
         """What the person typed, while suggestions take its place."""

@@ -1,7 +1,7 @@
 """The run table's columns: which there are, and how wide each is in a given width."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from storage.records.query import SortColumn
@@ -13,6 +13,8 @@ GUTTER: Final = 2
 """Cells before the first column: the cursor's mark and a space."""
 GAP: Final = 2
 """Cells between two columns."""
+AIR: Final = 1
+"""Cells that stay empty at the right edge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +90,23 @@ def place(view_width: int, columns: Sequence[Column] = COLUMNS) -> Layout:
         placed.append(Placed(column, x, width))
         x += width + GAP
     frozen = [p for p in placed if p.column.frozen]
-    return Layout(tuple(placed), max(view_width, x - 1), frozen[-1].end + GAP if frozen else GUTTER)
+    layout = Layout(tuple(placed), max(view_width, x - GAP + AIR), frozen[-1].end + GAP if frozen else GUTTER)
+    return _to_the_last_stop(layout, view_width)
+
+
+def _to_the_last_stop(layout: Layout, view_width: int) -> Layout:
+    """The layout with its last column so wide that scrolling ends at a stop: no column is ever cut at its left."""
+    hidden = layout.width - view_width
+    stop = next((stop for stop in layout.stops if stop >= hidden), hidden)
+    if hidden <= 0 or stop == hidden:
+        return layout
+    last = layout.placed[-1]
+    wider = replace(last, width=min(last.width + stop - hidden, max(last.width, last.column.most)))
+    return replace(layout, placed=(*layout.placed[:-1], wider), width=stop + view_width)
 
 
 def _needed(columns: Sequence[Column]) -> int:
-    # One cell of air remains at the right edge.
-    return GUTTER + sum(c.width for c in columns) + GAP * max(0, len(columns) - 1) + 1
+    return GUTTER + sum(c.width for c in columns) + GAP * max(0, len(columns) - 1) + AIR
 
 
 def _fitting(view_width: int, columns: Sequence[Column]) -> Sequence[Column]:

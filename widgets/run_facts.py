@@ -51,7 +51,9 @@ def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Li
     ]
     if run.created_at is not None:
         end = run.updated_at if run.is_final and run.updated_at else as_of
-        facts.append(("took", span((end - run.created_at).total_seconds()) + ("" if run.is_final else " so far")))
+        took = span((end - run.created_at).total_seconds())
+        so_far = f"{took} so far" if as_of == now else f"at least {took}"
+        facts.append(("took", took if run.is_final else so_far))
     facts.append(("seen", f"{ago(detail.last_seen_at, now)}, first {clock_time(detail.first_seen_at, now)}"))
     lines = [found for name, value in facts for found in _field(name, value, width)]
     return lines + _presence(view, width)
@@ -73,9 +75,9 @@ def timeline_in_brief(view: RunView, as_of: datetime) -> Line:
         if parts:
             parts.append((" ▸ ", QUIET))
         badge = run_badge(stretch.status) if stretch.status is not None else None
-        parts.append((badge.word if badge else "unobserved", badge.style if badge else QUIET))
-        if stretch.seconds is not None:
-            parts += [(" ", ""), (span(stretch.seconds), "")]
+        end = "" if stretch.seconds is None else " "
+        parts.append((f"{badge.word if badge else 'unobserved'}{end}", badge.style if badge else QUIET))
+        parts.append((span(stretch.seconds) if stretch.seconds is not None else "", ""))
     return line(*parts)
 
 

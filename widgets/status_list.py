@@ -72,7 +72,7 @@ class StatusList(Widget, can_focus=True):
     def _line(self, index: int) -> Content:
         status = self._statuses[index]
         badge = run_badge(status)
-        here = " on $primary 20%" if index == self._cursor else ""
+        here = " on $block-cursor-blurred-background" if index == self._cursor else ""
         word = badge.text + " " * max(1, WORD - cell_len(badge.text))
         return Content.assemble(
             ("▌ " if here else "  ", f"$accent{here}"),

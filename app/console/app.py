@@ -17,7 +17,7 @@ from app.config import Profile, Settings
 from app.console.latest import Latest
 from app.console.rooms import ROOMS
 from app.console.screens.base import Rang
-from app.console.themes import DEFAULT, THEMES
+from app.console.themes import DEFAULT, FEW_COLOURS, THEMES
 from app.console.troubles import link_notice, storage_notice
 from app.events import ActionChanged, Event, StorageFailed
 from app.text import safe_text
@@ -84,7 +84,7 @@ class RunwardenApp(App[None]):
         self.set_reactive(RunwardenApp.vitals, _first_vitals(profile, first))
         for theme in THEMES:
             self.register_theme(theme)
-        self.theme = settings.console.theme if settings.console.theme in self.available_themes else DEFAULT
+        self.theme = self._wanted_theme()
         self._add_rooms()
 
     def on_mount(self) -> None:
@@ -178,6 +178,12 @@ class RunwardenApp(App[None]):
 
     def _in_background(self, work: Any) -> None:
         self.run_worker(work, exit_on_error=True)
+
+    def _wanted_theme(self) -> str:
+        wanted = self.settings.console.theme
+        if wanted not in self.available_themes:
+            wanted = DEFAULT
+        return FEW_COLOURS if wanted == DEFAULT and self.console.color_system == "standard" else wanted
 
     def _add_rooms(self) -> None:
         from app.console.screens.runs import RunsScreen

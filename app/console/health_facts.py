@@ -78,5 +78,5 @@ def no_hosts(links: tuple[LinkState, ...]) -> CardFacts:
 def _poll(link: LinkState, now: datetime) -> str:
     if link.failing_since is not None:
         polls = f"{link.failures} polls" if link.failures > 1 else "1 poll"
-        return f"{trouble_word(link.error_kind)}, {polls} since {clock_time(link.failing_since, now)}"
+        return f"{trouble_word(link.error_kind)} since {clock_time(link.failing_since, now)}, {polls}"
     return f"answered {ago(link.last_ok_at, now)}" if link.last_ok_at is not None else "not asked yet"

@@ -5,6 +5,8 @@ from typing import Final
 from textual.theme import Theme
 
 DEFAULT: Final = "runwarden"
+FEW_COLOURS: Final = "runwarden-16"
+"""In place of the default where the terminal has 16 colours: soft hues would all become the same grey there."""
 
 THEMES: Final = (
     Theme(
@@ -19,7 +21,7 @@ THEMES: Final = (
         background="#0f1318",
         surface="#141a21",
         panel="#1d2530",
-        variables={"block-cursor-foreground": "#dbe2ea", "input-selection-background": "#6cb6ff 35%"},
+        variables={"block-cursor-blurred-background": "#1e3145", "input-selection-background": "#6cb6ff 35%"},
     ),
     Theme(
         name="runwarden-light",
@@ -34,7 +36,7 @@ THEMES: Final = (
         surface="#f1f4f7",
         panel="#e3e9ef",
         dark=False,
-        variables={"input-selection-background": "#0b62b8 25%"},
+        variables={"block-cursor-blurred-background": "#cfe0f1", "input-selection-background": "#0b62b8 25%"},
     ),
     # Okabe and Ito's hues: they stay apart for every kind of colour blindness.
     Theme(
@@ -49,6 +51,7 @@ THEMES: Final = (
         background="#101114",
         surface="#16181c",
         panel="#23262c",
+        variables={"block-cursor-blurred-background": "#1d3442"},
     ),
     Theme(
         name="runwarden-contrast",
@@ -62,5 +65,20 @@ THEMES: Final = (
         background="#000000",
         surface="#000000",
         panel="#2a2a2a",
+        variables={"block-cursor-blurred-background": "#00456b"},
+    ),
+    Theme(
+        name=FEW_COLOURS,
+        primary="#00ffff",
+        secondary="#ff00ff",
+        accent="#00ffff",
+        success="#00ff00",
+        warning="#ffff00",
+        error="#ff0000",
+        foreground="#ffffff",
+        background="#000000",
+        surface="#000000",
+        panel="#000080",
+        variables={"block-cursor-blurred-background": "#000080", "input-selection-background": "#000080"},
     ),
 )

@@ -61,7 +61,8 @@ class Git:
 
     def __init__(self, home: Path, timeout_s: float, extra: Mapping[str, str] | None = None) -> None:
         self._environment = environment(home) | dict(extra or {})
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
+        """How long one command may take."""
 
     def __call__(self, *arguments: str, git_dir: Path | None = None, work_tree: Path | None = None) -> str:
         """Run one command and return its standard output, without the last newline.
@@ -97,12 +98,12 @@ class Git:
                 capture_output=True,
                 cwd=folder,
                 env=self._environment,
-                timeout=self._timeout_s,
+                timeout=self.timeout_s,
                 check=False,
                 # A terminal's Ctrl-C is for the service, which then ends things in order.
                 start_new_session=True,
             )
         except subprocess.TimeoutExpired as error:
-            raise GitError(f"git took longer than {self._timeout_s:g} s; is the code host reachable?") from error
+            raise GitError(f"git took longer than {self.timeout_s:g} s; is the code host reachable?") from error
         except OSError as error:
             raise GitError(f"git cannot be started ({error}); install git on this machine") from error

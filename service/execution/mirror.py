@@ -2,12 +2,13 @@
 
 import fcntl
 import hashlib
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.execution.git import Git
+from service.execution.git import Git, GitError
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,29 @@ class Mirror:
             GitError: The repository cannot be read.
         """
         with self._locked():
-            if not (self.git_dir / "HEAD").exists():
-                self._git("init", "--quiet", "--bare", "--", str(self.git_dir))
-            listed = self._git("ls-remote", "--symref", "--", self._url, "HEAD", "refs/heads/*", git_dir=self.git_dir)
-            if "refs/heads/" in listed:
-                fetch = ("fetch", "--quiet", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
-                self._git(*fetch, "--", self._url, "+refs/heads/*:refs/heads/*", git_dir=self.git_dir)
-            return self._snapshot(listed)
+            try:
+                return self._fetch()
+            except GitError:
+                if not self._break_stale_locks():
+                    raise
+                return self._fetch()
+
+    def _fetch(self) -> Snapshot:
+        # Also where the mirror exists: that repairs one whose first initialization was cut off.
+        self._git("init", "--quiet", "--bare", "--", str(self.git_dir))
+        listed = self._git("ls-remote", "--symref", "--", self._url, "HEAD", "refs/heads/*", git_dir=self.git_dir)
+        if "refs/heads/" in listed:
+            fetch = ("fetch", "--quiet", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
+            self._git(*fetch, "--", self._url, "+refs/heads/*:refs/heads/*", git_dir=self.git_dir)
+        return self._snapshot(listed)
+
+    def _break_stale_locks(self) -> bool:
+        """Remove lock files that a power cut left: one older than any git command may last belongs to nobody."""
+        oldest = time.time() - self._git.timeout_s
+        stale = [file for file in self.git_dir.rglob("*.lock") if file.stat().st_mtime < oldest]
+        for file in stale:
+            file.unlink()
+        return bool(stale)
 
     def _snapshot(self, listed: str) -> Snapshot:
         """Read the branches from the mirror itself: what was fetched, not what was announced a moment before."""

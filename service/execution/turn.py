@@ -122,7 +122,7 @@ class TurnExecution:
 
     def _work(self, attempt: Attempt) -> Ending:
         snapshot = Mirror(self._folder.mirrors, attempt.run.url, attempt.git).fetch()
-        done = _own_commit(attempt, snapshot)
+        done = _own_commit(attempt, snapshot) if attempt.turn.attempt > 1 else None
         if done is not None:
             attempt.say(f"an earlier attempt has already pushed {done[0]}", self._clock)
             return Ending("completed", commit_sha=done[0], summary=done[1], attempt=attempt.turn.attempt)
@@ -146,10 +146,22 @@ class TurnExecution:
         with self._database.read() as connection:
             if not turns.holds(connection, attempt.turn):
                 raise SupersededError(f"{attempt.trailer}: another attempt has it")
+        pushed = self._push(attempt, snapshot, commit)
+        attempt.say(f"pushed {pushed} to {attempt.run.branch}", self._clock)
+        return Ending("completed", commit_sha=pushed, summary=result.summary, attempt=attempt.turn.attempt)
+
+    def _push(self, attempt: Attempt, snapshot: Snapshot, commit: str) -> str:
+        """Push, and return the commit that stands for this turn on its branch."""
         expected = snapshot.branches.get(attempt.run.branch)
-        attempt.workspace.push(attempt.git, attempt.run.url, attempt.run.branch, commit, expected)
-        attempt.say(f"pushed {commit} to {attempt.run.branch}", self._clock)
-        return Ending("completed", commit_sha=commit, summary=result.summary, attempt=attempt.turn.attempt)
+        try:
+            attempt.workspace.push(attempt.git, attempt.run.url, attempt.run.branch, commit, expected)
+        except GitError:
+            # A push may land and its answer be lost, or the push of a killed attempt arrive after we looked.
+            done = _own_commit(attempt, Mirror(self._folder.mirrors, attempt.run.url, attempt.git).fetch())
+            if done is None:
+                raise
+            return done[0]
+        return commit
 
 
 def _task(attempt: Attempt, snapshot: Snapshot) -> dict[str, Any]:
@@ -180,7 +192,7 @@ def _task(attempt: Attempt, snapshot: Snapshot) -> dict[str, Any]:
 def _own_commit(attempt: Attempt, snapshot: Snapshot) -> tuple[str, str] | None:
     """Return commit and subject of what an earlier attempt at this turn pushed before it could say so."""
     head = snapshot.branches.get(attempt.run.branch)
-    if head is None or attempt.turn.attempt == 1:
+    if head is None:
         return None
     form = f"--format=%H%x09%s%x09%(trailers:key={TRAILER},valueonly,separator=%x2C)"
     listed = attempt.git("log", f"--max-count={_SEARCHED_COMMITS}", form, head, "--", git_dir=snapshot.git_dir)

@@ -14,7 +14,7 @@ from app.console.app import RunwardenApp
 from app.engine import Engine
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, a_day, app_on, engine_on, settings_for
 from tests.run_board import Board, served
-from widgets.run_table import RunTable
+from widgets.run_table import HEADER, RunTable
 
 WIDE = (140, 40)
 SMALL = (80, 24)
@@ -46,6 +46,13 @@ class Scene:
     def lines(self) -> list[str]:
         return ["".join(segment.text for segment in line) for line in self.app.screen._compositor.render_strips()]
 
+    @property
+    def rows(self) -> list[str]:
+        """The table's lines that hold a run."""
+        region = self.table.region
+        lines = [line[region.x : region.right - 1] for line in self.lines[region.y + HEADER : region.bottom]]
+        return [line for line in lines if line.strip()]
+
     async def settle(self) -> None:
         """Waits until nothing is on its way any more."""
         for _ in range(3):
@@ -75,6 +82,8 @@ Staged = Callable[..., AbstractAsyncContextManager[Scene]]
 def quiet_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """UTC, colours, and a token."""
     monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv(TOKEN_VARIABLE, "token-of-the-scene")
     time.tzset()

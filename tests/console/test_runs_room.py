@@ -67,12 +67,12 @@ async def test_nothing_moves_under_a_reader_who_scrolled_away(staged: Staged, bo
     """Runs that arrive above leave every line where it is, and are announced quietly."""
     async with staged() as scene:
         await scene.press("pagedown")
-        rows = [line[:80] for line in scene.lines[6:-2]]
+        rows = scene.rows
         for number in range(12):
             board.put(f"run_new{number}", "queued", created=MINUTES_INTO_THE_DAY)
         await scene.sync()
 
-        assert [line[:80] for line in scene.lines[6:-2]] == rows
+        assert scene.rows == rows
         assert "12 new ↑" in scene.text
 
         await scene.press("g")
@@ -135,7 +135,8 @@ async def test_search_narrows_as_it_is_typed_and_marks_what_it_found(staged: Sta
         await scene.press("enter")
 
         assert "10 of 60" in scene.text
-        assert all("dark-mode" in line for line in scene.lines[7:17])
+        assert len(scene.rows) == 10
+        assert all("dark-mode" in row for row in scene.rows)
         assert scene.table._words == ("dark-mode",)
 
         await scene.press("escape")
@@ -165,7 +166,7 @@ async def test_the_status_filter_by_keys(staged: Staged) -> None:
 
         assert "4 of 60" in scene.text
         assert "status failed" in scene.text
-        assert "● working" not in "\n".join(scene.lines[7:20])
+        assert all("✗ failed" in row for row in scene.rows)
 
         await scene.press("escape")
 
@@ -199,7 +200,7 @@ async def test_the_mouse_picks_opens_and_sorts(staged: Staged) -> None:
 
         await scene.pilot.click("RunTable", offset=(20, 0))
         await scene.settle()
-        repositories = [line[14:40].strip() for line in scene.lines[7:37]]
+        repositories = [row[16:36].strip() for row in scene.rows]
 
         assert repositories == sorted(repositories)
         assert "repository ↑" in scene.text
@@ -236,7 +237,7 @@ async def test_a_lost_service_leaves_the_rows_and_says_since_when(staged: Staged
         await scene.tick(seconds=5)
 
         assert "◌ stale 12m: rate limited" in scene.text
-        assert "turns live again by itself" in scene.text
+        assert "it turns live by itself" in scene.text
         assert "fix/login-timeout" in scene.text
         assert "≥1m00s" in cursor_line(scene)
 
@@ -291,12 +292,12 @@ async def test_columns_scroll_sideways_and_the_first_two_stay(staged: Staged) ->
     """At 80 columns the run id is one key to the right; status and repository do not move."""
     async with staged(SMALL) as scene:
         head = scene.lines[3][:30]
-        assert "run_01JX" not in "\n".join(scene.lines[4:18])
+        assert "F3KQ9ZT2M" not in "\n".join(scene.rows)
 
-        await scene.press("right", "right", "right")
+        await scene.press("right")
 
         assert scene.lines[3][:30] == head
-        assert "run_01" in "\n".join(scene.lines[4:18])
+        assert all("…F3KQ9ZT2M" in row for row in scene.rows)
 
         await scene.press("left", "left", "left")
 
@@ -309,7 +310,7 @@ async def test_ages_move_without_a_poll(staged: Staged) -> None:
         scene.table._dirty_regions.clear()
         await scene.tick(seconds=61)
 
-        assert "2m ago" in scene.lines[7]
+        assert "2m ago" in scene.rows[0]
 
 
 async def test_a_run_that_is_stuck_is_flagged_only_while_the_facts_are_fresh(staged: Staged, board: Board) -> None:

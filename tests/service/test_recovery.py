@@ -85,6 +85,22 @@ def test_a_turn_that_pushed_before_it_could_say_so_is_not_done_again(
     assert shown["commit"] == git("rev-parse", api.run(run_id)["branch_name"], cwd=repository)
 
 
+def test_a_push_that_landed_without_an_answer_counts(start: Callable[..., Any]) -> None:
+    """The connection dies after the branch has moved: the commit is found there, and the run completes with it."""
+    api = start()
+    repository = api.service.repositories["acme/api"]
+    hook = repository / "hooks" / "post-receive"
+    # The parent of the hook is git's own receiving end.
+    hook.write_text("#!/bin/sh\nkill -9 $PPID\n")
+    hook.chmod(0o755)
+    run = api.ended(api.start("write once"))
+    shown = api.service.admin("run", run["run_id"])["turns"][0]
+
+    assert run["status"] == "completed", api.log(run["run_id"])
+    assert shown["commit"] == git("rev-parse", run["branch_name"], cwd=repository)
+    assert commits(api, run["run_id"]) == ["scribe: write once"]
+
+
 def test_sigterm_lets_an_agent_at_work_end(start: Callable[..., Any], tmp_path: Path) -> None:
     """Within the grace the turn ends in order, is recorded, and the exit status is 0."""
     api = start(settings='[execution]\nsandbox = "none"\ndrain_s = 20\n')

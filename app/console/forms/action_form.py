@@ -93,11 +93,13 @@ class ActionForm(FormScreen):
             self._sending_timer = self.set_interval(1, self._tick)
             self._tick()
         elif phase == "outcome":
-            self.query_one("#verb-done").focus()
+            self.query_one("#verb-back" if self._result is None else "#verb-done").focus()
 
     def verbs_without_meaning(self) -> frozenset[str]:
         """Buttons that would do nothing just now."""
         without = {
+            "back": self.phase == "outcome" and self._result is not None,
+            "done": self._result is None,
             "send": self.engine.actions.read_only,
             "resolve": self._open is None,
             "copy": self._result is None or self._open is not None,

@@ -17,7 +17,8 @@ from app.actions import Problem, problems
 from app.api.requests import WriteRequest, as_json
 from app.config import data_folder
 from app.console.forms.draft_keeper import DraftKeeper, Values
-from app.console.forms.drafts import Draft, Drafts
+from app.console.forms.drafts import Drafts
+from app.console.forms.standing import standing
 from app.engine import Engine
 from app.text import safe_block, safe_text
 from storage.errors import StorageError
@@ -26,12 +27,10 @@ from widgets.form_dialog import FormDialog, Phase, Verb
 from widgets.form_field import ChoiceField, FormField
 from widgets.form_pairs import Pairs, unpacked
 from widgets.form_preview import RequestPreview
-from widgets.times import ago
 
 if TYPE_CHECKING:
     from textual.timer import Timer
 
-    from widgets.badges import Tone
 
 Built = WriteRequest | tuple[Problem, ...]
 """A request as typed, or everything that keeps it from being one."""
@@ -42,7 +41,7 @@ _PREVIEW_CHARACTERS: Final = 100_000
 
 _VERBS: Final = (
     Verb("close", "Close", "esc", "back", ("editing",)),
-    Verb("back", "Back", "esc", "back", ("preview",)),
+    Verb("back", "Back", "esc", "back", ("preview", "outcome")),
     Verb("swap", "Start fresh", "^n", "swap_draft", ("editing",)),
     Verb("preview", "Preview", "^s", "forward", ("editing",), is_primary=True),
 )
@@ -57,7 +56,7 @@ class FormScreen(ModalScreen[Action | None]):
     FormScreen.-long.-tall FormDialog { height: 30; }
     FormScreen.-long.-tall FormField { margin-bottom: 1; }
     """
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-short"), (34, "-tall")]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (34, "-tall")]  # noqa: RUF012 — Textual declares it for instances
     SCOPED_CSS = False
     BINDINGS: ClassVar[list[BindingType]] = [
         # Before the focused input: all of these mean the form, wherever one types.
@@ -130,7 +129,7 @@ class FormScreen(ModalScreen[Action | None]):
             self._other = self.keeper.fresh
             self._fill(draft.values)
         self.enter("editing")
-        self._say_standing(draft)
+        self.dialog.note(*standing(self.engine, draft, self.keeper.problem))
         self._offer_repositories()
 
     async def on_unmount(self) -> None:
@@ -229,23 +228,6 @@ class FormScreen(ModalScreen[Action | None]):
         for key, field in self._fields.items():
             field.fill(values.get(key, ""))
         self._last_typed = ""
-
-    def _say_standing(self, draft: Draft | None) -> None:
-        """The one thing worth saying before anything is typed."""
-        now = self.engine.clock()
-        standing: tuple[str, Tone] = ("", "quiet")
-        if self.engine.actions.read_only:
-            standing = ("This profile is read-only: you may prepare and preview, nothing is sent.", "warn")
-        elif self.engine.token_problem is not None:
-            standing = (str(self.engine.token_problem), "warn")
-        elif self.keeper.problem is not None:
-            standing = (self.keeper.problem, "warn")
-        elif draft is not None and draft.sent_at is not None:
-            sent = ago(draft.sent_at, now)
-            standing = (f"Sent {sent}, and nobody knows the outcome: look before you send it again.", "warn")
-        elif draft is not None:
-            standing = (f"Your draft from {ago(draft.saved_at, now)}.", "quiet")
-        self.dialog.note(safe_text(standing[0]), standing[1])
 
     def _problems(self) -> tuple[Problem, ...]:
         built = self.build()

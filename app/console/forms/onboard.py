@@ -34,7 +34,7 @@ class OnboardForm(ActionForm):
         text = self.values["project_id"].strip()
         path = self.values["project_path"].strip() or None
         if text and not (text.isascii() and text.isdigit()):
-            wrong = Problem("project_id", f"{text!r} is no project id: give its number, or leave it empty.")
+            wrong = Problem("project_id", "A project id is a number; or leave it empty.")
             return (wrong, *problems(OnboardProject(path or "-")))
         return OnboardProject(path, int(text) if text else None)
 

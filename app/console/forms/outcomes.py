@@ -83,7 +83,7 @@ def unknown(action: Action) -> Outcome:
 def blocked(existing: Action, now: datetime) -> Outcome:
     """An earlier action stands in the way."""
     facts = [
-        ("subject", safe_text(existing.subject)),
+        ("for", safe_text(existing.subject)),
         ("earlier", safe_text(f"{action_badge(existing.state).word}, {ago(existing.created_at, now)}")),
         ("by", safe_text(existing.actor)),
         ("action", safe_text(existing.action_id)),

@@ -51,11 +51,11 @@ def read_pairs(field: str, pairs: Pairs) -> dict[str, Json] | Problem:
 def read_repository(text: str) -> Repository | Problem:
     """The repository as typed; what is wrong with it where it is none."""
     if not text.strip():
-        return Problem("repository", "Name the repository: owner/repo, or gitlab:group/project.")
+        return Problem("repository", "Name it: owner/repo, or gitlab:group/project.")
     try:
         return Repository.parse(text)
-    except ValueError as error:
-        return Problem("repository", str(error))
+    except ValueError:
+        return Problem("repository", "Write owner/repo, or gitlab:group/project.")
 
 
 def faithful(text: str) -> str:

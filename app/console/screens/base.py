@@ -78,7 +78,7 @@ class ConsoleScreen(Screen[None]):
         return self.console.trouble()
 
     def show_trouble(self) -> None:
-        """Brings the banner up to date."""
+        """Brings what is said of troubles up to date."""
         self.query_one(Banner).show(self.trouble())
 
     @property

@@ -17,7 +17,7 @@ from app.console.run_reading import read_run
 from app.console.screens.run_acting import RunActingScreen
 from app.console.troubles import nothing_to_show
 from app.console.views import VIEWS, Wanted
-from app.events import ActionChanged, CacheChangedElsewhere, Event, LinkChanged, RunsChanged
+from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from storage.errors import StorageError
 from storage.records import Action, RunSort
 from widgets.filter_bar import Extent, FilterBar, SearchInput, ViewBar
@@ -99,13 +99,15 @@ class RunsScreen(RunActingScreen):
             self._feed.changed()
         if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
             self._run_reader.ask()
-        if isinstance(event, LinkChanged):
-            self._explain()
 
     def tick(self, now: datetime) -> None:
         """Moves the ages on show."""
         self.table.tick(now, self.as_of)
         self.pane.tick(now, self.as_of)
+
+    def show_trouble(self) -> None:
+        """The banner, or the table while it has the room."""
+        super().show_trouble()
         self._explain()
 
     def trouble(self) -> Notice | None:

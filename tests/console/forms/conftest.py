@@ -103,7 +103,9 @@ class Post:
     def _answer(self, request: Received) -> Step:
         if request.method == "POST":
             return self._steps.pop(0)
-        return Respond(200, {"code_hosting": {}} if request.path.endswith("health") else {"runs": [], "next_token": None})
+        return Respond(
+            200, {"code_hosting": {}} if request.path.endswith("health") else {"runs": [], "next_token": None}
+        )
 
 
 @pytest.fixture

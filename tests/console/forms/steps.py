@@ -6,7 +6,6 @@ from textual import events
 from textual.pilot import Pilot
 
 
-
 async def settle(pilot: Pilot[Any]) -> None:
     """Waits until everything that was begun is done and painted."""
     await pilot.pause()

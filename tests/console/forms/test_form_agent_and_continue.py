@@ -98,7 +98,7 @@ async def test_a_continuation_names_the_run_and_its_branch(stage: Any, clock: An
         await pilot.press("enter")
         await settle(pilot)
 
-    assert "run_1  ✗ failed" in text
+    assert "✗ failed  run_1" in text
     (request,) = post.requests
     assert request.json() == {
         "instructions": "And now the docs.",
@@ -184,7 +184,7 @@ async def test_a_hostile_run_is_shown_harmlessly(stage: Any, clock: Any, post: A
 
 
 @pytest.mark.parametrize(
-    ("typed", "problem"), [("\t", "Name the project"), ("acme/web\tseven", "'seven' is no project id")]
+    ("typed", "problem"), [("\t", "Name the project"), ("acme/web\tseven", "A project id is a number")]
 )
 async def test_a_project_needs_a_path_or_a_number(stage: Any, typed: str, problem: str, post: Any) -> None:
     """Said before anything is sent."""

@@ -93,7 +93,7 @@ async def test_preview_with_problems_goes_to_the_first_of_them(stage: Any, post:
         text = painted(app)
         focused = app.screen.focused
 
-    assert "Name the repository" in text
+    assert "Name it: owner/repo" in text
     assert "Say what the agent shall do." in text
     assert isinstance(focused, Input)
     assert focused.placeholder == "owner/repo"
@@ -329,7 +329,9 @@ async def test_the_editor_gets_the_instructions_and_gives_them_back(
 async def test_what_a_terminal_would_obey_does_not_get_into_a_field(stage: Any) -> None:
     """A paste loses it, and the field says so; a prefilled value that holds it is left out."""
     hostile = "acme\x1b]52;c;x\x07/we\u202eb"
-    app = stage(lambda engine: NewRunForm(engine, repository=hostile, branch="x\x1b[2J", instructions="a\x1b[2J\u200bb"))
+    app = stage(
+        lambda engine: NewRunForm(engine, repository=hostile, branch="x\x1b[2J", instructions="a\x1b[2J\u200bb")
+    )
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         prefilled = app.screen.values
@@ -364,7 +366,6 @@ async def test_a_read_only_profile_previews_and_never_sends(
     assert "POST" in preview
     assert "Send" not in preview
     assert post.requests == []
-
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 20), (140, 40)])

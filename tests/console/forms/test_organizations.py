@@ -95,7 +95,7 @@ async def test_the_countdown_goes_on_without_reading_again(console: Any, attempt
 
     assert nothing == []
     # `12h ago`, `29d00h left` and `2d00h left` read differently an hour later; the rejected and the expired do not.
-    assert painted_again == [0, 1, 3]
+    assert set(painted_again) == {0, 1, 3}
 
 
 async def test_the_cursor_stays_on_its_attempt_when_new_ones_arrive(

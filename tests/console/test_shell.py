@@ -1,0 +1,285 @@
+"""The console's shell: rooms, keys, palette, and how it ends."""
+
+import asyncio
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from app.console.app import RunwardenApp
+from app.console.forms import ContinueRunForm, NewRunForm, StartAgentForm
+from app.console.hints import deeds
+from app.console.screens.runs import RunsScreen
+from app.events import StorageFailed
+from storage.records import Action
+from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from tests.console.scenes import MINUTES_INTO_THE_DAY, SceneClock, a_day, app_on, engine_on, settings_for
+from tests.run_board import Board, served
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = """
+import sys
+from pathlib import Path
+from app.config import Profile, Settings
+from app.console import run_console
+from app.token import EnvToken
+
+profile = Profile("acme", sys.argv[1], EnvToken("RUNWARDEN_SCENE_TOKEN"))
+settings = Settings(data_dir=Path(sys.argv[2]), profiles=(profile,))
+if sys.argv[3] == "crash":
+    from app.console.run_feed import RunFeed
+
+    async def broken(self):
+        secret_in_a_local = "sesame-" + "sesame"
+        raise RuntimeError("broken on purpose")
+
+    RunFeed._read = broken
+sys.exit(run_console(settings, profile))
+"""
+
+
+class Terminal:
+    """The console in a process of its own, on a terminal of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.master, slave = pty.openpty()
+        self.seen = b""
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=ROOT,
+            env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)},
+            start_new_session=True,
+        )
+        os.close(slave)
+
+    def read_until(self, fact: Callable[[bytes], bool], deadline_s: float = 30.0) -> None:
+        """Reads until the fact holds for all that was written, or the program has ended."""
+        end = time.monotonic() + deadline_s
+        while not fact(self.seen) and time.monotonic() < end:
+            if not select.select([self.master], [], [], 0.2)[0]:
+                continue
+            try:
+                self.seen += os.read(self.master, 65536)
+            except OSError:
+                return
+
+    def end(self) -> int:
+        """Reads to the end; the exit status."""
+        self.read_until(lambda _: False, 15.0)
+        os.close(self.master)
+        return self.process.wait(15)
+
+
+def confirmed(run_id: str) -> Action:
+    """A run that was started."""
+    at = SceneClock().now
+    return Action(
+        action_id="act_1",
+        kind="run.start",
+        subject="",
+        key="k",
+        path="/external/runs",
+        body_json="{}",
+        actor="console",
+        state="confirmed",
+        created_at=at,
+        result_id=run_id,
+    )
+
+
+async def test_keys_and_clicks_go_through_the_rooms(staged: Staged) -> None:
+    """1, 2 and 3, or a click on the tab."""
+    async with staged() as scene:
+        for key, room in (("2", "health"), ("3", "organizations"), ("1", "runs")):
+            await scene.press(key)
+
+            assert scene.app.current_mode == room
+
+        await scene.pilot.click("TabBar", offset=(14, 0))
+        await scene.settle()
+
+        assert scene.app.current_mode == "health"
+
+
+async def test_help_names_every_key_of_the_screen(staged: Staged) -> None:
+    """It is made from the bindings, so nothing can be missing."""
+    async with staged((100, 70)) as scene:
+        expected = deeds(scene.app.screen)
+        await scene.press("question_mark")
+
+        for deed in expected:
+            assert deed.does in scene.text
+            assert deed.keys[0] in scene.text
+
+        await scene.press("escape")
+
+        assert "On this screen" not in scene.text
+
+
+async def test_the_palette_does_what_it_names(staged: Staged) -> None:
+    """`:` and a few letters go to a room, or change the theme."""
+    async with staged() as scene:
+        await scene.pilot.press("colon")
+        await scene.pilot.pause()
+        scene.app.screen.query_one(Input).value = "Theme: runwarden-light"
+        await scene.settle()
+        await scene.press("enter")
+
+        assert scene.app.theme == "runwarden-light"
+
+        await scene.pilot.press("colon")
+        await scene.pilot.pause()
+        scene.app.screen.query_one(Input).value = "Next view"
+        await scene.settle()
+        await scene.press("enter")
+
+        assert "[Active]" in scene.text
+
+
+@pytest.mark.parametrize(("key", "form"), [("n", NewRunForm), ("c", ContinueRunForm), ("a", StartAgentForm)])
+async def test_keys_open_the_forms(staged: Staged, key: str, form: type[ModalScreen[Action | None]]) -> None:
+    """New run, continue, agent; escape leads back to the same run."""
+    async with staged() as scene:
+        await scene.press("j")
+        before = scene.table.row
+        await scene.press(key)
+
+        assert isinstance(scene.app.screen, form)
+
+        await scene.press("escape")
+
+        assert scene.table.row == before
+
+
+async def test_the_cursor_goes_to_the_run_that_was_started(staged: Staged, board: Board) -> None:
+    """A form ended with a confirmed run: with the next answer the cursor is on it."""
+    async with staged() as scene:
+        await scene.press("j", "j", "j")
+        screen = scene.app.screen
+        assert isinstance(screen, RunsScreen)
+        board.put("run_mine", "queued", created=MINUTES_INTO_THE_DAY)
+        await scene.engine.runs.refresh()
+        screen.acted(confirmed("run_mine"))
+        await scene.settle()
+
+        assert scene.table.row is not None
+        assert scene.table.row.run_id == "run_mine"
+
+
+async def test_a_read_only_profile_offers_no_writes(board: Board, tmp_path: Path) -> None:
+    """The header says so, and the keys do nothing."""
+    clock, settings = SceneClock(), settings_for(board.base_url, tmp_path)
+    settings = replace(settings, profiles=(replace(settings.profile(), read_only=True),))
+    async with engine_on(settings, clock) as engine:
+        app = app_on(settings, clock, engine)
+        async with app.run_test(size=WIDE) as pilot:
+            scene = Scene(pilot, engine, clock)
+            await scene.settle()
+            await scene.press("n", "c", "a")
+
+            assert "read-only" in scene.lines[0]
+            assert isinstance(app.screen, RunsScreen)
+
+
+async def test_files_that_fail_are_said_with_the_cure(staged: Staged) -> None:
+    """A full disk is no empty list: the rows stay and the banner says what happened."""
+    async with staged() as scene:
+        scene.engine.doorbell.ring(StorageFailed("No space is left for cache.sqlite3. Free some, then try again."))
+        await scene.settle()
+
+        assert "Free some, then try again." in scene.text
+        assert "fix/login-timeout" in scene.text
+
+
+async def test_sixteen_colours_have_a_theme_of_their_own(
+    board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Soft hues would all be the same grey there; a theme that was asked for by name is kept."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("COLORTERM")
+
+    for wanted, theme in (("runwarden", "runwarden-16"), ("nord", "nord"), ("no such theme", "runwarden-16")):
+        settings = settings_for(board.base_url, tmp_path, theme=wanted)
+        app = RunwardenApp(settings, settings.profile(), asyncio.Event().wait, None, SceneClock())  # type: ignore[arg-type]
+
+        assert app.theme == theme
+
+
+async def test_the_line_of_keys_is_clickable(staged: Staged) -> None:
+    """A hint does what its key does."""
+    async with staged(SMALL) as scene:
+        x = scene.lines[-1].index("/ search")
+        await scene.pilot.click("KeyBar", offset=(x, 0))
+        await scene.settle()
+
+        assert isinstance(scene.app.focused, Input)
+        assert "esc clear" in scene.lines[-1]
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (99, 31), (140, 40), (200, 60)])
+async def test_every_line_has_the_screen_width(staged: Staged, size: tuple[int, int]) -> None:
+    """No frame breaks at any size: header, keys and help stay in view."""
+    async with staged(size) as scene:
+        for room in ("1", "2"):
+            await scene.press(room)
+
+            assert len(scene.lines) == size[1]
+            assert "acme-prod" in scene.lines[0]
+            assert scene.lines[-1].rstrip().endswith("? help")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_gives_the_terminal_back(board: Board, tmp_path: Path, number: signal.Signals) -> None:
+    """The alternate screen and the mouse are off, the cursor is on, and the status tells the signal."""
+    terminal = Terminal(board.base_url, str(tmp_path), "")
+    terminal.read_until(lambda seen: b"complete" in seen)
+    terminal.process.send_signal(number)
+    status = terminal.end()
+
+    assert status == 128 + number
+    for sequence in (b"\x1b[?1049l", b"\x1b[?1000l", b"\x1b[?25h"):
+        assert sequence in terminal.seen
+
+
+def test_a_crash_prints_no_values_and_exits_with_1(board: Board, tmp_path: Path) -> None:
+    """The traceback names the place; neither locals nor the token are in it."""
+    terminal = Terminal(board.base_url, str(tmp_path), "crash")
+    status = terminal.end()
+
+    assert status == 1
+    assert b"broken on purpose" in terminal.seen
+    assert b"sesame-sesame" not in terminal.seen
+    assert b"token-of-the-scene" not in terminal.seen
+    assert b"\x1b[?1049l" in terminal.seen
+
+
+def test_the_service_killed_leaves_the_same_rows_after_a_restart(tmp_path: Path) -> None:
+    """Closed and opened again without a service: the cached rows, marked stale, and no error over them."""
+    with served(Board()) as board:
+        a_day(board)
+        first = Terminal(board.base_url, str(tmp_path), "")
+        first.read_until(lambda seen: b"complete" in seen)
+        os.write(first.master, b"q")
+        assert first.end() == 0
+
+    second = Terminal(board.base_url, str(tmp_path), "")
+    second.read_until(lambda seen: b"service unreachable" in seen)
+    os.write(second.master, b"q")
+
+    assert second.end() == 0
+    assert b"fix/login-timeout" in second.seen
+    assert b"it turns live by itself" in second.seen
+    assert second.seen.index(b"fix/login-timeout") < second.seen.index(b"service unreachable")

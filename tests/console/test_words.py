@@ -1,0 +1,190 @@
+"""The pure parts of the console: times, cells, columns, timelines and freshness as words."""
+
+import asyncio
+from collections.abc import Coroutine
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from app.console.latest import Latest
+from storage.records import LinkState, Repository, Run, RunDetail, Transition
+from widgets.badges import health_badge, run_badge
+from widgets.cells import fit, shorten
+from widgets.freshness import Patience, freshness
+from widgets.run_columns import GAP, place
+from widgets.timeline import Stretch, stretches
+from widgets.times import ago, clock_time, span, started
+
+NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+PATIENCE = Patience(opened_at=NOON - timedelta(hours=1), period_s=10.0)
+
+
+def before(**by: float) -> datetime:
+    return NOON - timedelta(**by)
+
+
+@pytest.mark.parametrize(
+    ("then", "text"),
+    [
+        (NOON, "just now"),
+        (before(seconds=1), "1s ago"),
+        (before(seconds=119), "1m ago"),
+        (before(hours=23, minutes=59), "23h ago"),
+        (before(days=400), "400d ago"),
+        (before(seconds=-30), "just now"),
+        (before(minutes=-5), "in 5m"),
+    ],
+)
+def test_an_age_has_one_unit(then: datetime, text: str) -> None:
+    """A clock that is a little ahead makes nothing strange; one far ahead is said."""
+    assert ago(then, NOON) == text
+
+
+def test_old_starts_become_dates() -> None:
+    """From 30 days on a date, with the year once it is another one; eight cells at most."""
+    assert started(before(days=29), NOON) == "29d ago"
+    assert started(before(days=31), NOON) == "3 Apr"
+    assert started(before(days=200), NOON) == "Oct 2025"
+    assert started(None, NOON) == "-"
+
+
+@given(st.integers(min_value=0, max_value=100 * 365 * 24 * 3600))
+def test_starts_fit_their_column(seconds: int) -> None:
+    """No age in a hundred years is wider than the column."""
+    assert cell_len(started(before(seconds=seconds), NOON)) <= 8
+
+
+def test_spans_have_two_units() -> None:
+    """Seconds alone, then the two largest."""
+    assert [span(s) for s in (0, 37, 252, 3900, 183600, -5)] == ["0s", "37s", "4m12s", "1h05m", "2d03h", "0s"]
+
+
+def test_a_moment_of_another_day_has_its_date() -> None:
+    """Today needs the time only."""
+    assert clock_time(before(minutes=1), NOON) == "11:59:00"
+    assert clock_time(before(days=1), NOON) == "3 May 12:00"
+    assert clock_time(before(days=365), NOON) == "4 May 2025 12:00"
+
+
+@given(st.text(max_size=60), st.integers(min_value=0, max_value=40), st.sampled_from(["end", "middle"]))
+def test_fitted_text_has_the_width_asked_for(text: str, width: int, cut: str) -> None:
+    """Wide and zero-width characters included."""
+    assert cell_len(fit(text, width, cut)) == width  # type: ignore[arg-type]
+
+
+def test_a_cut_in_the_middle_keeps_both_ends() -> None:
+    """Run ids differ at their end."""
+    assert shorten("run_01JX00007F3KQ9ZT2M5838", 14, "middle") == "run_0…9ZT2M5838"[:5] + "…" + "ZT2M5838"
+    assert shorten("日本語ブランチ", 7) == "日本語…"
+
+
+@given(st.integers(min_value=1, max_value=400))
+def test_columns_never_overlap_and_those_that_fit_fill_the_view(width: int) -> None:
+    """At every width; and sideways scrolling can end with a whole column beside the frozen ones."""
+    layout = place(width)
+
+    for left, right in zip(layout.placed, layout.placed[1:], strict=False):
+        assert left.end + GAP == right.x
+    assert layout.width >= width
+    hidden = layout.width - width
+    assert hidden == 0 or hidden in layout.stops or hidden > layout.stops[-1]
+
+
+@pytest.mark.parametrize("width", [80, 100, 140, 200])
+def test_status_and_repository_are_always_in_view(width: int) -> None:
+    """They are the frozen ones."""
+    layout = place(width)
+
+    assert [p.column.key for p in layout.placed if p.column.frozen] == ["status", "repository"]
+    assert layout.frozen_width < width
+
+
+def test_unknown_statuses_are_shown_as_received() -> None:
+    """Neither good nor bad: a warning with the word."""
+    assert run_badge("paused").text == "◆ paused"
+    assert health_badge("OK", {"ok"}).tone == "good"
+    assert health_badge("degraded", {"ok"}).tone == "warn"
+    assert health_badge("on holiday", {"ok"}).text == "◆ on holiday"
+    assert health_badge("", {"ok"}).word == "no status"
+
+
+def link(**fields: object) -> LinkState:
+    return LinkState("runs", **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        (None, "◌ connecting…"),
+        (link(), "◌ connecting…"),
+        (link(last_ok_at=before(hours=5)), "◌ connecting… · from 5h ago"),
+        (link(last_ok_at=before(seconds=4)), "● live · 4s ago"),
+        (link(last_ok_at=before(minutes=3)), "◌ stale 3m"),
+        (
+            link(last_ok_at=before(minutes=12), failing_since=before(minutes=11), failures=3, error_kind="unreachable"),
+            "◌ stale 12m: service unreachable",
+        ),
+        (link(failing_since=before(minutes=1), failures=1, error_kind="not_authorized"), "✗ token refused"),
+        (link(failing_since=before(minutes=1), failures=1, error_kind="some_new_kind"), "◌ not answering"),
+    ],
+)
+def test_only_young_answers_are_live(state: LinkState | None, text: str) -> None:
+    """Old facts say their age, and a failure its reason."""
+    assert freshness(state, PATIENCE, NOON).text == text
+
+
+def detail(status: str, *moves: tuple[str | None, str, datetime], created: datetime | None = None) -> RunDetail:
+    run = Run("run_1", status, "main", Repository.parse("acme/api"), created, NOON, "{}")
+    transitions = tuple(Transition("run_1", old, new, at) for old, new, at in moves)
+    return RunDetail(run, NOON, NOON, "current", transitions)
+
+
+def test_the_time_before_the_first_look_is_not_claimed() -> None:
+    """A run first seen at work was unobserved before; one first seen queued was queued from its creation."""
+    late = detail("working", (None, "working", before(minutes=5)), created=before(minutes=9))
+    early = detail(
+        "failed",
+        (None, "queued", before(minutes=8)),
+        ("queued", "working", before(minutes=6)),
+        ("working", "failed", before(minutes=2)),
+        created=before(minutes=9),
+    )
+
+    assert stretches(late, NOON) == (
+        Stretch(None, before(minutes=9), 240.0),
+        Stretch("working", before(minutes=5), 300.0, goes_on=True),
+    )
+    assert stretches(early, NOON) == (
+        Stretch("queued", before(minutes=9), 180.0),
+        Stretch("working", before(minutes=6), 240.0),
+        Stretch("failed", before(minutes=2), None),
+    )
+
+
+async def test_what_is_asked_while_at_work_is_done_once_more() -> None:
+    """Ten asks during one round make one further round, never two at once."""
+    rounds = 0
+    gate = asyncio.Event()
+    tasks: list[asyncio.Task[None]] = []
+
+    async def work() -> None:
+        nonlocal rounds
+        rounds += 1
+        await gate.wait()
+
+    def start(work: Coroutine[None, None, None]) -> None:
+        tasks.append(asyncio.ensure_future(work))
+
+    latest = Latest(work, start)
+    latest.ask()
+    await asyncio.sleep(0)
+    for _ in range(10):
+        latest.ask()
+    gate.set()
+    await asyncio.gather(*tasks)
+
+    assert rounds == 2
+    assert len(tasks) == 1
