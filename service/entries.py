@@ -64,6 +64,8 @@ class OfferEntry(_Entry):
     code: Name
     kind: Literal["partner", "public"]
     retired: bool = False
+    price: Name | None = None
+    """In the operator's words; changing it after a signup gives that organization the standard trial."""
 
 
 class AgentEntry(_Entry):

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from service.clock import parse_duration, rfc3339
 from service.entries import AgentEntry, HostEntry, OrganizationEntry, RepositoryEntry, Setup, TokenEntry
 from service.reference import checked_path, location
-from service.store import agents, hosts, offers, organizations, repositories, tokens
+from service.store import agents, hosts, offers, organizations, repositories, tokens, trials
 from service.store.organizations import Organization
 
 _PUBLIC_HOSTS: Final = {"github": "github.com", "gitlab": "gitlab.com"}
@@ -26,7 +26,7 @@ def apply(connection: sa.Connection, setup: Setup, folder: Path, now: int) -> di
         SetupError: An entry contradicts what is there, or lacks something.
     """
     for offer in setup.offers:
-        offers.put(connection, offers.Offer(offer.code, offer.kind, offer.retired))
+        offers.put(connection, offers.Offer(offer.code, offer.kind, offer.retired, offer.price))
     made = [_organization(connection, entry, folder, now) for entry in setup.organizations]
     for agent in setup.agents:
         put_agent(connection, agent, now)
@@ -67,7 +67,7 @@ def make_token(
 
 
 def connect_host(connection: sa.Connection, organization: Organization, entry: HostEntry, now: int) -> hosts.Host:
-    """Connect a code host, with the public host's name and API where none is given.
+    """Connect a code host, with the public host's name and API where none is given; the first one starts the trial.
 
     Raises:
         SetupError: The way to probe it lacks its address.
@@ -90,6 +90,7 @@ def connect_host(connection: sa.Connection, organization: Organization, entry: H
         token_env=entry.token_env,
     )
     hosts.connect(connection, organization.id, host, now)
+    trials.activate(connection, organization.id, now)
     return host
 
 

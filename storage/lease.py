@@ -5,7 +5,7 @@ from functools import partial
 
 from storage.cache import Cache
 from storage.database import immediate
-from storage.times import to_us
+from storage.times import Clock, to_us
 
 _SECOND_US = 1_000_000
 
@@ -19,10 +19,8 @@ class Lease:
 
     async def acquire(self, name: str, owner: str, ttl_s: float) -> bool:
         """Whether the owner holds the lease for the next `ttl_s` seconds: it was free, had run out, or was theirs."""
-        now_us = to_us(self._clock())
-        return await self._thread.run(
-            partial(_acquire, name=name, owner=owner, now_us=now_us, ttl_us=round(ttl_s * _SECOND_US))
-        )
+        ttl_us = round(ttl_s * _SECOND_US)
+        return await self._thread.run(partial(_acquire, name=name, owner=owner, clock=self._clock, ttl_us=ttl_us))
 
     async def renew(self, name: str, owner: str, ttl_s: float) -> bool:
         """Whether the owner still held the lease and now holds it for `ttl_s` seconds more."""
@@ -34,14 +32,22 @@ class Lease:
         await self._thread.run(partial(_release, name=name, owner=owner))
 
 
-def _acquire(connection: sqlite3.Connection, name: str, owner: str, now_us: int, ttl_us: int) -> bool:
-    # An end further away than the whole term means that the clock was set back: nobody would ever free it.
+def _acquire(connection: sqlite3.Connection, name: str, owner: str, clock: Clock, ttl_us: int) -> bool:
     with immediate(connection):
+        # Asked when it is our turn: a time from before the wait could lie before the one that the holder wrote.
+        now_us = to_us(clock())
         taken = connection.execute(
             "INSERT INTO leases (name, owner, until_us) VALUES (:name, :owner, :until) ON CONFLICT (name) DO UPDATE"
             " SET owner = excluded.owner, until_us = excluded.until_us"
-            " WHERE owner = excluded.owner OR until_us <= :now OR until_us > excluded.until_us",
-            {"name": name, "owner": owner, "until": now_us + ttl_us, "now": now_us},
+            " WHERE owner = excluded.owner OR until_us <= :now OR until_us > :unbelievable",
+            {
+                "name": name,
+                "owner": owner,
+                "until": now_us + ttl_us,
+                "now": now_us,
+                # Further away than any term: the clock was set back, and nobody would ever free it.
+                "unbelievable": now_us + 2 * ttl_us,
+            },
         )
     return taken.rowcount == 1
 

@@ -116,6 +116,17 @@ class FormField(Widget):
         self.label = label
         self.query_one(".form-field--label", Static).update(Content(label))
 
+    def take_focus(self) -> None:
+        """Puts the cursor behind what was typed, to go on with it; tabbing in selects it, to replace it."""
+        control = self.query("Input, TextArea").first()
+        if isinstance(control, Input):
+            control.select_on_focus = False
+            self.call_after_refresh(self._select_again, control)
+        control.focus()
+
+    def _select_again(self, control: Input) -> None:
+        control.select_on_focus = True
+
     def say(self, text: SafeText, tone: Tone = "quiet") -> None:
         """Sets what the line says while there is no problem."""
         self._hint = (text, tone)

@@ -7,24 +7,21 @@ from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from storage.records import RunRow, RunSort
 from storage.records.query import SortColumn
+from widgets.cursor_view import HEADER, CursorView
 from widgets.notice import Notice
 from widgets.run_columns import place
 from widgets.run_line import Clocked, cells, clocked
 from widgets.run_paint import COMPONENTS, Paint
 from widgets.run_window import NOTHING, Place, RunWindow
 
-HEADER = 1
-"""Lines above the first row."""
 
-
-class RunTable(ScrollView, can_focus=True):
+class RunTable(CursorView):
     """A window over any number of runs.
 
     It holds the rows around what is on show, asks for others with `WindowWanted` and is given them with `show`.
@@ -33,12 +30,6 @@ class RunTable(ScrollView, can_focus=True):
     COMPONENT_CLASSES: ClassVar[set[str]] = COMPONENTS
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "move(1)", "down", show=False, id="table.down"),
-        Binding("up,k", "move(-1)", "up", show=False, id="table.up"),
-        Binding("pagedown,ctrl+d,ctrl+f", "page(1)", "page down", show=False, id="table.page_down"),
-        Binding("pageup,ctrl+u,ctrl+b", "page(-1)", "page up", show=False, id="table.page_up"),
-        Binding("home,g", "first", "to the first row", show=False, id="table.first"),
-        Binding("end,G", "last", "to the last row", show=False, id="table.last"),
         Binding("right,l", "sideways(1)", "columns to the right", show=False, id="table.right"),
         Binding("left,h", "sideways(-1)", "columns to the left", show=False, id="table.left"),
         Binding("enter", "choose", "open", show=False, key_display="enter", id="table.open"),
@@ -80,7 +71,6 @@ class RunTable(ScrollView, can_focus=True):
         self._now = clock()
         self._as_of: datetime | None = None
         self._window = NOTHING
-        self._cursor = 0
         self._cursor_id: str | None = None
         """The cursor's run; None: there is none, or its row is not here yet."""
         self._row: RunRow | None = None
@@ -105,12 +95,14 @@ class RunTable(ScrollView, can_focus=True):
             window: The rows.
             place: What had been asked, since the reader may have moved on meanwhile.
         """
-        before, top = self._window, self.scroll_offset.y
-        self._window, self._asked = window, None
-        cursor_before = self._cursor
+        before, top, cursor_before = self._window, self.scroll_offset.y, self._cursor
+        is_sought = self._cursor_id is not None and self._row is None
+        follows = is_sought or self._cursor in self.rows_on_show
+        # Asking for the same again would bring the same again.
+        self._window, self._asked = window, (place.offset, place.limit)
         self._settle_cursor(window, place)
         self._resize_to(window.total)
-        self._hold_still(window, place, top)
+        self._hold_still(window, place, follows=follows)
         if before.total != window.total or self.scroll_offset.y != top or not before.rows:
             self.refresh()
         else:
@@ -125,10 +117,10 @@ class RunTable(ScrollView, can_focus=True):
             as_of: When the service last answered, while it does not any more: what goes on is counted up to then.
         """
         self._now, self._as_of = now, as_of
-        for index in self._visible():
+        for index in self.rows_on_show:
             row = self._window.row(index)
             if row is not None and self._painted.get(index) != clocked(row, now, as_of):
-                self._repaint(index)
+                self.repaint_row(index)
 
     def say(self, notice: Notice | None) -> None:
         """What to say where rows would be, while there are none."""
@@ -141,15 +133,15 @@ class RunTable(ScrollView, can_focus=True):
         """Which order the rows come in."""
         if sort != self._sort:
             self._sort = sort
-            self._repaint_header()
+            self.repaint_header()
 
     def mark_stuck(self, run_ids: frozenset[str]) -> None:
         """Which runs take far longer than they should."""
         changed, self._stuck = self._stuck ^ run_ids, run_ids
-        for index in self._visible():
+        for index in self.rows_on_show:
             row = self._window.row(index)
             if row is not None and row.run_id in changed:
-                self._repaint(index)
+                self.repaint_row(index)
 
     def highlight(self, search: str) -> None:
         """What the search looks for, to be seen where it was found."""
@@ -158,17 +150,28 @@ class RunTable(ScrollView, can_focus=True):
             self._words = words
             self.refresh()
 
-    def start_over(self) -> None:
-        """The next rows are other rows: the view goes to the top, and the cursor with it unless its run is there."""
-        self._unseen = 0
-        self._window = replace(self._window, offset=0, rows=()) if self.scroll_offset.y else self._window
-        self.scroll_to(y=0, animate=False, force=True)
+    def start_over(self, *, follow: bool) -> None:
+        """The next rows are other rows: the view goes to the top.
+
+        Args:
+            follow: The cursor stays on its run if that is among them; otherwise it goes to the first one.
+        """
+        if self.scroll_offset.y:
+            self._window = replace(self._window, offset=0, rows=())
+        if not follow:
+            self._cursor, self._cursor_id = 0, None
+        self.scroll_rows_to(0)
 
     def seek(self, run_id: str) -> None:
         """The cursor goes to this run with the next rows, if it is among them."""
         self._cursor_id, self._row = run_id, None
 
     # What it knows
+
+    @property
+    def total(self) -> int:
+        """How many runs the whole table has."""
+        return self._window.total
 
     @property
     def row(self) -> RunRow | None:
@@ -182,45 +185,19 @@ class RunTable(ScrollView, can_focus=True):
     @property
     def here(self) -> Place:
         """Where the reader stands, as a question for rows: a page before what is on show, and one after."""
-        top, page = self.scroll_offset.y, self._page
+        top, page = self.scroll_offset.y, self.page
         anchor = self._anchor()
         index, run_id = anchor or (0, None)
         return Place(max(0, top - page), 3 * page, run_id, index, self._cursor_id, self._cursor)
 
-    @property
-    def _page(self) -> int:
-        return max(1, self.scrollable_content_region.height - HEADER)
-
-    def _visible(self) -> range:
-        top = self.scroll_offset.y
-        return range(top, min(self._window.total, top + self._page))
-
     def _anchor(self) -> tuple[int, str] | None:
         if self.scroll_offset.y == 0:
             return None
-        index = self._cursor if self._cursor in self._visible() else self.scroll_offset.y
+        index = self._cursor if self._cursor in self.rows_on_show else self.scroll_offset.y
         row = self._window.row(index)
         return (index, row.run_id) if row else None
 
     # How it moves
-
-    def action_move(self, rows: int) -> None:
-        """Moves the cursor."""
-        self._put_cursor(self._cursor + rows)
-
-    def action_page(self, pages: int) -> None:
-        """Moves the view and the cursor by pages."""
-        rows = pages * max(1, self._page - 1)
-        self.scroll_to(y=self.scroll_offset.y + rows, animate=False, force=True)
-        self._put_cursor(self._cursor + rows)
-
-    def action_first(self) -> None:
-        """To the first row."""
-        self._put_cursor(0)
-
-    def action_last(self) -> None:
-        """To the last row."""
-        self._put_cursor(self._window.total - 1)
 
     def action_sideways(self, columns: int) -> None:
         """Scrolls until another column stands beside those that stay."""
@@ -234,11 +211,11 @@ class RunTable(ScrollView, can_focus=True):
         if self._row is not None:
             self.post_message(self.Chosen(self._row.run_id))
 
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Asks for the rows that come into view."""
-        super().watch_scroll_y(old_value, new_value)
-        if round(new_value) == 0:
+    def rows_came_into_view(self) -> None:
+        """Asks for those that are not here; at the top there is nothing unseen any more."""
+        if self.scroll_offset.y == 0:
             self._unseen = 0
+        self._painted = {index: self._painted[index] for index in self.rows_on_show if index in self._painted}
         self._want_rows()
 
     def on_click(self, event: events.Click) -> None:
@@ -251,23 +228,12 @@ class RunTable(ScrollView, can_focus=True):
             return
         index = self.scroll_offset.y + line - HEADER
         if index < self._window.total:
-            self._put_cursor(index)
+            self.put_cursor(index)
             if event.chain > 1:
                 self.action_choose()
 
-    def _put_cursor(self, index: int) -> None:
-        if not self._window.total:
-            return
-        index = min(max(0, index), self._window.total - 1)
-        before, self._cursor = self._cursor, index
-        self._repaint(before)
-        self._repaint(index)
-        top, page = self.scroll_offset.y, self._page
-        if not top <= index < top + page:
-            self.scroll_to(y=index if index < top else index - page + 1, animate=False, force=True)
-        self._name_cursor()
-
-    def _name_cursor(self) -> None:
+    def cursor_moved(self) -> None:
+        """Names the run that the cursor is on now."""
         row = self._window.row(self._cursor)
         self._cursor_id = row.run_id if row else None
         if row != self._row:
@@ -281,26 +247,22 @@ class RunTable(ScrollView, can_focus=True):
             self._cursor = window.cursor_index
         self._cursor = min(max(0, self._cursor), max(0, window.total - 1))
         if window.row(self._cursor) is not None or not window.total:
-            self._name_cursor()
+            self.cursor_moved()
 
-    def _hold_still(self, window: RunWindow, place: Place, top: int) -> None:
-        """Scrolls so that what the reader looks at stays where it is."""
-        if place.anchor_id is not None:
-            wanted = top + window.shift
-            self._unseen = max(0, self._unseen + window.shift) if wanted > 0 else 0
-        elif top == 0 and window.row(self._cursor) == self._row and self._cursor in range(self._page, self._page + 50):
-            # New runs pushed the cursor's run out below: follow it.
-            wanted = self._cursor - self._page + 1
-            self._unseen += wanted
-        else:
-            wanted = top
-        if wanted != top:
-            unseen = self._unseen
-            self.scroll_to(y=wanted, animate=False, force=True)
-            self._unseen = unseen if self.scroll_offset.y else 0
+    def _hold_still(self, window: RunWindow, place: Place, *, follows: bool) -> None:
+        """Scrolls so that what the reader looks at stays where it is, and the cursor on show if it was."""
+        unseen, top = self._unseen, self.scroll_offset.y
+        if place.anchor_id is not None and window.shift:
+            unseen += window.shift
+            self.scroll_rows_to(top + window.shift)
+        elif follows and self._cursor >= top + self.page:
+            # What came above pushed the cursor's run out of the view.
+            unseen += self._cursor - self.page + 1 - top
+            self.scroll_rows_to(self._cursor - self.page + 1)
+        self._unseen = max(0, unseen) if self.scroll_offset.y else 0
 
     def _want_rows(self) -> None:
-        visible, margin = self._visible(), self._page // 2
+        visible, margin = self.rows_on_show, self.page // 2
         if not visible or self._window.holds(visible.start - margin, visible.stop - 1 + margin):
             return
         here = self.here
@@ -313,7 +275,7 @@ class RunTable(ScrollView, can_focus=True):
     def on_resize(self) -> None:
         """Places the columns anew."""
         self._resize_to(self._window.total)
-        self._put_cursor(self._cursor)
+        self.put_cursor(self._cursor)
         self._want_rows()
 
     def notify_style_update(self) -> None:
@@ -348,13 +310,7 @@ class RunTable(ScrollView, can_focus=True):
         self._layout = place(self.scrollable_content_region.width)
 
     def _repaint_changed(self, before: RunWindow, cursor_before: int) -> None:
-        for index in self._visible():
+        for index in self.rows_on_show:
             if before.row(index) != self._window.row(index) or index in {cursor_before, self._cursor}:
-                self._repaint(index)
-        self._repaint_header()
-
-    def _repaint(self, index: int) -> None:
-        self.refresh(Region(0, index - self.scroll_offset.y + HEADER, self.size.width, 1))
-
-    def _repaint_header(self) -> None:
-        self.refresh(Region(0, 0, self.size.width, HEADER))
+                self.repaint_row(index)
+        self.repaint_header()

@@ -61,8 +61,9 @@ class RunFeed:
 
     def want(self, wanted: Wanted, sort: RunSort) -> None:
         """Other rows, or another order, are wanted."""
+        # Who sorts wants to see the ends; who filters wants to see this run among others.
+        self._table.start_over(follow=sort == self.sort)
         self.wanted, self.sort = wanted, sort
-        self._table.start_over()
         self.changed()
 
     async def _read(self) -> None:

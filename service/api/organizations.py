@@ -12,7 +12,7 @@ from service.api.context import Context, Services
 from service.api.failures import Failure, bad_request
 from service.mail.invitation import invitation_mail
 from service.mail.outbox import MailError
-from service.store import offers, organizations
+from service.store import offers, organizations, trials
 from service.store.organizations import Invitation, Organization
 
 router = APIRouter()
@@ -41,6 +41,7 @@ def create_organization(
             entitlements=("ServiceAPI",),
             offer_code=creation.offer_code,
         )
+        trials.sign_up(connection, made.id, creation.offer_code)
         invitation = organizations.invite(connection, made.id, email, now)
     _send(context, made, invitation, caller.organization)
     return {

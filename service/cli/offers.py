@@ -17,12 +17,13 @@ def command() -> None:
 @click.argument("code")
 @click.option("--kind", type=click.Choice(KINDS), required=True)
 @click.option("--retired", is_flag=True, help="Still accepted; the trial will be the standard one.")
+@click.option("--price", help="In your words; who signed up at another one gets the standard trial.")
 @administers
-def add(desk: Desk, code: str, kind: str, retired: bool) -> None:  # noqa: FBT001 — click passes options by name
+def add(desk: Desk, code: str, *, kind: str, retired: bool, price: str | None) -> None:
     """Add an offer, or change the one with its code."""
-    entry = OfferEntry.model_validate({"code": code, "kind": kind, "retired": retired})
+    entry = OfferEntry.model_validate({"code": code, "kind": kind, "retired": retired, "price": price})
     with desk.write() as connection:
-        offers.put(connection, Offer(entry.code, entry.kind, entry.retired))
+        offers.put(connection, Offer(entry.code, entry.kind, entry.retired, entry.price))
     desk.show(entry.model_dump(), [f"{code}  {kind}{'  retired' if retired else ''}"])
 
 
@@ -32,5 +33,5 @@ def list_all(desk: Desk) -> None:
     """List offers."""
     with desk.write() as connection:
         found = offers.all_of(connection)
-    documents = [{"code": one.code, "kind": one.kind, "retired": one.retired} for one in found]
+    documents = [{field: getattr(one, field) for field in Offer.__slots__} for one in found]
     desk.show({"offers": documents}, [f"{one.code}  {one.kind}{'  retired' if one.retired else ''}" for one in found])

@@ -8,8 +8,9 @@ from service.cli.output import Desk, administers
 from service.clock import now_micros, rfc3339
 from service.entries import OrganizationEntry, TokenEntry
 from service.setup import SetupError, find_organization, make_token
-from service.store import organizations
+from service.store import organizations, trials
 from service.store.organizations import ENTITLEMENTS, Organization
+from service.store.trials import Trial
 
 
 @click.group("org")
@@ -27,6 +28,17 @@ def _document(one: Organization) -> dict[str, Any]:
         "entitlements": list(one.entitlements),
         "offer_code": one.offer_code,
         "created_at": rfc3339(one.created_at),
+    }
+
+
+def _trial(trial: Trial | None) -> dict[str, Any] | None:
+    if trial is None:
+        return None
+    return {
+        "state": trial.state,
+        "signup_code": trial.signup_code,
+        "granted_code": trial.granted_code,
+        "started_at": None if trial.started_at is None else rfc3339(trial.started_at),
     }
 
 
@@ -57,7 +69,8 @@ def list_all(desk: Desk) -> None:
     """List organizations."""
     with desk.write() as connection:
         found = organizations.all_of(connection)
-    desk.show({"organizations": [_document(one) for one in found]}, [_line(one) for one in found])
+        documents = [_document(one) | {"trial": _trial(trials.of(connection, one.id))} for one in found]
+    desk.show({"organizations": documents}, [_line(one) for one in found])
 
 
 @command.command("deactivate")

@@ -69,6 +69,17 @@ offers = sa.Table(
     _text("code", key=True),
     _text("kind"),
     sa.Column("retired", sa.Boolean, nullable=False),
+    _text("price", nullable=True),
+)
+
+trials = sa.Table(
+    "trials",
+    metadata,
+    sa.Column("organization_id", sa.ForeignKey("organizations.id", ondelete="CASCADE"), primary_key=True),
+    _text("signup_code", nullable=True),
+    _text("signup_price", nullable=True),
+    _instant("started_at", nullable=True),
+    _text("granted_code", nullable=True),
 )
 
 hosts = sa.Table(

@@ -12,9 +12,9 @@ from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.scenes import MINUTES_INTO_THE_DAY, SceneClock, engine_on, settings_for
 from tests.run_board import Board
 from widgets.banner import Banner
+from widgets.cursor_view import HEADER
 from widgets.filter_bar import SearchInput
 from widgets.run_pane import RunPane
-from widgets.run_table import HEADER
 
 
 def cursor_line(scene: Scene) -> str:
@@ -84,7 +84,7 @@ async def test_nothing_moves_under_a_reader_who_scrolled_away(staged: Staged, bo
 async def test_a_run_pushed_out_below_takes_the_view_along(staged: Staged, board: Board) -> None:
     """The cursor at the bottom of the first page stays on show when runs arrive above it."""
     async with staged(SMALL) as scene:
-        page = scene.table._page
+        page = scene.table.page
         await scene.press(*["j"] * (page - 1))
         before = scene.table.row
         for number in range(4):
@@ -336,8 +336,8 @@ async def test_the_detail_takes_the_form_that_fits(staged: Staged) -> None:
             assert (pane.region.x > 40) == (size[0] >= 120)
 
 
-async def test_copying_and_refreshing(staged: Staged) -> None:
-    """y copies the run's id."""
+async def test_copying_the_id(staged: Staged) -> None:
+    """The key y copies the id of the run under the cursor."""
     async with staged() as scene:
         await scene.press("y")
 

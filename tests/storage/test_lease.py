@@ -69,6 +69,14 @@ async def test_only_the_holder_releases(lease: Lease) -> None:
     assert await lease.acquire("poller", "bob", 30)
 
 
+async def test_a_clock_a_little_behind_takes_nothing(lease: Lease, forward: Callable[[float], None]) -> None:
+    """Clocks are corrected by moments; a lease that was just given stays where it is."""
+    await lease.acquire("poller", "ann", 30)
+    forward(-2)
+
+    assert not await lease.acquire("poller", "bob", 30)
+
+
 async def test_a_clock_set_back_does_not_lock_everybody_out(lease: Lease, forward: Callable[[float], None]) -> None:
     """A lease that would last longer than its whole term was given by another clock."""
     await lease.acquire("poller", "ann", 30)

@@ -139,6 +139,18 @@ async def test_one_outlier_does_not_move_the_percentile(
     assert await cache.stuck(noon + 31 * MINUTE) == {"run_0060"}
 
 
+async def test_a_tenth_of_slow_runs_moves_the_percentile(
+    cache: Cache, make_run: Callable[..., Run], noon: datetime
+) -> None:
+    """Where runs now and then take 40 minutes, one that takes 79 is not stuck yet."""
+    quick = [make_run(n, "completed", created_at=noon - HOUR, updated_at=noon - HOUR + MINUTE) for n in range(18)]
+    slow = [make_run(n, "completed", created_at=noon - HOUR, updated_at=noon - 20 * MINUTE) for n in (18, 19)]
+    await cache.store_runs([*quick, *slow, make_run(60)], seen_at=noon)
+
+    assert await cache.stuck(noon + 79 * MINUTE) == set()
+    assert await cache.stuck(noon + 81 * MINUTE) == {"run_0060"}
+
+
 async def test_a_continued_run_is_timed_from_its_new_turn(
     cache: Cache, make_run: Callable[..., Run], noon: datetime
 ) -> None:

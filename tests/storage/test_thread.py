@@ -98,6 +98,34 @@ async def test_cancelling_a_reader_stops_its_statement(thread: DatabaseThread) -
     assert search.cancelled()
 
 
+async def test_cancelling_a_waiting_reader_does_not_hit_the_running_one(thread: DatabaseThread) -> None:
+    """Only the job's own statement is stopped."""
+    counting, proceed = threading.Event(), threading.Event()
+
+    def tick(number: int) -> int:
+        counting.set()
+        proceed.wait()
+        return number
+
+    def count(connection: sqlite3.Connection) -> int:
+        connection.create_function("tick", 1, tick)
+        found = connection.execute(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000) SELECT max(tick(i)) FROM n"
+        )
+        return int(found.fetchone()[0])
+
+    running = asyncio.ensure_future(thread.run(count))
+    await asyncio.to_thread(counting.wait)
+    waiting = asyncio.ensure_future(thread.run(numbers))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    proceed.set()
+
+    assert await running == 5000
+
+
 async def test_errors_of_our_own_statements_stay_what_they_are(thread: DatabaseThread) -> None:
     """A mistake in SQL is a bug, not a condition of the disk."""
     with pytest.raises(sqlite3.OperationalError, match="no such table"):

@@ -152,7 +152,7 @@ class FormScreen(ModalScreen[Action | None]):
         for field in self._fields.values():
             field.touched = True
         if found := self._complain():
-            self._focus_on(self._fields.get(found[0].field, next(iter(self._fields.values()))))
+            self._fields.get(found[0].field, next(iter(self._fields.values()))).take_focus()
             return
         built = self.build()
         if not isinstance(built, tuple):
@@ -179,7 +179,7 @@ class FormScreen(ModalScreen[Action | None]):
         self.phase = phase
         self.dialog.enter(phase, self.verbs_without_meaning())
         if phase == "editing":
-            self._focus_on(self._field_in_need())
+            self._field_in_need().take_focus()
         elif phase == "preview":
             # Never the dangerous one: the preview takes the focus, not its button.
             self.query_one(RequestPreview).focus()
@@ -248,9 +248,6 @@ class FormScreen(ModalScreen[Action | None]):
         wrong = {problem.field for problem in self._problems()}
         fields = tuple(self._fields.values())
         return next((field for field in fields if field.key in wrong), fields[0])
-
-    def _focus_on(self, field: FormField) -> None:
-        field.query("Input, TextArea").first().focus()
 
     def _show_preview(self, request: WriteRequest) -> None:
         body = json.dumps(json.loads(as_json(request)), indent=2, ensure_ascii=False)

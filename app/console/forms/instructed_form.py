@@ -52,7 +52,7 @@ class InstructedForm(ActionForm):
         else:
             if text != field.value:
                 field.fill(text)
-        field.query("TextArea").first().focus()
+        field.take_focus()
 
     def action_template(self) -> None:
         """Inserts one of the configured texts at the cursor."""

@@ -112,7 +112,7 @@ class RunsScreen(RunActingScreen):
 
     def trouble(self) -> Notice | None:
         """What the banner says, unless the table has the room to say it."""
-        return super().trouble() if self.table.row is not None else None
+        return super().trouble() if self.table.total else None
 
     def on_resize(self, event: events.Resize) -> None:
         """Puts the run beside the table, below it, or on two lines."""
@@ -270,5 +270,5 @@ class RunsScreen(RunActingScreen):
     def _explain(self) -> None:
         """Says why there are no rows, while there are none."""
         link = self.console.vitals.runs_link
-        self.query_one("#runs").set_class(self.table.row is None, "-empty")
+        self.query_one("#runs").set_class(not self.table.total, "-empty")
         self.table.say(nothing_to_show(self._wanted, self._extent, link, self.console.clock()))

@@ -381,3 +381,17 @@ async def test_the_buttons_are_never_pushed_off_the_screen(stage: Any, size: tup
 
         assert "Preview ^s" in painted(app)
         assert "Close esc" in painted(app)
+
+
+async def test_tabbing_into_a_prefilled_field_lets_one_type_over_it(stage: Any) -> None:
+    """Where the form itself leads to a field, what stands there is kept and gone on with."""
+    app = stage(lambda engine: NewRunForm(engine, repository="acme/api", branch="fix/x"))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press("shift+tab", "shift+tab", "a")
+        over = app.screen.values["repository"]
+        await pilot.press("ctrl+s", "b")
+        on = app.screen.values
+
+    assert over == "a"
+    assert on["repository"] == "ab"

@@ -1,0 +1,35 @@
+"""The protocol: HTTP/1.1 as uvicorn speaks it, with the spec's failure body also where no application is reached."""
+
+import asyncio
+import json
+from typing import Any, Final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from service.api.failures import body
+
+TRANSPORT: Final = "runwarden.transport"
+"""Key in the ASGI scope's `state`: the connection's transport."""
+
+
+class HttpProtocol(H11Protocol):
+    """One connection."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn narrows it
+        """Make the transport known to the application: the lab breaks connections where they are."""
+        super().connection_made(transport)
+        self.app_state: dict[str, Any] = {**self.app_state, TRANSPORT: transport}
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP with a failure body (spec 7.2), and close."""
+        if self.conn.our_state in {h11.SEND_RESPONSE, h11.IDLE}:
+            raw = json.dumps(body("malformed_request", "the request is not HTTP/1.1, or its head is too large")).encode()
+            headers = [("Content-Type", "application/json"), ("Content-Length", str(len(raw))), ("Connection", "close")]
+            for event in (
+                h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+                h11.Data(data=raw),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
