@@ -1,11 +1,13 @@
 """Settings: one frozen value from the data folder's `service.toml`; every key has a default that works."""
 
 import tomllib
+from email.utils import parseaddr
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+_THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 Sandboxing = Literal["require", "prefer", "none"]
 
 
@@ -43,10 +45,43 @@ class Execution(_Section):
     author_email: str = "reviewer@runwarden.invalid"
 
 
+class Smtp(_Section):
+    """The mail server that takes invitations; certificates are checked against the system's (or SSL_CERT_FILE's)."""
+
+    host: Annotated[str, Field(min_length=1)]
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    """None: what is usual for the security: 587 (starttls), 465 (tls) or 25 (none)."""
+    security: Literal["starttls", "tls", "none"] = "starttls"
+    """`starttls` begins in clear and must be offered by the server, `tls` is encrypted from the first byte."""
+    username: str | None = None
+    """None: no login."""
+    password_env: str = "RUNWARDEN_SMTP_PASSWORD"  # noqa: S105 — a variable's name, not a password
+    """The environment variable that holds the password."""
+    timeout_s: Annotated[float, Field(gt=0, le=300)] = 10
+    """For one delivery, from its connection to its end."""
+
+    @model_validator(mode="after")
+    def _protects_the_password(self) -> Self:
+        if self.username is not None and self.security == "none" and self.host not in _THIS_MACHINE:
+            raise ValueError('a login needs security = "starttls" or "tls": the password would travel in clear')
+        return self
+
+
 class Mail(_Section):
-    """Where invitations go."""
+    """How invitations leave."""
 
     sender: str = "Runwarden <no-reply@runwarden.invalid>"
+    smtp: Smtp | None = None
+    """None: each invitation becomes a file in the outbox folder, for whoever delivers or reads it."""
+    retry_s: Annotated[float, Field(gt=0)] = 60
+    """Until a delivery that failed is tried again; doubled each time, up to an hour."""
+
+    @field_validator("sender")
+    @classmethod
+    def _names_an_address(cls, sender: str) -> str:
+        if "@" not in parseaddr(sender)[1] or not sender.isprintable():
+            raise ValueError("write an address, such as 'Acme <no-reply@acme.example>'")
+        return sender
 
 
 class Probing(_Section):
@@ -58,6 +93,17 @@ class Probing(_Section):
     cache_s: Annotated[float, Field(ge=0)] = 5
 
 
+class GitLab(_Section):
+    """What onboarding a GitLab project sets up there."""
+
+    webhook_url: Annotated[str, Field(pattern=r"^https?://[^\s/]+")] | None = None
+    """Where GitLab shall deliver the project's events: a receiver of yours; None: no webhook is set."""
+    webhook_secret_env: str | None = None
+    """The environment variable whose value GitLab sends along as X-Gitlab-Token; None: no secret."""
+    webhook_events: Annotated[tuple[str, ...], Field(min_length=1)] = ("push_events", "merge_requests_events")
+    """GitLab's names of what the webhook is called for."""
+
+
 class Settings(_Section):
     """The whole of `service.toml`."""
 
@@ -65,6 +111,7 @@ class Settings(_Section):
     execution: Execution = Execution()
     mail: Mail = Mail()
     probing: Probing = Probing()
+    gitlab: GitLab = GitLab()
 
 
 class DataFolder:

@@ -306,8 +306,6 @@ class RunTable(CursorView):
     def _resize_to(self, total: int) -> None:
         self._layout = place(self.scrollable_content_region.width)
         self.virtual_size = Size(self._layout.width, total + HEADER)
-        # The scroll bar takes a column from the view as soon as there is one.
-        self._layout = place(self.scrollable_content_region.width)
 
     def _repaint_changed(self, before: RunWindow, cursor_before: int) -> None:
         for index in self.rows_on_show:

@@ -1,0 +1,29 @@
+"""Deadlines on sockets: a peer that drips bytes is cut off, however often it resets a time-out."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+
+@contextlib.contextmanager
+def cut_off(after_s: float, socket_of: Callable[[], socket.socket | None]) -> Iterator[None]:
+    """Shut a socket down when the block takes longer; whoever reads from it or writes to it gets an `OSError` or the end.
+
+    A time-out of the socket itself starts anew with each byte.
+    """
+    timer = threading.Timer(after_s, _shut_down, (socket_of,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _shut_down(socket_of: Callable[[], socket.socket | None]) -> None:
+    open_socket = socket_of()
+    if open_socket is not None:
+        with contextlib.suppress(OSError):
+            # Not the TLS wrapper's own method, which would go on in clear text.
+            socket.socket.shutdown(open_socket, socket.SHUT_RDWR)
