@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def cut_off(after_s: float, socket_of: Callable[[], socket.socket | None]) -> Iterator[None]:
-    """Shut a socket down when the block takes longer; whoever reads from it or writes to it gets an `OSError` or the end.
+    """Shut a socket down when the block takes longer: who reads from it or writes to it gets an error or the end.
 
     A time-out of the socket itself starts anew with each byte.
     """

@@ -4,6 +4,7 @@ import hashlib
 import re
 import secrets
 import unicodedata
+from collections.abc import Callable
 from typing import Final
 
 _CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -12,9 +13,9 @@ _ULID_LENGTH: Final = 26
 TOKEN_PREFIX: Final = "rwt_"  # noqa: S105 — the visible beginning of every token, not a token
 
 
-def ulid(micros: int) -> str:
+def ulid(micros: int, random_bits: Callable[[int], int] = secrets.randbits) -> str:
     """Return a 26-character ULID: ids made later sort later (to the millisecond)."""
-    value = (micros // 1000) << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
+    value = (micros // 1000) << _RANDOM_BITS | random_bits(_RANDOM_BITS)
     return "".join(_CROCKFORD[value >> (5 * place) & 31] for place in reversed(range(_ULID_LENGTH)))
 
 

@@ -11,13 +11,14 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 import uvicorn
 
 from service.api.app import build
 from service.api.context import Context
+from service.api.protocol import HttpProtocol
 from service.api.rate import TokenBuckets
 from service.clock import now_micros
 from service.execution import processes
@@ -25,7 +26,8 @@ from service.execution.sandbox import NoSandboxError, find
 from service.execution.turn import TurnExecution
 from service.execution.worker import TurnWorker
 from service.hosts.health import HealthProbes
-from service.mail.outbox import Outbox
+from service.lab import installed
+from service.mail.post import Post, PostRounds, mailer_of
 from service.settings import DataFolder, Settings
 from service.store.database import Database
 
@@ -40,10 +42,11 @@ class ServiceError(Exception):
 class RunningService:
     """One service process over one data folder."""
 
-    def __init__(self, folder: DataFolder, host: str, port: int, concurrency: int | None) -> None:
+    def __init__(self, folder: DataFolder, host: str, port: int, concurrency: int | None, *, lab: bool = False) -> None:
         self._folder = folder
         self._address = (host, port)
         self._concurrency = concurrency
+        self._lab = lab
         self._failed = False
 
     def run(self) -> int:
@@ -60,15 +63,18 @@ class RunningService:
             worker = self._worker(database, settings)
             context = _context(self._folder, settings, database, worker)
             listener = self._bind()
-            status = asyncio.run(self._serve(context, worker, listener))
+            post = Post(database, context.mailer, settings.mail, context.clock)
+            with contextlib.closing(PostRounds(post, settings.mail)):
+                status = asyncio.run(self._serve(context, worker, listener))
             context.probes.close()
             _log.info("stopped")
             return status
 
     async def _serve(self, context: Context, worker: TurnWorker, listener: socket.socket) -> int:
+        app, extra = installed(context) if self._lab else (build(context), {})
         config = uvicorn.Config(
-            build(context),
-            http="h11",
+            app,
+            http=HttpProtocol,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -78,7 +84,7 @@ class RunningService:
             proxy_headers=False,
             timeout_graceful_shutdown=max(1, int(context.settings.execution.drain_s)),
         )
-        server = _Server(config, lambda: self._announce(listener))
+        server = _Server(config, lambda: self._announce(listener, extra))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.leave)
@@ -127,15 +133,19 @@ class RunningService:
         except OSError as error:
             listener.close()
             raise ServiceError(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from error
+        if self._lab and not _is_loopback(listener.getsockname()[0]):
+            listener.close()
+            raise ServiceError(f"the lab opens on loopback only, not on {host}; leave --lab or --host out")
         listener.listen(_BACKLOG)
         return listener
 
-    def _announce(self, listener: socket.socket) -> None:
+    def _announce(self, listener: socket.socket, extra: Mapping[str, str]) -> None:
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        if not (host == "::1" or host.startswith("127.")):
+        if not _is_loopback(host):
             _log.warning("listening beyond this machine without TLS: put a TLS proxy in front, tokens travel in clear")
         line = {"base_url": f"http://{shown}:{port}/v1", "pid": os.getpid(), "data_dir": str(self._folder.root)}
+        line |= extra
         sys.stdout.write(f"{json.dumps(line)}\n")
         sys.stdout.flush()
 
@@ -180,13 +190,18 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
+def _is_loopback(host: str) -> bool:
+    return host == "::1" or host.startswith("127.")
+
+
 def _context(folder: DataFolder, settings: Settings, database: Database, worker: TurnWorker) -> Context:
     return Context(
         database=database,
         settings=settings,
         clock=now_micros,
+        expiry_clock=now_micros,
         rate=TokenBuckets(settings.limits.requests_per_minute),
-        mailer=Outbox(folder.outbox),
+        mailer=mailer_of(folder, settings.mail, os.environ),
         probes=HealthProbes(settings.probing),
         page_key=database.secret("page_token_key"),
         wake=worker.wake,

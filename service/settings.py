@@ -27,6 +27,25 @@ class Limits(_Section):
     body_bytes: Annotated[int, Field(ge=1024)] = 1 << 20
 
 
+class AgentLimits(_Section):
+    """What one turn's agent, all its processes together, may take before it is ended."""
+
+    cpu_s: Annotated[float, Field(gt=0)] = 3600
+    """CPU time."""
+    memory_bytes: Annotated[int, Field(ge=16 << 20)] = 4 << 30
+    """Resident memory that no file backs. Not address space: Go, Java and node reserve far more than they use."""
+    processes: Annotated[int, Field(ge=1)] = 512
+    """At the same time."""
+    workspace_bytes: Annotated[int, Field(ge=1 << 20)] = 8 << 30
+    """On the disk: the checkout, what the agent writes in its folders, and files it deleted and holds open."""
+    file_bytes: Annotated[int, Field(ge=1 << 20)] = 1 << 30
+    """The largest file; the kernel refuses to write beyond it."""
+    disk_reserve_bytes: Annotated[int, Field(ge=0)] = 256 << 20
+    """What stays free on the disk that holds the workspaces: below it agents are ended, and none starts."""
+    output_bytes: Annotated[int, Field(ge=4096)] = 4 << 20
+    """What is kept of its output; what exceeds it is dropped, and the log says so."""
+
+
 class Execution(_Section):
     """How turns are executed."""
 
@@ -35,14 +54,13 @@ class Execution(_Section):
     sandbox: Sandboxing = "prefer"
     """`require` refuses to run agents without bubblewrap, `prefer` says so aloud, `none` does without."""
     git_timeout_s: Annotated[float, Field(gt=0)] = 120
-    output_bytes: Annotated[int, Field(ge=4096)] = 4 << 20
-    """What is kept of an agent's output in one turn; what exceeds it is dropped, and the log says so."""
     drain_s: Annotated[float, Field(ge=0)] = 10
     """What agents in flight get to end in after SIGTERM; what has not ended is recovered at the next start."""
     worker_ttl_s: Annotated[float, Field(gt=0)] = 10
     """A worker whose heartbeat is older counts as dead, and its turns go to another."""
     author_name: str = "Runwarden reviewer"
     author_email: str = "reviewer@runwarden.invalid"
+    agent: AgentLimits = AgentLimits()
 
 
 class Smtp(_Section):
@@ -100,7 +118,10 @@ class GitLab(_Section):
     """Where GitLab shall deliver the project's events: a receiver of yours; None: no webhook is set."""
     webhook_secret_env: str | None = None
     """The environment variable whose value GitLab sends along as X-Gitlab-Token; None: no secret."""
-    webhook_events: Annotated[tuple[str, ...], Field(min_length=1)] = ("push_events", "merge_requests_events")
+    webhook_events: Annotated[tuple[Annotated[str, Field(pattern="^[a-z_]+_events$")], ...], Field(min_length=1)] = (
+        "push_events",
+        "merge_requests_events",
+    )
     """GitLab's names of what the webhook is called for."""
 
 

@@ -112,6 +112,8 @@ class RunningService:
     process: subprocess.Popen[str]
     arguments: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    lab_token: str = ""
+    """Opens /_lab of a service that was started with --lab."""
 
     @property
     def outbox(self) -> Path:
@@ -137,7 +139,8 @@ class RunningService:
     def restart(self) -> None:
         """Start again over the same data folder, on the same port."""
         port = self.base_url.removesuffix("/v1").rpartition(":")[2]
-        self.process, _ = _serve(self.data_dir, ["--port", port, *self.arguments], self.environment)
+        self.process, ready = _serve(self.data_dir, ["--port", port, *self.arguments], self.environment)
+        self.lab_token = ready.get("lab_token", "")
 
     def admin(self, *arguments: str) -> dict[str, Any]:
         """Run an administrating command and return its JSON."""
@@ -238,6 +241,7 @@ def start_service(
         process=process,
         arguments=arguments,
         environment=environment or {},
+        lab_token=ready.get("lab_token", ""),
     )
 
 

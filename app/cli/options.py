@@ -11,7 +11,7 @@ import click
 
 from app.cli.context import Invocation
 from app.cli.output import Format
-from app.cli.times import parse_duration, parse_moment
+from app.cli.times import parse_duration, parse_period
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -149,7 +149,18 @@ def as_duration(_: click.Context, param: click.Parameter, value: str | None) -> 
 
 def as_moment(_: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
     """Callback for an option that is a point in time."""
+    period = _period(param, value)
+    return None if period is None else period[0]
+
+
+def as_last_moment(_: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """Callback for an option that is a last point in time: a date is meant with all of its day."""
+    period = _period(param, value)
+    return None if period is None else period[1]
+
+
+def _period(param: click.Parameter, value: str | None) -> tuple[datetime, datetime] | None:
     try:
-        return None if value is None else parse_moment(value, datetime.now(UTC))
+        return None if value is None else parse_period(value, datetime.now(UTC))
     except ValueError as error:
         raise click.BadParameter(str(error), param=param) from error

@@ -46,6 +46,7 @@ class RunwardenApp(App[None]):
     """One profile's console."""
 
     TITLE = "runwarden"
+    DEFAULT_MODE = "runs"
     CSS_PATH = Path(__file__).with_name("console.tcss")
     COMMANDS: ClassVar[set[Any]] = {_commands}
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -84,7 +85,9 @@ class RunwardenApp(App[None]):
         self.set_reactive(RunwardenApp.vitals, _first_vitals(profile, first))
         for theme in THEMES:
             self.register_theme(theme)
-        self.theme = self._wanted_theme()
+        # Setting it the ordinary way would parse every style sheet twice before the first picture.
+        self.set_reactive(RunwardenApp.theme, self._wanted_theme())
+        self.stylesheet.set_variables(self.get_css_variables())
         self._add_rooms()
 
     def on_mount(self) -> None:
@@ -92,7 +95,6 @@ class RunwardenApp(App[None]):
         from app.console.signals import restore_on_signals
 
         restore_on_signals(self)
-        self.switch_mode("runs")
         self.call_after_refresh(lambda: self._in_background(self._open()))
 
     # What screens ask of it

@@ -2,9 +2,7 @@
 
 from typing import Final
 
-from fastapi import APIRouter, FastAPI
-from fastapi.routing import APIRoute
-from starlette.routing import compile_path
+from fastapi import FastAPI
 
 from service.api import agents, failures, gitlab, health, organizations, run_list, runs
 from service.api.context import Context
@@ -24,7 +22,7 @@ def build(context: Context) -> FastAPI:
     )
     app.state.context = context
     routers = [module.router for module in (organizations, run_list, runs, agents, health, gitlab)]
-    failures.install(app, [offer for router in routers for offer in _offered(router)])
+    failures.install(app, [offer for router in routers for offer in failures.offered_by(router, PREFIX)])
     for router in routers:
         app.include_router(router, prefix=PREFIX, responses={"default": {"model": failures.FailureBody}})
 
@@ -33,8 +31,3 @@ def build(context: Context) -> FastAPI:
         return {"status": "ok"}
 
     return app
-
-
-def _offered(router: APIRouter) -> failures.Offered:
-    routes = [route for route in router.routes if isinstance(route, APIRoute)]
-    return [(compile_path(PREFIX + route.path)[0], route.methods or set()) for route in routes]

@@ -35,7 +35,7 @@ def _caller(request: Request, context: Services) -> Caller:
     with context.database.read() as connection:
         token = tokens.by_value(connection, value)
         organization = None if token is None else organizations.by_id(connection, token.organization_id)
-    if token is None or not token.valid(context.clock()):
+    if token is None or not token.valid(context.expiry_clock()):
         raise Failure(
             401, "invalid_token", "the bearer token is unknown, revoked or expired; create another", _REJECTED
         )

@@ -177,4 +177,6 @@ def _refuse_constant(name: str) -> NoReturn:
 def _explain(error: ValidationError) -> str:
     first = error.errors(include_input=False, include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
-    return f"{field}: {first['msg']}" if field else "the body must be a JSON object"
+    if field:
+        return f"{field}: {first['msg']}"
+    return "the body must be a JSON object" if first["type"] == "model_type" else first["msg"]

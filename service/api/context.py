@@ -2,16 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import Depends, Request
 
 from service.api.rate import RateLimit
 from service.clock import Clock
 from service.hosts.health import HealthProbes
-from service.mail.outbox import Mailer
+from service.mail.letter import Mailer
 from service.settings import Settings
 from service.store.database import Database
+
+CONTEXT: Final = "runwarden.context"
+"""Key in the ASGI scope's `state`: a context for this one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,8 @@ class Context:
     database: Database
     settings: Settings
     clock: Clock
+    expiry_clock: Clock
+    """The present for decisions about expiry: `clock`, unless the lab shifts it."""
     rate: RateLimit
     mailer: Mailer
     probes: HealthProbes
@@ -31,8 +36,8 @@ class Context:
 
 
 def context_of(request: Request) -> Context:
-    """Return the context of the application that a request came to."""
-    context: Context = request.app.state.context
+    """Return the context that a request brings along, else that of the application it came to."""
+    context: Context = request.scope.get("state", {}).get(CONTEXT) or request.app.state.context
     return context
 
 

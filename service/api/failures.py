@@ -3,10 +3,12 @@
 import re
 from collections.abc import Mapping
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 Offered = list[tuple[re.Pattern[str], set[str]]]
 """Path patterns with the methods that routes offer there."""
@@ -33,6 +35,12 @@ class Failure(Exception):
 def bad_request(error_code: str, message: str) -> Failure:
     """Return a 400."""
     return Failure(400, error_code, message)
+
+
+def offered_by(router: APIRouter, prefix: str = "") -> Offered:
+    """Return the path patterns of a router's routes with their methods."""
+    routes = [route for route in router.routes if isinstance(route, APIRoute)]
+    return [(compile_path(prefix + route.path)[0], route.methods or set()) for route in routes]
 
 
 def install(app: FastAPI, offered: Offered) -> None:

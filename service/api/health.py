@@ -23,7 +23,7 @@ def installation_health(context: Services, caller: AnyCaller) -> dict[str, Any]:
     found = context.probes.ask(connected, known)
     body: dict[str, dict[str, str]] = {}
     for host in connected:
-        body[host.platform] = {"status": found[host.platform]}
+        body[host.platform] = {"status": found[host.platform].status}
         if host.platform == "gitlab":
             body[host.platform] |= {"host": host.host} | ({"group": host.group} if host.group else {})
     return {"code_hosting": body}

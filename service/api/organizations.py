@@ -1,6 +1,5 @@
 """POST /external/organizations: a partner creates an organization and its administrator is invited (spec 4.1)."""
 
-import logging
 from typing import Annotated
 
 from email_validator import EmailNotValidError, validate_email
@@ -10,13 +9,11 @@ from service.api.auth import AnyCaller
 from service.api.bodies import OrganizationCreation, ReadBody, schema_of
 from service.api.context import Context, Services
 from service.api.failures import Failure, bad_request
-from service.mail.invitation import invitation_mail
-from service.mail.outbox import MailError
-from service.store import offers, organizations, trials
-from service.store.organizations import Invitation, Organization
+from service.mail.post import CLAIM_MICROS, Post
+from service.store import invitations, offers, organizations, trials
+from service.store.organizations import Organization
 
 router = APIRouter()
-_log = logging.getLogger(__name__)
 
 
 @router.post("/external/organizations", status_code=201, openapi_extra=schema_of(OrganizationCreation))
@@ -42,8 +39,8 @@ def create_organization(
             offer_code=creation.offer_code,
         )
         trials.sign_up(connection, made.id, creation.offer_code)
-        invitation = organizations.invite(connection, made.id, email, now)
-    _send(context, made, invitation, caller.organization)
+        invitation_id = invitations.invite(connection, made.id, email, now, due_at=now + CLAIM_MICROS)
+    _send(context, made, invitation_id)
     return {
         "organization_id": made.id,
         "organization_name": made.name,
@@ -68,18 +65,20 @@ def _check_offer(context: Context, code: str | None) -> None:
         raise bad_request("invalid_offer_code", "offer_code is no known partner offer; omit it for the standard trial")
 
 
-def _send(context: Context, made: Organization, invitation: Invitation, parent: Organization) -> None:
-    try:
-        context.mailer.send(invitation_mail(context.settings.mail.sender, made, invitation, parent))
-    except MailError as error:
-        _log.error("%s exists, but its invitation was not sent: %s", made.id, error)
-        raise Failure(
-            500,
-            "provisioning_failed",
-            f"the organization {made.id} exists, but its invitation could not be sent; a retry creates another one",
-        ) from error
-    with context.database.write() as connection:
-        organizations.mark_sent(connection, invitation.id, context.clock())
+def _send(context: Context, made: Organization, invitation_id: str) -> None:
+    post = Post(context.database, context.mailer, context.settings.mail, context.clock)
+    invitation = post.deliver(invitation_id)
+    if invitation is not None and invitation.mail == "sent":
+        return
+    refused = invitation is not None and invitation.mail == "refused"
+    what = (
+        "the mail server refused its invitation" if refused else "its invitation has not left yet, and is tried again"
+    )
+    raise Failure(
+        500,
+        "provisioning_failed",
+        f"the organization {made.id} exists, but {what}; a retry creates another organization",
+    )
 
 
 def _name(email: str) -> str:

@@ -11,6 +11,7 @@ from service.api.failures import body
 
 TRANSPORT: Final = "runwarden.transport"
 """Key in the ASGI scope's `state`: the connection's transport."""
+_NO_HTTP: Final = body("malformed_request", "the request is not HTTP/1.1, or its head is too large")
 
 
 class HttpProtocol(H11Protocol):
@@ -21,10 +22,10 @@ class HttpProtocol(H11Protocol):
         super().connection_made(transport)
         self.app_state: dict[str, Any] = {**self.app_state, TRANSPORT: transport}
 
-    def send_400_response(self, msg: str) -> None:
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 — uvicorn's signature; its text is always the same
         """Answer what is no HTTP with a failure body (spec 7.2), and close."""
         if self.conn.our_state in {h11.SEND_RESPONSE, h11.IDLE}:
-            raw = json.dumps(body("malformed_request", "the request is not HTTP/1.1, or its head is too large")).encode()
+            raw = json.dumps(_NO_HTTP).encode()
             headers = [("Content-Type", "application/json"), ("Content-Length", str(len(raw))), ("Connection", "close")]
             for event in (
                 h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),

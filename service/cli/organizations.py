@@ -8,7 +8,7 @@ from service.cli.output import Desk, administers
 from service.clock import now_micros, rfc3339
 from service.entries import OrganizationEntry, TokenEntry
 from service.setup import SetupError, find_organization, make_token
-from service.store import organizations, trials
+from service.store import invitations, organizations, trials
 from service.store.organizations import ENTITLEMENTS, Organization
 from service.store.trials import Trial
 
@@ -103,7 +103,7 @@ def _set_active(desk: Desk, slug: str, *, active: bool) -> None:
 def accept_invitation(desk: Desk, code: str) -> None:
     """Turn an invitation code from a mail into the organization's first API token."""
     with desk.write() as connection:
-        organization_id = organizations.accept_invitation(connection, code, now_micros())
+        organization_id = invitations.accept(connection, code, now_micros())
         if organization_id is None:
             raise SetupError("the invitation code is unknown, used or expired; ask for another invitation")
         found = find_organization(connection, organization_id)

@@ -18,8 +18,11 @@ from service.settings import DataFolder
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", default=8400, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
 @click.option("--workers", type=click.IntRange(1, 64), help="Turns executed at the same time.")
+@click.option("--lab", is_flag=True, help="Open /_lab: faults, shifted expiry and made-up runs, on loopback only.")
 @click.option("--stop-with-stdin", is_flag=True, help="End when standard input does: with the process that started it.")
-def command(data_dir: Path | None, host: str, port: int, workers: int | None, *, stop_with_stdin: bool) -> None:
+def command(
+    data_dir: Path | None, host: str, port: int, workers: int | None, *, lab: bool, stop_with_stdin: bool
+) -> None:
     """Run the service; prints one JSON line when it accepts connections, and its log on stderr."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     if stop_with_stdin:
@@ -28,7 +31,7 @@ def command(data_dir: Path | None, host: str, port: int, workers: int | None, *,
         from service.server import RunningService, ServiceError
 
         try:
-            status = RunningService(DataFolder(data_dir or default_data_dir()), host, port, workers).run()
+            status = RunningService(DataFolder(data_dir or default_data_dir()), host, port, workers, lab=lab).run()
         except ServiceError as error:
             click.echo(f"error: {error}", err=True)
             status = 2

@@ -1,8 +1,10 @@
-"""The agent's process: a task on its standard input, a deadline over its head, and nothing of it left at the end."""
+"""The agent's process: a task on its standard input, limits over its head, and nothing of it left at the end."""
 
 import contextlib
 import os
 import selectors
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -12,19 +14,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from service.execution import processes
+from service.execution import keeper, processes
 from service.execution.sandbox import PACKAGE_ROOT, Sandbox
+from service.execution.usage import UsageWatch, free_bytes
 from service.execution.workspace import Workspace
+from service.settings import AgentLimits
 from service.store.agents import Agent
 
 _CHUNK: Final = 65_536
 _GLANCE_S: Final = 0.25
-_LAST_WORDS_S: Final = 0.05
+_KEEPER_PATIENCE_S: Final = 15.0
+_LONGEST_REPORT: Final = 4096
 _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ")
 
 
 class AgentFailedError(Exception):
-    """The agent could not be started, failed, or ran out of time; the text says which."""
+    """The agent could not be started, failed, or passed a limit; the text says which."""
 
 
 class InterruptedTurn(Exception):
@@ -67,70 +72,133 @@ class AgentCommand:
         }
 
 
-def run(command: AgentCommand, log: IO[bytes], output_bytes: int, stopping: threading.Event) -> None:
+def run(command: AgentCommand, log: IO[bytes], limits: AgentLimits, stopping: threading.Event) -> None:
     """Run an agent to its end, its output into the log.
 
     Raises:
-        AgentFailedError: It could not start, exited with another status than 0, or passed its time limit.
+        AgentFailedError: It could not start, exited with another status than 0, or passed a limit.
         InterruptedTurn: `stopping` was set while it ran.
     """
-    with command.workspace.task_file.open("rb") as task:
+    free, reserve = free_bytes(command.workspace.root), limits.disk_reserve_bytes
+    if free < reserve:
+        raise AgentFailedError(f"the disk is nearly full: {free} bytes are left, {reserve} are kept free; make room")
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs, command.workspace.task_file.open("rb") as task:
+            process = _spawn(command, task, theirs, limits)
+        kept = _Kept(process, ours, _capped(log, limits.output_bytes))
+        report = ""
         try:
-            process = subprocess.Popen(
-                command.argv(),
-                stdin=task,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                cwd=command.workspace.tree,
-                env=command.environment(),
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise AgentFailedError(f"the agent's command cannot be started: {error}; correct its argv") from error
-    try:
-        _watch(process, command.agent.timeout_s, _capped(log, output_bytes), stopping)
-    finally:
+            report = kept.watch(UsageWatch(process.pid, command.workspace.root, limits), command.agent, stopping)
+        finally:
+            _end(process, report or kept.dismiss(), command.workspace)
+    _judge(report, limits)
+
+
+def _spawn(
+    command: AgentCommand, task: IO[bytes], control: socket.socket, limits: AgentLimits
+) -> subprocess.Popen[bytes]:
+    python = [sys.executable, "-I", "-S", keeper.__file__]
+    return subprocess.Popen(
+        [*python, str(control.fileno()), str(limits.file_bytes), *command.argv()],
+        stdin=task,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=command.workspace.tree,
+        env=command.environment(),
+        start_new_session=True,
+        pass_fds=[control.fileno()],
+    )
+
+
+class _Kept:
+    """An agent under its keeper: what it prints, and what the keeper reports at its end."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], control: socket.socket, write: Callable[[bytes], None]
+    ) -> None:
+        self._process = process
+        self._control = control
+        self._write = write
+        self._open = True
+        """Whether the agent's output may still bring something."""
+        if process.stdout is not None:
+            os.set_blocking(process.stdout.fileno(), False)  # noqa: FBT003 — os takes it by place only
+
+    def watch(self, usage: UsageWatch, agent: Agent, stopping: threading.Event) -> str:
+        """Wait for the end and return the keeper's report, empty when somebody killed the keeper."""
+        deadline = time.monotonic() + agent.timeout_s
+        glance_due = 0.0
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._control, selectors.EVENT_READ)
+            if self._process.stdout is not None:
+                selector.register(self._process.stdout, selectors.EVENT_READ)
+            while True:
+                now = time.monotonic()
+                if stopping.is_set():
+                    raise InterruptedTurn
+                if now > deadline:
+                    raise AgentFailedError(f"the agent passed its time limit of {agent.timeout_s:g} s and was ended")
+                if now >= glance_due:
+                    glance_due = now + _GLANCE_S
+                    _refuse(usage.passed())
+                ready = {key.fileobj for key, _ in selector.select(min(_GLANCE_S, max(0.0, deadline - now)))}
+                if self._control in ready:
+                    return self._last_words()
+                if ready and not self._take():
+                    selector.unregister(self._process.stdout)  # type: ignore[arg-type]  # registered, so it is there
+
+    def dismiss(self) -> str:
+        """Tell the keeper to end everything, and return its report."""
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_WR)
+        return self._last_words()
+
+    def _take(self) -> bool:
+        """Pass on what the agent printed; False at the end of its output."""
+        chunk = self._process.stdout.read(_CHUNK) if self._process.stdout is not None else b""
+        if chunk:
+            self._write(chunk)
+        return chunk != b""
+
+    def _last_words(self) -> str:
+        self._control.settimeout(_KEEPER_PATIENCE_S)
+        try:
+            report = self._control.recv(_LONGEST_REPORT).decode("utf-8", "replace")
+        except OSError:
+            report = ""
+        while (output := self._process.stdout) is not None and (chunk := output.read(_CHUNK)):
+            self._write(chunk)
+        return report
+
+
+def _refuse(passed: str | None) -> None:
+    if passed is not None:
+        raise AgentFailedError(f"the agent was ended for passing its limit of {passed} in [execution.agent]")
+
+
+def _end(process: subprocess.Popen[bytes], report: str, workspace: Workspace) -> None:
+    """See the keeper off; where it did not clean up itself, search for what is left."""
+    if not report or report.startswith("left "):
         processes.kill_group(process.pid)
-        processes.kill_marked(f"RUNWARDEN_RESULT={command.workspace.result_file}")
-        process.wait()
-    if process.returncode:
-        raise AgentFailedError(f"the agent exited with status {process.returncode}; its last lines are in the log")
+        processes.kill_marked(f"RUNWARDEN_RESULT={workspace.result_file}")
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
 
 
-def _watch(
-    process: subprocess.Popen[bytes], timeout_s: float, write: Callable[[bytes], None], stopping: threading.Event
-) -> None:
-    deadline = time.monotonic() + timeout_s
-    output = process.stdout
-    if output is None:
-        raise AgentFailedError("the agent's output cannot be read")
-    os.set_blocking(output.fileno(), False)
-    with output, selectors.DefaultSelector() as selector:
-        selector.register(output, selectors.EVENT_READ)
-        while True:
-            if stopping.is_set():
-                raise InterruptedTurn
-            if time.monotonic() > deadline:
-                raise AgentFailedError(f"the agent passed its time limit of {timeout_s:g} s and was ended")
-            # Looked at before reading: output that is there when the process has ended is all there will be.
-            ended = process.poll() is not None
-            ready = selector.select(_LAST_WORDS_S if ended else _GLANCE_S) if selector.get_map() else []
-            chunk = output.read(_CHUNK) if ready else b""
-            if chunk:
-                write(chunk)
-            elif ended:
-                # A child in a session of its own may hold the pipe open for ever; the agent itself is done.
-                return
-            elif ready:
-                selector.unregister(output)
-            elif not selector.get_map():
-                _glance(process)
-
-
-def _glance(process: subprocess.Popen[bytes]) -> None:
-    """Wait a moment for a process that closed its output before it ended."""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_GLANCE_S)
+def _judge(report: str, limits: AgentLimits) -> None:
+    """Read how the agent ended; anything but exit status 0 is a failure."""
+    word, _, rest = report.removeprefix("left ").partition(" ")
+    if word == "fault":
+        raise AgentFailedError(f"the agent's command cannot be started: {rest}; correct its argv")
+    if word != "exit":
+        raise AgentFailedError("the agent's keeper was killed, and the agent with it; continue the run to try again")
+    status = int(rest)
+    if status in {-signal.SIGXFSZ, 128 + signal.SIGXFSZ}:
+        raise AgentFailedError(f"the agent wrote a file of more than {limits.file_bytes} bytes (file_bytes)")
+    if status:
+        raise AgentFailedError(f"the agent exited with status {status}; its last lines are in the log")
 
 
 def _capped(log: IO[bytes], limit: int) -> Callable[[bytes], None]:

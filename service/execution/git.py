@@ -1,7 +1,9 @@
 """git, hardened: no hook, no filter, no user configuration and no prompt, and never an argument read as an option."""
 
 import base64
+import contextlib
 import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -91,19 +93,26 @@ class Git:
     def _run(self, argv: Sequence[str], text: str | None, folder: Path | None) -> subprocess.CompletedProcess[bytes]:
         given = None if text is None else text.encode("utf-8", "surrogateescape")
         try:
-            return subprocess.run(
+            with subprocess.Popen(
                 argv,
-                input=given,
-                stdin=subprocess.DEVNULL if given is None else None,
-                capture_output=True,
+                stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 cwd=folder,
                 env=self._environment,
-                timeout=self.timeout_s,
-                check=False,
                 # A terminal's Ctrl-C is for the service, which then ends things in order.
                 start_new_session=True,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise GitError(f"git took longer than {self.timeout_s:g} s; is the code host reachable?") from error
+            ) as process:
+                return self._finished(process, given)
         except OSError as error:
             raise GitError(f"git cannot be started ({error}); install git on this machine") from error
+
+    def _finished(self, process: subprocess.Popen[bytes], given: bytes | None) -> subprocess.CompletedProcess[bytes]:
+        try:
+            out, err = process.communicate(given, self.timeout_s)
+        except subprocess.TimeoutExpired as error:
+            # git waits in a helper of its own (git-remote-https, ssh), which would outlive it.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise GitError(f"git took longer than {self.timeout_s:g} s; is the code host reachable?") from error
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)

@@ -41,13 +41,19 @@ class Sandbox:
         """Return the command that runs `argv` inside; `objects` is the mirror that the history borrows from."""
         if self.program is None:
             return argv
-        view = [*_system_view(network=network), *_program_view(argv)]
+        view = _system_view(network=network)
+        # First, for what is bound next may lie below.
+        for name, place in (("tmp", "/tmp"), ("shm", "/dev/shm")):  # noqa: S108 — its own /tmp
+            view += ["--bind", str(workspace.scratch / name), place]
+        view += _program_view(argv)
         readable = [workspace.history, workspace.task_file, objects]
         writable = [workspace.tree, workspace.home, workspace.result_file.parent]
         for path in readable:
             view += ["--ro-bind", str(path), str(path)]
         for path in writable:
             view += ["--bind", str(path), str(path)]
+        # What else can be written would be memory without a limit: bubblewrap's own root and /dev.
+        view += ["--remount-ro", "/dev", "--remount-ro", "/"]
         return [self.program, *_walls(network=network), *view, "--chdir", str(workspace.tree), "--", *argv]
 
 
@@ -93,7 +99,7 @@ def _system_view(*, network: bool) -> list[str]:
             view += ["--ro-bind-try", folder, folder]
     for name in (*_ETC, *(_NETWORK_ETC if network else ())):
         view += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    return [*view, "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run"]  # noqa: S108 — its own /tmp
+    return [*view, "--proc", "/proc", "--dev", "/dev", "--dir", "/run"]
 
 
 def _program_view(argv: list[str]) -> list[str]:

@@ -131,7 +131,7 @@ class TurnExecution:
         attempt.say(f"branch {attempt.run.branch} at {base or 'nothing: the repository is empty'}", self._clock)
         attempt.say(f"sandbox: {self._sandbox}", self._clock)
         command = AgentCommand(attempt.agent, attempt.workspace, snapshot.git_dir / "objects", self._sandbox)
-        agent_process.run(command, attempt.log, self._settings.output_bytes, self.stopping)
+        agent_process.run(command, attempt.log, self._settings.agent, self.stopping)
         return self._publish(attempt, snapshot, base)
 
     def _publish(self, attempt: Attempt, snapshot: Snapshot, base: str | None) -> Ending:

@@ -33,6 +33,8 @@ class Workspace:
         self.history = root / "history.git"
         """A git-dir for the agent to read; nothing in it is used after the agent ran."""
         self.home = root / "home"
+        self.scratch = root / "scratch"
+        """What the sandbox shows as /tmp and /dev/shm: on the disk, so that one limit covers all it writes."""
         self.result_file = root / "result" / "result.json"
         self.task_file = root / "task.json"
         self._ours = root / "commit.git"
@@ -40,7 +42,7 @@ class Workspace:
 
     def create(self, task: dict[str, Any]) -> None:
         """Make the folders and write the task down."""
-        for folder in (self.tree, self.home, self.result_file.parent):
+        for folder in (self.tree, self.home, self.scratch / "tmp", self.scratch / "shm", self.result_file.parent):
             folder.mkdir(mode=0o700, parents=True)
         self.task_file.write_text(json.dumps(task), "utf-8")
 

@@ -4,12 +4,14 @@ import http.client
 import json
 import ssl
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
+
+from service.deadline import cut_off
 
 _LARGEST_ANSWER: Final = 1 << 20
-_CHUNK: Final = 65_536
 
 
 class UnreachableError(Exception):
@@ -21,34 +23,58 @@ class Answer:
     """What a host answered."""
 
     status: int
+    headers: Mapping[str, str]
+    """Names in lower case."""
     body: Any
     """The JSON document; None when it was none."""
     took_s: float
 
 
-def ask(url: str, timeout_s: float, *, headers: dict[str, str] | None = None) -> Answer:
-    """Send one GET and read the answer.
+def ask(
+    url: str,
+    timeout_s: float,
+    *,
+    headers: Mapping[str, str] | None = None,
+    method: str = "GET",
+    document: object = None,
+) -> Answer:
+    """Send one request, with a JSON document if there is one, and read the answer.
 
     Raises:
         UnreachableError: No connection, no answer within the deadline, or no HTTP.
     """
     started = time.monotonic()
-    given = {"User-Agent": "runwarden", "Accept": "application/json", "Accept-Encoding": "identity"} | (headers or {})
+    given = {"User-Agent": "runwarden", "Accept": "application/json", "Accept-Encoding": "identity"} | dict(
+        headers or {}
+    )
+    body = None if document is None else json.dumps(document).encode()
+    given |= {} if body is None else {"Content-Type": "application/json"}
     try:
         parts = urlsplit(url)
         connection = _connection(parts.scheme, parts.hostname or "", parts.port, timeout_s)
         try:
-            connection.request("GET", f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}", headers=given)
-            response = connection.getresponse()
-            raw = _read(response, started + timeout_s)
+            connection.connect()
+            # The response takes the socket over from the connection; the deadline has to find it nevertheless.
+            opened = connection.sock
+            left_s = started + timeout_s - time.monotonic()
+            with cut_off(left_s, lambda: opened):
+                connection.request(method, _target(parts), body=body, headers=given)
+                response = connection.getresponse()
+                raw = _read(response)
+            if time.monotonic() - started >= timeout_s:
+                # Without a length, a body that was cut off looks whole.
+                raise TimeoutError
         finally:
             connection.close()
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise UnreachableError(f"{url}: {type(error).__name__} {error}") from error
-    return Answer(response.status, _json(raw), time.monotonic() - started)
+        raise UnreachableError(f"{_shown(url)}: {_reason(error, started, timeout_s)}") from error
+    got = {name.lower(): value for name, value in response.getheaders()}
+    return Answer(response.status, got, _json(raw), time.monotonic() - started)
 
 
 def _connection(scheme: str, host: str, port: int | None, timeout_s: float) -> http.client.HTTPConnection:
+    if not host:
+        raise ValueError("the address names no host")
     if scheme == "https":
         return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=ssl.create_default_context())
     if scheme == "http":
@@ -56,16 +82,34 @@ def _connection(scheme: str, host: str, port: int | None, timeout_s: float) -> h
     raise ValueError("the address must begin with https:// or http://")
 
 
-def _read(response: http.client.HTTPResponse, deadline: float) -> bytes:
-    chunks: list[bytes] = []
-    # A time-out of the socket starts anew with each byte; the deadline does not.
-    while chunk := response.read1(_CHUNK):
-        chunks.append(chunk)
-        if time.monotonic() > deadline:
-            raise TimeoutError("the answer takes too long")
-        if sum(map(len, chunks)) > _LARGEST_ANSWER:
-            raise ValueError("the answer is too large")
-    return b"".join(chunks)
+def _read(response: http.client.HTTPResponse) -> bytes:
+    raw = response.read(_LARGEST_ANSWER + 1)
+    if len(raw) > _LARGEST_ANSWER:
+        raise ValueError("the answer is too large")
+    if response.length:
+        # read() with a limit does not look whether all that was announced came.
+        raise http.client.IncompleteRead(raw, response.length)
+    return raw
+
+
+def _target(parts: SplitResult) -> str:
+    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+
+
+def _reason(error: Exception, started: float, timeout_s: float) -> str:
+    if isinstance(error, TimeoutError) or time.monotonic() - started >= timeout_s:
+        return f"no whole answer within {timeout_s:g} s"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate cannot be trusted: {error.verify_message}; name its authority in SSL_CERT_FILE"
+    text = str(error)
+    return text if text and isinstance(error, (OSError, ValueError)) else f"{type(error).__name__} {text}".strip()
+
+
+def _shown(url: str) -> str:
+    # Without a login that an operator may have written into the address.
+    scheme, mark, rest = url.partition("?")[0].partition("://")
+    host, slash, path = rest.partition("/")
+    return scheme + mark + host.rpartition("@")[2] + slash + path
 
 
 def _json(raw: bytes) -> Any:

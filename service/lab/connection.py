@@ -44,6 +44,12 @@ async def hold_back(app: ASGIApp, scope: Scope, receive: Receive) -> Answer:
     return answer
 
 
+async def pass_on(send: Send, answer: Answer) -> None:
+    """Send the answer as it is."""
+    await send(answer.start)
+    await send({"type": "http.response.body", "body": answer.body})
+
+
 async def read_all(receive: Receive) -> None:
     """Read a request to its end and drop it: the client has then sent everything."""
     while (await receive()).get("more_body", False):
@@ -55,8 +61,7 @@ async def refuse(send: Send, status: int, document: Mapping[str, object], header
     raw = json.dumps(document).encode()
     fields = {"Content-Type": "application/json", "Content-Length": str(len(raw))} | dict(headers)
     pairs = [(name.lower().encode(), value.encode("latin-1")) for name, value in fields.items()]
-    await send({"type": "http.response.start", "status": status, "headers": pairs})
-    await send({"type": "http.response.body", "body": raw})
+    await pass_on(send, Answer(status, pairs, raw))
 
 
 async def reset(scope: Scope, receive: Receive) -> None:
@@ -68,19 +73,21 @@ async def reset(scope: Scope, receive: Receive) -> None:
 
 
 async def cut_off(scope: Scope, receive: Receive, send: Send, answer: Answer, keep_bytes: int) -> None:
-    """Send the head and the beginning of the body, then close."""
+    """Send the head and the beginning of the body, at most all but its last byte, then close."""
     await send(answer.start)
-    await send({"type": "http.response.body", "body": answer.body[:keep_bytes], "more_body": True})
+    kept = answer.body[: min(keep_bytes, len(answer.body) - 1)]
+    await send({"type": "http.response.body", "body": kept, "more_body": True})
     _transport(scope).close()
     await _until_gone(receive)
 
 
-async def drip(send: Send, answer: Answer, interval_s: float) -> None:
-    """Send the body byte by byte; a client that leaves ends it, for uvicorn then drops what is sent."""
+async def drip(receive: Receive, send: Send, answer: Answer, interval_s: float) -> None:
+    """Send the body byte by byte, until it is out or the client has left."""
     await send(answer.start)
     for place in range(len(answer.body)):
         await send({"type": "http.response.body", "body": answer.body[place : place + 1], "more_body": True})
-        await asyncio.sleep(interval_s)
+        if await _gone_within(receive, interval_s):
+            return
     await send({"type": "http.response.body", "body": b""})
 
 
@@ -93,3 +100,12 @@ async def _until_gone(receive: Receive) -> None:
     # uvicorn would otherwise complain about an answer that never came.
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def _gone_within(receive: Receive, wait_s: float) -> bool:
+    try:
+        async with asyncio.timeout(wait_s):
+            await _until_gone(receive)
+    except TimeoutError:
+        return False
+    return True

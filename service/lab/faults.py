@@ -117,7 +117,9 @@ class FaultScript:
     def account(self) -> tuple[list[dict[str, Any]], int]:
         """Return what was consumed, oldest first, and how many older entries were dropped."""
         with self._lock:
-            return [{field: getattr(one, field) for field in Consumed.__slots__} for one in self._account], self._dropped
+            return [
+                {field: getattr(one, field) for field in Consumed.__slots__} for one in self._account
+            ], self._dropped
 
     def clear(self) -> None:
         """Forget the script and the account."""

@@ -2,10 +2,12 @@
 
 from datetime import timedelta
 from email.message import EmailMessage
-from email.utils import format_datetime, formatdate, make_msgid
+from email.policy import SMTP, SMTPUTF8
+from email.utils import format_datetime, formatdate, parseaddr
 
 from service.clock import EPOCH
-from service.store.organizations import Invitation, Organization
+from service.mail.letter import Letter
+from service.store.mails import OwedMail
 
 _TEXT = """\
 Hello,
@@ -28,27 +30,42 @@ Give the code to the operator of the service, who turns it into your first API t
 {parent} has no access to your organization. If you did not expect this mail, ignore it:
 the invitation ends by itself.
 """
+_OPERATOR = "The operator of the service"
 
 
-def invitation_mail(sender: str, made: Organization, invitation: Invitation, parent: Organization) -> EmailMessage:
-    """Return the message that invites an administrator."""
-    expires = EPOCH + timedelta(microseconds=invitation.expires_at)
-    message = EmailMessage()
+def invitation_letter(sender: str, owed: OwedMail) -> Letter:
+    """Write the letter that invites an administrator; `sender` is an address, with or without a name."""
+    expires = EPOCH + timedelta(microseconds=owed.expires_at)
+    recipient = _deliverable(owed.email)
+    address = parseaddr(sender)[1]
+    # Seven bits, for not every server on the way takes eight.
+    message = EmailMessage(policy=(SMTP if recipient.isascii() else SMTPUTF8).clone(cte_type="7bit"))
     message["From"] = sender
-    message["To"] = invitation.email
-    message["Subject"] = f"You are invited to administer {made.name}"
+    message["To"] = recipient
+    message["Subject"] = f"You are invited to administer {owed.organization_name}"
     message["Date"] = formatdate(usegmt=True)
-    message["Message-ID"] = make_msgid(domain="runwarden.invalid")
+    # The same for each attempt: a letter that arrives twice is recognized.
+    message["Message-ID"] = f"<{owed.invitation_id}@{address.rpartition('@')[2]}>"
     message["Expires"] = format_datetime(expires, usegmt=True)
-    message["X-Runwarden-Organization"] = made.id
+    message["X-Runwarden-Organization"] = owed.organization_id
     message.set_content(
         _TEXT.format(
-            parent=parent.name,
-            name=made.name,
-            slug=made.slug,
-            id=made.id,
+            parent=owed.parent_name or _OPERATOR,
+            name=owed.organization_name,
+            slug=owed.organization_slug,
+            id=owed.organization_id,
             expires=f"{expires:%d %B %Y, %H:%M} UTC",
-            code=invitation.code,
+            code=owed.code,
         )
     )
-    return message
+    return Letter(owed.organization_id, owed.invitation_id, address, recipient, message.as_bytes())
+
+
+def _deliverable(email: str) -> str:
+    """Return the address in ASCII where its name allows it: a domain in another script has an ASCII form."""
+    from email_validator import EmailNotValidError, validate_email
+
+    try:
+        return validate_email(email, check_deliverability=False).ascii_email or email
+    except EmailNotValidError:
+        return email

@@ -1,48 +1,40 @@
 """The outbox: a folder where every message is one .eml file, for whoever delivers or reads it."""
 
+import contextlib
 import os
 import secrets
-from email.message import EmailMessage
-from email.policy import SMTP
 from pathlib import Path
-from typing import Protocol
 
-
-class MailError(Exception):
-    """A message did not leave; the text says why."""
-
-
-class Mailer(Protocol):
-    """A way out for messages."""
-
-    def send(self, message: EmailMessage) -> None:
-        """Send one message.
-
-        Raises:
-            MailError: It did not leave.
-        """
-        ...
+from service.mail.letter import Letter, MailError
 
 
 class Outbox:
-    """Writes messages into a folder."""
+    """Writes letters into a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def send(self, message: EmailMessage) -> None:
-        """Write the message; it appears in the folder only when it is complete.
+    def send(self, letter: Letter) -> None:
+        """Write the letter; it appears in the folder only when it is complete.
 
         Raises:
             MailError: The folder cannot be written.
         """
         draft = self._folder / f".{secrets.token_hex(8)}.part"
-        stamp = str(message["X-Runwarden-Organization"] or secrets.token_hex(8))
         try:
             with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-                file.write(message.as_bytes(policy=SMTP))
+                file.write(letter.content)
                 file.flush()
                 os.fsync(file.fileno())
-            draft.replace(self._folder / f"{stamp}.eml")
+            draft.rename(self._place(letter))
         except OSError as error:
-            raise MailError(f"the outbox {self._folder} cannot be written: {error}") from error
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+            raise MailError(
+                f"the outbox {self._folder} cannot be written ({error}); make it a folder that the service may write"
+            ) from error
+
+    def _place(self, letter: Letter) -> Path:
+        first = self._folder / f"{letter.organization_id}.eml"
+        # A further invitation to an organization does not cover one that nobody has delivered yet.
+        return self._folder / f"{letter.organization_id}.{letter.invitation_id}.eml" if first.exists() else first

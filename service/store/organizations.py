@@ -1,4 +1,4 @@
-"""Organizations and the invitations of their first administrators (spec 2.1, 2.2, 4.1)."""
+"""Organizations: the directory, with who is whose parent (spec 2.2, 4.1)."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,10 +6,8 @@ from typing import Final
 import sqlalchemy as sa
 
 from service import ids
-from service.clock import DAY_MICROS
-from service.store.schema import invitations, organizations
+from service.store.schema import organizations
 
-INVITATION_MICROS: Final = 30 * DAY_MICROS
 ENTITLEMENTS: Final = ("ServiceAPI", "CreateOrganizations")
 
 
@@ -25,16 +23,6 @@ class Organization:
     entitlements: tuple[str, ...]
     offer_code: str | None
     created_at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Invitation:
-    """An invitation to administer an organization; `code` is known only to whoever makes it and receives it."""
-
-    id: str
-    email: str
-    code: str
-    expires_at: int
 
 
 def create(
@@ -94,40 +82,6 @@ def change(connection: sa.Connection, organization_id: str, *, active: bool, ent
         .where(organizations.c.id == organization_id)
         .values(active=active, entitlements=list(entitlements))
     )
-
-
-def invite(connection: sa.Connection, organization_id: str, email: str, now: int) -> Invitation:
-    """Record an invitation that expires after 30 days (spec 3)."""
-    made = Invitation(id=f"inv_{ids.ulid(now)}", email=email, code=ids.new_token(), expires_at=now + INVITATION_MICROS)
-    connection.execute(
-        sa.insert(invitations).values(
-            id=made.id,
-            organization_id=organization_id,
-            email=email,
-            code_digest=ids.digest(made.code),
-            expires_at=made.expires_at,
-        )
-    )
-    return made
-
-
-def mark_sent(connection: sa.Connection, invitation_id: str, now: int) -> None:
-    """Record that the invitation left."""
-    connection.execute(sa.update(invitations).where(invitations.c.id == invitation_id).values(sent_at=now))
-
-
-def accept_invitation(connection: sa.Connection, code: str, now: int) -> str | None:
-    """Use up an invitation and return its organization's id; None when the code is unknown, used or expired."""
-    return connection.execute(
-        sa.update(invitations)
-        .where(
-            invitations.c.code_digest == ids.digest(code),
-            invitations.c.accepted_at.is_(None),
-            invitations.c.expires_at > now,
-        )
-        .values(accepted_at=now)
-        .returning(invitations.c.organization_id)
-    ).scalar()
 
 
 def _first(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> Organization | None:

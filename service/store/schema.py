@@ -49,6 +49,19 @@ invitations = sa.Table(
     _instant("accepted_at", nullable=True),
 )
 
+mails = sa.Table(
+    "mails",
+    metadata,
+    sa.Column("invitation_id", sa.ForeignKey("invitations.id", ondelete="CASCADE"), primary_key=True),
+    # In clear until the mail has left, for nobody could write the mail without it; then gone.
+    _text("code", nullable=True),
+    _text("state"),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    _instant("due_at"),
+    _text("failure", nullable=True),
+    sa.Index("mails_due", "state", "due_at"),
+)
+
 tokens = sa.Table(
     "tokens",
     metadata,

@@ -3,6 +3,7 @@
 import sqlite3
 from typing import Final, get_args
 
+from storage.cache import activity
 from storage.database import immediate
 from storage.records import LinkState, PollOutcome
 from storage.records.link import Subject
@@ -34,6 +35,7 @@ def record(connection: sqlite3.Connection, outcome: PollOutcome) -> LinkState:
         "error_message": message,
     }
     with immediate(connection):
+        activity.note(connection, outcome)
         connection.execute(_SUCCEEDED if outcome.error_kind is None else _FAILED, bound)
         return _link(connection, outcome.subject)
 

@@ -44,7 +44,9 @@ UPDATE staging SET
     was_away = r.presence <> 'current',
     newer = staging.updated_us > r.updated_us
         OR (staging.updated_us IN (r.updated_us, {NO_TIME_US})
-            AND (staging.status, staging.branch, staging.raw_json) IS NOT (r.status, r.branch, b.raw_json))
+            AND ((staging.status, staging.branch, staging.repository, staging.raw_json)
+                    IS NOT (r.status, r.branch, r.repository, b.raw_json)
+                OR staging.created_us NOT IN (r.created_us, {NO_TIME_US})))
 FROM runs AS r JOIN run_bodies AS b ON b.id = r.id
 WHERE r.run_id = staging.run_id
 """  # noqa: S608 — built from constants

@@ -88,6 +88,41 @@ class Api:
         return str(shown["turns"][turn - 1]["log"])
 
 
+class Laboratory:
+    """A service with its lab open, and a client of both."""
+
+    def __init__(self, service: Any) -> None:
+        self.service = service
+        self.api = Api(service)
+        self.url = service.base_url.removesuffix("/v1") + "/_lab"
+        self._http = httpx.Client(
+            headers={"Authorization": f"Bearer {service.lab_token}"}, timeout=120, trust_env=False
+        )
+
+    def get(self, path: str = "") -> httpx.Response:
+        return self._http.get(self.url + path)
+
+    def post(self, path: str, document: Any) -> httpx.Response:
+        return self._http.post(self.url + path, json=document)
+
+    def put(self, path: str, document: Any) -> httpx.Response:
+        return self._http.put(self.url + path, json=document)
+
+    def state(self) -> dict[str, Any]:
+        return dict(self.get().json())
+
+    def script(self, operation: str, kind: str, **fields: Any) -> int:
+        """Put a fault on the script and return its id."""
+        answer = self.post("/faults", {"operation": operation, "kind": kind, **fields})
+        assert answer.status_code == 201, answer.text
+        return int(answer.json()["id"])
+
+    def reset(self) -> dict[str, Any]:
+        answer = self.post("/reset", {})
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+
 def await_fact(fact: Callable[[], bool], name: str, deadline_s: float = 40) -> None:
     """Ask for a fact until it holds; fail with its name when it does not in time."""
     deadline = time.monotonic() + deadline_s
@@ -107,6 +142,14 @@ def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def api(shared_service: Any) -> Api:
     """A client of the service that all tests of this process share."""
     return Api(shared_service)
+
+
+@pytest.fixture(scope="session")
+def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
+    """A service with its lab open, for all tests of this process; reset it after use."""
+    service = service_process.start_service(tmp_path_factory.mktemp("laboratory"), arguments=["--lab"])
+    yield Laboratory(service)
+    assert service.stop() == 0
 
 
 @pytest.fixture

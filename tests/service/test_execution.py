@@ -258,7 +258,7 @@ def test_an_agent_that_closes_its_output_is_waited_for(start: Callable[..., Any]
 def test_an_agent_that_talks_too_much_is_cut_off_in_the_log_only(start: Callable[..., Any], tmp_path: Path) -> None:
     """Output beyond the cap is dropped, the log says so, the turn goes on."""
     source = "import pathlib, sys\nsys.stdout.write('x' * 300_000)\npathlib.Path('done').write_text('x')\n"
-    settings = "[execution]\noutput_bytes = 10000\n"
+    settings = "[execution.agent]\noutput_bytes = 10000\n"
     api = start(setup=with_agents(tmp_path, agent_of(tmp_path, "chatty", source)), settings=settings)
     run_id = begin(api, "chatty")
 

@@ -1,55 +1,34 @@
-"""GET /external/installation/health (spec 2.7, 4.5) against real listeners and real repositories."""
+"""GET /external/installation/health (spec 2.7, 4.5): probes against real listeners, TLS and git servers."""
 
+import logging
+import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
+from service_process import make_repository
 
 from service.hosts.health import HealthProbes
+from service.hosts.probes import Verdict
 from service.settings import Probing
 from service.store.hosts import Host
+from service.store.repositories import Repository
+from tests.fault_server import Drip, Drop, FaultServer, Hang, Raw, Respond, Step
+from tests.service.certificates import make_certificate
+from tests.service.git_hosts import GitHttpHost, git_daemon
 
-
-class CodeHost:
-    """A code host's HTTP API on loopback that answers with a status of the test's choice."""
-
-    def __init__(self) -> None:
-        self.status = 200
-        self.seen: list[tuple[str, str | None]] = []
-        self.held = threading.Event()
-        self.held.set()
-        host = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                host.seen.append((self.path, self.headers["Authorization"]))
-                host.held.wait(30)
-                self.send_response(host.status)
-                self.send_header("Location", "http://127.0.0.1:9/")
-                self.end_headers()
-                self.wfile.write(b"{}")
-
-            def log_message(self, *args: object) -> None:
-                """Say nothing."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        self.held.set()
-        self.server.shutdown()
-        self.server.server_close()
+LIMITS = {"resources": {"core": {"limit": 5000, "remaining": 4999, "reset": 1_900_000_000}}}
+SPENT = {"resources": {"core": {"limit": 5000, "remaining": 0, "reset": 1_900_000_000}}}
+VERSION = {"version": "17.5.1-ee", "revision": "f00"}
 
 
 @pytest.fixture
-def code_host() -> Iterator[CodeHost]:
-    host = CodeHost()
-    yield host
-    host.close()
+def code_host() -> Iterator[FaultServer]:
+    with FaultServer() as server:
+        yield server
 
 
 @pytest.fixture
@@ -63,63 +42,277 @@ def github(api_url: str, token_env: str | None = None) -> Host:
     return Host("github", "github.example", None, "api", api_url, None, token_env)
 
 
+def gitlab(api_url: str, token_env: str | None = None) -> Host:
+    return Host("gitlab", "gitlab.example", "acme", "api", api_url, None, token_env)
+
+
+def asked(probes: HealthProbes, host: Host, url: str | None = None) -> Verdict:
+    known = [] if url is None else [Repository("api", host.platform, "acme/api", url)]
+    return probes.ask([host], known)[host.platform]
+
+
 @pytest.mark.parametrize(
-    ("status", "expected"),
+    ("step", "status", "reason"),
     [
-        (200, "ok"),
-        (401, "unauthorized"),
-        (403, "unauthorized"),
-        (429, "degraded"),
-        (503, "degraded"),
-        (302, "degraded"),
+        (Respond(200, LIMITS), "ok", None),
+        (Respond(200, SPENT), "degraded", "rate limit"),
+        (Respond(401, {"message": "Bad credentials"}), "unauthorized", "--token-env"),
+        (Respond(403, {"message": "Resource not accessible"}), "unauthorized", "403"),
+        (Respond(403, {"message": "limited"}, {"X-RateLimit-Remaining": "0"}), "degraded", "rate limit"),
+        (Respond(403, {"message": "secondary"}, {"Retry-After": "60"}), "degraded", "rate limit"),
+        (Respond(429, {"message": "slow down"}), "degraded", "rate limit"),
+        (Respond(500, {"message": "oops"}), "degraded", "500"),
+        (Respond(503, "<h1>maintenance</h1>"), "degraded", "503"),
+        (Respond(302, b"", {"Location": "http://127.0.0.1:9/"}), "degraded", "302"),
+        (Respond(200, "<html>a login page</html>"), "degraded", "no JSON"),
+        (Raw(b"220 mail.example ESMTP\r\n"), "unreachable", "BadStatusLine"),
+        (Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{}"), "unreachable", "IncompleteRead"),
+        (Drop(), "unreachable", "reset"),
+        (Hang(), "unreachable", "within 1 s"),
+        (Drip(), "unreachable", "within 1 s"),
     ],
 )
-def test_the_answer_of_the_api_decides(code_host: CodeHost, probes: HealthProbes, status: int, expected: str) -> None:
-    """2xx is ok, 401 and 403 unauthorized, anything else degraded; redirects are not followed."""
-    code_host.status = status
-
-    assert probes.ask([github(code_host.url)], []) == {"github": expected}
-    assert code_host.seen == [("/rate_limit", None)]
-
-
-def test_the_token_comes_from_the_environment(
-    code_host: CodeHost, probes: HealthProbes, monkeypatch: pytest.MonkeyPatch
+def test_what_a_github_answers_decides(
+    code_host: FaultServer, probes: HealthProbes, step: Step, status: str, reason: str | None
 ) -> None:
-    """A host with token_env is asked with that token."""
-    monkeypatch.setenv("A_HOSTS_TOKEN", "secret")
-    probes.ask([github(code_host.url, "A_HOSTS_TOKEN")], [])
+    """Refused is unauthorized, spent limits and faults are degraded, no whole answer in time is unreachable."""
+    code_host.script(step)
+    verdict = asked(probes, github(code_host.origin))
 
-    assert code_host.seen == [("/rate_limit", "Bearer secret")]
-
-
-def test_a_host_that_hangs_or_is_gone_is_unreachable(code_host: CodeHost, probes: HealthProbes) -> None:
-    """No answer in time, or nobody there: unreachable, and the caller is not kept."""
-    code_host.held.clear()
-    hanging = probes.ask([github(code_host.url)], [])
-    gone = probes.ask([github("http://127.0.0.1:1")], [])
-
-    assert (hanging, gone) == ({"github": "unreachable"}, {"github": "unreachable"})
+    assert verdict.status == status
+    assert (reason or "") in (verdict.reason or "")
+    assert [request.target for request in code_host.requests] == ["/rate_limit"]
 
 
-def test_callers_at_once_share_one_question(code_host: CodeHost, eventually: Callable[..., None]) -> None:
+@pytest.mark.parametrize(
+    ("step", "status"),
+    [
+        (Respond(200, VERSION), "ok"),
+        (Respond(401, {"message": "401 Unauthorized"}), "unauthorized"),
+        (Respond(403, {"message": "403 Forbidden"}), "unauthorized"),
+        (Respond(404, {"error": "404 Not Found"}), "degraded"),
+        (Respond(429, "Retry later", {"Retry-After": "60"}), "degraded"),
+        (Respond(502, "<h1>502 Bad Gateway</h1>"), "degraded"),
+        (Respond(200, b"\xff\xfe"), "degraded"),
+        (Drop("accepted"), "unreachable"),
+    ],
+)
+def test_what_a_gitlab_answers_decides(code_host: FaultServer, probes: HealthProbes, step: Step, status: str) -> None:
+    """It is asked for its version, below its API URL."""
+    code_host.script(step)
+
+    assert asked(probes, gitlab(f"{code_host.origin}/api/v4/")).status == status
+    assert all(request.target == "/api/v4/version" for request in code_host.requests)
+
+
+def test_a_github_without_rate_limits_is_asked_for_its_versions(code_host: FaultServer, probes: HealthProbes) -> None:
+    """GitHub Enterprise Server with limits switched off answers 404 on /rate_limit."""
+    code_host.script(Respond(404, {"message": "Rate limiting is not enabled."}), Respond(200, ["2022-11-28"]))
+
+    assert asked(probes, github(f"{code_host.origin}/api/v3")).status == "ok"
+    assert [request.target for request in code_host.requests] == ["/api/v3/rate_limit", "/api/v3/versions"]
+
+
+def test_the_token_comes_from_the_environment_and_is_in_no_reason(
+    code_host: FaultServer, probes: HealthProbes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host with token_env is asked with that token; a refusal names the variable and not its value."""
+    monkeypatch.setenv("A_HOSTS_TOKEN", "sesame")
+    code_host.script(Respond(401, {"message": "Bad credentials: sesame"}))
+    verdict = asked(probes, github(code_host.origin, "A_HOSTS_TOKEN"))
+
+    assert code_host.requests[0].headers["authorization"] == "Bearer sesame"
+    assert "A_HOSTS_TOKEN" in str(verdict.reason)
+    assert "sesame" not in str(verdict.reason)
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1", "ftp://127.0.0.1", "http://", "http://127.0.0.1:99999", "x"])
+def test_nobody_there_is_unreachable(probes: HealthProbes, address: str) -> None:
+    """So is an address that cannot be one; what is wrong stands in the reason."""
+    verdict = asked(probes, github(address))
+
+    assert (verdict.status, bool(verdict.reason)) == ("unreachable", True)
+
+
+def test_a_slow_answer_is_degraded(code_host: FaultServer) -> None:
+    """Slower than slow_s, but there."""
+    code_host.script(Respond(200, LIMITS))
+    probes = HealthProbes(Probing(timeout_s=5, slow_s=1e-9))
+
+    assert "slow_s" in str(asked(probes, github(code_host.origin)).reason)
+    probes.close()
+
+
+@pytest.mark.parametrize(
+    ("names", "trusted", "status", "reason"),
+    [
+        ("IP:127.0.0.1", True, "ok", None),
+        ("IP:127.0.0.1", False, "unreachable", "SSL_CERT_FILE"),
+        ("DNS:elsewhere.example", True, "unreachable", "mismatch"),
+    ],
+)
+def test_tls_has_to_fit_the_name_and_an_authority(
+    tmp_path: Path,
+    probes: HealthProbes,
+    monkeypatch: pytest.MonkeyPatch,
+    names: str,
+    *,
+    trusted: bool,
+    status: str,
+    reason: str | None,
+) -> None:
+    """A certificate for another name, or from nobody known, is no answer; SSL_CERT_FILE makes an authority known."""
+    certificate = make_certificate(tmp_path, names)
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        answering = threading.Thread(target=_answer_over_tls, args=(listener, certificate.server_context()))
+        answering.start()
+        verdict = asked(probes, github(f"https://127.0.0.1:{listener.getsockname()[1]}"))
+        answering.join()
+
+    assert verdict.status == status
+    assert (reason or "") in (verdict.reason or "")
+
+
+def _answer_over_tls(listener: socket.socket, context: Any) -> None:
+    connection, _ = listener.accept()
+    try:
+        with context.wrap_socket(connection, server_side=True) as wrapped:
+            wrapped.recv(65_536)
+            wrapped.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+    except OSError:
+        connection.close()
+
+
+def test_callers_at_once_share_one_question(code_host: FaultServer) -> None:
     """Ten callers while the host thinks: one request; and for the cache's seconds after it, none."""
     probes = HealthProbes(Probing(timeout_s=20, cache_s=60))
-    code_host.held.clear()
-    answers: list[dict[str, str]] = []
+    free = threading.Event()
+    code_host.otherwise = lambda request: Respond(200, LIMITS) if free.wait(20) else Drop()
+    answers: list[str] = []
     threads = [
-        threading.Thread(target=lambda: answers.append(probes.ask([github(code_host.url)], []))) for _ in range(10)
+        threading.Thread(target=lambda: answers.append(asked(probes, github(code_host.origin)).status))
+        for _ in range(10)
     ]
     for thread in threads:
         thread.start()
-    eventually(lambda: len(code_host.seen) == 1, "the host is asked")
-    code_host.held.set()
+    code_host.wait_for(1)
+    free.set()
     for thread in threads:
         thread.join()
-    probes.ask([github(code_host.url)], [])
+    asked(probes, gitlab(code_host.origin))
+    asked(probes, github(code_host.origin))
     probes.close()
 
-    assert answers == [{"github": "ok"}] * 10
-    assert len(code_host.seen) == 1
+    assert answers == ["ok"] * 10
+    assert [request.target for request in code_host.requests] == ["/rate_limit", "/version"]
+
+
+def test_hosts_are_asked_at_the_same_time(code_host: FaultServer) -> None:
+    """Neither waits for the other: each answers only when both were asked."""
+    probes = HealthProbes(Probing(timeout_s=20))
+    both = threading.Barrier(2, timeout=20)
+
+    def answer(_request: object) -> Step:
+        both.wait()
+        return Respond(200, {})
+
+    code_host.otherwise = answer
+    found = probes.ask([github(code_host.origin), gitlab(code_host.origin)], [])
+    probes.close()
+
+    assert {platform: verdict.status for platform, verdict in found.items()} == {"github": "ok", "gitlab": "ok"}
+
+
+def test_a_change_is_logged_once_with_its_reason(
+    code_host: FaultServer, probes: HealthProbes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Callers get a word; the log says why, and does not repeat itself."""
+    caplog.set_level(logging.INFO, "service.hosts")
+    code_host.script(Respond(500), Respond(500), Respond(200, LIMITS), Respond(200, LIMITS))
+    for _ in range(4):
+        asked(probes, github(code_host.origin))
+
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert "500" in caplog.messages[0]
+
+
+def test_git_over_http_wants_its_token(tmp_path: Path, probes: HealthProbes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`git ls-remote` through git http-backend: right token ok, none or a wrong one unauthorized."""
+    make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
+    monkeypatch.setenv("GIT_TOKEN_HERE", "sesame")
+    monkeypatch.setenv("ANOTHER_TOKEN", "wrong")
+    host = GitHttpHost(tmp_path, token="sesame")
+    url = f"{host.url}/acme/api.git"
+    verdicts = {
+        name: asked(probes, Host("github", "127.0.0.1", None, "git", None, None, name), url)
+        for name in ("GIT_TOKEN_HERE", "ANOTHER_TOKEN", None)
+    }
+    host.close()
+
+    assert {name: verdict.status for name, verdict in verdicts.items()} == {
+        "GIT_TOKEN_HERE": "ok",
+        "ANOTHER_TOKEN": "unauthorized",
+        None: "unauthorized",
+    }
+    assert "--token-env" in str(verdicts[None].reason)
+
+
+@pytest.mark.parametrize(
+    ("repository", "status"), [("acme/api.git", "ok"), ("acme/gone.git", "degraded")], ids=["there", "gone"]
+)
+def test_an_open_git_host_needs_no_token(tmp_path: Path, probes: HealthProbes, repository: str, status: str) -> None:
+    """A host that answers and does not have the repository is degraded, not unreachable."""
+    make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
+    host = GitHttpHost(tmp_path)
+    verdict = asked(probes, Host("github", "127.0.0.1", None, "git", None, None, None), f"{host.url}/{repository}")
+    host.close()
+
+    assert (verdict.status, host.seen[0]) == (status, None)
+
+
+def test_a_git_daemon_is_asked_with_git(tmp_path: Path, probes: HealthProbes) -> None:
+    """What it serves is ok, what it does not is refused, and without it nobody is there."""
+    make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
+    host = Host("gitlab", "127.0.0.1", None, "git", None, None, None)
+    with git_daemon(tmp_path) as address:
+        served = asked(probes, host, f"{address}/acme/api.git")
+        refused = asked(probes, host, f"{address}/acme/other.git")
+    gone = asked(probes, host, f"{address}/acme/api.git")
+
+    assert [served.status, refused.status, gone.status] == ["ok", "unauthorized", "unreachable"]
+
+
+def test_a_port_that_looks_like_a_refusal_is_none(probes: HealthProbes) -> None:
+    """Numbers in an address are no status: nobody listens at 40301."""
+    host = Host("github", "127.0.0.1", None, "git", None, None, None)
+
+    assert asked(probes, host, "http://127.0.0.1:40301/acme/api.git").status == "unreachable"
+
+
+def test_a_git_host_that_hangs_leaves_no_process(
+    code_host: FaultServer, probes: HealthProbes, eventually: Callable[..., None]
+) -> None:
+    """The helper process in which git waits is ended with it at the time-out."""
+    code_host.script(Hang())
+    host = Host("github", "127.0.0.1", None, "git", None, None, None)
+    verdict = asked(probes, host, f"{code_host.origin}/acme/api.git")
+
+    assert (verdict.status, "longer than 1 s" in str(verdict.reason)) == ("unreachable", True)
+    eventually(lambda: not _commands_with(code_host.origin), "the helper of git has ended")
+
+
+def _commands_with(text: str) -> list[str]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+        except OSError:
+            continue
+        if text in line and folder.name != str(os.getpid()):
+            found.append(line)
+    return found
 
 
 def test_a_git_host_is_asked_through_one_of_its_repositories(start: Callable[..., Any]) -> None:
@@ -147,3 +340,10 @@ def test_an_organization_without_code_hosts_gets_404(api: Any) -> None:
     answer = api.get("/external/installation/health", headers={"Authorization": f"Bearer {value}"})
 
     assert (answer.status_code, answer.json()["error_code"]) == (404, "no_code_host")
+
+
+def test_nothing_to_ask_is_said(probes: HealthProbes) -> None:
+    """A git host without a configured repository is degraded, and the reason names the cure."""
+    verdict = asked(probes, Host("github", "github.com", None, "git", None, "https://github.com/{path}.git", None))
+
+    assert (verdict.status, "repository add" in str(verdict.reason)) == ("degraded", True)

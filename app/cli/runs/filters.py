@@ -1,13 +1,14 @@
 """The options that say which runs are wanted."""
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import click
 
-from app.cli.exits import failed
-from app.cli.options import as_moment
+from app.cli.exits import ErrorDetail, failed
+from app.cli.options import as_last_moment, as_moment
+from app.query import both, parse
 from storage.records import RunFilter
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -26,8 +27,15 @@ _OPTIONS: Final = (
     click.option(
         "--from", "since", callback=as_moment, metavar="TIME", help="Created then or later: -2h, -7d, RFC 3339."
     ),
-    click.option("--to", "until", callback=as_moment, metavar="TIME", help="Created then or earlier."),
-    click.option("--search", default="", metavar="WORDS", help="All words occur in run id, repository or branch."),
+    click.option(
+        "--to", "until", callback=as_last_moment, metavar="TIME", help="Created then or earlier; a date with its day."
+    ),
+    click.option(
+        "--search",
+        default="",
+        metavar="QUERY",
+        help="Words in run id, repository or branch, and conditions: status:failed repo:acme/* -branch:main since:7d.",
+    ),
     click.option("--active", is_flag=True, help="Only runs that have not ended."),
 )
 
@@ -52,11 +60,9 @@ def wanted(
     """The filter that the options describe.
 
     Raises:
-        CommandFailed: The time range is empty.
+        CommandFailed: The time range is empty, or the query means nothing.
     """
-    if since and until and since > until:
-        raise failed("usage", "--from is later than --to: no run can be in between.")
-    return RunFilter(
+    options = RunFilter(
         statuses=_asked(statuses),
         not_statuses=_excluded(statuses),
         repositories=tuple(_label(name) for name in _asked(repositories)),
@@ -65,9 +71,22 @@ def wanted(
         not_branches=_excluded(branches),
         since=since,
         until=until,
-        search=search.strip(),
         active=active,
     )
+    asked = both(options, _queried(search))
+    if asked.since and asked.until and asked.since > asked.until:
+        raise failed("usage", "The time range ends before it begins: no run can be in between.")
+    return asked
+
+
+def _queried(text: str) -> RunFilter:
+    query = parse(text, datetime.now(UTC))
+    if query.problems:
+        problems: list[ErrorDetail] = [
+            {"start": p.start, "end": p.end, "message": p.message, "cure": p.cure} for p in query.problems
+        ]
+        raise failed("usage", f"--search, {query.problems[0]}", problems=problems)
+    return query.filter
 
 
 def _asked(values: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,0 +1,23 @@
+"""The query language: one line of text for a `RunFilter`, and back.
+
+Pure: no I/O, no clock of its own, nothing but the standard library and the records. See docs/query.md.
+"""
+
+from app.query.combine import both
+from app.query.parse import parse
+from app.query.result import Problem, Query, Span, SpanKind
+from app.query.suggest import Suggestion, Vocabulary, suggestions
+from app.query.write import written
+
+__all__ = [
+    "Problem",
+    "Query",
+    "Span",
+    "SpanKind",
+    "Suggestion",
+    "Vocabulary",
+    "both",
+    "parse",
+    "suggestions",
+    "written",
+]

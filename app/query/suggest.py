@@ -1,0 +1,125 @@
+"""What could come next in a line: keys, and the values that are known for them."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from app.query.keys import KEYS, STATES, Meaning, meaning
+from app.query.terms import Piece, Term, terms
+from app.query.values import KNOWN_STATUSES
+from app.query.write import value_text
+
+MOST: Final = 12
+"""Suggestions at a time: more are not read, but typed through."""
+_TIMES: Final = ("1h", "24h", "7d", "30d")
+_SHORTEST_NAME: Final = 2
+"""Characters of a word from which on it may be meant as a repository."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Names that were seen, best first."""
+
+    repositories: tuple[str, ...] = ()
+    """Labels."""
+    branches: tuple[str, ...] = ()
+    statuses: tuple[str, ...] = ()
+    """On top of those that the spec names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """One way to go on."""
+
+    start: int
+    """Index of the first character it replaces."""
+    end: int
+    """Index behind the last one."""
+    insert: str
+    about: str = ""
+    """A sentence on it; empty where it speaks for itself."""
+
+    def applied(self, line: str) -> tuple[str, int]:
+        """The line with the suggestion in it, and where the cursor then is."""
+        return line[: self.start] + self.insert + line[self.end :], self.start + len(self.insert)
+
+
+def suggestions(line: str, cursor: int, known: Vocabulary) -> tuple[Suggestion, ...]:
+    """What could stand where the cursor is.
+
+    Args:
+        line: The line.
+        cursor: Where it is, from 0 to the line's length; the piece that it touches is completed.
+        known: What values there are.
+    """
+    found = next((term for term in terms(line) if term.start <= cursor <= term.end), None)
+    if found is None:
+        options = _keys("", cursor, cursor)
+    elif found.key is None:
+        options = _of_word(found, line[found.key_end : cursor], known)
+    elif cursor < found.key_end:
+        options = _keys(found.key, found.key_end - len(found.key) - 1, found.key_end)
+    else:
+        options = _values(found, cursor, known)
+    return tuple(option for option in options if line[option.start : option.end] != option.insert)[:MOST]
+
+
+def _keys(start_of_name: str, start: int, end: int) -> Iterator[Suggestion]:
+    for key in KEYS:
+        if key.name.startswith(start_of_name.casefold()):
+            yield Suggestion(start, end, f"{key.name}:", key.about)
+
+
+def _of_word(term: Term, typed: str, known: Vocabulary) -> Iterator[Suggestion]:
+    (piece,) = term.pieces
+    if piece.quoted:
+        return
+    yield from _keys(typed, piece.start, piece.end)
+    if len(typed) >= _SHORTEST_NAME:
+        for label in _matching(typed, known.repositories):
+            yield Suggestion(piece.start, piece.end, f"repo:{value_text(label, 'repo')}", "The repository.")
+
+
+def _values(term: Term, cursor: int, known: Vocabulary) -> Iterator[Suggestion]:
+    wanted = meaning(term.key or "")
+    if wanted is None:
+        return
+    piece = next(piece for piece in term.pieces if cursor <= piece.end)
+    others = {each.text for each in term.pieces if each is not piece}
+    typed = _typed(piece, cursor)
+    for value in _matching(typed, _known(wanted, known)):
+        if value not in others:
+            text = value if wanted in {"since", "until", "is"} else value_text(value, wanted)
+            yield Suggestion(piece.start, piece.end, text)
+
+
+def _known(wanted: Meaning, known: Vocabulary) -> Iterable[str]:
+    match wanted:
+        case "status":
+            return dict.fromkeys((*sorted(KNOWN_STATUSES), *known.statuses))
+        case "repo":
+            return dict.fromkeys((*known.repositories, *_owners(known.repositories)))
+        case "branch":
+            return known.branches
+        case "is":
+            return STATES
+        case _:
+            return _TIMES
+
+
+def _owners(labels: Iterable[str]) -> Iterator[str]:
+    for label in labels:
+        owner, slash, _ = label.rpartition("/")
+        if slash:
+            yield f"{owner}/*"
+
+
+def _matching(typed: str, values: Iterable[str]) -> Iterator[str]:
+    """The values that hold what was typed, those that begin with it first."""
+    stem = typed.casefold()
+    inside = [value for value in values if stem in value.casefold()]
+    yield from sorted(inside, key=lambda value: not value.casefold().startswith(stem))
+
+
+def _typed(piece: Piece, cursor: int) -> str:
+    return piece.text[: max(0, cursor - piece.start - int(piece.quoted))]

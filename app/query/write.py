@@ -1,0 +1,59 @@
+"""From a filter to the one line that means it; `parse` reads it back as the same filter."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from app.query.keys import Meaning
+from app.query.terms import quoted, terms
+from app.query.values import read_value
+from storage.records import RunFilter
+
+
+def written(wanted: RunFilter) -> str:
+    """The filter as a line of the query language, in one fixed order; times are written out in UTC."""
+    return " ".join(_terms(wanted))
+
+
+def _terms(wanted: RunFilter) -> Iterator[str]:
+    if wanted.active:
+        yield "is:active"
+    yield from _lists("status", wanted.statuses, wanted.not_statuses)
+    yield from _lists("repo", wanted.repositories, wanted.not_repositories)
+    yield from _lists("branch", wanted.branches, wanted.not_branches)
+    if wanted.since is not None:
+        yield f"since:{_time(wanted.since)}"
+    if wanted.until is not None:
+        yield f"until:{_time(wanted.until)}"
+    yield from map(_word, wanted.search.split())
+
+
+def _lists(key: Meaning, asked: tuple[str, ...], excluded: tuple[str, ...]) -> Iterator[str]:
+    for sign, values in (("", asked), ("-", excluded)):
+        if values:
+            yield f"{sign}{key}:{','.join(value_text(value, key) for value in values)}"
+
+
+def value_text(value: str, key: Meaning) -> str:
+    """A value as it is written behind its key, in quotes only where it would mean something else without them."""
+    found = list(terms(f"{key}:{value}"))
+    if len(found) == 1 and len(found[0].pieces) == 1:
+        (piece,) = found[0].pieces
+        if value and not piece.quoted and piece.text == value and _stays(key, value):
+            return value
+    return quoted(value)
+
+
+def _stays(key: Meaning, value: str) -> bool:
+    (piece,) = next(terms(f"{key}:{value}")).pieces
+    return read_value(piece, key) == value and not (key == "status" and "*" in value)
+
+
+def _word(word: str) -> str:
+    found = list(terms(word))
+    is_plain = len(found) == 1 and found[0].key is None and not found[0].negated and not found[0].pieces[0].quoted
+    return word if is_plain else quoted(word)
+
+
+def _time(moment: datetime) -> str:
+    # A date alone would mean all of its day, so that every time is written out.
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,157 @@
+"""The keeper: a small process between worker and agent that ends only when all that the agent started has ended.
+
+It runs as a script, with nothing but the standard library, so that it starts in a few milliseconds. As a child
+subreaper it inherits whatever the agent's processes orphan, in whatever session; and when the worker goes away, even by
+SIGKILL, its end of the control socket closes, and the keeper ends everything.
+"""
+
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+_PR_SET_CHILD_SUBREAPER = 36
+_PATIENCE_S = 10.0
+_PAUSE_MS = 5
+_NICENESS = 5
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Yield the living processes below one, parents before their children."""
+    waiting = _children(pid)
+    while waiting:
+        child = waiting.pop()
+        yield child
+        waiting += _children(child)
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 — pathlib would double the start-up time
+            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:  # noqa: PTH123 — likewise
+                found += map(int, file.read().split())
+    except OSError:
+        # It ended meanwhile; its children have moved up to the keeper.
+        pass
+    return found
+
+
+def _become_subreaper() -> None:
+    import ctypes
+
+    prctl: Callable[..., int] | None = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
+    # Elsewhere than on Linux an orphan leaves the tree; the worker's search by environment is then what finds it.
+    if prctl is not None:
+        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _become_agent(argv: list[str], file_bytes: int, fault: int) -> NoReturn:
+    """Turn the forked child into the agent; what prevents it is written to `fault`."""
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.nice(_NICENESS)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        _offer_to_the_oom_killer()
+        os.execvp(argv[0], argv)  # noqa: S606 — no shell is wanted
+    except OSError as error:
+        os.write(fault, str(error).encode("utf-8", "replace"))
+    os._exit(127)
+
+
+def _offer_to_the_oom_killer() -> None:
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:  # noqa: PTH123 — see above
+            file.write("1000")
+    except OSError:
+        return
+
+
+def _start(argv: list[str], file_bytes: int) -> tuple[int, str]:
+    """Fork the agent; return its pid and why it could not start, empty when it did."""
+    reading, writing = os.pipe()
+    agent = os.fork()
+    if agent == 0:
+        os.close(reading)
+        _become_agent(argv, file_bytes, writing)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as fault:
+        return agent, fault.read().decode("utf-8", "replace")
+
+
+def _reap(agent: int) -> tuple[int | None, bool]:
+    """Collect who ended; return the agent's exit status when it is among them, and whether anybody is left."""
+    status = None
+    try:
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == agent:
+                status = os.waitstatus_to_exitcode(ended[1])
+    except ChildProcessError:
+        return status, False
+    return status, True
+
+
+def _attend(agent: int, control: int, wakeup: int) -> int | None:
+    """Wait for the agent's end, or for the worker to let go of the control socket (None)."""
+    poll = select.poll()
+    poll.register(control, select.POLLIN | select.POLLHUP)
+    poll.register(wakeup, select.POLLIN)
+    while True:
+        ready = dict(poll.poll())
+        if control in ready:
+            return None
+        os.read(wakeup, 512)
+        status, _ = _reap(agent)
+        if status is not None:
+            return status
+
+
+def _end_all(agent: int) -> bool:
+    """Kill all descendants until none is left; False when some could not be killed in time."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        for pid in list(descendants(os.getpid())):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        # Orphans come to a subreaper: no child is proof that nobody is left.
+        if not _reap(agent)[1]:
+            return True
+        select.poll().poll(_PAUSE_MS)
+    return False
+
+
+def main() -> None:
+    """Run `keeper.py CONTROL_FD FILE_BYTES COMMAND...`; report `exit N`, `ended` or `fault TEXT` on the socket."""
+    control, file_bytes, argv = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    os.set_inheritable(control, False)  # noqa: FBT003 — os takes it by place only
+    _become_subreaper()
+    wakeup, waking = os.pipe()
+    os.set_blocking(waking, False)  # noqa: FBT003 — likewise
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
+    agent, fault = _start(argv, file_bytes)
+    # The agent alone holds its output open.
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nowhere, stream)
+    status = _attend(agent, control, wakeup)
+    clean = _end_all(agent)
+    report = f"fault {fault}" if fault else "ended" if status is None else f"exit {status}"
+    try:
+        os.write(control, (report if clean else f"left {report}").encode())
+    except OSError:
+        # The worker is gone; there is nobody to tell.
+        return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""The desk: what can be ordered of the lab under /_lab, with the lab's own token."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from service.api import failures
+from service.api.bodies import ReadBody
+from service.api.failures import Failure, bad_request
+from service.clock import parse_duration, parse_rfc3339, rfc3339
+from service.lab import history
+from service.lab.faults import Fault
+from service.lab.lab import PREFIX, Lab
+
+_CENTURY_S = 100 * 366 * 86_400
+
+
+class ClockOrder(BaseModel):
+    """Body of PUT /_lab/clock."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    offset_s: Annotated[int, Field(ge=-_CENTURY_S, le=_CENTURY_S)]
+
+
+class HistoryOrder(BaseModel):
+    """Body of POST /_lab/runs."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    organization: str
+    """Slug or id."""
+    runs: Annotated[int, Field(ge=1, le=10_000_000)]
+    seed: int = 1
+    span: str = "90d"
+    until: str | None = None
+    """RFC 3339; None: now."""
+    active: Annotated[int, Field(ge=0)] = 0
+    repositories: Annotated[int, Field(ge=1, le=99)] = 12
+
+
+def build(lab: Lab) -> FastAPI:
+    """Return the application that answers under /_lab."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    app.state.context = lab.context
+    app.state.lab = lab
+    failures.install(app, failures.offered_by(router))
+    app.include_router(router)
+    return app
+
+
+def _opened(request: Request) -> Lab:
+    lab: Lab = request.app.state.lab
+    if not lab.opens(request.headers.get("authorization")):
+        raise Failure(
+            401,
+            "invalid_token",
+            "the lab opens to its own token, the lab_token of the line that serve printed",
+            {"WWW-Authenticate": 'Bearer realm="runwarden-lab"'},
+        )
+    return lab
+
+
+router = APIRouter(prefix=PREFIX)
+Opened = Annotated[Lab, Depends(_opened)]
+
+
+@router.get("")
+def read(lab: Opened) -> dict[str, Any]:
+    """Return the clock's offset, the faults to come, and the account of those consumed."""
+    consumed, dropped = lab.script.account()
+    return {
+        "offset_s": lab.clock.offset_s,
+        "expiry_now": rfc3339(lab.clock()),
+        "faults": lab.script.pending(),
+        "consumed": consumed,
+        "consumed_dropped": dropped,
+    }
+
+
+@router.post("/faults", status_code=201)
+def script(lab: Opened, fault: Annotated[Fault, Depends(ReadBody(Fault))]) -> dict[str, Any]:
+    """Put a fault on the script."""
+    return lab.script.add(fault).body()
+
+
+@router.put("/clock")
+def shift(lab: Opened, order: Annotated[ClockOrder, Depends(ReadBody(ClockOrder))]) -> dict[str, Any]:
+    """Shift the clock by which tokens expire."""
+    lab.clock.offset_s = order.offset_s
+    return {"offset_s": lab.clock.offset_s, "expiry_now": rfc3339(lab.clock())}
+
+
+@router.post("/runs", status_code=201)
+def make_history(lab: Opened, order: Annotated[HistoryOrder, Depends(ReadBody(HistoryOrder))]) -> dict[str, Any]:
+    """Make runs up; answers when all of them are in the database."""
+    try:
+        span = parse_duration(order.span)
+        until = lab.context.clock() if order.until is None else parse_rfc3339(order.until, round_up=False)
+    except ValueError as error:
+        raise bad_request("invalid_request", str(error)) from error
+    if until <= span:
+        raise bad_request("invalid_request", "the span begins before 1970")
+    wish = history.Wish(order.organization, order.runs, order.seed, span, until, order.active, order.repositories)
+    try:
+        return history.make(lab.context.database, wish)
+    except history.NoSuchOrganization as error:
+        raise Failure(404, "organization_not_found", f"there is no organization {order.organization!r}") from error
+
+
+@router.post("/reset")
+def reset(lab: Opened) -> dict[str, Any]:
+    """Forget script and account, set the clock right, and remove the runs that were made up."""
+    lab.script.clear()
+    lab.clock.offset_s = 0
+    return {"runs_removed": history.unmake(lab.context.database)}

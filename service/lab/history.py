@@ -1,0 +1,146 @@
+"""History on demand: any number of ended runs over a span of time, the same for the same seed."""
+
+import itertools
+import math
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from service import ids
+from service.branches import default_branch
+from service.clock import SECOND_MICROS
+from service.store import organizations, repositories
+from service.store.agents import DEFAULT_NAME
+from service.store.database import Database
+from service.store.repositories import Repository
+from service.store.schema import runs, turns
+
+EXECUTOR: Final = "lab"
+"""Who executed the turns of made-up runs: this is how they are told from real ones."""
+_BATCH: Final = 10_000
+_FAILED_SHARE: Final = 0.12
+_TYPICAL_S: Final = 240
+_LONGEST_S: Final = 3600
+_TASKS: Final = (
+    *("Fix the flaky retry", "Review the login", "Bump the parser", "Explain the cache", "Tidy the imports"),
+    *("Add dark mode", "Find dead code", "Harden the upload", "Speed up the search", "Document the API"),
+)
+
+
+class NoSuchOrganization(Exception):
+    """The organization that the history is for does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What history is wanted."""
+
+    organization: str
+    """Slug or id."""
+    runs: int
+    seed: int
+    span_micros: int
+    until: int
+    """The end of the span, in microseconds since 1970."""
+    active: int
+    """How many of the newest runs are queued or working, and stay so: nobody executes them."""
+    repositories: int
+
+
+def make(database: Database, wish: Wish) -> dict[str, Any]:
+    """Insert the runs with their turns and return what was made and how long it took.
+
+    Raises:
+        NoSuchOrganization: Nothing was made.
+    """
+    began = time.monotonic()
+    with database.read() as connection:
+        owner = organizations.by_slug(connection, wish.organization)
+        if owner is None:
+            raise NoSuchOrganization(wish.organization)
+        known = repositories.of(connection, owner.id)
+    rows = _rows(wish, owner.id, _places(known, wish.repositories))
+    made = 0
+    while batch := list(itertools.islice(rows, _BATCH)):
+        # A transaction a batch: whoever else writes waits for a moment, not for the whole history.
+        with database.write() as connection:
+            connection.execute(sa.insert(runs), [run for run, _ in batch])
+            connection.execute(sa.insert(turns), [turn for _, turn in batch])
+        made += len(batch)
+    return {"runs": made, "organization_id": owner.id, "took_s": round(time.monotonic() - began, 3)}
+
+
+def unmake(database: Database) -> int:
+    """Remove every run that was made up; return how many there were."""
+    removed = 0
+    while True:
+        with database.write() as connection:
+            mine = sa.select(turns.c.run_id).where(turns.c.executor == EXECUTOR).limit(_BATCH)
+            gone = connection.execute(sa.delete(runs).where(runs.c.id.in_(mine.scalar_subquery()))).rowcount
+        removed += gone
+        if gone == 0:
+            return removed
+
+
+def _places(known: list[Repository], wanted: int) -> list[Repository]:
+    """Return the configured repositories, filled up with ones that exist in name only."""
+    names = (f"lab/service-{number:02d}" for number in range(1, wanted + 1))
+    made_up = [Repository(name, "github", name, f"https://lab.invalid/{name}.git") for name in names]
+    return [*known, *made_up][:wanted]
+
+
+def _rows(wish: Wish, owner: str, places: list[Repository]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    rng = random.Random(wish.seed)  # noqa: S311 — repeatable on purpose
+    for number in range(wish.runs):
+        fraction = (number + rng.random()) / wish.runs
+        created_at = wish.until - int(wish.span_micros * (1 - fraction))
+        # Some repositories see far more runs than others.
+        place = places[int(len(places) * rng.random() ** 2)]
+        lasted = int(min(_TYPICAL_S * math.exp(rng.gauss(0, 1)), _LONGEST_S) * SECOND_MICROS)
+        status = "failed" if rng.random() < _FAILED_SHARE else "completed"
+        if number >= wish.runs - wish.active:
+            status, lasted = ("working", min(lasted, SECOND_MICROS)) if rng.random() < 1 / 2 else ("queued", 0)
+        run_id = f"run_{ids.ulid(created_at, rng.getrandbits)}"
+        task = _TASKS[int(len(_TASKS) * rng.random())]
+        yield _pair(owner, place, run_id, task, status, created_at, lasted)
+
+
+def _pair(
+    owner: str, place: Repository, run_id: str, task: str, status: str, created_at: int, lasted: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    ended = created_at + lasted if status in {"completed", "failed"} else None
+    run = {
+        "id": run_id,
+        "organization_id": owner,
+        "agent": DEFAULT_NAME,
+        "status": status,
+        "branch": default_branch(task, run_id),
+        "platform": place.platform,
+        "path": place.path,
+        "path_key": place.path.lower(),
+        "url": place.url,
+        "metadata": None,
+        "turn": 1,
+        "created_at": created_at,
+        "updated_at": created_at + lasted,
+    }
+    turn = {
+        "run_id": run_id,
+        "number": 1,
+        "status": status,
+        "instructions": task,
+        "inputs": {},
+        "attempt": 1,
+        "executor": EXECUTOR,
+        "accepted_at": created_at,
+        "dispatched_at": created_at,
+        "started_at": created_at,
+        "finished_at": ended,
+        "summary": task if status == "completed" else None,
+        "failure": "made up by the lab" if status == "failed" else None,
+    }
+    return run, turn

@@ -1,0 +1,139 @@
+"""SMTP: one session a letter, encrypted unless told otherwise, under one deadline."""
+
+import contextlib
+import smtplib
+import socket
+import ssl
+import time
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from service.deadline import cut_off
+from service.mail.letter import Letter, MailError
+from service.settings import SettingsError, Smtp
+
+_USUAL_PORTS: Final = {"starttls": 587, "tls": 465, "none": 25}
+_PERMANENT: Final = range(500, 600)
+_LONGEST_REPLY: Final = 300
+
+
+class SmtpRelay:
+    """Hands letters to a mail server."""
+
+    def __init__(self, settings: Smtp, environment: Mapping[str, str]) -> None:
+        """Take the password from the environment.
+
+        Raises:
+            SettingsError: A login is configured, and its password is not there.
+        """
+        self._settings = settings
+        self._port = settings.port or _USUAL_PORTS[settings.security]
+        self._password = environment.get(settings.password_env, "")
+        if settings.username is not None and not self._password:
+            raise SettingsError(
+                f"mail.smtp.username is set, but the environment variable {settings.password_env} holds no password; "
+                "set it where the service starts, or remove mail.smtp.username"
+            )
+
+    def send(self, letter: Letter) -> None:
+        """Deliver one letter.
+
+        Raises:
+            MailError: The server did not take it, cannot be reached, cannot be trusted, or took too long.
+        """
+        started = time.monotonic()
+        try:
+            with self._session() as session:
+                _hand_over(session, letter)
+        except (smtplib.SMTPException, OSError) as error:
+            late = isinstance(error, TimeoutError) or time.monotonic() - started >= self._settings.timeout_s
+            raise (self._late() if late else self._explained(error)) from error
+
+    @property
+    def _name(self) -> str:
+        return f"the mail server {self._settings.host}:{self._port}"
+
+    @contextlib.contextmanager
+    def _session(self) -> Iterator[smtplib.SMTP]:
+        session = self._new_session()
+        with cut_off(self._settings.timeout_s, lambda: session.sock):
+            try:
+                code, reply = session.connect(self._settings.host, self._port)
+                if code != 220:  # noqa: PLR2004 — "service ready" (RFC 5321 4.2.3)
+                    raise smtplib.SMTPConnectError(code, reply)
+                if self._settings.security == "starttls":
+                    session.starttls(context=ssl.create_default_context())
+                if self._settings.username is not None:
+                    session.login(self._settings.username, self._password)
+                yield session
+                # The letter is theirs: how they say goodbye changes nothing.
+                with contextlib.suppress(smtplib.SMTPException, OSError):
+                    session.quit()
+            finally:
+                session.close()
+
+    def _new_session(self) -> smtplib.SMTP:
+        # With a name given, smtplib does not go and ask the DNS who we are.
+        name, timeout_s = socket.gethostname() or "localhost", self._settings.timeout_s
+        if self._settings.security == "tls":
+            session: smtplib.SMTP = smtplib.SMTP_SSL(
+                local_hostname=name, timeout=timeout_s, context=ssl.create_default_context()
+            )
+        else:
+            session = smtplib.SMTP(local_hostname=name, timeout=timeout_s)
+        # Certificates are checked against this name, which the constructor takes only if it may connect at once,
+        # before anybody could cut it off.
+        session._host = self._settings.host  # type: ignore[attr-defined]  # noqa: SLF001 — see above
+        return session
+
+    def _late(self) -> MailError:
+        return MailError(f"{self._name} took longer than {self._settings.timeout_s:g} s (mail.smtp.timeout_s)")
+
+    def _explained(self, error: smtplib.SMTPException | OSError) -> MailError:
+        match error:
+            case smtplib.SMTPRecipientsRefused():
+                code, reply = next(iter(error.recipients.values()))
+                return MailError(
+                    f"{self._name} refused the recipient: {_reply(code, reply)}", refused=code in _PERMANENT
+                )
+            case smtplib.SMTPDataError():
+                said = _reply(error.smtp_code, error.smtp_error)
+                return MailError(f"{self._name} refused the message: {said}", refused=error.smtp_code in _PERMANENT)
+            case smtplib.SMTPAuthenticationError():
+                said = _reply(error.smtp_code, error.smtp_error)
+                cure = f"check mail.smtp.username and the variable {self._settings.password_env}"
+                return MailError(f"{self._name} refused the login ({said}); {cure}")
+            case smtplib.SMTPSenderRefused():
+                said = _reply(error.smtp_code, error.smtp_error)
+                return MailError(f"{self._name} refused the sender {error.sender} ({said}); check mail.sender")
+            case smtplib.SMTPResponseException():
+                return MailError(f"{self._name} answered {_reply(error.smtp_code, error.smtp_error)}")
+            case _:
+                return MailError(f"{self._name} cannot be used: {self._reason(error)}")
+
+    def _reason(self, error: Exception) -> str:
+        if isinstance(error, smtplib.SMTPNotSupportedError):
+            return f"{error} Check mail.smtp.security, which is {self._settings.security!r}"
+        if isinstance(error, ssl.SSLError):
+            return f"its TLS cannot be trusted ({error}); check mail.smtp.host, or name its authority in SSL_CERT_FILE"
+        return f"{type(error).__name__} {error}"
+
+
+def _hand_over(session: smtplib.SMTP, letter: Letter) -> None:
+    options: list[str] = []
+    if not letter.recipient.isascii():
+        session.ehlo_or_helo_if_needed()
+        if not session.has_extn("smtputf8"):
+            raise MailError(
+                f"the mail server cannot write to {letter.recipient}: it lacks SMTPUTF8; invite an ASCII address",
+                refused=True,
+            )
+        options = ["SMTPUTF8", "BODY=8BITMIME"]
+    session.sendmail(letter.sender, [letter.recipient], letter.content, mail_options=options)
+
+
+def _reply(code: int, reply: bytes | str) -> str:
+    text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply
+    # What a server says ends in a log and on a terminal.
+    plain = "".join(mark if mark.isprintable() else " " for mark in text)
+    return f"{code} {plain}"[:_LONGEST_REPLY]

@@ -1,0 +1,143 @@
+"""Figures over many runs: each is answered by an index alone, so that a million runs take a moment, not a minute."""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import accumulate, pairwise
+from math import ceil
+from typing import Final
+
+from storage.database import snapshot
+from storage.records import FINAL_STATUSES
+from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
+from storage.times import to_us
+
+SAMPLE: Final = 2_000
+"""The newest finished runs of a repository that its percentiles are made of."""
+MOST_REPOSITORIES: Final = 500
+
+_SECOND_US: Final = 1_000_000
+_FINAL: Final = ", ".join(f"'{status}'" for status in sorted(FINAL_STATUSES))
+
+_OUTCOMES: Final = """
+SELECT count(*), coalesce(sum(status = 'completed'), 0), coalesce(sum(status = 'failed'), 0)
+FROM runs INDEXED BY runs_created WHERE created_us >= ? AND created_us < ?
+"""
+
+_BY_REPOSITORY: Final = """
+SELECT count(*), coalesce(sum(status = 'completed'), 0), coalesce(sum(status = 'failed'), 0)
+FROM runs INDEXED BY runs_repository WHERE repository = ? AND created_us >= ?
+"""
+
+_TOOK: Final = f"""
+SELECT max(0, updated_us - active_since_us) FROM runs INDEXED BY runs_repository
+WHERE repository = ? AND created_us >= ? AND status IN ({_FINAL}) ORDER BY created_us DESC, run_id DESC LIMIT ?
+"""  # noqa: S608 — built from constants
+
+_CREATED: Final = """
+SELECT count(*), coalesce(sum(:end - created_us), 0)
+FROM runs INDEXED BY runs_created WHERE created_us >= :start AND created_us < :end
+"""
+
+_ENDED: Final = f"""
+SELECT count(*), coalesce(sum(:end - updated_us), 0)
+FROM runs INDEXED BY runs_updated WHERE updated_us >= :start AND updated_us < :end AND status IN ({_FINAL})
+"""  # noqa: S608 — built from constants
+
+_MOVED_STARTS: Final = "SELECT created_us, active_since_us FROM runs WHERE active_since_us <> created_us"
+"""Few: runs that were continued after they had finished, and those whose creation could not be read."""
+
+_ACTIVE: Final = f"SELECT created_us, presence FROM runs WHERE status NOT IN ({_FINAL})"  # noqa: S608 — built from constants
+
+
+def outcomes(connection: sqlite3.Connection, edges: Sequence[datetime]) -> tuple[Outcomes, ...]:
+    """What became of the runs created between each edge and the next."""
+    with snapshot(connection):
+        found = [
+            (start, end, connection.execute(_OUTCOMES, (to_us(start), to_us(end))).fetchone())
+            for start, end in pairwise(edges)
+        ]
+    return tuple(
+        Outcomes(start, end, completed, failed, total - completed - failed)
+        for start, end, (total, completed, failed) in found
+    )
+
+
+def repositories(connection: sqlite3.Connection, since: datetime) -> tuple[RepositoryFigures, ...]:
+    """The repositories with runs created since then, those with the most runs first."""
+    since_us = to_us(since)
+    with snapshot(connection):
+        labels = connection.execute(
+            "SELECT label FROM repositories WHERE newest_us >= ? ORDER BY newest_us DESC LIMIT ?",
+            (since_us, MOST_REPOSITORIES),
+        ).fetchall()
+        found = [_figures(connection, label, since_us) for (label,) in labels]
+    return tuple(sorted((each for each in found if each.total), key=lambda each: (-each.total, each.repository)))
+
+
+def concurrency(connection: sqlite3.Connection, edges: Sequence[datetime]) -> tuple[Concurrency, ...]:
+    """How many runs were under way between each edge and the next, on average; the last edge is now.
+
+    The number at an edge follows from the number now: less what began since, more what ended since. The average between
+    two edges follows from the number at the first and from when, between them, the others began and ended.
+    """
+    stretches = [(to_us(start), to_us(end)) for start, end in pairwise(edges)]
+    with snapshot(connection):
+        active = connection.execute(_ACTIVE).fetchall()
+        moved = connection.execute(_MOVED_STARTS).fetchall()
+        created = [_counted(connection, _CREATED, stretch) for stretch in stretches]
+        ended = [_counted(connection, _ENDED, stretch) for stretch in stretches]
+    lost = [created_us for created_us, presence in active if presence == "lost"]
+    began = [
+        _less(_plus(here, stretch, [at for _, at in moved]), stretch, [was for was, _ in moved], lost)
+        for here, stretch in zip(created, stretches, strict=True)
+    ]
+    net = [start_count - end_count for (start_count, _), (end_count, _) in zip(began, ended, strict=True)]
+    at_edges = [len(active) - len(lost) - sum(net), *net]
+    return tuple(
+        Concurrency(start, end, max(0.0, here + (start_us - end_us) / max(1, to_us(end) - to_us(start))))
+        for (start, end), here, (_, start_us), (_, end_us) in zip(
+            pairwise(edges), accumulate(at_edges), began, ended, strict=False
+        )
+    )
+
+
+def _figures(connection: sqlite3.Connection, label: str, since_us: int) -> RepositoryFigures:
+    total, completed, failed = connection.execute(_BY_REPOSITORY, (label, since_us)).fetchone()
+    took = sorted(took_us for (took_us,) in connection.execute(_TOOK, (label, since_us, SAMPLE)).fetchall())
+    return RepositoryFigures(
+        repository=label,
+        completed=completed,
+        failed=failed,
+        unfinished=total - completed - failed,
+        p50_s=_percentile_s(took, 0.50),
+        p95_s=_percentile_s(took, 0.95),
+        timed=len(took),
+    )
+
+
+def _percentile_s(took: Sequence[int], part: float) -> float | None:
+    """By the nearest rank: a duration that some run really took."""
+    return took[ceil(part * len(took)) - 1] / _SECOND_US if took else None
+
+
+_Counted = tuple[int, int]
+"""How many events a stretch has, and how long before its end they were, summed up in microseconds."""
+
+
+def _counted(connection: sqlite3.Connection, sql: str, stretch: tuple[int, int]) -> _Counted:
+    count, before_end_us = connection.execute(sql, {"start": stretch[0], "end": stretch[1]}).fetchone()
+    return count, before_end_us
+
+
+def _plus(counted: _Counted, stretch: tuple[int, int], instants: Sequence[int]) -> _Counted:
+    start, end = stretch
+    inside = [end - at for at in instants if start <= at < end]
+    return counted[0] + len(inside), counted[1] + sum(inside)
+
+
+def _less(counted: _Counted, stretch: tuple[int, int], *instants: Sequence[int]) -> _Counted:
+    for some in instants:
+        count, before_end_us = _plus((0, 0), stretch, some)
+        counted = counted[0] - count, counted[1] - before_end_us
+    return counted

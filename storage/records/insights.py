@@ -1,0 +1,61 @@
+"""Figures over many runs, for charts and for the same numbers as a table."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What became of the runs that were created in a stretch of time."""
+
+    start: datetime
+    """Inclusive."""
+    end: datetime
+    """Exclusive."""
+    completed: int = 0
+    failed: int = 0
+    unfinished: int = 0
+    """Queued, working, or with any other status that is not known to be final."""
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.completed + self.failed + self.unfinished
+
+
+@dataclass(frozen=True, slots=True)
+class Concurrency:
+    """How many runs were under way in a stretch of time."""
+
+    start: datetime
+    end: datetime
+    average: float
+    """At once, on average; a run that was continued counts from its last continuation."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryFigures:
+    """One repository's runs of a stretch of time, by creation."""
+
+    repository: str
+    """The repository's label."""
+    completed: int = 0
+    failed: int = 0
+    unfinished: int = 0
+    p50_s: float | None = None
+    """Half of the finished runs took at most so many seconds. None: none has finished."""
+    p95_s: float | None = None
+    """95 of 100 took at most so many seconds."""
+    timed: int = 0
+    """How many finished runs, the newest ones, the two are made of."""
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.completed + self.failed + self.unfinished
+
+    @property
+    def success(self) -> float | None:
+        """The completed part of the finished, 0 to 1. None: none has finished."""
+        finished = self.completed + self.failed
+        return self.completed / finished if finished else None

@@ -1,0 +1,95 @@
+"""Real mail servers on loopback: aiosmtpd, told what to refuse."""
+
+import email
+import email.policy
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from typing import Any
+
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
+
+from tests.fault_server import free_port
+from tests.service.certificates import Certificate
+
+USER, PASSWORD = "runwarden", "sesame"
+
+
+@dataclass
+class MailServer:
+    """A mail server; `security` as in service.toml."""
+
+    certificate: Certificate | None = None
+    security: str = "none"
+    login: bool = False
+    """Whether it takes mail only from those who log in."""
+    port: int = field(default_factory=free_port)
+    replies: dict[str, str] = field(default_factory=dict)
+    """What it says to a recipient, or with the key `data` to a message, instead of taking it."""
+    taken: list[Envelope] = field(default_factory=list)
+    extended: bool = True
+    """Whether it offers SMTPUTF8."""
+
+    def __post_init__(self) -> None:
+        options: dict[str, Any] = {"enable_SMTPUTF8": self.extended}
+        if self.certificate is not None:
+            key = "ssl_context" if self.security == "tls" else "tls_context"
+            options |= {key: self.certificate.server_context()}
+            options |= {"require_starttls": True} if self.security == "starttls" else {}
+        if self.login:
+            options |= {
+                "auth_required": True,
+                "authenticator": _authenticate,
+                "auth_require_tls": self.security != "none",
+            }
+            options |= {"auth_require_tls": False} if self.security == "tls" else {}
+        self._options = options
+        self.start()
+
+    @property
+    def messages(self) -> list[EmailMessage]:
+        """What it took, parsed."""
+        return [_parsed(envelope) for envelope in self.taken]
+
+    def start(self) -> None:
+        """Listen, again on the same port."""
+        self._controller = Controller(self, hostname="127.0.0.1", port=self.port, **self._options)
+        self._controller.start()
+
+    def close(self) -> None:
+        """Go away."""
+        self._controller.stop()
+
+    async def handle_RCPT(  # noqa: N802 — the hook's name
+        self, _server: SMTP, _session: Session, envelope: Envelope, address: str, _options: list[str]
+    ) -> str:
+        if address in self.replies:
+            return self.replies[address]
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
+    async def handle_DATA(  # noqa: N802 — the hook's name
+        self, _server: SMTP, _session: Session, envelope: Envelope
+    ) -> str:
+        if "data" in self.replies:
+            return self.replies["data"]
+        self.taken.append(envelope)
+        return "250 OK"
+
+
+def _authenticate(_server: SMTP, _session: Session, _envelope: Envelope, _mechanism: str, given: Any) -> AuthResult:
+    right = isinstance(given, LoginPassword) and (given.login, given.password) == (USER.encode(), PASSWORD.encode())
+    return AuthResult(success=right, handled=False)
+
+
+def _parsed(envelope: Envelope) -> EmailMessage:
+    assert isinstance(envelope.content, bytes)
+    message = email.message_from_bytes(envelope.content, policy=email.policy.default)
+    assert isinstance(message, EmailMessage)
+    return message
+
+
+def mail_settings(server: MailServer, **options: object) -> dict[str, object]:
+    """Return the section [mail.smtp] for a server."""
+    login = {"username": USER} if server.login else {}
+    return {"host": "127.0.0.1", "port": server.port, "security": server.security, "timeout_s": 5} | login | options

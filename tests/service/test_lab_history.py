@@ -1,0 +1,117 @@
+"""History on demand: as many runs as wanted, the same for the same seed, and gone when the lab is reset."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+UNTIL = "2025-06-01T00:00:00Z"
+
+
+@pytest.fixture
+def lab(laboratory: Any) -> Iterator[Any]:
+    laboratory.service.admin("org", "list")
+    yield laboratory
+    laboratory.reset()
+
+
+def order(lab: Any, **fields: Any) -> httpx.Response:
+    return lab.post("/runs", {"organization": "acme", "runs": 250, "until": UNTIL, "span": "10d"} | fields)
+
+
+def walked(lab: Any, **params: Any) -> list[dict[str, Any]]:
+    """Return every run along the pages."""
+    found: list[dict[str, Any]] = []
+    token: str | None = None
+    while True:
+        page = lab.api.get(
+            "/external/runs", params={"page_size": 100, **params} | ({"page_token": token} if token else {})
+        ).json()
+        found += page["runs"]
+        token = page["next_token"]
+        if token is None:
+            assert page["total_count"] == len(found)
+            return found
+
+
+def test_history_is_listed_like_any_other(lab: Any) -> None:
+    """The wanted number of runs, within the span, ended, newest first, on several repositories."""
+    answer = order(lab)
+    found = walked(lab, date_to=UNTIL)
+
+    assert (answer.status_code, answer.json()["runs"]) == (201, 250)
+    assert len(found) == 250
+    assert all("2025-05-22T00:00:00" <= run["created_at"] <= UNTIL for run in found)
+    assert {run["status"] for run in found} == {"completed", "failed"}
+    assert [run["created_at"] for run in found] == sorted((run["created_at"] for run in found), reverse=True)
+    assert len({str(run["repository"]) for run in found}) > 3
+    assert all(run["updated_at"] > run["created_at"] for run in found)
+
+
+def test_the_same_seed_makes_the_same_history(lab: Any) -> None:
+    """Run by run; another seed makes another."""
+    histories = []
+    for seed in (7, 7, 8):
+        order(lab, seed=seed)
+        histories.append(walked(lab, date_to=UNTIL))
+        lab.reset()
+
+    assert histories[0] == histories[1]
+    assert {run["run_id"] for run in histories[0]}.isdisjoint(run["run_id"] for run in histories[2])
+
+
+def test_active_runs_are_the_newest_and_stay_active(lab: Any) -> None:
+    """They are for looking at: no worker takes them up."""
+    order(lab, runs=40, active=10)
+    found = walked(lab, date_to=UNTIL)
+    run = lab.api.run(lab.api.start("a real one"))
+    lab.api.ended(run["run_id"])
+
+    assert {run["status"] for run in found[:10]} <= {"queued", "working"}
+    assert {run["status"] for run in found[10:]} <= {"completed", "failed"}
+    assert walked(lab, date_to=UNTIL) == found
+
+
+def test_a_made_up_run_can_be_continued(lab: Any) -> None:
+    """On a repository that exists its next turn is executed, with the made-up one in the conversation."""
+    order(lab, runs=5, repositories=1)
+    newest = walked(lab, date_to=UNTIL)[0]
+    answer = lab.api.post(
+        "/external/runs",
+        {"instructions": "again", "repository": newest["repository"], "run_id": newest["run_id"]},
+    )
+
+    assert (answer.status_code, answer.json()["run_id"]) == (201, newest["run_id"])
+    assert lab.api.ended(newest["run_id"])["status"] == "completed"
+
+
+def test_reset_removes_what_was_made_up_and_nothing_else(lab: Any) -> None:
+    """Real runs stay."""
+    real = lab.api.start("nothing")
+    lab.api.ended(real)
+    order(lab, runs=12_000)
+    removed = lab.reset()["runs_removed"]
+
+    assert removed == 12_000
+    assert walked(lab, date_to=UNTIL) == []
+    assert lab.api.run(real)["status"] == "completed"
+
+
+def test_history_for_nobody_is_404(lab: Any) -> None:
+    """The message names the organization."""
+    answer = order(lab, organization="nobody")
+
+    assert (answer.status_code, answer.json()["error_code"]) == (404, "organization_not_found")
+    assert "nobody" in answer.json()["message"]
+
+
+def test_an_organization_without_repositories_gets_made_up_ones(start: Callable[..., Any], lab: Any) -> None:
+    """Names only: enough for lists and filters."""
+    lab.service.admin("org", "create", "Hollow", "--entitlement", "ServiceAPI")
+    value = lab.service.admin("token", "create", "--org", "hollow", "--scope", "admin")["value"]
+    order(lab, organization="hollow", runs=30, repositories=2)
+    answer = lab.api.get("/external/runs", headers={"Authorization": f"Bearer {value}"}, params={"page_size": 30})
+
+    assert {run["repository"]["data"]["owner"] for run in answer.json()["runs"]} == {"lab"}
+    assert len({run["repository"]["data"]["repo"] for run in answer.json()["runs"]}) == 2
