@@ -22,7 +22,10 @@ LEASE_NAME: Final = "poller"
 DOORBELL_S: Final = 1.0
 """How soon another process's write is noticed."""
 STANDBY_S: Final = 3.0
-"""How often a process without the lease asks for it."""
+"""How often a process without the lease looks whether it may poll by now."""
+LEASE_S: Final = 15.0
+"""How long a poller that died keeps the others waiting."""
+RENEWAL_S: Final = LEASE_S / 3
 DEADLINE_S: Final = 300.0
 """A whole refresh, many requests long; each request has its own, much shorter deadline."""
 
@@ -48,6 +51,8 @@ class Polling:
     """Polls that a person asked for: carried out with or without the lease."""
     _owner: str = field(default_factory=lambda: f"{os.getpid()}-{uuid.uuid4().hex[:8]}")
     _versions: tuple[int, int] | None = None
+    _renew_at_s: float = 0.0
+    """Monotonic seconds."""
 
     def start(self) -> None:
         """Begins to poll, at once."""
@@ -109,10 +114,14 @@ class Polling:
         return self.is_poller or asked
 
     async def _hold_lease(self) -> None:
-        ttl_s = 3 * max(self.runs_s, self.health_s, STANDBY_S)
-        self.is_poller = await self.lease.acquire(LEASE_NAME, self._owner, ttl_s)
+        if time.monotonic() < self._renew_at_s:
+            return
+        self.is_poller = await self.lease.acquire(LEASE_NAME, self._owner, LEASE_S)
+        self._renew_at_s = time.monotonic() + (RENEWAL_S if self.is_poller else 0.0)
 
     async def _listen(self) -> float:
+        if self.is_poller:
+            await self._hold_lease()
         versions = (await self.cache.data_version(), await self.ledger.data_version())
         if self._versions is not None and versions != self._versions:
             self.announce(CacheChangedElsewhere())

@@ -141,6 +141,7 @@ class DataFolder:
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
         self.settings_file = self.root / "service.toml"
+        self.database_file = self.root / "service.sqlite"
         self.lock_file = self.root / "serve.lock"
         self.outbox = self.root / "outbox"
         self.mirrors = self.root / "mirrors"
@@ -150,7 +151,11 @@ class DataFolder:
     @property
     def database_url(self) -> str:
         """The SQLAlchemy URL of the database that stands in the folder."""
-        return f"sqlite:///{self.root / 'service.sqlite'}"
+        return f"sqlite:///{self.database_file}"
+
+    def exists(self) -> bool:
+        """Whether a service keeps its database here."""
+        return self.database_file.exists()
 
     def create(self) -> None:
         """Make the folders that are missing, closed to other users."""

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from app.query.moments import parse_duration, parse_period
+from app.moments import parse_duration, parse_period
 
 __all__ = ["age", "parse_duration", "parse_moment", "parse_period", "rfc3339", "span"]
 

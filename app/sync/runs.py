@@ -154,4 +154,5 @@ def _together(parts: list[RunChanges]) -> RunChanges:
     return RunChanges(
         new=tuple(run_id for part in parts for run_id in part.new),
         transitions=tuple(transition for part in parts for transition in part.transitions),
+        updated=tuple(run_id for part in parts for run_id in part.updated),
     )

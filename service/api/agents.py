@@ -8,7 +8,7 @@ from service.api import targets
 from service.api.auth import Administrator
 from service.api.bodies import AgentStart, ReadBody, schema_of
 from service.api.context import Services
-from service.api.failures import Failure
+from service.api.failures import Failure, documented
 from service.api.runs import accept, checked_branch
 from service.clock import rfc3339
 from service.store import agents
@@ -19,7 +19,12 @@ router = APIRouter()
 _INSTRUCTIONS: Final = "Do what you are configured for."
 
 
-@router.post("/external/agents/{name}/runs", status_code=201, openapi_extra=schema_of(AgentStart))
+@router.post(
+    "/external/agents/{name}/runs",
+    status_code=201,
+    openapi_extra=schema_of(AgentStart),
+    responses=documented(400, 413, 415),
+)
 def start_agent(
     name: str, context: Services, caller: Administrator, start: Annotated[AgentStart, Depends(ReadBody(AgentStart))]
 ) -> dict[str, Any]:

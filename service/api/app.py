@@ -24,7 +24,7 @@ def build(context: Context) -> FastAPI:
     routers = [module.router for module in (organizations, run_list, runs, agents, health, gitlab)]
     failures.install(app, [offer for router in routers for offer in failures.offered_by(router, PREFIX)])
     for router in routers:
-        app.include_router(router, prefix=PREFIX, responses={"default": {"model": failures.FailureBody}})
+        app.include_router(router, prefix=PREFIX)
 
     @app.get("/livez", include_in_schema=False)
     def livez() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
@@ -30,6 +31,11 @@ class Failure(Exception):
         self.error_code = error_code
         self.message = message
         self.headers = dict(headers or {})
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return what OpenAPI says of an endpoint's failures: the given statuses and those that every endpoint has."""
+    return {status: {"model": FailureBody} for status in sorted({401, 403, 404, 429, 500, *statuses})}
 
 
 def bad_request(error_code: str, message: str) -> Failure:

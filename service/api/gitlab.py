@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends
 from service.api.auth import Administrator
 from service.api.bodies import ProjectOnboarding, ReadBody, schema_of
 from service.api.context import Services
-from service.api.failures import Failure, bad_request
+from service.api.failures import Failure, bad_request, documented
 from service.hosts.gitlab import OnboardingError, find_project
 from service.reference import checked_path
 from service.store import hosts, repositories
@@ -16,7 +16,9 @@ from service.store.repositories import Repository
 router = APIRouter()
 
 
-@router.post("/external/gitlab/projects", openapi_extra=schema_of(ProjectOnboarding))
+@router.post(
+    "/external/gitlab/projects", openapi_extra=schema_of(ProjectOnboarding), responses=documented(400, 413, 415)
+)
 def onboard_project(
     context: Services, caller: Administrator, wanted: Annotated[ProjectOnboarding, Depends(ReadBody(ProjectOnboarding))]
 ) -> dict[str, Any]:

@@ -6,13 +6,13 @@ from fastapi import APIRouter
 
 from service.api.auth import AnyCaller
 from service.api.context import Services
-from service.api.failures import Failure
+from service.api.failures import Failure, documented
 from service.store import hosts, repositories
 
 router = APIRouter()
 
 
-@router.get("/external/installation/health")
+@router.get("/external/installation/health", responses=documented())
 def installation_health(context: Services, caller: AnyCaller) -> dict[str, Any]:
     """Answer with a key for each connected platform; any valid token may ask."""
     with context.database.read() as connection:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends
 from service.api.auth import AnyCaller
 from service.api.bodies import OrganizationCreation, ReadBody, schema_of
 from service.api.context import Context, Services
-from service.api.failures import Failure, bad_request
+from service.api.failures import Failure, bad_request, documented
 from service.mail.post import CLAIM_MICROS, Post
 from service.store import invitations, offers, organizations, trials
 from service.store.organizations import Organization
@@ -16,7 +16,12 @@ from service.store.organizations import Organization
 router = APIRouter()
 
 
-@router.post("/external/organizations", status_code=201, openapi_extra=schema_of(OrganizationCreation))
+@router.post(
+    "/external/organizations",
+    status_code=201,
+    openapi_extra=schema_of(OrganizationCreation),
+    responses=documented(400, 413, 415),
+)
 def create_organization(
     context: Services,
     caller: AnyCaller,

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 
 from service.api.auth import Administrator
 from service.api.context import Services
-from service.api.failures import bad_request
+from service.api.failures import bad_request, documented
 from service.api.page_token import PageToken
 from service.api.runs import run_body
 from service.clock import parse_rfc3339
@@ -36,12 +36,14 @@ _PARAMETERS: Final = [
     _parameter("page_token", {"type": "string"}, "next_token of the page before."),
     _parameter("status", {"type": "string"}, "Filter by run status."),
     _parameter("repository", {"type": "string"}, "owner/repo, group/project or a full URL."),
+    _parameter("platform", {"type": "string", "enum": list(PLATFORMS)}, "The other form of the repository filter."),
+    _parameter("data", {"type": "string"}, "JSON object of a repository reference; needs platform."),
     _parameter("date_from", _DATE, "Start of the range, inclusive."),
     _parameter("date_to", _DATE, "End of the range, inclusive."),
 ]
 
 
-@router.get("/external/runs", openapi_extra={"parameters": _PARAMETERS})
+@router.get("/external/runs", openapi_extra={"parameters": _PARAMETERS}, responses=documented(400))
 def list_runs(request: Request, context: Services, caller: Administrator) -> dict[str, Any]:
     """List runs (spec 2.5, 4.2): total_count counts after the filters, next_token is null on the last page."""
     given = _given(request)

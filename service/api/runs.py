@@ -8,7 +8,7 @@ from service.api import targets
 from service.api.auth import Administrator
 from service.api.bodies import ReadBody, RunStart, schema_of
 from service.api.context import Context, Services
-from service.api.failures import Failure, bad_request
+from service.api.failures import Failure, bad_request, documented
 from service.api.targets import Target
 from service.branches import branch_fault
 from service.clock import rfc3339
@@ -40,7 +40,9 @@ def checked_branch(name: str | None) -> str | None:
     return name
 
 
-@router.post("/external/runs", status_code=201, openapi_extra=schema_of(RunStart))
+@router.post(
+    "/external/runs", status_code=201, openapi_extra=schema_of(RunStart), responses=documented(400, 409, 413, 415)
+)
 def start_run(
     context: Services, caller: Administrator, start: Annotated[RunStart, Depends(ReadBody(RunStart))]
 ) -> dict[str, Any]:

@@ -9,6 +9,7 @@ _COMMANDS: Final = {
     "serve": ("service.cli.serve", "Run the service."),
     "apply": ("service.cli.apply", "Set up organizations, tokens, hosts, repositories and agents from a file."),
     "org": ("service.cli.organizations", "Organizations."),
+    "invitation": ("service.cli.invitations", "Invitations of administrators, and what became of their mails."),
     "token": ("service.cli.tokens", "API tokens."),
     "offer": ("service.cli.offers", "Offer codes."),
     "host": ("service.cli.hosts", "Connected code hosts."),
@@ -17,6 +18,8 @@ _COMMANDS: Final = {
     "run": ("service.cli.runs", "The log or the diff of a run."),
     "status": ("service.cli.status", "What is in force: sandbox, workers, queue."),
 }
+
+_AS_JSON: Final = "service.cli.as_json"
 
 
 class _Lazy(click.Group):
@@ -30,6 +33,20 @@ class _Lazy(click.Group):
             return None
         command: click.Command = importlib.import_module(_COMMANDS[cmd_name][0]).command
         return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_AS_JSON] = "--json" in args
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            if not ctx.meta[_AS_JSON]:
+                raise
+            from service.cli.output import fail
+
+            fail(error.format_message(), as_json=True)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 — click's signature
         with formatter.section("Commands"):

@@ -22,7 +22,7 @@ def command(desk: Desk, file: Path) -> None:
     from_stdin = str(file) == "-"
     document = _parse(sys.stdin.buffer.read() if from_stdin else file.read_bytes(), file)
     setup = Setup.model_validate(document)
-    with desk.write() as connection:
+    with desk.write(create=True) as connection:
         made = apply(connection, setup, Path.cwd() if from_stdin else file.absolute().parent, now_micros())
     made |= {"data_dir": str(desk.folder.root), "outbox": str(desk.folder.outbox)}
     desk.show(made, list(_lines(made)))

@@ -7,14 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from service.settings import DataFolder, SettingsError
 
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from service.store.database import Database
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 DATA_DIR_VARIABLE = "RUNWARDEN_SERVICE_DATA_DIR"
+DATABASE_VARIABLE = "RUNWARDEN_SERVICE_DATABASE"
 
 
 def default_data_dir() -> Path:
@@ -30,20 +36,43 @@ class Desk:
 
     folder: DataFolder
     as_json: bool
+    database_url: str | None = None
+    """None: the database is the folder's own."""
 
     @contextmanager
-    def write(self) -> Iterator[Any]:
-        """Open the folder's database for one change."""
+    def database(self, *, create: bool = False) -> Iterator["Database"]:
+        """Open the database; with `create`, a folder that is none yet becomes one.
+
+        Raises:
+            SetupError: There is no service here.
+        """
+        from service.setup import SetupError
         from service.store.database import Database
 
+        if not create and self.database_url is None and not self.folder.exists():
+            raise SetupError(
+                f"there is no service in {self.folder.root}; name its folder with --data-dir, "
+                "or begin one with: runwarden service org create NAME"
+            )
         self.folder.create()
-        database = Database(self.folder.database_url)
+        database = Database(self.database_url or self.folder.database_url)
         try:
             database.migrate()
-            with database.write() as connection:
-                yield connection
+            yield database
         finally:
             database.close()
+
+    @contextmanager
+    def write(self, *, create: bool = False) -> Iterator["Connection"]:
+        """Open the database for one change."""
+        with self.database(create=create) as database, database.write() as connection:
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator["Connection"]:
+        """Open the database to look at it; a service at work is not kept waiting."""
+        with self.database() as database, database.read() as connection:
+            yield connection
 
     def show(self, document: object, lines: Sequence[str]) -> None:
         """Print the document as JSON, or the lines."""
@@ -56,7 +85,7 @@ class Desk:
 
 
 def administers(function: Function) -> Function:
-    """Give a command `--data-dir` and `--json`, a `Desk` as its first argument, and plain errors."""
+    """Give a command `--data-dir`, `--database` and `--json`, a `Desk` as its first argument, and plain errors."""
 
     @click.option(
         "--data-dir",
@@ -64,11 +93,20 @@ def administers(function: Function) -> Function:
         envvar=DATA_DIR_VARIABLE,
         help="The service's data folder.",
     )
+    @click.option(
+        "--database",
+        "database_url",
+        envvar=DATABASE_VARIABLE,
+        help=f"URL of the service's database where it is not the folder's own; better in {DATABASE_VARIABLE}.",
+    )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     @functools.wraps(function)
-    def command(*arguments: Any, data_dir: Path | None, as_json: bool, **options: Any) -> Any:
+    def command(
+        *arguments: Any, data_dir: Path | None, database_url: str | None, as_json: bool, **options: Any
+    ) -> Any:
         with plain_errors(as_json=as_json):
-            return function(Desk(DataFolder(data_dir or default_data_dir()), as_json), *arguments, **options)
+            desk = Desk(DataFolder(data_dir or default_data_dir()), as_json, database_url)
+            return function(desk, *arguments, **options)
 
     return command  # type: ignore[return-value]  # the wrapper's options are click's business, not the type's
 

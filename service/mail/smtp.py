@@ -45,7 +45,7 @@ class SmtpRelay:
         try:
             with self._session() as session:
                 _hand_over(session, letter)
-        except (smtplib.SMTPException, OSError) as error:
+        except (smtplib.SMTPException, OSError, ValueError) as error:
             late = isinstance(error, TimeoutError) or time.monotonic() - started >= self._settings.timeout_s
             raise (self._late() if late else self._explained(error)) from error
 
@@ -89,7 +89,7 @@ class SmtpRelay:
     def _late(self) -> MailError:
         return MailError(f"{self._name} took longer than {self._settings.timeout_s:g} s (mail.smtp.timeout_s)")
 
-    def _explained(self, error: smtplib.SMTPException | OSError) -> MailError:
+    def _explained(self, error: Exception) -> MailError:
         match error:
             case smtplib.SMTPRecipientsRefused():
                 code, reply = next(iter(error.recipients.values()))

@@ -1,41 +1,52 @@
 """The database: SQLite in the data folder or PostgreSQL by URL, with one way to read and one way to write."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy import event
+from sqlalchemy.dialects import postgresql, sqlite
 
-from service.store.schema import VERSION, meta, metadata
+from service.clock import SECOND_MICROS, Clock
+from service.store.migrations import DatabaseError, migrate
+from service.store.schema import meta
 
-_MIGRATION_LOCK = 0x52754E
+__all__ = ["Database", "DatabaseError", "insert_new", "now_in"]
 
-
-class DatabaseError(Exception):
-    """The database cannot be used; the text names the cure."""
+_LOCKS: Final = 0x52754E
+"""The first half of every advisory lock of ours."""
+_MIGRATION: Final = 0
 
 
 class Database:
-    """One engine with two doors: `read()` sees a snapshot, `write()` holds the write lock from its first statement."""
+    """One engine with two doors: `read()` sees a snapshot, `write()` holds the write lock from its first statement.
+
+    PostgreSQL has no such lock: there a row that is read to be changed is read `with_for_update()`.
+    """
 
     def __init__(self, url: str) -> None:
-        self.url = sa.make_url(url)
+        self.url = _checked(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         if self.is_sqlite:
             _create_private(Path(str(self.url.database)))
-        self.engine = sa.create_engine(self.url, pool_size=8, max_overflow=32, pool_pre_ping=not self.is_sqlite)
-        self._writing = self.engine.execution_options(runwarden_writes=True)
-        if self.is_sqlite:
+            self.engine = sa.create_engine(self.url, pool_size=8, max_overflow=32)
+            self._reading = self.engine
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_sqlite)
+        else:
+            self.engine = sa.create_engine(
+                self.url, pool_size=5, max_overflow=15, pool_pre_ping=True, connect_args={"connect_timeout": 10}
+            )
+            self._reading = self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        self._writing = self.engine.execution_options(runwarden_writes=True)
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """Open a transaction for reading."""
-        with self.engine.connect() as connection:
+        with self._reading.connect() as connection:
             yield connection
 
     @contextmanager
@@ -44,43 +55,68 @@ class Database:
         with self._writing.begin() as connection:
             yield connection
 
+    @contextmanager
+    def sole(self, task: int) -> Iterator[bool]:
+        """Yield True to one process at a time for a task, False to the others; SQLite has one worker anyhow."""
+        if self.is_sqlite:
+            yield True
+            return
+        with self.engine.begin() as connection:
+            lock = sa.select(sa.func.pg_try_advisory_xact_lock(_LOCKS, task))
+            yield bool(connection.execute(lock).scalar())
+
     def migrate(self) -> None:
         """Bring the schema to this program's version; simultaneous first starts wait for each other.
 
         Raises:
-            DatabaseError: A newer program has been here.
+            DatabaseError: The database cannot be reached, or a newer program has been here.
         """
-        with self.write() as connection:
-            if not self.is_sqlite:
-                connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
-            found = self._version(connection)
-            if found is None:
-                metadata.create_all(connection)
-                connection.execute(sa.insert(meta).values(key="schema_version", value=str(VERSION)))
-            elif found != VERSION:
-                raise DatabaseError(
-                    f"the database has schema version {found}, this program knows {VERSION}: "
-                    "install the release that wrote it, or newer"
-                )
-
-    def _version(self, connection: sa.Connection) -> int | None:
-        if not sa.inspect(connection).has_table(meta.name):
-            return None
-        value = connection.execute(sa.select(meta.c.value).where(meta.c.key == "schema_version")).scalar()
-        return None if value is None else int(value)
+        try:
+            with self.write() as connection:
+                if not self.is_sqlite:
+                    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCKS, _MIGRATION)))
+                migrate(connection)
+        except sa.exc.OperationalError as error:
+            place = self.url.render_as_string(hide_password=True)
+            raise DatabaseError(f"the database {place} cannot be used: {error.orig}; is it there, and ours?") from error
 
     def secret(self, name: str) -> bytes:
         """Return the random key kept under a name, made at first use and the same for every process."""
         with self.write() as connection:
-            kept = connection.execute(sa.select(meta.c.value).where(meta.c.key == name)).scalar()
-            if kept is None:
-                kept = os.urandom(32).hex()
-                connection.execute(sa.insert(meta).values(key=name, value=kept))
+            insert_new(connection, meta, {"key": name, "value": os.urandom(32).hex()})
+            kept = connection.execute(sa.select(meta.c.value).where(meta.c.key == name)).scalar_one()
             return bytes.fromhex(kept)
 
     def close(self) -> None:
         """Close every connection."""
         self.engine.dispose()
+
+
+def insert_new(connection: sa.Connection, table: sa.Table, values: Mapping[str, object]) -> bool:
+    """Insert a row unless its key is there already; True when it was new."""
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    statement = dialect.insert(table).values(dict(values)).on_conflict_do_nothing()
+    return connection.execute(statement).rowcount > 0
+
+
+def now_in(connection: sa.Connection, clock: Clock) -> int:
+    """Return the present in microseconds as all who share the database see it: a server's own clock, else ours."""
+    if connection.dialect.name == "sqlite":
+        return clock()
+    seconds = sa.func.extract("epoch", sa.func.clock_timestamp())
+    return int(connection.execute(sa.select(sa.cast(seconds * SECOND_MICROS, sa.BigInteger))).scalar_one())
+
+
+def _checked(url: str) -> sa.URL:
+    try:
+        made = sa.make_url(url)
+    except sa.exc.ArgumentError as error:
+        raise DatabaseError("the database's address must read postgresql://user@host/name") from error
+    if made.drivername in {"postgres", "postgresql"}:
+        return made.set(drivername="postgresql+psycopg")
+    if made.drivername not in {"sqlite", "postgresql+psycopg"}:
+        raise DatabaseError(f"{made.drivername!r} is no database we know; use postgresql://user@host/name")
+    return made
 
 
 def _create_private(path: Path) -> None:

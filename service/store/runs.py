@@ -8,7 +8,8 @@ import sqlalchemy as sa
 from service import ids
 from service.branches import default_branch
 from service.reference import Reference
-from service.store.schema import runs, turns
+from service.store import doorbell
+from service.store.schema import organizations, runs, turns
 
 FINAL: Final = ("completed", "failed")
 
@@ -65,7 +66,11 @@ class Filters:
 
 def accept(connection: sa.Connection, order: Order, now: int) -> Run:
     """Store a new run with its first turn: once committed, it will be executed."""
-    # Strictly increasing, so that a page never hides a run that was accepted in the same microsecond.
+    # Strictly increasing in the order of the commits, for which the organization's runs queue up: a page never hides
+    # a run that was accepted in the same microsecond, or a moment earlier by another process.
+    connection.execute(
+        sa.select(organizations.c.id).where(organizations.c.id == order.organization_id).with_for_update()
+    )
     latest = connection.execute(
         sa.select(sa.func.max(runs.c.created_at)).where(runs.c.organization_id == order.organization_id)
     ).scalar()
@@ -147,6 +152,7 @@ def _add_turn(connection: sa.Connection, run: Run, order: Order, now: int) -> No
             accepted_at=now,
         )
     )
+    doorbell.ring(connection)
 
 
 def _select() -> sa.Select[tuple[Any, ...]]:

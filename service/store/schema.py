@@ -4,7 +4,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 metadata = sa.MetaData()
 
@@ -182,12 +182,32 @@ turns = sa.Table(
     sa.Index("turns_by_status", "status", "started_at"),
 )
 
+turn_files = sa.Table(
+    "turn_files",
+    metadata,
+    sa.Column("run_id", sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    _text("kind", key=True),
+    sa.Column("content", sa.LargeBinary, nullable=False),
+)
+
 workers = sa.Table(
     "workers",
     metadata,
     _text("executor", key=True),
+    _text("host"),
     _text("sandbox"),
     sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("concurrency", sa.Integer, nullable=False),
     _instant("started_at"),
     _instant("seen_at"),
+)
+
+rate_limits = sa.Table(
+    "rate_limits",
+    metadata,
+    # No foreign key: it is written at every few requests, and a row without an owner harms nobody.
+    sa.Column("organization_id", sa.Text, primary_key=True),
+    sa.Column("remaining", sa.Float, nullable=False),
+    _instant("counted_at"),
 )

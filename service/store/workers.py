@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from service.clock import Clock
+from service.store.database import now_in
 from service.store.schema import workers
 
 
@@ -13,24 +15,41 @@ class Worker:
 
     executor: str
     """A random name, new in each process: two processes of one name would execute everything twice."""
+    host: str
+    """The machine it runs on."""
     sandbox: str
     pid: int
+    concurrency: int
+    """Turns it executes at the same time."""
     started_at: int
     seen_at: int
+    """By the database's clock, so that machines whose clocks differ agree on who is late; 0: it said good-bye."""
 
 
-def beat(connection: sa.Connection, worker: Worker) -> None:
+def beat(connection: sa.Connection, worker: Worker, clock: Clock) -> None:
     """Say that a worker lives."""
-    values = {field: getattr(worker, field) for field in Worker.__slots__}
+    values = {field: getattr(worker, field) for field in Worker.__slots__} | {"seen_at": now_in(connection, clock)}
     changed = connection.execute(sa.update(workers).where(workers.c.executor == worker.executor).values(values))
     if changed.rowcount == 0:
         connection.execute(sa.insert(workers).values(values))
 
 
-def silent_since(connection: sa.Connection, before: int) -> list[Worker]:
-    """Return the workers that were last heard of before an instant (microseconds)."""
-    rows = connection.execute(sa.select(workers).where(workers.c.seen_at < before))
-    return [Worker(*row) for row in rows]
+def leave(connection: sa.Connection, executor: str) -> None:
+    """Say good-bye: whoever comes next takes over at once what the worker could not end."""
+    connection.execute(sa.update(workers).where(workers.c.executor == executor).values(seen_at=0))
+
+
+def silent_for(connection: sa.Connection, micros: int, clock: Clock) -> list[Worker]:
+    """Return the workers that were last heard of longer ago than so many microseconds."""
+    latest = now_in(connection, clock) - micros
+    return [Worker(*row) for row in connection.execute(sa.select(workers).where(workers.c.seen_at < latest))]
+
+
+def heard_within(connection: sa.Connection, micros: int, clock: Clock) -> list[Worker]:
+    """Return the workers that live, oldest first."""
+    earliest = now_in(connection, clock) - micros
+    query = sa.select(workers).where(workers.c.seen_at >= earliest).order_by(workers.c.started_at)
+    return [Worker(*row) for row in connection.execute(query)]
 
 
 def all_of(connection: sa.Connection) -> list[Worker]:

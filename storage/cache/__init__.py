@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from storage.cache import coverage, health, polls, read_details, read_runs, store_runs, stuck
 from storage.cache.opening import DAMAGE_CURE, connect_reader, connect_writer, mark_damaged, prepare
@@ -27,6 +27,10 @@ from storage.records import (
 )
 from storage.thread import DatabaseThread
 from storage.times import Clock, utc_now
+
+if TYPE_CHECKING:
+    from storage.records.activity import ActivityFilter, Found, PollSpan
+    from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
 
 
 class Cache:
@@ -188,6 +192,30 @@ class Cache:
     async def covered_until(self) -> datetime | None:
         """The end of the newest range that is held completely; None: there is none."""
         return await self._reader.run(coverage.covered_until)
+
+    async def polls(self, wanted: "ActivityFilter", *, limit: int) -> "Found[PollSpan]":
+        """How the newest polls went that the filter lets through, alike ones in a row as one."""
+        from storage.cache import activity
+
+        return await self._reader.run(partial(activity.polls, wanted=wanted, limit=limit))
+
+    async def outcomes(self, edges: Sequence[datetime]) -> "tuple[Outcomes, ...]":
+        """What became of the runs created between each edge and the next."""
+        from storage.cache import insights
+
+        return await self._reader.run(partial(insights.outcomes, edges=edges))
+
+    async def concurrency(self, edges: Sequence[datetime]) -> "tuple[Concurrency, ...]":
+        """How many runs were under way between each edge and the next, on average; the last edge is now."""
+        from storage.cache import insights
+
+        return await self._reader.run(partial(insights.concurrency, edges=edges))
+
+    async def repository_figures(self, since: datetime) -> "tuple[RepositoryFigures, ...]":
+        """Each repository's runs created since then, in numbers; the one with the most runs first, 500 at most."""
+        from storage.cache import insights
+
+        return await self._reader.run(partial(insights.repositories, since=since))
 
     async def data_version(self) -> int:
         """A number that differs after another process wrote to the cache; our own writes leave it as it is."""

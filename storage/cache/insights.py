@@ -44,10 +44,15 @@ SELECT count(*), coalesce(sum(:end - updated_us), 0)
 FROM runs INDEXED BY runs_updated WHERE updated_us >= :start AND updated_us < :end AND status IN ({_FINAL})
 """  # noqa: S608 — built from constants
 
+_ENDING_LATER: Final = (
+    f"SELECT count(*) FROM runs INDEXED BY runs_updated WHERE updated_us >= ? AND status IN ({_FINAL})"  # noqa: S608 — built from constants
+)
+"""By a service's clock that is ahead of ours: they were under way at the last edge."""
+
 _MOVED_STARTS: Final = "SELECT created_us, active_since_us FROM runs WHERE active_since_us <> created_us"
 """Few: runs that were continued after they had finished, and those whose creation could not be read."""
 
-_ACTIVE: Final = f"SELECT created_us, presence FROM runs WHERE status NOT IN ({_FINAL})"  # noqa: S608 — built from constants
+_ACTIVE: Final = f"SELECT active_since_us, presence FROM runs WHERE status NOT IN ({_FINAL})"  # noqa: S608 — built from constants
 
 
 def outcomes(connection: sqlite3.Connection, edges: Sequence[datetime]) -> tuple[Outcomes, ...]:
@@ -82,18 +87,21 @@ def concurrency(connection: sqlite3.Connection, edges: Sequence[datetime]) -> tu
     two edges follows from the number at the first and from when, between them, the others began and ended.
     """
     stretches = [(to_us(start), to_us(end)) for start, end in pairwise(edges)]
+    now_us = to_us(edges[-1])
     with snapshot(connection):
         active = connection.execute(_ACTIVE).fetchall()
+        (ending_later,) = connection.execute(_ENDING_LATER, (now_us,)).fetchone()
         moved = connection.execute(_MOVED_STARTS).fetchall()
         created = [_counted(connection, _CREATED, stretch) for stretch in stretches]
         ended = [_counted(connection, _ENDED, stretch) for stretch in stretches]
-    lost = [created_us for created_us, presence in active if presence == "lost"]
+    lost = [since_us for since_us, presence in active if presence == "lost"]
+    now_active = sum(since_us < now_us and presence != "lost" for since_us, presence in active)
     began = [
         _less(_plus(here, stretch, [at for _, at in moved]), stretch, [was for was, _ in moved], lost)
         for here, stretch in zip(created, stretches, strict=True)
     ]
     net = [start_count - end_count for (start_count, _), (end_count, _) in zip(began, ended, strict=True)]
-    at_edges = [len(active) - len(lost) - sum(net), *net]
+    at_edges = [now_active + ending_later - sum(net), *net]
     return tuple(
         Concurrency(start, end, max(0.0, here + (start_us - end_us) / max(1, to_us(end) - to_us(start))))
         for (start, end), here, (_, start_us), (_, end_us) in zip(

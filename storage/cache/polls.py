@@ -3,7 +3,6 @@
 import sqlite3
 from typing import Final, get_args
 
-from storage.cache import activity
 from storage.database import immediate
 from storage.records import LinkState, PollOutcome
 from storage.records.link import Subject
@@ -27,6 +26,9 @@ ON CONFLICT (subject) DO UPDATE SET
 
 def record(connection: sqlite3.Connection, outcome: PollOutcome) -> LinkState:
     """Keep how a poll went; the state of the link after it."""
+    # Only now: what is shown first reads links from here, and needs no log.
+    from storage.cache import activity
+
     message = None if outcome.error_message is None else storable(outcome.error_message)
     bound = {
         "subject": outcome.subject,

@@ -116,9 +116,7 @@ def _insights(db: "Database") -> None:
     )
     db.execute("DROP INDEX runs_updated")
     db.execute("CREATE INDEX runs_updated ON runs (updated_us, run_id, status)")
-    db.execute(
-        "CREATE INDEX runs_moved ON runs (active_since_us, created_us) WHERE active_since_us <> created_us"
-    )
+    db.execute("CREATE INDEX runs_moved ON runs (active_since_us, created_us) WHERE active_since_us <> created_us")
 
 
 def _activity(db: "Database") -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from storage.database import data_version
 from storage.ledger import entries, moves, queries
@@ -15,6 +15,9 @@ from storage.ledger.owner import this_process
 from storage.records import Action, ActionError, ActionKind, ActionState
 from storage.thread import DatabaseThread
 from storage.times import Clock, utc_now
+
+if TYPE_CHECKING:
+    from storage.records.activity import ActivityFilter, Found
 
 __all__ = [
     "AmbiguousAction",
@@ -164,6 +167,12 @@ class Ledger:
     async def organizations(self) -> tuple[Action, ...]:
         """Every attempt to create an organization, newest first."""
         return await self._thread.run(queries.organizations)
+
+    async def journal(self, wanted: "ActivityFilter", *, limit: int) -> "Found[Action]":
+        """The newest actions that the filter lets through, and how many there are."""
+        from storage.ledger import journal
+
+        return await self._thread.run(partial(journal.journal, wanted=wanted, limit=limit))
 
     async def data_version(self) -> int:
         """A number that differs after another process wrote to the ledger; our own writes leave it as it is."""
