@@ -58,7 +58,10 @@ def make_token(
         SetupError: It lacks the entitlement, or the duration cannot be read.
     """
     if "ServiceAPI" not in organization.entitlements:
-        raise SetupError(f"the organization {organization.slug} needs the entitlement ServiceAPI to have tokens")
+        raise SetupError(
+            f"the organization {organization.slug} needs the entitlement ServiceAPI to have tokens; "
+            f"give it with: runwarden service org grant {organization.slug} ServiceAPI"
+        )
     try:
         life = parse_duration(entry.duration)
     except ValueError as error:

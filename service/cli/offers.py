@@ -22,7 +22,7 @@ def command() -> None:
 def add(desk: Desk, code: str, *, kind: str, retired: bool, price: str | None) -> None:
     """Add an offer, or change the one with its code."""
     entry = OfferEntry.model_validate({"code": code, "kind": kind, "retired": retired, "price": price})
-    with desk.write() as connection:
+    with desk.write(create=True) as connection:
         offers.put(connection, Offer(entry.code, entry.kind, entry.retired, entry.price))
     desk.show(entry.model_dump(), [f"{code}  {kind}{'  retired' if retired else ''}"])
 
@@ -31,7 +31,7 @@ def add(desk: Desk, code: str, *, kind: str, retired: bool, price: str | None) -
 @administers
 def list_all(desk: Desk) -> None:
     """List offers."""
-    with desk.write() as connection:
+    with desk.read() as connection:
         found = offers.all_of(connection)
     documents = [{field: getattr(one, field) for field in Offer.__slots__} for one in found]
     desk.show({"offers": documents}, [f"{one.code}  {one.kind}{'  retired' if one.retired else ''}" for one in found])

@@ -1,5 +1,6 @@
 """`org`: the directory of organizations."""
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -54,7 +55,7 @@ def _line(one: Organization) -> str:
 def create(desk: Desk, name: str, slug: str | None, entitlements: tuple[str, ...]) -> None:
     """Create an organization."""
     entry = OrganizationEntry.model_validate({"name": name, "slug": slug, "entitlements": entitlements})
-    with desk.write() as connection:
+    with desk.write(create=True) as connection:
         if organizations.by_slug(connection, entry.slug or organizations.slug_of(name)):
             raise SetupError("an organization of that slug exists; choose another with --slug")
         made = organizations.create(
@@ -67,7 +68,7 @@ def create(desk: Desk, name: str, slug: str | None, entitlements: tuple[str, ...
 @administers
 def list_all(desk: Desk) -> None:
     """List organizations."""
-    with desk.write() as connection:
+    with desk.read() as connection:
         found = organizations.all_of(connection)
         documents = [_document(one) | {"trial": _trial(trials.of(connection, one.id))} for one in found]
     desk.show({"organizations": documents}, [_line(one) for one in found])
@@ -78,7 +79,7 @@ def list_all(desk: Desk) -> None:
 @administers
 def deactivate(desk: Desk, slug: str) -> None:
     """Make an organization inactive: its tokens open nothing until it is activated again."""
-    _set_active(desk, slug, active=False)
+    _change(desk, slug, lambda found: (False, {*found.entitlements}))
 
 
 @command.command("activate")
@@ -86,15 +87,36 @@ def deactivate(desk: Desk, slug: str) -> None:
 @administers
 def activate(desk: Desk, slug: str) -> None:
     """Make an inactive organization active again."""
-    _set_active(desk, slug, active=True)
+    _change(desk, slug, lambda found: (True, {*found.entitlements}))
 
 
-def _set_active(desk: Desk, slug: str, *, active: bool) -> None:
+@command.command("grant")
+@click.argument("slug")
+@click.argument("entitlement", type=click.Choice(ENTITLEMENTS))
+@administers
+def grant(desk: Desk, slug: str, entitlement: str) -> None:
+    """Give an organization an entitlement."""
+    _change(desk, slug, lambda found: (found.active, {*found.entitlements, entitlement}))
+
+
+@command.command("withdraw")
+@click.argument("slug")
+@click.argument("entitlement", type=click.Choice(ENTITLEMENTS))
+@administers
+def withdraw(desk: Desk, slug: str, entitlement: str) -> None:
+    """Take an entitlement from an organization; the tokens it has keep working until they are revoked."""
+    _change(desk, slug, lambda found: (found.active, {*found.entitlements} - {entitlement}))
+
+
+def _change(desk: Desk, slug: str, changed: Callable[[Organization], tuple[bool, set[str]]]) -> None:
+    """Set what an operator may change: whether it is active, and its entitlements."""
     with desk.write() as connection:
         found = find_organization(connection, slug)
-        organizations.change(connection, found.id, active=active, entitlements=found.entitlements)
-        changed = find_organization(connection, found.id)
-    desk.show(_document(changed), [_line(changed)])
+        active, entitled = changed(found)
+        kept = tuple(one for one in ENTITLEMENTS if one in entitled)
+        organizations.change(connection, found.id, active=active, entitlements=kept)
+        now_is = find_organization(connection, found.id)
+    desk.show(_document(now_is), [_line(now_is)])
 
 
 @command.command("accept-invitation")
@@ -105,7 +127,10 @@ def accept_invitation(desk: Desk, code: str) -> None:
     with desk.write() as connection:
         organization_id = invitations.accept(connection, code, now_micros())
         if organization_id is None:
-            raise SetupError("the invitation code is unknown, used or expired; ask for another invitation")
+            raise SetupError(
+                "the invitation code is unknown, used or expired; "
+                "make another with: runwarden service invitation send EMAIL --org SLUG"
+            )
         found = find_organization(connection, organization_id)
         token, value = make_token(connection, found, TokenEntry(alias="first administrator"), now_micros())
     document = {"organization": _document(found), "token": value, "expires_at": rfc3339(token.expires_at)}

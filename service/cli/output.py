@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -128,7 +128,7 @@ def plain_errors(*, as_json: bool) -> Iterator[None]:
         fail(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}", as_json=as_json)
 
 
-def fail(message: str, *, as_json: bool) -> None:
+def fail(message: str, *, as_json: bool) -> NoReturn:
     """Print an error and end with status 2."""
     if as_json:
         click.echo(json.dumps({"error": {"kind": "usage", "message": message}}))

@@ -18,7 +18,7 @@ from service.store.turns import Turn
 @administers
 def command(desk: Desk, run_id: str, what: str | None) -> None:
     """Show a run's turns, its log or its diff."""
-    with desk.write() as connection:
+    with desk.read() as connection:
         run = runs.by_id(connection, run_id)
         found = turns.of(connection, run_id)
     if run is None:

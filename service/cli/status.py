@@ -16,7 +16,7 @@ def command(desk: Desk) -> None:
     """Show sandbox, workers and the number of runs by status."""
     settings = desk.folder.settings()
     now = now_micros()
-    with desk.write() as connection:
+    with desk.read() as connection:
         counted = connection.execute(sa.select(runs.c.status, sa.func.count()).group_by(runs.c.status)).all()
         known = workers.all_of(connection)
     try:

@@ -41,7 +41,7 @@ def create(desk: Desk, slug: str, scopes: tuple[str, ...], alias: str, duration:
 @administers
 def list_all(desk: Desk, slug: str) -> None:
     """List an organization's tokens, without their values."""
-    with desk.write() as connection:
+    with desk.read() as connection:
         found = tokens.of(connection, find_organization(connection, slug).id)
     now = now_micros()
     documents = [

@@ -39,6 +39,12 @@ def put(connection: sa.Connection, agent: Agent, organization_id: str | None, no
     )
 
 
+def remove(connection: sa.Connection, name: str, organization_id: str | None) -> bool:
+    """Forget an organization's agent, or everybody's; False when there is none."""
+    condition = (agents.c.name == name, _owned_by(organization_id))
+    return connection.execute(sa.delete(agents).where(*condition)).rowcount > 0
+
+
 def by_name(connection: sa.Connection, organization_id: str, name: str) -> Agent | None:
     """Return the organization's agent of that name, else everybody's; the reviewer is always there."""
     condition = sa.and_(

@@ -44,6 +44,12 @@ def connect(connection: sa.Connection, organization_id: str, host: Host, now: in
     )
 
 
+def disconnect(connection: sa.Connection, organization_id: str, platform: str) -> bool:
+    """Forget an organization's host on a platform; False when there is none."""
+    condition = (hosts.c.organization_id == organization_id, hosts.c.platform == platform)
+    return connection.execute(sa.delete(hosts).where(*condition)).rowcount > 0
+
+
 def of(connection: sa.Connection, organization_id: str) -> list[Host]:
     """Return an organization's hosts, by platform."""
     columns = [hosts.c[field] for field in Host.__slots__]

@@ -51,6 +51,12 @@ def put(connection: sa.Connection, organization_id: str, repository: Repository,
     return removed == 0
 
 
+def remove(connection: sa.Connection, organization_id: str, name: str) -> bool:
+    """Forget a repository by its name; False when there is none. Its runs stay."""
+    condition = (repositories.c.organization_id == organization_id, repositories.c.name == name)
+    return connection.execute(sa.delete(repositories).where(*condition)).rowcount > 0
+
+
 def of(connection: sa.Connection, organization_id: str) -> list[Repository]:
     """Return an organization's repositories, by name."""
     return _where(connection, repositories.c.organization_id == organization_id)

@@ -1,0 +1,66 @@
+"""Times and durations as people write them: a duration before now, a date with all of its day, RFC 3339."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+_UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DURATION: Final = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?[smhdw])+")
+_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdw])")
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+MAX_DURATION: Final = timedelta(days=36_500)
+INSTANT: Final = timedelta(microseconds=1)
+"""What times are told apart by."""
+_DAY: Final = timedelta(days=1)
+
+
+def parse_duration(text: str) -> timedelta:
+    """A duration such as `90s`, `30m`, `1h30m`, `7d`.
+
+    Raises:
+        ValueError: It is none; the message shows what would be.
+    """
+    cleaned = text.strip().lower()
+    if not _DURATION.fullmatch(cleaned):
+        raise ValueError(f"{text!r} is no duration: write 90s, 30m, 1h30m or 7d.")
+    seconds = sum(float(number) * _UNIT_S[unit] for number, unit in _PART.findall(cleaned))
+    if seconds > MAX_DURATION.total_seconds():
+        raise ValueError(f"{text!r} is longer than a century.")
+    return timedelta(seconds=seconds)
+
+
+def parse_period(text: str, now: datetime) -> tuple[datetime, datetime]:
+    """The first and the last instant that a time stands for, aware and in UTC.
+
+    `7d` and `-7d` are an instant before now, `now` is now, RFC 3339 is that instant, and a date is its day in UTC. A
+    time without an offset is refused: whose clock it means cannot be known.
+
+    Raises:
+        ValueError: It is none; the message shows what would be.
+    """
+    cleaned = text.strip()
+    if cleaned.lower() == "now":
+        return now, now
+    if cleaned.startswith("-") or _DURATION.fullmatch(cleaned.lower()):
+        moment = now - parse_duration(cleaned.removeprefix("-"))
+        return moment, moment
+    moment = _absolute(text, cleaned)
+    if not _DATE.fullmatch(cleaned):
+        return moment, moment
+    # Not the next midnight minus an instant: the calendar's last day has none.
+    return moment, moment + (_DAY - INSTANT)
+
+
+def _absolute(text: str, cleaned: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(cleaned)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no time: write 2h, 7d, 2026-05-01 or 2026-05-01T12:00:00Z.") from error
+    if _DATE.fullmatch(cleaned):
+        return moment.replace(tzinfo=UTC)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no offset: add Z for UTC, or one such as +02:00.")
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"{text!r} is outside the calendar.") from error

@@ -1,0 +1,49 @@
+"""The doorbell: whoever accepts a turn rings, and every worker on the database hears it (PostgreSQL)."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+import sqlalchemy as sa
+
+_CHANNEL: Final = "runwarden_turns"
+_GLANCE_S: Final = 5.0
+_RETRY_S: Final = 2.0
+_log = logging.getLogger(__name__)
+
+
+def ring(connection: sa.Connection) -> None:
+    """Tell all workers, when this transaction commits, that something waits; on SQLite the worker looks by itself."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.text(f"NOTIFY {_CHANNEL}"))
+
+
+class Doorbell:
+    """A thread that listens on a connection of its own and calls `heard` at each ring."""
+
+    def __init__(self, url: sa.URL, heard: Callable[[], None]) -> None:
+        self._url = url.set(drivername="postgresql").render_as_string(hide_password=False)
+        self._heard = heard
+        self._ended = threading.Event()
+        threading.Thread(target=self._listen, name="doorbell", daemon=True).start()
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._ended.set()
+
+    def _listen(self) -> None:
+        import psycopg
+
+        while not self._ended.is_set():
+            try:
+                with psycopg.connect(self._url, autocommit=True, connect_timeout=10) as connection:
+                    connection.execute(f"LISTEN {_CHANNEL}")
+                    # What was rung while nobody listened.
+                    self._heard()
+                    while not self._ended.is_set():
+                        for _ in connection.notifies(timeout=_GLANCE_S, stop_after=1):
+                            self._heard()
+            except psycopg.Error as error:
+                _log.warning("the doorbell is out of order (%s); turns wait for the next round until it works", error)
+                self._ended.wait(_RETRY_S)

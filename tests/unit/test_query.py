@@ -1,0 +1,176 @@
+"""The query language: what a line means, and what is said of a line that means nothing."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from app.query import Problem, both, parse
+from storage.records import RunFilter
+
+NOW = datetime(2026, 5, 4, 12, 30, tzinfo=UTC)
+DAY = timedelta(days=1)
+INSTANT = timedelta(microseconds=1)
+
+
+def the_problem(line: str) -> Problem:
+    query = parse(line, NOW)
+    assert len(query.problems) == 1, query.problems
+    return query.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("", RunFilter()),
+        ("   ", RunFilter()),
+        ("login timeout", RunFilter(search="login timeout")),
+        ("status:failed", RunFilter(statuses=("failed",))),
+        ("status:Failed,QUEUED", RunFilter(statuses=("failed", "queued"))),
+        ("status:failed status:queued,failed", RunFilter(statuses=("failed", "queued"))),
+        ("status:Odd_One", RunFilter(statuses=("Odd_One",))),
+        ("STATUS:failed", RunFilter(statuses=("failed",))),
+        ("-status:completed", RunFilter(not_statuses=("completed",))),
+        ("repo:acme/*", RunFilter(repositories=("acme/*",))),
+        ("repository:acme/api", RunFilter(repositories=("acme/api",))),
+        ("repo:github:acme/api", RunFilter(repositories=("acme/api",))),
+        ("repo:gitlab:acme/tools", RunFilter(repositories=("gitlab:acme/tools",))),
+        ("repo:api", RunFilter(repositories=("*/api",))),
+        ("repo:acme/", RunFilter(repositories=("acme/*",))),
+        ("repo:gitlab:", RunFilter(repositories=("gitlab:*",))),
+        ('repo:"api"', RunFilter(repositories=("api",))),
+        ("-repo:acme/web,acme/api", RunFilter(not_repositories=("acme/web", "acme/api"))),
+        ("branch:main -branch:agent/*", RunFilter(branches=("main",), not_branches=("agent/*",))),
+        ('branch:"a, b",c', RunFilter(branches=("a, b", "c"))),
+        (r'branch:"say \"hi\" \\ there"', RunFilter(branches=(r'say "hi" \ there',))),
+        ("is:active", RunFilter(active=True)),
+        ("-is:ended", RunFilter(active=True)),
+        ("is:ended", RunFilter(statuses=("completed", "failed"))),
+        ("-is:active status:failed,queued", RunFilter(statuses=("failed",))),
+        ('"status:failed" "-x"', RunFilter(search="status:failed -x")),
+        ("gitlab:acme/tools", RunFilter(search="gitlab:acme/tools")),
+        ("https://x.example/a", RunFilter(search="https://x.example/a")),
+        ("a - b", RunFilter(search="a - b")),
+        ('  "two  words"  ', RunFilter(search="two words")),
+        ('"a"b', RunFilter(search="a b")),
+        ("status:failed,", RunFilter(statuses=("failed",))),
+    ],
+)
+def test_a_line_means_a_filter(line: str, wanted: RunFilter) -> None:
+    """Conditions, their inverses, lists, aliases, quotes, and words for everything else."""
+    query = parse(line, NOW)
+
+    assert query.filter == wanted
+    assert query.problems == ()
+
+
+def test_the_example_of_the_documentation_is_read_whole() -> None:
+    """All kinds of terms in one line."""
+    line = 'status:failed repo:acme/* -branch:agent/* since:7d until:2026-05-01 is:active free words "quoted words"'
+    query = parse(line, NOW)
+
+    assert query.problems == ()
+    assert query.filter == RunFilter(
+        statuses=("failed",),
+        repositories=("acme/*",),
+        not_branches=("agent/*",),
+        since=NOW - 7 * DAY,
+        until=datetime(2026, 5, 2, tzinfo=UTC) - INSTANT,
+        search="free words quoted words",
+        active=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "since", "until"),
+    [
+        ("since:2h", NOW - timedelta(hours=2), None),
+        ("since:-2h", NOW - timedelta(hours=2), None),
+        ("from:2026-05-01", datetime(2026, 5, 1, tzinfo=UTC), None),
+        ("until:2026-05-01", None, datetime(2026, 5, 1, 23, 59, 59, 999999, tzinfo=UTC)),
+        ("to:2026-05-01T12:00:00+02:00", None, datetime(2026, 5, 1, 10, tzinfo=UTC)),
+        ("until:now", None, NOW),
+        ("-since:7d", None, NOW - 7 * DAY - INSTANT),
+        ("-since:2026-05-01", None, datetime(2026, 5, 1, tzinfo=UTC) - INSTANT),
+        ("-until:2026-05-01", datetime(2026, 5, 2, tzinfo=UTC), None),
+        ("since:7d since:2d", NOW - 2 * DAY, None),
+        ("until:7d until:2d", None, NOW - 7 * DAY),
+    ],
+)
+def test_times_limit_and_their_inverses_meet_them(line: str, since: datetime | None, until: datetime | None) -> None:
+    """A date is all of its day; what is not since it ends the instant before it; the tighter of two limits holds."""
+    query = parse(line, NOW)
+
+    assert (query.filter.since, query.filter.until, query.problems) == (since, until, ())
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "message", "cure"),
+    [
+        ("a statsu:failed", (2, 9), "There is no statsu:", "status:?"),
+        ("repos:acme/*", (0, 6), "There is no repos:", "repo:?"),
+        ("x status:", (9, 9), "lacks its value", "status:failed"),
+        ("status:fail*", (7, 12), "no pattern", "-status:"),
+        ("since:yesterday", (6, 15), "no time", "2026-05-01"),
+        ("since:2026-05-01T12:00:00", (6, 25), "offset", "Z"),
+        ("since:0001-01-01 -since:0001-01-01", (24, 34), "calendar", "2026"),
+        ("since:99999999d", (6, 15), "century", "7d"),
+        ("until:1d,2d", (8, 11), "one value", "until:"),
+        ("is:stuck", (3, 8), "never 'stuck'", "is:active"),
+        ("-word", (0, 5), "cannot be excluded", '"-word"'),
+        ('branch:"open', (7, 12), "not closed", 'End it with "'),
+        ('"open', (0, 5), "not closed", 'End it with "'),
+        ("is:active is:ended", (10, 18), "both", "Keep one"),
+        ("status:queued is:ended", (14, 22), "No status", "Take this away"),
+        ("since:1d until:2d", (9, 17), "before the earliest", "Widen"),
+        ('since:"a: b"', (6, 12), "no time", "2026-05-01"),
+    ],
+)
+def test_what_means_nothing_is_said_with_its_place_and_a_cure(
+    line: str, place: tuple[int, int], message: str, cure: str
+) -> None:
+    """Place, message and cure; the sentence counts characters from 1, as people do."""
+    problem = the_problem(line)
+
+    assert (problem.start, problem.end) == place
+    assert message in problem.message
+    assert cure in problem.cure
+    assert str(problem).startswith(f"at character {place[0] + 1}: ")
+
+
+def test_the_sound_rest_of_a_line_still_counts() -> None:
+    """A mistake does not show everything, nor nothing."""
+    query = parse("status:failed since:soon login", NOW)
+
+    assert query.filter == RunFilter(statuses=("failed",), search="login")
+    assert [problem.start for problem in query.problems] == [20]
+
+
+def test_spans_say_what_each_piece_is() -> None:
+    """For highlighting: signs, keys with their colons, values without commas, words, problems."""
+    line = "-status:failed,queued  login since:soon"
+    spans = [(line[span.start : span.end], span.kind) for span in parse(line, NOW).spans]
+
+    assert spans == [
+        ("-", "sign"),
+        ("status:", "key"),
+        ("failed", "value"),
+        ("queued", "value"),
+        ("login", "word"),
+        ("since:", "problem"),
+        ("soon", "problem"),
+    ]
+
+
+def test_an_endless_line_is_cut_and_said() -> None:
+    """Nobody types as much; a paste must not freeze the screen."""
+    query = parse("x " * 100_000, NOW)
+
+    assert len(query.filter.search) < 5_000
+    assert "longer than" in query.problems[0].message
+
+
+def test_two_filters_hold_as_one_line_would() -> None:
+    """Lists join, limits tighten, words add up."""
+    one, other = "status:failed since:7d login is:active", "status:queued,failed since:2d until:now web -repo:acme/x"
+
+    assert both(parse(one, NOW).filter, parse(other, NOW).filter) == parse(f"{one} {other}", NOW).filter
