@@ -21,13 +21,13 @@ PATIENCE_S: Final = 30.0
 
 async def main(folder: Path) -> None:
     """Builds the demo, walks through its screens and writes a picture of each."""
-    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="runwarden-pictures-") as place:
         world = await asyncio.to_thread(build, Path(place))
         try:
             await make_history(*world.configuration())
             for name, keys in SCENES.items():
-                (folder / f"{name}.svg").write_text(portable(await picture(world, keys)), encoding="utf-8")
+                drawn = portable(await picture(world, keys))
+                await asyncio.to_thread((folder / f"{name}.svg").write_text, drawn, encoding="utf-8")
         finally:
             await asyncio.to_thread(world.service.stop)
 
@@ -62,4 +62,6 @@ def portable(svg: str) -> str:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    target = Path(sys.argv[1])
+    target.mkdir(parents=True, exist_ok=True)
+    asyncio.run(main(target))

@@ -69,7 +69,7 @@ def accept(connection: sa.Connection, order: Order, now: int) -> Run:
     # Strictly increasing in the order of the commits, for which the organization's runs queue up: a page never hides
     # a run that was accepted in the same microsecond, or a moment earlier by another process.
     connection.execute(
-        sa.select(organizations.c.id).where(organizations.c.id == order.organization_id).with_for_update()
+        sa.select(organizations.c.id).where(organizations.c.id == order.organization_id).with_for_update(key_share=True)
     )
     latest = connection.execute(
         sa.select(sa.func.max(runs.c.created_at)).where(runs.c.organization_id == order.organization_id)
