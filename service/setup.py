@@ -37,6 +37,20 @@ def apply(connection: sa.Connection, setup: Setup, folder: Path, now: int) -> di
     }
 
 
+def checked_email(email: str) -> str:
+    """Return an address in its normal form.
+
+    Raises:
+        SetupError: It is none (spec 2.1).
+    """
+    from email_validator import EmailNotValidError, validate_email
+
+    try:
+        return validate_email(email, check_deliverability=False).normalized
+    except EmailNotValidError as error:
+        raise SetupError(f"email: {error}") from error
+
+
 def find_organization(connection: sa.Connection, slug: str) -> Organization:
     """Return the organization with a slug or id.
 

@@ -180,10 +180,10 @@ class Transport:
         return self._lanes[writes]
 
     def _unreachable(self, error: Exception, *, begun: bool) -> Unreachable:
-        said = str(error) or type(error).__name__
+        said = (str(error) or type(error).__name__).rstrip(".")
         if begun:
-            return Unreachable(f"The connection was lost before the answer was complete: {said}")
-        return Unreachable(f"No connection to {self.base_url}: {said}", surely_not_sent=True)
+            return Unreachable(f"The connection was lost before the answer was complete: {said}.")
+        return Unreachable(f"No connection to {self.base_url}: {said}.", surely_not_sent=True)
 
 
 async def _failure(response: httpx.Response, token: Token) -> ApiError:

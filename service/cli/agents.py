@@ -8,7 +8,7 @@ import click
 from service.cli.output import Desk, administers
 from service.clock import now_micros
 from service.entries import AgentEntry
-from service.setup import put_agent
+from service.setup import SetupError, find_organization, put_agent
 from service.store import agents
 from service.store.agents import Agent
 
@@ -48,7 +48,7 @@ def add(desk: Desk, argv: str, **options: Any) -> None:
     except ValueError as error:
         raise click.UsageError(f"--argv: {error}") from error
     entry = AgentEntry.model_validate({"argv": words, **options})
-    with desk.write() as connection:
+    with desk.write(create=True) as connection:
         made = put_agent(connection, entry, now_micros())
     desk.show(_document(made, entry.organization), [_line(made, entry.organization)])
 
@@ -57,10 +57,24 @@ def add(desk: Desk, argv: str, **options: Any) -> None:
 @administers
 def list_all(desk: Desk) -> None:
     """List agents; the reviewer is always there."""
-    with desk.write() as connection:
+    with desk.read() as connection:
         found = agents.all_of(connection)
     if not any(owner is None and agent.name == agents.DEFAULT_NAME for owner, agent in found):
         found.insert(0, (None, agents.REVIEWER))
     desk.show(
         {"agents": [_document(agent, owner) for owner, agent in found]}, [_line(agent, owner) for owner, agent in found]
     )
+
+
+@command.command("remove")
+@click.argument("name")
+@click.option("--org", "slug", help="The organization whose agent it is; everybody's if left out.")
+@administers
+def remove(desk: Desk, name: str, slug: str | None) -> None:
+    """Forget an agent; runs under way end as they would. Without a `reviewer` of yours, the built-in one is back."""
+    with desk.write() as connection:
+        owner = None if slug is None else find_organization(connection, slug).id
+        if not agents.remove(connection, name, owner):
+            whose = "everybody's" if slug is None else f"of {slug}"
+            raise SetupError(f"there is no agent {name!r} {whose}; list them with: runwarden service agent list")
+    desk.show({"name": name, "state": "removed"}, [f"{name} removed"])

@@ -1,5 +1,6 @@
 """`host`: the code hosts an organization connected."""
 
+from contextlib import closing
 from typing import Any
 
 import click
@@ -7,9 +8,10 @@ import click
 from service.cli.output import Desk, administers
 from service.clock import now_micros
 from service.entries import HostEntry
+from service.hosts.health import HealthProbes
 from service.reference import PLATFORMS
-from service.setup import connect_host, find_organization
-from service.store import hosts
+from service.setup import SetupError, connect_host, find_organization
+from service.store import hosts, repositories
 from service.store.hosts import PROBES, Host
 
 
@@ -49,6 +51,48 @@ def connect(desk: Desk, slug: str, **options: str | None) -> None:
 @administers
 def list_all(desk: Desk, slug: str) -> None:
     """List an organization's code hosts."""
-    with desk.write() as connection:
+    with desk.read() as connection:
         found = hosts.of(connection, find_organization(connection, slug).id)
     desk.show({"hosts": [_document(one) for one in found]}, [_line(one) for one in found])
+
+
+@command.command("check")
+@click.option("--org", "slug", required=True, help="The organization's slug or id.")
+@administers
+def check(desk: Desk, slug: str) -> None:
+    """Ask an organization's code hosts how they are, and say why; exit status 1 unless all are ok.
+
+    The tokens are read from this command's environment, which may differ from that of the service.
+    """
+    with desk.read() as connection:
+        organization = find_organization(connection, slug)
+        connected = hosts.of(connection, organization.id)
+        known = repositories.of(connection, organization.id)
+    if not connected:
+        raise SetupError(f"{organization.slug} has no code host; connect one with: runwarden service host connect")
+    with closing(HealthProbes(desk.folder.settings().probing)) as probes:
+        found = probes.ask(connected, known)
+    documents = [
+        {"platform": one.platform, "host": one.host, "status": verdict.status, "reason": verdict.reason}
+        for one, verdict in ((one, found[one.platform]) for one in connected)
+    ]
+    lines = [f"{one['platform']}  {one['host']}  {one['status']}  {one['reason'] or ''}".rstrip() for one in documents]
+    desk.show({"hosts": documents}, lines)
+    if any(verdict.status != "ok" for verdict in found.values()):
+        raise SystemExit(1)
+
+
+@command.command("disconnect")
+@click.option("--org", "slug", required=True, help="The organization's slug or id.")
+@click.option("--platform", type=click.Choice(PLATFORMS), required=True)
+@administers
+def disconnect(desk: Desk, slug: str, platform: str) -> None:
+    """Forget a code host; configured repositories stay, and so does the trial that it started."""
+    with desk.write() as connection:
+        organization = find_organization(connection, slug)
+        if not hosts.disconnect(connection, organization.id, platform):
+            raise SetupError(
+                f"{organization.slug} has no {platform} host; "
+                f"list them with: runwarden service host list --org {organization.slug}"
+            )
+    desk.show({"platform": platform, "state": "disconnected"}, [f"{platform} disconnected"])

@@ -1,9 +1,13 @@
 """`offer`: partner and public offer codes."""
 
+from dataclasses import replace
+from typing import Any
+
 import click
 
 from service.cli.output import Desk, administers
 from service.entries import OfferEntry
+from service.setup import SetupError
 from service.store import offers
 from service.store.offers import KINDS, Offer
 
@@ -11,6 +15,14 @@ from service.store.offers import KINDS, Offer
 @click.group("offer")
 def command() -> None:
     """Offer codes."""
+
+
+def _document(one: Offer) -> dict[str, Any]:
+    return {field: getattr(one, field) for field in Offer.__slots__}
+
+
+def _line(one: Offer | OfferEntry) -> str:
+    return "  ".join([one.code, one.kind, *(["retired"] if one.retired else []), *([one.price] if one.price else [])])
 
 
 @command.command("add")
@@ -24,7 +36,21 @@ def add(desk: Desk, code: str, *, kind: str, retired: bool, price: str | None) -
     entry = OfferEntry.model_validate({"code": code, "kind": kind, "retired": retired, "price": price})
     with desk.write(create=True) as connection:
         offers.put(connection, Offer(entry.code, entry.kind, entry.retired, entry.price))
-    desk.show(entry.model_dump(), [f"{code}  {kind}{'  retired' if retired else ''}"])
+    desk.show(entry.model_dump(), [_line(entry)])
+
+
+@command.command("retire")
+@click.argument("code")
+@administers
+def retire(desk: Desk, code: str) -> None:
+    """Retire an offer: still accepted at signup, but the trial will be the standard one."""
+    with desk.write() as connection:
+        found = offers.by_code(connection, code)
+        if found is None:
+            raise SetupError(f"there is no offer {code!r}; list them with: runwarden service offer list")
+        retired = replace(found, retired=True)
+        offers.put(connection, retired)
+    desk.show(_document(retired), [_line(retired)])
 
 
 @command.command("list")
@@ -33,5 +59,4 @@ def list_all(desk: Desk) -> None:
     """List offers."""
     with desk.read() as connection:
         found = offers.all_of(connection)
-    documents = [{field: getattr(one, field) for field in Offer.__slots__} for one in found]
-    desk.show({"offers": documents}, [f"{one.code}  {one.kind}{'  retired' if one.retired else ''}" for one in found])
+    desk.show({"offers": [_document(one) for one in found]}, [_line(one) for one in found])

@@ -101,9 +101,7 @@ def administers(function: Function) -> Function:
     )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     @functools.wraps(function)
-    def command(
-        *arguments: Any, data_dir: Path | None, database_url: str | None, as_json: bool, **options: Any
-    ) -> Any:
+    def command(*arguments: Any, data_dir: Path | None, database_url: str | None, as_json: bool, **options: Any) -> Any:
         with plain_errors(as_json=as_json):
             desk = Desk(DataFolder(data_dir or default_data_dir()), as_json, database_url)
             return function(desk, *arguments, **options)

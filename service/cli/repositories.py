@@ -9,7 +9,7 @@ from service.cli.output import Desk, administers
 from service.clock import now_micros
 from service.entries import RepositoryEntry
 from service.reference import PLATFORMS
-from service.setup import add_repository, find_organization
+from service.setup import SetupError, add_repository, find_organization
 from service.store import repositories
 from service.store.repositories import Repository
 
@@ -48,6 +48,22 @@ def add(desk: Desk, name: str, slug: str, **options: str | None) -> None:
 @administers
 def list_all(desk: Desk, slug: str) -> None:
     """List an organization's repositories."""
-    with desk.write() as connection:
+    with desk.read() as connection:
         found = repositories.of(connection, find_organization(connection, slug).id)
     desk.show({"repositories": [_document(one) for one in found]}, [_line(one) for one in found])
+
+
+@command.command("remove")
+@click.argument("name")
+@click.option("--org", "slug", required=True, help="The organization's slug or id.")
+@administers
+def remove(desk: Desk, name: str, slug: str) -> None:
+    """Forget a repository; its runs stay, and the repository itself is not touched."""
+    with desk.write() as connection:
+        organization = find_organization(connection, slug)
+        if not repositories.remove(connection, organization.id, name):
+            raise SetupError(
+                f"{organization.slug} has no repository {name!r}; "
+                f"list them with: runwarden service repository list --org {organization.slug}"
+            )
+    desk.show({"name": name, "state": "removed"}, [f"{name} removed"])

@@ -45,8 +45,12 @@ class Post:
         """Try every mail that is due and not in another's hands; return what became of them."""
         with self._database.read() as connection:
             due = mails.due(connection, self._clock())
-        found = [self.deliver(invitation_id) for invitation_id in due if self._claim(invitation_id)]
+        found = [self.claim_and_deliver(invitation_id) for invitation_id in due]
         return [one for one in found if one is not None]
+
+    def claim_and_deliver(self, invitation_id: str) -> Invitation | None:
+        """Try a mail that is due; None when it is in another's hands, or gone."""
+        return self.deliver(invitation_id) if self._claim(invitation_id) else None
 
     def _claim(self, invitation_id: str) -> bool:
         now = self._clock()
