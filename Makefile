@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint bench install lock pictures snapshots clean
+.PHONY: help demo test check lint campaign bench install lock pictures snapshots clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ lint: .venv/.dev ## Style, types and import contracts
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+campaign: .venv/.dev ## Kill workers under 200 runs, on SQLite and on PostgreSQL (minutes)
+	@$(BIN)/python -m pytest -n0 -s -m campaign tests/service/test_campaign.py
 
 bench: .venv/.dev ## Measure, as ratios within one run
 	@$(BIN)/python -m bench

@@ -1,22 +1,9 @@
-"""`runwarden`, and `python -m app`."""
+"""`runwarden`, and `python -m app`: straight to the console where nothing was asked, else to the command line."""
 
+import gc
 import os
 import sys
-import traceback
 from collections.abc import Sequence
-
-import click
-
-from app.cli import root
-from app.cli.context import Invocation
-from app.cli.exits import Exit, Failure
-from app.cli.failures import failure_of
-from app.cli.output import Format
-
-BROKEN_PIPE = 141
-"""What a shell reports for a process that SIGPIPE ended."""
-CRASHED = 70
-"""A mistake in Runwarden itself (EX_SOFTWARE): no code of the contract may stand for it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,68 +13,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Without the program's name. None: the process's own.
     """
     argv = list(sys.argv[1:] if arguments is None else arguments)
-    invocation = Invocation()
-    # A name in a script nobody's terminal can show is no reason to fail.
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="backslashreplace")
+    code = None if argv else _console_at_once()
+    if code is not None:
+        return code
+    from app.cli.line import run_line
+
+    return run_line(argv)
+
+
+def _console_at_once() -> int | None:
+    """The console, opened without the command line's imports, which would cost its first picture a fifth of its time.
+
+    None: there is no terminal, or no configuration to open it with; the command line has an answer to both.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return None
+    # Starting makes objects and no garbage; `run_console` lets the collector look again.
+    gc.disable()
+    from app.config import ConfigError, config_path, load
+
     try:
-        code = _run(argv, invocation)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has gone; the interpreter's own flush at exit must not complain about it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
-    return 128 + invocation.stopped_by if invocation.stopped_by else code
+        settings = load(config_path(None, os.environ), os.environ)
+        profile = settings.profile()
+    except ConfigError:
+        gc.enable()
+        return None
+    from app.console import run_console
 
-
-def _run(argv: list[str], invocation: Invocation) -> int:
-    try:
-        result = root.main(argv, prog_name="runwarden", standalone_mode=False, obj=invocation)
-    except BrokenPipeError:
-        raise
-    except BaseException as error:  # noqa: BLE001 — the process's boundary: whatever it is, it is told in one form
-        return _tell(error, invocation, argv)
-    return int(result) if isinstance(result, int) else Exit.DONE
-
-
-def _tell(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> int:
-    if isinstance(error, SystemExit):
-        raise error
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        error.show()
-        return Exit.USAGE
-    if isinstance(error, click.UsageError):
-        # Parsing stopped before the options could say it.
-        invocation.format = _format_asked_for(argv) or invocation.format
-        invocation.is_plugin = error.ctx is not None and error.ctx.info_name == "health"
-    failure = failure_of(error)
-    if failure is None:
-        traceback.print_exception(error)
-        failure = Failure("internal", f"Runwarden itself failed: {type(error).__name__}.", Exit.FAILED)
-        invocation.output.failure(failure)
-        return CRASHED
-    if invocation.is_plugin:
-        from app.cli.health import tell_unknown
-
-        return tell_unknown(invocation.output, failure)
-    invocation.output.failure(failure)
-    return failure.exit
-
-
-def _format_asked_for(argv: Sequence[str]) -> Format | None:
-    formats = {form.value: form for form in Format}
-    for i, word in enumerate(argv):
-        if word == "--":
-            return None
-        if word == "--json":
-            return Format.JSON
-        if word in {"-o", "--output"} and i + 1 < len(argv):
-            return formats.get(argv[i + 1])
-        if word.startswith(("--output=", "-o")):
-            return formats.get(word.removeprefix("--output=").removeprefix("-o"))
-    return None
+    return run_console(settings, profile)
 
 
 if __name__ == "__main__":

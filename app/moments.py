@@ -64,3 +64,10 @@ def _absolute(text: str, cleaned: str) -> datetime:
         return moment.astimezone(UTC)
     except OverflowError as error:
         raise ValueError(f"{text!r} is outside the calendar.") from error
+
+
+def rfc3339(moment: datetime | None) -> str | None:
+    """UTC with microseconds and `Z`, of one fixed width; None stays None."""
+    if moment is None:
+        return None
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

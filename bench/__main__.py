@@ -6,17 +6,25 @@ import platform
 import sqlite3
 import sys
 
-from bench import commands, first_paint, store, windows
+from bench import busy, commands, first_paint, keys, service, store, windows
 from bench.figures import Figure
 
-SUBJECTS = {"commands": commands, "first_paint": first_paint, "store": store, "windows": windows}
+SUBJECTS = {
+    "first_paint": first_paint,
+    "keys": keys,
+    "busy": busy,
+    "windows": windows,
+    "store": store,
+    "commands": commands,
+    "service": service,
+}
 
 
 def main() -> int:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("subject", nargs="*", choices=[*SUBJECTS, []], help="what to measure; everything by default")
-    parser.add_argument("--runs", type=int, default=100_000, help="how many cached runs to measure with")
+    parser.add_argument("--runs", type=int, default=1_000_000, help="how many cached runs to measure with")
     arguments = parser.parse_args()
     print(
         f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {os.cpu_count()} cores, "
@@ -30,7 +38,8 @@ def main() -> int:
 
 def line(figure: Figure) -> str:
     """A figure as one line: what, how long, and how many times the yardstick."""
-    return f"{figure.name:<58} {figure.seconds * 1e3:>10.1f} ms   {figure.ratio:>6.2f} x {figure.yardstick}"
+    value = f"{figure.value * figure.factor:>10.1f} {figure.unit:<2}"
+    return f"{figure.name:<58} {value}   {figure.ratio:>6.2f} x {figure.yardstick}"
 
 
 if __name__ == "__main__":

@@ -11,17 +11,20 @@ class Figure:
     """One line of the report."""
 
     name: str
-    seconds: float
-    """The median."""
+    value: float
+    """Seconds, the median, unless the unit says otherwise."""
     yardstick: str
     """What it was compared with."""
-    yardstick_seconds: float
-    """The yardstick's median, from the same run."""
+    yardstick_value: float
+    """The yardstick's own value, from the same run."""
+    unit: str = "ms"
+    factor: float = 1e3
+    """From the value to the unit."""
 
     @property
     def ratio(self) -> float:
         """How many times the yardstick."""
-        return self.seconds / self.yardstick_seconds
+        return self.value / self.yardstick_value
 
 
 def timed(work: Callable[[], object]) -> float:

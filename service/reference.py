@@ -67,7 +67,7 @@ def checked_path(platform: str, path: str) -> str:
     Raises:
         ValueError: It has the wrong number of parts, or a part that no code host allows.
     """
-    parts = path.strip("/").removesuffix(".git").split("/")
+    parts = path.removesuffix(".git").split("/")
     enough = len(parts) == _GITHUB_PARTS if platform == "github" else _GITHUB_PARTS <= len(parts) <= _DEEPEST_GROUP
     if not enough or not all(_SEGMENT.fullmatch(part) for part in parts):
         form = "owner/repo" if platform == "github" else "group/project"

@@ -2,51 +2,58 @@
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import logging
 import os
-import shutil
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from typing import IO, Any
+from dataclasses import dataclass
+from typing import Any
 
 import uvicorn
 
 from service.api.app import build
 from service.api.context import Context
 from service.api.protocol import HttpProtocol
-from service.api.rate import TokenBuckets
+from service.api.rate import SharedBuckets
 from service.clock import now_micros
-from service.execution import processes
-from service.execution.sandbox import NoSandboxError, find
-from service.execution.turn import TurnExecution
 from service.execution.worker import TurnWorker
 from service.hosts.health import HealthProbes
 from service.lab import installed
 from service.mail.post import Post, PostRounds, mailer_of
+from service.premises import ServiceError, held
 from service.settings import DataFolder, Settings
 from service.store.database import Database
+from service.worker_process import build_worker, drain, one_worker
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 256
 
 
-class ServiceError(Exception):
-    """The service cannot start; the text names the cure."""
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """How to serve."""
+
+    host: str = "127.0.0.1"
+    port: int = 8400
+    database_url: str | None = None
+    """None: the data folder's own."""
+    executes: bool = True
+    """False: the turns are for workers elsewhere."""
+    concurrency: int | None = None
+    """Turns at the same time; None: as the settings say."""
+    lab: bool = False
 
 
 class RunningService:
     """One service process over one data folder."""
 
-    def __init__(self, folder: DataFolder, host: str, port: int, concurrency: int | None, *, lab: bool = False) -> None:
+    def __init__(self, folder: DataFolder, serving: Serving) -> None:
         self._folder = folder
-        self._address = (host, port)
-        self._concurrency = concurrency
-        self._lab = lab
+        self._serving = serving
         self._failed = False
 
     def run(self) -> int:
@@ -57,10 +64,12 @@ class RunningService:
         """
         self._folder.create()
         settings = self._folder.settings()
-        with self._alone(), contextlib.closing(Database(self._folder.database_url)) as database:
+        url = self._serving.database_url or self._folder.database_url
+        with contextlib.closing(Database(url)) as database, self._alone(database):
             database.migrate()
-            self._sweep()
-            worker = self._worker(database, settings)
+            worker = None
+            if self._serving.executes:
+                worker = build_worker(database, self._folder, settings.execution, self._serving.concurrency)
             context = _context(self._folder, settings, database, worker)
             listener = self._bind()
             post = Post(database, context.mailer, settings.mail, context.clock)
@@ -70,8 +79,8 @@ class RunningService:
             _log.info("stopped")
             return status
 
-    async def _serve(self, context: Context, worker: TurnWorker, listener: socket.socket) -> int:
-        app, extra = installed(context) if self._lab else (build(context), {})
+    async def _serve(self, context: Context, worker: TurnWorker | None, listener: socket.socket) -> int:
+        app, extra = installed(context) if self._serving.lab else (build(context), {})
         config = uvicorn.Config(
             app,
             http=HttpProtocol,
@@ -88,14 +97,16 @@ class RunningService:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.leave)
+        if worker is None:
+            await server.serve(sockets=[listener])
+            return 0
         starting = threading.Thread(target=self._start_worker, args=(worker, server, loop), name="worker-start")
         starting.start()
         await server.serve(sockets=[listener])
         await asyncio.to_thread(starting.join)
         if self._failed:
             return 1
-        idle = await asyncio.to_thread(worker.stop, context.settings.execution.drain_s)
-        _log.info("drained" if idle else "turns were interrupted; they start again with the service")
+        await asyncio.to_thread(drain, worker, context.settings.execution)
         return 0
 
     def _start_worker(self, worker: TurnWorker, server: "_Server", loop: asyncio.AbstractEventLoop) -> None:
@@ -106,24 +117,8 @@ class RunningService:
             self._failed = True
             loop.call_soon_threadsafe(server.leave)
 
-    def _worker(self, database: Database, settings: Settings) -> TurnWorker:
-        try:
-            sandbox = find(settings.execution.sandbox)
-        except NoSandboxError as error:
-            raise ServiceError(str(error)) from error
-        _log.log(logging.INFO if sandbox.program else logging.WARNING, "sandbox: %s", sandbox)
-        return TurnWorker(
-            database,
-            TurnExecution(database, self._folder, settings.execution, sandbox, now_micros),
-            now_micros,
-            sandbox=str(sandbox),
-            concurrency=self._concurrency or settings.execution.concurrency,
-            ttl_s=settings.execution.worker_ttl_s,
-            alone=True,
-        )
-
     def _bind(self) -> socket.socket:
-        host, port = self._address
+        host, port = self._serving.host, self._serving.port
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         # With the protocol named, asyncio switches Nagle's delay off for what is accepted (40 ms an answer otherwise).
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -133,7 +128,7 @@ class RunningService:
         except OSError as error:
             listener.close()
             raise ServiceError(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from error
-        if self._lab and not _is_loopback(listener.getsockname()[0]):
+        if self._serving.lab and not _is_loopback(listener.getsockname()[0]):
             listener.close()
             raise ServiceError(f"the lab opens on loopback only, not on {host}; leave --lab or --host out")
         listener.listen(_BACKLOG)
@@ -150,24 +145,16 @@ class RunningService:
         sys.stdout.flush()
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[IO[Any]]:
-        # Held until the process ends, however it ends: whoever gets it knows that every other worker is dead.
-        with self._folder.lock_file.open("a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ServiceError(
-                    f"another service runs on {self._folder.root}; stop it, or choose another --data-dir"
-                ) from error
-            yield lock
-
-    def _sweep(self) -> None:
-        """Remove what a killed predecessor left: agents without a master, and their workspaces."""
-        killed = processes.kill_marked(f"RUNWARDEN_RESULT={self._folder.work}{os.sep}")
-        if killed:
-            _log.warning("ended %d processes that a killed service had left", killed)
-        for left in self._folder.work.iterdir():
-            shutil.rmtree(left, ignore_errors=True)
+    def _alone(self, database: Database) -> Iterator[None]:
+        """Keep other processes off a SQLite database; several serve one PostgreSQL."""
+        with contextlib.ExitStack() as locks:
+            if database.is_sqlite:
+                root = self._folder.root
+                refusal = f"another service runs on {root}; stop it, or choose another --data-dir"
+                locks.enter_context(held(self._folder.lock_file, refusal))
+            if self._serving.executes:
+                locks.enter_context(one_worker(database, self._folder))
+            yield
 
 
 class _Server(uvicorn.Server):
@@ -194,15 +181,19 @@ def _is_loopback(host: str) -> bool:
     return host == "::1" or host.startswith("127.")
 
 
-def _context(folder: DataFolder, settings: Settings, database: Database, worker: TurnWorker) -> Context:
+def _nobody_here() -> None:
+    """Tell no worker: those elsewhere hear it from the database."""
+
+
+def _context(folder: DataFolder, settings: Settings, database: Database, worker: TurnWorker | None) -> Context:
     return Context(
         database=database,
         settings=settings,
         clock=now_micros,
         expiry_clock=now_micros,
-        rate=TokenBuckets(settings.limits.requests_per_minute),
+        rate=SharedBuckets(database, settings.limits.requests_per_minute, now_micros),
         mailer=mailer_of(folder, settings.mail, os.environ),
         probes=HealthProbes(settings.probing),
         page_key=database.secret("page_token_key"),
-        wake=worker.wake,
+        wake=_nobody_here if worker is None else worker.wake,
     )

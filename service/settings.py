@@ -97,7 +97,8 @@ class Mail(_Section):
     @field_validator("sender")
     @classmethod
     def _names_an_address(cls, sender: str) -> str:
-        if "@" not in parseaddr(sender)[1] or not sender.isprintable():
+        address = parseaddr(sender)[1]
+        if "@" not in address or not address.isascii() or not sender.isprintable():
             raise ValueError("write an address, such as 'Acme <no-reply@acme.example>'")
         return sender
 
@@ -143,10 +144,13 @@ class DataFolder:
         self.settings_file = self.root / "service.toml"
         self.database_file = self.root / "service.sqlite"
         self.lock_file = self.root / "serve.lock"
+        self.worker_lock_file = self.root / "worker.lock"
         self.outbox = self.root / "outbox"
         self.mirrors = self.root / "mirrors"
         self.runs = self.root / "runs"
         self.work = self.root / "work"
+        self.workers = self.root / "workers"
+        """A lock for each living worker process on this folder."""
 
     @property
     def database_url(self) -> str:
@@ -159,7 +163,7 @@ class DataFolder:
 
     def create(self) -> None:
         """Make the folders that are missing, closed to other users."""
-        for folder in (self.root, self.outbox, self.mirrors, self.runs, self.work):
+        for folder in (self.root, self.outbox, self.mirrors, self.runs, self.work, self.workers):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def turn_log(self, run_id: str, turn: int) -> Path:

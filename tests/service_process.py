@@ -144,7 +144,7 @@ class RunningService:
 
     def admin(self, *arguments: str) -> dict[str, Any]:
         """Run an administrating command and return its JSON."""
-        return command(self.data_dir, *arguments)
+        return command(self.data_dir, *arguments, environment=self.environment)
 
     def _await(self, timeout_s: float) -> int:
         status = self.process.wait(timeout_s)
@@ -153,13 +153,13 @@ class RunningService:
         return status
 
 
-def command(data_dir: Path, *arguments: str) -> dict[str, Any]:
+def command(data_dir: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Run a command of `python -m service` with `--json` on a data folder and return what it printed.
 
     Inside this process: it is the same code, without half a second of imports each time.
     """
     given = [*arguments, "--data-dir", str(data_dir), "--json"]
-    done = CliRunner(catch_exceptions=False).invoke(main, given)
+    done = CliRunner(catch_exceptions=False).invoke(main, given, env=environment)
     if done.exit_code:
         raise AssertionError(f"{arguments} exited with {done.exit_code}: {done.stdout}{done.stderr}")
     document: dict[str, Any] = json.loads(done.stdout)
@@ -228,7 +228,7 @@ def start_service(
         (data_dir / "service.toml").write_text(settings, "utf-8")
     file = folder / "setup.json"
     file.write_text(json.dumps(document), "utf-8")
-    made = command(data_dir, "apply", str(file))
+    made = command(data_dir, "apply", str(file), environment=environment)
     process, ready = _serve(data_dir, ["--port", "0", *arguments], environment or {})
     first = made["organizations"][0] if made["organizations"] else {"tokens": [], "repositories": []}
     return RunningService(

@@ -1,155 +1,115 @@
-"""The line above the runs: ready-made views, the search, and how much of how much is on show."""
+"""What is wanted, above the runs: views, counts and extent on one line, the query and what it comes to on the other."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import datetime
-from typing import ClassVar
+from typing import Final
 
-from textual import events
+from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Horizontal
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.message import Message
-from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
-from app.text import safe_text
-from storage.records import Coverage
-from widgets.badges import STYLES
-from widgets.times import day
+from app.text import SafeText
+from widgets.badges import STYLES, Tone
+from widgets.filter_counts import StatusCounts
+from widgets.filter_extent import Extent, extent_text
+from widgets.filter_facets import Facet, FacetBar
+from widgets.filter_offers import Offer, OfferList
+from widgets.filter_search import SearchInput, Understand
+from widgets.filter_views import ViewBar
 
-LONGEST = 200
-"""Characters of a search."""
-WIDE = 110
+WIDE: Final = 110
 """From this width on nothing has to be abbreviated."""
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """How much of how much is on show."""
+class FilterBar(Vertical):
+    """Two lines, and the offers below them while one types."""
 
-    matching: int
-    held: int
-    """Runs in the cache."""
-    coverage: Coverage
-    is_filtered: bool
-
-
-class ViewBar(Widget):
-    """The views; the current one is marked."""
-
-    @dataclass
-    class Picked(Message):
-        """A view was clicked."""
-
-        index: int
-
-    @dataclass
-    class StatusClicked(Message):
-        """The status filter was clicked."""
-
-    def __init__(self, titles: tuple[str, ...]) -> None:
+    def __init__(self, understand: Understand) -> None:
         super().__init__()
-        self._titles = titles
-        self._current = 0
-        self._statuses: tuple[str, ...] = ()
-
-    def show(self, current: int, statuses: tuple[str, ...]) -> None:
-        """Takes the current view and the statuses filtered by."""
-        self._current, self._statuses = current, statuses
-        self.refresh(layout=True)
-
-    def render(self) -> Content:
-        """The line."""
-        parts: list[tuple[str, str]] = []
-        for index, title in enumerate(self._titles):
-            here = index == self._current
-            parts.append(("[" if here else " ", "$accent bold" if here else ""))
-            parts.append((f"{title}]" if here else f"{title} ", "$accent bold" if here else "$foreground 70%"))
-        if self._statuses:
-            parts += [(" ", ""), (f"status {self._chip} ", STYLES["warn"])]
-        return Content.assemble(*parts)
-
-    @property
-    def _chip(self) -> str:
-        words = [safe_text(status, limit=14) for status in self._statuses]
-        return words[0] if len(words) == 1 else f"{words[0]} +{len(words) - 1}"
-
-    def on_click(self, event: events.Click) -> None:
-        """Asks for the view under the pointer."""
-        x = 0
-        for index, title in enumerate(self._titles):
-            if x <= event.x < x + len(title) + 2:
-                self.post_message(self.Picked(index))
-                return
-            x += len(title) + 2
-        self.post_message(self.StatusClicked())
-
-
-class SearchInput(Input):
-    """The search; escape clears it, enter and down go to the rows."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,down,tab", "leave(False)", "to the runs", key_display="enter", id="search.leave"),
-        Binding("escape", "leave(True)", "clear", id="search.clear"),
-    ]
-
-    @dataclass
-    class Left(Message):
-        """The keys go back to the rows."""
-
-    def __init__(self) -> None:
-        super().__init__(placeholder="/ search run, repository, branch", compact=True, select_on_focus=False)
-
-    def validate_value(self, value: str) -> str:
-        """What was typed or pasted, with nothing in it that a terminal would obey."""
-        return safe_text(value, limit=LONGEST)
-
-    def action_leave(self, clear: bool) -> None:  # noqa: FBT001 — an action's argument has no name
-        """Gives the keys back."""
-        if clear:
-            self.value = ""
-        self.post_message(self.Left())
-
-
-class FilterBar(Horizontal):
-    """Views, search, extent."""
-
-    def __init__(self, titles: tuple[str, ...]) -> None:
-        super().__init__()
-        self._titles = titles
+        self._understand = understand
         self._extent: tuple[Extent, datetime] | None = None
 
     def compose(self) -> ComposeResult:
-        """From left to right."""
-        yield ViewBar(self._titles)
-        yield SearchInput()
-        yield Static(markup=False, id="extent")
+        """From left to right, twice."""
+        with Horizontal():
+            yield ViewBar()
+            yield StatusCounts(words=True, id="counts")
+            yield Static(markup=False, id="extent")
+        with Horizontal():
+            yield SearchInput(self._understand)
+            yield FacetBar()
+            yield StatusCounts(words=False, id="counts-brief")
+            yield Static(markup=False, id="remark")
+        yield OfferList()
+
+    @property
+    def line(self) -> SearchInput:
+        """The query."""
+        return self.query_one(SearchInput)
+
+    @property
+    def views(self) -> ViewBar:
+        """The views."""
+        return self.query_one(ViewBar)
 
     def show(self, extent: Extent, now: datetime) -> None:
         """Takes how much of how much is on show."""
         self._extent = (extent, now)
         self._update()
 
+    def count(self, counts: Mapping[str, int], shown: frozenset[str]) -> None:
+        """Takes how many runs of each status there are, and which statuses the filter lets through."""
+        for widget in self.query(StatusCounts):
+            widget.show(counts, shown)
+
+    def facets(self, facets: tuple[Facet, ...]) -> None:
+        """Takes what the filter says."""
+        self.query_one(FacetBar).show(facets)
+
+    def remark(self, text: SafeText | None, tone: Tone = "quiet") -> None:
+        """Says something instead of the facets; None: nothing."""
+        self.query_one("#remark", Static).update(Content.styled(text or "", STYLES[tone]))
+        self.set_class(text is not None, "-remark")
+
+    def offer(self, offers: tuple[Offer, ...]) -> None:
+        """Takes what could come next in the line."""
+        self.query_one(OfferList).show(offers)
+
     def on_resize(self) -> None:
         """Says it in as many words as fit."""
         self._update()
+
+    @on(SearchInput.OfferChosen)
+    def _choose(self, message: SearchInput.OfferChosen) -> None:
+        message.stop()
+        self.query_one(OfferList).choose(message.step)
+
+    @on(SearchInput.OfferWanted)
+    def _take_chosen(self, message: SearchInput.OfferWanted) -> None:
+        message.stop()
+        offer = self.query_one(OfferList).chosen
+        if offer is None:
+            self.line.action_leave()
+        else:
+            self._take(offer)
+
+    @on(OfferList.Clicked)
+    def _take_clicked(self, message: OfferList.Clicked) -> None:
+        message.stop()
+        self.line.focus()
+        self._take(message.offer)
+
+    def _take(self, offer: Offer) -> None:
+        line, cursor = offer.applied(self.line.value)
+        # A value is done with, and the next term begins; a key still lacks its value.
+        if not line[:cursor].endswith(":") and cursor == len(line):
+            line, cursor = f"{line} ", cursor + 1
+        self.line.value = line
+        self.line.cursor_position = cursor
 
     def _update(self) -> None:
         if self._extent is not None:
             text = extent_text(*self._extent, wide=self.size.width >= WIDE)
             self.query_one("#extent", Static).update(Content.styled(text, STYLES["quiet"]))
-
-
-def extent_text(extent: Extent, now: datetime, *, wide: bool) -> str:
-    """`1,204 of 48,231 · complete since 1 May`, or less of it; never a part called the whole."""
-    of = f"{extent.matching:,} of {extent.held:,}" if extent.is_filtered else f"{extent.held:,}"
-    coverage = extent.coverage
-    if coverage.whole:
-        return f"{of} {'runs · complete' if wide and not extent.is_filtered else '· complete' if wide else '· all'}"
-    if coverage.complete_since is None and not extent.held:
-        return ""
-    if coverage.complete_since is None:
-        return f"{of} · {'history not complete yet' if wide else 'partial'}"
-    since = day(coverage.complete_since, now)
-    return f"{of} · {'complete since' if wide else 'since'} {since}"

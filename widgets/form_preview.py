@@ -61,3 +61,7 @@ class RequestPreview(VerticalScroll):
         self.query_one(".request-preview--target", Static).update(target)
         self.query_one(".request-preview--body", Static).update(Content("\n").join(map(coloured, body)))
         self.scroll_home(animate=False)
+
+    def explain(self, consequence: Content) -> None:
+        """Says more of what it does."""
+        self.query_one(".request-preview--consequence", Static).update(consequence)

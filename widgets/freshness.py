@@ -11,7 +11,10 @@ from widgets.times import age, ago
 
 LATE_AFTER_POLLS: Final = 4
 LATE_FLOOR_S: Final = 45.0
-"""However short the polls' period is, facts this young are live."""
+"""However short the polls' period is, facts this young are not stale yet."""
+DUE_AFTER_POLLS: Final = 3
+DUE_GRACE_S: Final = 5.0
+"""An answer may take this long: facts are live while their age is explained by the period and that."""
 
 TROUBLES: Final[Mapping[str, str]] = {
     "unreachable": "service unreachable",
@@ -39,13 +42,18 @@ class Patience:
     """Seconds between polls."""
 
     @property
+    def due_after_s(self) -> float:
+        """The age from which an answer should have come, and has not."""
+        return max(DUE_AFTER_POLLS * self.period_s, self.period_s + DUE_GRACE_S)
+
+    @property
     def late_after_s(self) -> float:
         """The age from which facts are stale although nothing failed."""
         return max(LATE_FLOOR_S, LATE_AFTER_POLLS * self.period_s)
 
 
 def freshness(link: LinkState | None, patience: Patience, now: datetime) -> Badge:
-    """The state of one subject's facts: live, stale since when and why, or still being asked for the first time."""
+    """The state of one subject's facts: live, waited for, stale since when and why, or asked for the first time."""
     known = link is not None and link.last_ok_at is not None
     since = age(link.last_ok_at, now) if link is not None and link.last_ok_at is not None else ""
     if link is not None and link.failing_since is not None:
@@ -54,11 +62,14 @@ def freshness(link: LinkState | None, patience: Patience, now: datetime) -> Badg
         return Badge("✗" if refused else "◌", f"stale {since}: {trouble}" if known else trouble, _tone(refused))
     if link is None or link.last_ok_at is None:
         return Badge("◌", "connecting…", "wait")
-    young = (now - link.last_ok_at).total_seconds() <= patience.late_after_s
+    age_s = (now - link.last_ok_at).total_seconds()
+    young = age_s <= patience.late_after_s
     if link.last_ok_at < patience.opened_at and not young:
         return Badge("◌", f"connecting… · from {ago(link.last_ok_at, now)}", "wait")
     if not young:
         return Badge("◌", f"stale {since}", "warn")
+    if age_s >= patience.due_after_s:
+        return Badge("◌", f"{since} old, waiting for an answer", "wait")
     return Badge("●", f"live · {ago(link.last_ok_at, now)}", "good")
 
 

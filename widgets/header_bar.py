@@ -130,7 +130,8 @@ class HeaderBar(Widget):
 
 
 def _in_brief(freshness_word: str) -> str:
-    return freshness_word.replace("live · just ", "live ").replace(" · ", " ").removesuffix(" ago")
+    brief = freshness_word.replace("live · just ", "live ").replace(" old, waiting for an answer", " old, waiting")
+    return brief.replace(" · ", " ").removesuffix(" ago")
 
 
 def _spaced(parts: list[Part], gap: str) -> list[Part]:

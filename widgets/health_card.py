@@ -1,21 +1,31 @@
-"""A card for one thing that can be well or not: its state, since when, and what led to it."""
+"""A card for one thing that can be well or not: its state, since when, its history, and what to do."""
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from textual.content import Content
 from textual.widgets import Static
 
-from app.text import safe_text
-from storage.records import HealthChange, PlatformHealth
-from widgets.badges import STYLES, Badge, health_badge
-from widgets.times import age, ago, clock_time, span
+from widgets.badges import STYLES, Badge
+from widgets.uptime_strip import Slice, fold, strip
 
-CHANGES: Final = 5
-"""Changes a card shows."""
 LABEL: Final = 9
+FIGURE: Final = 12
+"""Cells of one uptime figure."""
+_QUIET: Final = STYLES["quiet"]
+
+Part = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """How much of a window something was well."""
+
+    window: str
+    share: str
+    seen: str
+    """How much of the window is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +38,11 @@ class CardFacts:
     """Behind the state: `for 12m`."""
     fields: tuple[tuple[str, str], ...] = ()
     """Name and value."""
-    changes: tuple[tuple[str, str, Badge], ...] = ()
-    """When, how long, and to what; newest first."""
+    history: tuple[Slice, ...] = ()
+    """The last day in equal slices, oldest first."""
+    figures: tuple[Figure, ...] = ()
+    warning: str = ""
+    """What else is remarkable now."""
     note: str = ""
     """What to do, or what this does not mean."""
     is_stale: bool = False
@@ -42,6 +55,7 @@ class Card(Static):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 — Textual's word
         super().__init__(id=id, markup=False)
         self._facts: CardFacts | None = None
+        self._width = 0
 
     def show(self, facts: CardFacts) -> None:
         """Takes the facts; paints only if they read differently."""
@@ -51,70 +65,43 @@ class Card(Static):
         self.border_title = Content(facts.title)
         for tone in ("good", "warn", "bad", "wait"):
             self.set_class(facts.badge.tone == tone and not facts.is_stale, f"-{tone}")
-        self.update(card_content(facts))
+        self.update(card_content(facts, self._width))
+
+    def on_resize(self) -> None:
+        """Draws the history for the new width."""
+        if self._facts is not None and self.size.width != self._width:
+            self._width = self.size.width
+            self.update(card_content(self._facts, self._width))
 
 
-def card_content(facts: CardFacts) -> Content:
-    """The card's text."""
-    quiet = STYLES["quiet"]
-    state_style = quiet if facts.is_stale else f"{facts.badge.style} bold"
-    parts: list[tuple[str, str]] = [(facts.badge.text, state_style), ("  ", ""), (facts.since, quiet)]
+def card_content(facts: CardFacts, width: int) -> Content:
+    """The card's text, in so many cells; what is too long wraps."""
+    state_style = _QUIET if facts.is_stale else f"{facts.badge.style} bold"
+    parts: list[Part] = [(facts.badge.text, state_style), ("  ", ""), (facts.since, _QUIET)]
+    if facts.warning:
+        parts += [("\n", ""), (facts.warning, _QUIET if facts.is_stale else STYLES["warn"])]
     for name, value in facts.fields:
-        parts += [(f"\n{name:<{LABEL}}", quiet), (value, "")]
+        parts += [(f"\n{name:<{LABEL}}", _QUIET), (value, "")]
+    parts += _history(facts, width)
+    parts += _figures(facts.figures)
     if facts.note:
-        parts += [(f"\n{facts.note}", quiet)]
-    if facts.changes:
-        parts.append(("\n", ""))
-    for when, lasted, badge in facts.changes:
-        parts += [
-            (f"\n{when:<13}", quiet),
-            (f"{badge.text:<16}", quiet if facts.is_stale else badge.style),
-            (lasted, quiet),
-        ]
+        parts += [(f"\n{facts.note}", "" if facts.badge.tone == "bad" and not facts.is_stale else _QUIET)]
     return Content.assemble(*parts)
 
 
-def host_card(host: PlatformHealth, healthy_words: Collection[str], now: datetime, *, is_stale: bool) -> CardFacts:
-    """A code host's card.
-
-    Args:
-        host: What is known of it.
-        healthy_words: Statuses that mean that all is well.
-        now: The time.
-        is_stale: Whether the last health poll failed, so that this is what was true before.
-    """
-    badge = health_badge(host.status, healthy_words) if host.connected else Badge("⊘", "not connected", "quiet")
-    fields = [("checked", ago(host.checked_at, now))]
-    if host.host:
-        fields.append(("host", safe_text(host.host, limit=120)))
-    if host.group:
-        fields.append(("group", safe_text(host.group, limit=120)))
-    return CardFacts(
-        title=safe_text(host.platform, limit=30),
-        badge=badge,
-        since="when last asked" if is_stale else f"for {_for(host.since, now)}",
-        fields=tuple(fields),
-        changes=_changes(host.history[:CHANGES], healthy_words, now) if len(host.history) > 1 else (),
-        note="No newer answer: see the link below." if is_stale else "",
-        is_stale=is_stale or not host.connected,
-    )
+def _history(facts: CardFacts, width: int) -> list[Part]:
+    room = width - LABEL - len(" now")
+    if not facts.history or not fold(facts.history, room):
+        return []
+    drawn = strip(facts.history, room, is_stale=facts.is_stale)
+    return [(f"\n{'24h ago':<{LABEL}}", _QUIET), *drawn, (" now", _QUIET)]
 
 
-def _for(since: datetime, now: datetime) -> str:
-    text = age(since, now)
-    return "a moment" if text == "now" else text
-
-
-def _changes(
-    history: tuple[HealthChange, ...], healthy_words: Collection[str], now: datetime
-) -> tuple[tuple[str, str, Badge], ...]:
-    found: list[tuple[str, str, Badge]] = []
-    end = now
-    for index, change in enumerate(history):
-        badge = (
-            health_badge(change.new, healthy_words) if change.new is not None else Badge("⊘", "disconnected", "quiet")
-        )
-        lasted = span((end - change.at).total_seconds())
-        found.append((clock_time(change.at, now), lasted if index else f"{lasted} so far", badge))
-        end = change.at
-    return tuple(found)
+def _figures(figures: Sequence[Figure]) -> list[Part]:
+    if not figures:
+        return []
+    parts: list[Part] = [(f"\n{'uptime':<{LABEL}}", _QUIET)]
+    for figure in figures:
+        parts += [(f"{figure.window} ", _QUIET), (f"{figure.share:<{FIGURE - len(figure.window) - 1}}", "")]
+    parts.append((f"\n{'seen':<{LABEL}}", _QUIET))
+    return [*parts, ("".join(f"{figure.seen:<{FIGURE}}" for figure in figures).rstrip(), _QUIET)]

@@ -7,10 +7,10 @@ from typing import Final, Literal
 from storage.records.query import SortColumn
 from widgets.cells import Cut
 
-ColumnKey = Literal["status", "repository", "branch", "started", "took", "run"]
+ColumnKey = Literal["status", "repository", "branch", "started", "updated", "took", "run"]
 
-GUTTER: Final = 2
-"""Cells before the first column: the cursor's mark and a space."""
+GUTTER: Final = 3
+"""Cells before the first column: the cursor, the mark and a space."""
 GAP: Final = 2
 """Cells between two columns."""
 AIR: Final = 1
@@ -24,6 +24,8 @@ class Column:
     key: ColumnKey
     width: int
     """Cells it has at least."""
+    sort: SortColumn
+    """What the table is sorted by when this column is asked for."""
     grows: int = 0
     """Its share of the room to spare."""
     most: int = 0
@@ -31,18 +33,18 @@ class Column:
     cut: Cut = "end"
     frozen: bool = False
     """Stays in view while the others scroll sideways."""
-    sort: SortColumn | None = None
-    """None: the table cannot be sorted by it."""
 
 
 COLUMNS: Final = (
-    Column("status", 12, frozen=True, sort="status"),
-    Column("repository", 18, grows=2, most=44, cut="middle", frozen=True, sort="repository"),
-    Column("branch", 20, grows=3, most=60, sort="branch"),
-    Column("started", 9, sort="started"),
-    Column("took", 7),
-    Column("run", 14, grows=2, most=40, cut="middle", sort="run"),
+    Column("status", 12, "status", frozen=True),
+    Column("repository", 18, "repository", grows=2, most=44, cut="middle", frozen=True),
+    Column("branch", 20, "branch", grows=3, most=60),
+    Column("started", 9, "started"),
+    Column("updated", 9, "updated"),
+    Column("took", 7, "took"),
+    Column("run", 14, "run", grows=2, most=40, cut="middle"),
 )
+"""All there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class Layout:
         return tuple(p.x - self.frozen_width for p in self.placed if not p.column.frozen)
 
 
-def place(view_width: int, columns: Sequence[Column] = COLUMNS) -> Layout:
+def place(view_width: int, columns: Sequence[Column]) -> Layout:
     """The columns for a view: those that fit fill it to the last cell, the others follow to the right of it."""
     fitting = _fitting(view_width, columns)
     widths = _grown(fitting, view_width - _needed(fitting)) + [c.width for c in columns[len(fitting) :]]

@@ -18,9 +18,10 @@ FIELD_LIMIT: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Clocked:
-    """The two cells of a line that change by themselves."""
+    """The cells of a line that change by themselves."""
 
     started: str
+    updated: str
     took: str
 
 
@@ -37,7 +38,9 @@ class Cell:
 
 def clocked(row: RunRow, now: datetime, as_of: datetime | None = None) -> Clocked:
     """The row's times as they read now; `as_of` is when the service last answered, where that is over."""
-    return Clocked(started(row.created_at or row.first_seen_at, now), took(row, now, as_of))
+    return Clocked(
+        started(row.created_at or row.first_seen_at, now), started(row.updated_at, now), took(row, now, as_of)
+    )
 
 
 def took(row: RunRow, now: datetime, as_of: datetime | None = None) -> str:
@@ -68,6 +71,7 @@ def cells(
         "repository": (safe_text(row.repository, limit=FIELD_LIMIT), "plain"),
         "branch": (safe_text(row.branch_name, limit=FIELD_LIMIT) or "(no branch)", "plain"),
         "started": (times.started, "quiet"),
+        "updated": (times.updated, "quiet"),
         "took": (times.took, "quiet"),
         "run": (safe_text(row.run_id, limit=FIELD_LIMIT), "quiet"),
     }

@@ -27,6 +27,16 @@ NOTICE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """How a line stands out."""
+
+    at_cursor: bool
+    marked: bool
+    lively: bool
+    """Whether the table has the keys."""
+
+
+@dataclass(frozen=True, slots=True)
 class Paint:
     """Every style of the table, looked up once for each theme."""
 
@@ -89,9 +99,7 @@ class Paint:
         tail = Segment(note, self.unseen_style if unseen else self.header_style)
         return Strip.join([strip.crop(0, width - len(note)), Strip([tail], len(note))])
 
-    def row(
-        self, line: Iterable[Cell], layout: Layout, width: int, scroll_x: int, *, at_cursor: bool, lively: bool
-    ) -> Strip:
+    def row(self, line: Iterable[Cell], layout: Layout, width: int, scroll_x: int, look: Look) -> Strip:
         """A run's line.
 
         Args:
@@ -99,15 +107,17 @@ class Paint:
             layout: Where they are.
             width: Cells of the view.
             scroll_x: Cells scrolled sideways.
-            at_cursor: Whether the cursor is on it.
-            lively: Whether the table has the keys.
+            look: How it stands out.
         """
-        ground = (self.cursor if lively else self.resting) if at_cursor else self.base
-        segments = [Segment("▌" if at_cursor else " ", ground + self.mark)]
-        x = 1
+        ground = (self.cursor if look.lively else self.resting) if look.at_cursor else self.base
+        segments = [
+            Segment("▌" if look.at_cursor else " ", ground + self.mark),
+            Segment("■" if look.marked else " ", ground + self.mark),
+        ]
+        x = 2
         for cell in line:
             segments.append(Segment(" " * (cell.place.x - x), ground))
-            segments.extend(self._cell(cell, ground, bold=at_cursor and cell.place.column.key == "repository"))
+            segments.extend(self._cell(cell, ground, bold=look.at_cursor and cell.place.column.key == "repository"))
             x = cell.place.end
         return _scrolled(segments, layout, width, scroll_x, ground)
 

@@ -1,7 +1,7 @@
-"""The table of runs: as long as there are runs, as heavy as what is on show; its cursor is on a run, not on a row."""
+"""The table of runs: as long as there are runs, as heavy as what is on show; its columns and marks are its reader's."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
@@ -11,21 +11,21 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from storage.records import RunRow, RunSort
+from storage.records import RunSort
 from storage.records.query import SortColumn
-from widgets.cursor_view import HEADER, CursorView
+from widgets.cursor_view import HEADER
 from widgets.notice import Notice
-from widgets.run_columns import place
+from widgets.run_column_choice import ColumnChoice
+from widgets.run_columns import COLUMNS, ColumnKey, place
+from widgets.run_header import Grip, grip
 from widgets.run_line import Clocked, cells, clocked
-from widgets.run_paint import COMPONENTS, Paint
-from widgets.run_window import NOTHING, Place, RunWindow
+from widgets.run_marks import RunMarks
+from widgets.run_paint import COMPONENTS, Look, Paint
+from widgets.run_rows import RunRows
 
 
-class RunTable(CursorView):
-    """A window over any number of runs.
-
-    It holds the rows around what is on show, asks for others with `WindowWanted` and is given them with `show`.
-    """
+class RunTable(RunRows):
+    """Draws runs, one a line, under titles that sort, move and stretch."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = COMPONENTS
 
@@ -33,26 +33,12 @@ class RunTable(CursorView):
         Binding("right,l", "sideways(1)", "columns to the right", show=False, id="table.right"),
         Binding("left,h", "sideways(-1)", "columns to the left", show=False, id="table.left"),
         Binding("enter", "choose", "open", show=False, key_display="enter", id="table.open"),
+        Binding(
+            "space", "mark", "mark", show=False, tooltip="Mark the run, for doing one thing to many", id="table.mark"
+        ),
+        Binding("shift+down,J", "stretch(1)", "mark down", show=False, id="table.mark_down"),
+        Binding("shift+up,K", "stretch(-1)", "mark up", show=False, id="table.mark_up"),
     ]
-
-    @dataclass
-    class WindowWanted(Message):
-        """Rows are about to be on show that the table does not hold: read those of `here`."""
-
-        def can_replace(self, message: Message) -> bool:
-            """Only the latest place counts."""
-            return isinstance(message, RunTable.WindowWanted)
-
-    @dataclass
-    class Highlighted(Message):
-        """The cursor is on another run."""
-
-        row: RunRow | None
-        """None: there are no rows."""
-
-        def can_replace(self, message: Message) -> bool:
-            """Only the latest run counts."""
-            return isinstance(message, RunTable.Highlighted)
 
     @dataclass
     class Chosen(Message):
@@ -66,48 +52,46 @@ class RunTable(CursorView):
 
         column: SortColumn
 
-    def __init__(self, clock: Callable[[], datetime], *, id: str | None = None) -> None:  # noqa: A002 — Textual's word
-        super().__init__(id=id)
-        self._now = clock()
-        self._as_of: datetime | None = None
-        self._window = NOTHING
-        self._cursor_id: str | None = None
-        """The cursor's run; None: there is none, or its row is not here yet."""
-        self._row: RunRow | None = None
-        """The cursor's run, once it is here."""
-        self._asked: tuple[int, int] | None = None
-        self._unseen = 0
-        """Runs that arrived above what is on show."""
+    @dataclass
+    class Arranged(Message):
+        """Columns were moved or stretched."""
+
+        choice: ColumnChoice
+
+    @dataclass
+    class Marked(Message):
+        """There are other marks."""
+
+        count: int
+
+    @dataclass
+    class RangeWanted(Message):
+        """Every run between these two shall be marked; those in between may not be here."""
+
+        first_id: str
+        last_id: str
+
+    def __init__(
+        self,
+        clock: Callable[[], datetime],
+        choice: ColumnChoice | None = None,
+        *,
+        id: str | None = None,  # noqa: A002 — Textual's word
+    ) -> None:
+        super().__init__(clock, id=id)
+        self._choice = choice or ColumnChoice()
+        self._layout = place(0, self._choice.columns)
         self._sort = RunSort()
         self._words: tuple[str, ...] = ()
         self._stuck: frozenset[str] = frozenset()
+        self._marks = RunMarks()
         self._notice: Notice | None = None
         self._painted: dict[int, Clocked] = {}
         self._paint: Paint | None = None
-        self._layout = place(0)
+        self._grip: Grip | None = None
+        self._was_dragged = False
 
     # What it is told
-
-    def show(self, window: RunWindow, place: Place) -> None:
-        """Takes rows that were read for a place; the cursor and what is on show stay on their runs.
-
-        Args:
-            window: The rows.
-            place: What had been asked, since the reader may have moved on meanwhile.
-        """
-        before, top, cursor_before = self._window, self.scroll_offset.y, self._cursor
-        is_sought = self._cursor_id is not None and self._row is None
-        follows = is_sought or self._cursor in self.rows_on_show
-        # Asking for the same again would bring the same again.
-        self._window, self._asked = window, (place.offset, place.limit)
-        self._settle_cursor(window, place)
-        self._resize_to(window.total)
-        self._hold_still(window, place, follows=follows)
-        if before.total != window.total or self.scroll_offset.y != top or not before.rows:
-            self.refresh()
-        else:
-            self._repaint_changed(before, cursor_before)
-        self._want_rows()
 
     def tick(self, now: datetime, as_of: datetime | None = None) -> None:
         """Moves the clock; only lines whose times read differently are painted again.
@@ -135,13 +119,17 @@ class RunTable(CursorView):
             self._sort = sort
             self.repaint_header()
 
+    def take_columns(self, choice: ColumnChoice) -> None:
+        """Which columns there are, in which order and how wide."""
+        if choice != self._choice:
+            self._choice = choice
+            self.resize_to(self.total)
+            self.refresh()
+
     def mark_stuck(self, run_ids: frozenset[str]) -> None:
         """Which runs take far longer than they should."""
         changed, self._stuck = self._stuck ^ run_ids, run_ids
-        for index in self.rows_on_show:
-            row = self._window.row(index)
-            if row is not None and row.run_id in changed:
-                self.repaint_row(index)
+        self._repaint_runs(changed)
 
     def highlight(self, search: str) -> None:
         """What the search looks for, to be seen where it was found."""
@@ -150,54 +138,41 @@ class RunTable(CursorView):
             self._words = words
             self.refresh()
 
-    def start_over(self, *, follow: bool) -> None:
-        """The next rows are other rows: the view goes to the top.
+    def mark_all(self, run_ids: Iterable[str]) -> None:
+        """Marks these runs as well."""
+        self._marks.add(run_ids)
+        self._marks_changed()
 
-        Args:
-            follow: The cursor stays on its run if that is among them; otherwise it goes to the first one.
-        """
-        if self.scroll_offset.y:
-            self._window = replace(self._window, offset=0, rows=())
-        if not follow:
-            self._cursor, self._cursor_id = 0, None
-        self.scroll_rows_to(0)
-
-    def seek(self, run_id: str) -> None:
-        """The cursor goes to this run with the next rows, if it is among them."""
-        self._cursor_id, self._row = run_id, None
+    def unmark(self, run_ids: Iterable[str] | None = None) -> None:
+        """Takes the marks of these runs away; None: all of them."""
+        if run_ids is None:
+            self._marks.clear()
+        else:
+            self._marks.remove(run_ids)
+        self._marks_changed()
 
     # What it knows
 
     @property
-    def total(self) -> int:
-        """How many runs the whole table has."""
-        return self._window.total
+    def marks(self) -> RunMarks:
+        """The marked runs."""
+        return self._marks
 
     @property
-    def row(self) -> RunRow | None:
-        """The run under the cursor."""
-        return self._row
+    def choice(self) -> ColumnChoice:
+        """Its columns."""
+        return self._choice
+
+    def width_of(self, key: ColumnKey) -> int:
+        """How wide a column is drawn; of one that is hidden, how wide it would be at least."""
+        columns = (*((placed.column, placed.width) for placed in self._layout.placed), *((c, c.width) for c in COLUMNS))
+        return next(width for column, width in columns if column.key == key)
 
     def is_stuck(self, run_id: str) -> bool:
         """Whether the run takes far longer than it should."""
         return run_id in self._stuck
 
-    @property
-    def here(self) -> Place:
-        """Where the reader stands, as a question for rows: a page before what is on show, and one after."""
-        top, page = self.scroll_offset.y, self.page
-        anchor = self._anchor()
-        index, run_id = anchor or (0, None)
-        return Place(max(0, top - page), 3 * page, run_id, index, self._cursor_id, self._cursor)
-
-    def _anchor(self) -> tuple[int, str] | None:
-        if self.scroll_offset.y == 0:
-            return None
-        index = self._cursor if self._cursor in self.rows_on_show else self.scroll_offset.y
-        row = self._window.row(index)
-        return (index, row.run_id) if row else None
-
-    # How it moves
+    # What its keys do
 
     def action_sideways(self, columns: int) -> None:
         """Scrolls until another column stands beside those that stay."""
@@ -211,70 +186,95 @@ class RunTable(CursorView):
         if self._row is not None:
             self.post_message(self.Chosen(self._row.run_id))
 
-    def rows_came_into_view(self) -> None:
-        """Asks for those that are not here; at the top there is nothing unseen any more."""
-        if self.scroll_offset.y == 0:
-            self._unseen = 0
-        self._painted = {index: self._painted[index] for index in self.rows_on_show if index in self._painted}
-        self._want_rows()
+    def action_mark(self) -> None:
+        """Marks the run under the cursor, or takes its mark away, and goes to the next one."""
+        if self._row is not None:
+            self._marks.toggle(self._row.run_id)
+            self._marks_changed()
+            self.action_move(1)
+
+    def action_stretch(self, rows: int) -> None:
+        """Marks the run under the cursor and the next one; going back takes marks away."""
+        here, there = self._row, self._window.row(self._cursor + rows)
+        # Not beyond what is here: a range never leaves a run out.
+        if here is not None and there is not None:
+            self._marks.stretch(here.run_id, there.run_id)
+            self.action_move(rows)
+            self._marks_changed()
+
+    # What the mouse does
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Takes hold of a title."""
+        self._was_dragged = False
+        if event.y < HEADER and event.button == 1:
+            self._grip = grip(self._layout, self._choice, self._line_x(event.x))
+            if self._grip is not None:
+                self.capture_mouse()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Stretches the column that is held by its edge."""
+        if self._grip is not None:
+            choice = self._grip.dragged_to(self._line_x(event.x))
+            self._was_dragged = self._was_dragged or choice != self._grip.choice
+            self.take_columns(choice)
+
+    def on_mouse_up(self) -> None:
+        """Lets go."""
+        if self._grip is not None:
+            self.release_mouse()
+            if self._choice != self._grip.choice:
+                self.post_message(self.Arranged(self._choice))
+            self._grip = None
 
     def on_click(self, event: events.Click) -> None:
-        """Moves the cursor to the row, opens it on a double click, or sorts by the column."""
-        line = event.y
-        if line < HEADER:
-            place = self._layout.at(event.x if event.x < self._layout.frozen_width else event.x + self.scroll_offset.x)
-            if place is not None and place.column.sort is not None:
-                self.post_message(self.SortWanted(place.column.sort))
+        """Moves the cursor to the row, opens it on a double click, or sorts by the column; with shift it marks."""
+        if event.y < HEADER:
+            self._click_title(event)
             return
-        index = self.scroll_offset.y + line - HEADER
-        if index < self._window.total:
-            self.put_cursor(index)
-            if event.chain > 1:
-                self.action_choose()
-
-    def cursor_moved(self) -> None:
-        """Names the run that the cursor is on now."""
-        row = self._window.row(self._cursor)
-        self._cursor_id = row.run_id if row else None
-        if row != self._row:
-            self._row = row
-            self.post_message(self.Highlighted(row))
-
-    def _settle_cursor(self, window: RunWindow, place: Place) -> None:
-        if self._cursor_id != place.cursor_id:
-            self._cursor += window.shift  # The reader moved on while the rows were read.
-        elif window.cursor_index is not None:
-            self._cursor = window.cursor_index
-        self._cursor = min(max(0, self._cursor), max(0, window.total - 1))
-        if window.row(self._cursor) is not None or not window.total:
-            self.cursor_moved()
-
-    def _hold_still(self, window: RunWindow, place: Place, *, follows: bool) -> None:
-        """Scrolls so that what the reader looks at stays where it is, and the cursor on show if it was."""
-        unseen, top = self._unseen, self.scroll_offset.y
-        if place.anchor_id is not None and window.shift:
-            unseen += window.shift
-            self.scroll_rows_to(top + window.shift)
-        elif follows and self._cursor >= top + self.page:
-            # What came above pushed the cursor's run out of the view.
-            unseen += self._cursor - self.page + 1 - top
-            self.scroll_rows_to(self._cursor - self.page + 1)
-        self._unseen = max(0, unseen) if self.scroll_offset.y else 0
-
-    def _want_rows(self) -> None:
-        visible, margin = self.rows_on_show, self.page // 2
-        if not visible or self._window.holds(visible.start - margin, visible.stop - 1 + margin):
+        index = self.scroll_offset.y + event.y - HEADER
+        row = self._window.row(index)
+        if index >= self.total:
             return
-        here = self.here
-        if self._asked != (here.offset, here.limit):
-            self._asked = (here.offset, here.limit)
-            self.post_message(self.WindowWanted())
+        begin = self._marks.anchor or (self._row.run_id if self._row else None)
+        self.put_cursor(index)
+        if event.shift and row is not None and begin is not None:
+            self.post_message(self.RangeWanted(begin, row.run_id))
+        elif event.ctrl and row is not None:
+            self._marks.toggle(row.run_id)
+            self._marks_changed()
+        elif event.chain > 1:
+            self.action_choose()
+
+    def _click_title(self, event: events.Click) -> None:
+        found = grip(self._layout, self._choice, self._line_x(event.x))
+        if found is None or self._was_dragged:
+            return
+        column = found.place.column
+        if not found.is_edge:
+            self.post_message(self.SortWanted(column.sort))
+        elif event.chain > 1 and self._choice.width(column.key) is not None:
+            self.take_columns(self._choice.sized(column.key, None))
+            self.post_message(self.Arranged(self._choice))
+
+    def _line_x(self, x: int) -> int:
+        return x if x < self._layout.frozen_width else x + self.scroll_offset.x
 
     # How it is painted
 
+    def resize_to(self, total: int) -> None:
+        """Places the columns, and makes room for so many rows."""
+        self._layout = place(self.scrollable_content_region.width, self._choice.columns)
+        self.virtual_size = Size(self._layout.width, total + HEADER)
+
+    def rows_came_into_view(self) -> None:
+        """Forgets what was painted where."""
+        super().rows_came_into_view()
+        self._painted = {index: self._painted[index] for index in self.rows_on_show if index in self._painted}
+
     def on_resize(self) -> None:
         """Places the columns anew."""
-        self._resize_to(self._window.total)
+        self.resize_to(self.total)
         self.put_cursor(self._cursor)
         self._want_rows()
 
@@ -290,10 +290,10 @@ class RunTable(CursorView):
         scroll_x = self.scroll_offset.x
         if y < HEADER:
             return paint.header(self._layout, self._sort, self._unseen, view.width, scroll_x)
-        if not self._window.total:
+        if not self.total:
             return paint.notice(self._notice, y - HEADER, view.width, view.height - HEADER)
         index = self.scroll_offset.y + y - HEADER
-        if index >= self._window.total:
+        if index >= self.total:
             return paint.blank(view.width)
         row = self._window.row(index)
         at_cursor = index == self._cursor
@@ -301,14 +301,15 @@ class RunTable(CursorView):
             return paint.awaited(self._layout, view.width, at_cursor=at_cursor)
         times = self._painted[index] = clocked(row, self._now, self._as_of)
         line = cells(row, self._layout, times, self._words, stuck=row.run_id in self._stuck)
-        return paint.row(line, self._layout, view.width, scroll_x, at_cursor=at_cursor, lively=self.has_focus)
+        look = Look(at_cursor, row.run_id in self._marks, self.has_focus)
+        return paint.row(line, self._layout, view.width, scroll_x, look)
 
-    def _resize_to(self, total: int) -> None:
-        self._layout = place(self.scrollable_content_region.width)
-        self.virtual_size = Size(self._layout.width, total + HEADER)
+    def _marks_changed(self) -> None:
+        self.refresh()
+        self.post_message(self.Marked(len(self._marks)))
 
-    def _repaint_changed(self, before: RunWindow, cursor_before: int) -> None:
+    def _repaint_runs(self, run_ids: frozenset[str]) -> None:
         for index in self.rows_on_show:
-            if before.row(index) != self._window.row(index) or index in {cursor_before, self._cursor}:
+            row = self._window.row(index)
+            if row is not None and row.run_id in run_ids:
                 self.repaint_row(index)
-        self.repaint_header()

@@ -11,6 +11,7 @@ from app.version import __version__
 
 COMMANDS: Final = {
     "console": "app.cli.console:console",
+    "web": "app.cli.web:web",
     "demo": "app.cli.demo:demo",
     "serve": "app.cli.service:serve",
     "service": "app.cli.service:service",

@@ -1,13 +1,21 @@
 """`runwarden config`: where the configuration is, whether it can be used, and a first one."""
 
 import os
+from typing import TYPE_CHECKING
 
 import click
 
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import FactCommand, Noun
+from app.cli.table import Column
 from app.config import config_path, data_folder, example_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from app.config import Settings
+    from app.console.keymap import KeyFact
 
 
 @click.group(cls=Noun)
@@ -34,6 +42,7 @@ def check(invocation: Invocation) -> int:
     """Read the configuration and say what it comes to; nothing is sent."""
     settings = invocation.settings()
     profile = invocation.profile(settings)
+    _refuse_bad_keys(settings)
     folder = data_folder(settings, profile)
     document = {
         "ok": True,
@@ -53,6 +62,28 @@ def check(invocation: Invocation) -> int:
         ("data_folder", str(folder)),
     ]
     invocation.output.record(document, [(label, str(value)) for label, value in pairs])
+    return Exit.DONE
+
+
+@config.command("keys", cls=FactCommand)
+@click.pass_obj
+def keys(invocation: Invocation) -> int:
+    """List what can have another key in [keys], with the keys that the console gives it."""
+    from app.console.keymap import catalog
+
+    own = invocation.settings().keys
+    facts = catalog()
+    entries = [{"id": fact.id, "keys": _keys_of(fact, own), "does": fact.does} for fact in facts]
+    invocation.output.listing(
+        "keys",
+        entries,
+        facts,
+        (
+            Column("id", lambda fact: fact.id, "id"),
+            Column("keys", lambda fact: " ".join(_keys_of(fact, own)), "keys"),
+            Column("does", lambda fact: fact.does, "does", flexible=True),
+        ),
+    )
     return Exit.DONE
 
 
@@ -76,3 +107,16 @@ def init(invocation: Invocation, *, force: bool) -> int:
     invocation.output.record({"path": str(path), "created": True}, [("created", str(path))])
     invocation.output.note("Write your service's address into it, then: runwarden config check")
     return Exit.DONE
+
+
+def _keys_of(fact: "KeyFact", own: "Mapping[str, str]") -> list[str]:
+    return own[fact.id].split(",") if fact.id in own else list(fact.keys)
+
+
+def _refuse_bad_keys(settings: "Settings") -> None:
+    if not settings.keys and not any(command.key for command in settings.commands):
+        return
+    from app.console.keymap import problems
+
+    if found := problems(settings.keys, settings.commands):
+        raise failed("config", " ".join((f"{settings.file}:", *found)), file=str(settings.file), problems=list(found))

@@ -9,18 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from io import StringIO
-from typing import Final, TextIO, TypeVar
+from typing import TextIO, TypeVar
 
 from app.cli.exits import Failure
 from app.cli.table import Column, fields, lines
+from app.spreadsheet import csv_cell
 from app.text import safe_text
 
 T = TypeVar("T")
 Document = Mapping[str, object]
 """One JSON object: what `--json` prints."""
-
-FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet would take for a formula."""
 
 
 class Format(StrEnum):
@@ -148,16 +146,6 @@ class Output:
 def escape(c: str) -> str:
     """A character as JSON's own escape, so that no terminal acts on it."""
     return json.dumps(c, ensure_ascii=True)[1:-1] if c != "\x7f" else "\\u007f"
-
-
-def csv_cell(value: object) -> str:
-    """A cell that a terminal and a spreadsheet show instead of obeying."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = str(safe_text(str(value), limit=10_000))
-    return f"'{text}" if text.startswith(FORMULA_STARTS) else text
 
 
 def _constant(label: str, value: str) -> Column[None]:

@@ -1,9 +1,9 @@
 """Times and durations as people type them and as tables show them."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
-from app.moments import parse_duration, parse_period
+from app.moments import parse_duration, parse_period, rfc3339
 
 __all__ = ["age", "parse_duration", "parse_moment", "parse_period", "rfc3339", "span"]
 
@@ -20,13 +20,6 @@ def parse_moment(text: str, now: datetime) -> datetime:
         ValueError: It is none; the message shows what would be.
     """
     return parse_period(text, now)[0]
-
-
-def rfc3339(moment: datetime | None) -> str | None:
-    """UTC with microseconds and `Z`, of one fixed width."""
-    if moment is None:
-        return None
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def span(duration: timedelta) -> str:

@@ -8,23 +8,29 @@ from app.config.load import load
 from app.config.paths import CACHE_FILE, LEDGER_FILE, config_path, data_folder, example_text
 from app.config.settings import (
     ENVIRONMENT_PROFILE,
+    Command,
     ConsoleSettings,
+    NotifySettings,
     PollSettings,
     Profile,
     Settings,
     Template,
+    ViewSettings,
 )
 
 __all__ = [
     "CACHE_FILE",
     "ENVIRONMENT_PROFILE",
     "LEDGER_FILE",
+    "Command",
     "ConfigError",
     "ConsoleSettings",
+    "NotifySettings",
     "PollSettings",
     "Profile",
     "Settings",
     "Template",
+    "ViewSettings",
     "config_path",
     "data_folder",
     "example_text",

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from app.address import base_address
+from app.config.commands import read_commands, read_keys
 from app.config.errors import ConfigError
+from app.config.notify import read_notify
 from app.config.paths import config_path
 from app.config.settings import (
     ENVIRONMENT_PROFILE,
@@ -17,6 +19,7 @@ from app.config.settings import (
     Template,
 )
 from app.config.table import Source, Table
+from app.config.views import read_views
 from app.token import CommandToken, EnvToken, FileToken, KeyringToken, TokenSource
 
 _TOKEN_KEYS: Final = ("token_env", "token_file", "token_command", "token_keyring")
@@ -24,6 +27,7 @@ _LONGEST_S: Final = 86_400.0
 _MOST_FIRST_RUNS: Final = 1_000_000
 _LARGEST_PAGE: Final = 100
 """Spec 8."""
+_LARGEST_SEND_CAP: Final = 500
 _PLACEHOLDERS: Final = frozenset({"run_id", "repository", "branch"})
 
 
@@ -74,6 +78,10 @@ def _settings(root: Table) -> Settings:
         data_dir=None if data_dir is None else file.parent / Path(data_dir).expanduser(),
         poll=poll,
         console=_console(root.table("console")),
+        notify=read_notify(root.table("notify")),
+        views=read_views(root),
+        keys=read_keys(root),
+        commands=read_commands(root),
         templates=tuple(_template(table) for table in root.tables("templates")),
         profiles=_profiles(root.table("profiles"), poll),
         file=file,
@@ -103,6 +111,8 @@ def _console(table: Table) -> ConsoleSettings:
         theme=table.text("theme", base.theme),
         run_url=table.text("run_url", base.run_url),
         health_ok=tuple(word.casefold() for word in table.texts("health_ok", base.health_ok)),
+        send_cap=table.whole("send_cap", base.send_cap, least=1, most=_LARGEST_SEND_CAP),
+        mouse=table.flag("mouse", default=base.mouse),
     )
     table.finish()
     used = set(re.findall(r"\{([^{}]*)\}", console.run_url))

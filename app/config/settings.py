@@ -1,11 +1,14 @@
 """The settings as frozen values; a field's default here is the program's default."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from app.config.errors import ConfigError
+from app.config.quiet import QuietHours
 from app.token import TokenSource
+from storage.records.query import RunSort
 
 ENVIRONMENT_PROFILE: Final = "environment"
 """The profile that RUNWARDEN_BASE_URL and RUNWARDEN_TOKEN make."""
@@ -36,6 +39,53 @@ class ConsoleSettings:
     """A web address with `{run_id}`, `{repository}` or `{branch}` in it; empty: runs are not opened in a browser."""
     health_ok: tuple[str, ...] = ("ok", "healthy", "connected")
     """Words of a code host's status that mean that all is well, in lower case; the spec names none."""
+    send_cap: int = 25
+    """How many runs one instruction may go to."""
+    mouse: bool = True
+    """False: the mouse is the terminal's own, to select text with."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotifySettings:
+    """Of what the console tells without being asked, and how."""
+
+    on: tuple[str, ...] = ("pinned", "failed", "stuck", "health", "link")
+    """`pinned`: whatever a followed run does. `stuck`, `health` and `link`, the token included. Any other word is the
+    status of a run."""
+    bell: bool = True
+    desktop: bool = False
+    command: tuple[str, ...] = ()
+    """An argument list with `{title}` and the like in it, see `app.config.notify`; no shell. Empty: none."""
+    quiet: QuietHours | None = None
+    """When neither bell nor desktop nor command are used. None: never."""
+    hold_s: float = 60.0
+    """How long a trouble must last before it is told, and a recovery before it counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewSettings:
+    """A view of the runs: a tab that sets the query and the order."""
+
+    name: str
+    query: str
+    """A line of the query language, understood in full."""
+    sort: RunSort | None = None
+    """None: whatever order the table is in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A program of the user's own, offered in the palette."""
+
+    name: str
+    argv: tuple[str, ...]
+    """With `{run_id}` and the like in it, see `app.config.commands`; no shell is involved."""
+    key: str | None = None
+    """None: in the palette only."""
+    confirm: bool = False
+    """Shown in full, and asked, before it is run."""
+    terminal: bool = False
+    """It gets the terminal while it runs, as an editor or a pager needs. False: it runs beside the console."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +120,12 @@ class Settings:
     """None: the user's data folder, as the platform has it."""
     poll: PollSettings = field(default_factory=PollSettings)
     console: ConsoleSettings = field(default_factory=ConsoleSettings)
+    notify: NotifySettings = field(default_factory=NotifySettings)
+    views: tuple[ViewSettings, ...] = ()
+    """Views of the runs, in the order of their tabs."""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Keys by the id of what they do, in place of the console's own: `runwarden config keys` lists the ids."""
+    commands: tuple[Command, ...] = ()
     templates: tuple[Template, ...] = ()
     profiles: tuple[Profile, ...] = ()
     """In the order of the file; the environment's first."""

@@ -65,14 +65,14 @@ class Table:
             self.fail(key, f"{value} is out of range.", f"Use {least} to {most}.")
         return value
 
-    def texts(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-        """A list of strings; never empty where the key is given."""
+    def texts(self, key: str, default: tuple[str, ...], *, may_be_empty: bool = False) -> tuple[str, ...]:
+        """A list of strings; where the key is given it holds at least one, unless it may be empty."""
         nothing: list[object] = []
         values = self._read(key, nothing, list, 'a list of strings, as in ["a", "b"]')
         texts = tuple(value for value in values if isinstance(value, str) and value)
-        if key in self.values and (not texts or len(texts) != len(values)):
+        if key in self.values and (not (texts or may_be_empty) or len(texts) != len(values)):
             self.fail(key, "this is no list of strings.", 'Write it as in ["a", "b"].')
-        return texts or default
+        return texts if key in self.values else default
 
     def table(self, key: str) -> "Table":
         """A table within; an empty one where the key is absent."""

@@ -6,21 +6,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rich.segment import Segments
 from textual import on
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.reactive import reactive
 from textual.screen import Screen
 
 from app.config import Profile, Settings
-from app.console.latest import Latest
+from app.console.follow_app import FollowingApp
+from app.console.latest import Latest, Work
 from app.console.rooms import ROOMS
 from app.console.screens.base import Rang
-from app.console.themes import DEFAULT, FEW_COLOURS, THEMES
+from app.console.themes import DEFAULT, FEW_COLOURS, NO_COLOURS, THEMES
 from app.console.troubles import link_notice, storage_notice
+from app.console.window import title_of
 from app.events import ActionChanged, Event, StorageFailed
-from app.text import safe_text
 from storage.errors import StorageError
 from widgets.freshness import Patience
 from widgets.header_bar import Vitals
@@ -42,7 +41,7 @@ def _commands() -> "type[Provider]":
     return ConsoleCommands
 
 
-class RunwardenApp(App[None]):
+class RunwardenApp(FollowingApp):
     """One profile's console."""
 
     TITLE = "runwarden"
@@ -70,9 +69,8 @@ class RunwardenApp(App[None]):
             first: What was cached when the program started.
             clock: The time, aware UTC.
         """
-        super().__init__()
+        super().__init__(settings)
         self.clock = clock
-        self.settings = settings
         self.profile = profile
         self.first = first
         self.healthy_words = frozenset(settings.console.health_ok)
@@ -95,6 +93,8 @@ class RunwardenApp(App[None]):
         from app.console.signals import restore_on_signals
 
         restore_on_signals(self)
+        self.take_terminal()
+        self.add_mode("runs", self.get_default_screen)
         self.call_after_refresh(lambda: self._in_background(self._open()))
 
     # What screens ask of it
@@ -117,10 +117,6 @@ class RunwardenApp(App[None]):
         self._storage_trouble = message
         self.mutate_reactive(RunwardenApp.vitals)
 
-    def say(self, message: str, *, severity: str = "information") -> None:
-        """A toast; foreign parts of it must be safe text already."""
-        self.notify(safe_text(message), severity=severity, markup=False, timeout=4)  # type: ignore[arg-type]
-
     def action_room(self, name: str) -> None:
         """Goes to a room, once the engine that it needs is there."""
         if self.engine is None and name != "runs":
@@ -133,6 +129,16 @@ class RunwardenApp(App[None]):
         from app.console.screens.key_help import KeyHelpScreen
 
         self.push_screen(KeyHelpScreen(self.screen))
+
+    async def action_own_command(self, index: int) -> None:
+        """Runs one of the user's own commands."""
+        from app.console.screens.own_command import run_own_command
+
+        self.run_worker(run_own_command(self, self.settings.commands[index]), exclusive=True, group="own command")
+
+    def watch_vitals(self, vitals: Vitals) -> None:
+        """Says in the window's title what the header says."""
+        self.window_title.say(title_of(vitals))
 
     # The engine behind it
 
@@ -151,6 +157,7 @@ class RunwardenApp(App[None]):
         engine.subscribe(self._ring)
         self.engine_opened.set()
         self._vitals_reader.ask()
+        self.begin_following(engine)
 
     def _ring(self, event: Event) -> None:
         self.post_message(Rang(event))
@@ -162,6 +169,7 @@ class RunwardenApp(App[None]):
             self.storage_failed(event.message)
         if not isinstance(event, ActionChanged):
             self._vitals_reader.ask()
+        self.heard(event)
         for screen in self._all_screens():
             screen.post_message(Rang(event))
 
@@ -178,21 +186,28 @@ class RunwardenApp(App[None]):
         except StorageError as error:
             self.storage_failed(str(error))
 
-    def _in_background(self, work: Any) -> None:
-        self.run_worker(work, exit_on_error=True)
+    def _in_background(self, work: Any) -> Work:
+        return self.run_worker(work, exit_on_error=True)
 
     def _wanted_theme(self) -> str:
+        if self.no_color:
+            return NO_COLOURS
         wanted = self.settings.console.theme
         if wanted not in self.available_themes:
             wanted = DEFAULT
         return FEW_COLOURS if wanted == DEFAULT and self.console.color_system == "standard" else wanted
 
-    def _add_rooms(self) -> None:
+    def get_default_screen(self) -> Screen[Any]:
+        """The Runs room; as a mode like the others it would have Textual parse every style sheet three times."""
         from app.console.screens.runs import RunsScreen
 
-        self.add_mode("runs", RunsScreen)
+        return RunsScreen()
+
+    def _add_rooms(self) -> None:
         self.add_mode("health", self._health)
         self.add_mode("organizations", self._organizations)
+        self.add_mode("insights", self._insights)
+        self.add_mode("activity", self._activity)
 
     def _health(self) -> Screen[Any]:
         from app.console.screens.health import HealthScreen
@@ -202,18 +217,27 @@ class RunwardenApp(App[None]):
     def _organizations(self) -> Screen[Any]:
         from app.console.screens.organizations import OrganizationsScreen
 
+        return OrganizationsScreen(self._engine_of_rooms())
+
+    def _insights(self) -> Screen[Any]:
+        from app.console.screens.insights import InsightsScreen
+
+        return InsightsScreen(self._engine_of_rooms())
+
+    def _activity(self) -> Screen[Any]:
+        from app.console.screens.activity import ActivityScreen
+
+        return ActivityScreen(self._engine_of_rooms())
+
+    def _engine_of_rooms(self) -> "Engine":
         if self.engine is None:
             raise RuntimeError("No room but Runs is entered before the engine is open.")
-        return OrganizationsScreen(self.engine)
+        return self.engine
 
     def _fatal_error(self) -> None:
-        """Prints the crash without the values of variables: tokens may be among them."""
-        from rich.traceback import Traceback
+        from app.console.crash import end_without_values
 
-        self.bell()
-        trace = Traceback(show_locals=False, width=None)
-        self._exit_renderables.append(Segments(self.console.render(trace, self.console.options)))
-        self._close_messages_no_wait()
+        end_without_values(self)
 
 
 def _first_vitals(profile: Profile, first: "FirstPaint | None") -> Vitals:

@@ -1,5 +1,6 @@
 """The command palette: every key's action by name, and the themes."""
 
+import shlex
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -9,9 +10,17 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from app.console.hints import deeds
 from app.console.rooms import ROOMS
+from app.console.terminal_app import TerminalApp
+from app.text import safe_text
 
+OWN: Final = "own_command"
+"""The action behind the user's own commands, which are listed by their names."""
 HERE: Final = frozenset({"palette", *(room.title for room in ROOMS)})
 """What is open already, or has a better name here."""
+MOVES: Final = frozenset(
+    {"move", "page", "first", "last", "sideways", "up", "down", "top", "bottom", "scroll_up", "scroll_down"}
+)
+"""Actions that only move the cursor: nobody looks for them by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +37,32 @@ class ConsoleCommands(Provider):
 
     async def discover(self) -> Hits:
         """Everything but the themes, while nothing is typed."""
-        for command in (*self._deeds(), *self._rooms()):
+        for command in (*self._deeds(), *self._own(), *self._rooms()):
             yield DiscoveryHit(command.name, command.run, help=command.help)
 
     async def search(self, query: str) -> Hits:
         """What matches, best first."""
         matcher = self.matcher(query)
-        for command in (*self._deeds(), *self._rooms(), *self._themes()):
+        for command in (*self._deeds(), *self._own(), *self._rooms(), *self._themes()):
             if (score := matcher.match(command.name)) > 0:
                 yield Hit(score, matcher.highlight(command.name), command.run, help=command.help)
 
     def _deeds(self) -> Iterator[Command]:
         seen: set[str] = set()
         for deed in deeds(self.screen):
-            if deed.enabled and deed.place != "in the list" and deed.action not in seen and deed.does not in HERE:
+            name = deed.action.partition("(")[0].rpartition(".")[2]
+            if deed.enabled and name not in {*MOVES, OWN} and deed.action not in seen and deed.does not in HERE:
                 seen.add(deed.action)
                 name = deed.does[0].upper() + deed.does[1:]
                 keys = " ".join(deed.keys)
                 run = partial(self.app.run_action, deed.action, deed.node)
                 yield Command(name, f"{keys} · {deed.more}" if deed.more else keys, run)
+
+    def _own(self) -> Iterator[Command]:
+        for index, own in enumerate(self.app.settings.commands if isinstance(self.app, TerminalApp) else ()):
+            line = safe_text(shlex.join(own.argv), limit=200)
+            run = partial(self.app.run_action, f"app.{OWN}({index})")
+            yield Command(safe_text(own.name, limit=60), f"{own.key} · {line}" if own.key else line, run)
 
     def _rooms(self) -> Iterator[Command]:
         for room in ROOMS:

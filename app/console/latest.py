@@ -1,8 +1,17 @@
 """Work that is asked for more often than it can be done: one at a time, and once more for all that came meanwhile."""
 
 from collections.abc import Awaitable, Callable, Coroutine
+from typing import Protocol
 
-Start = Callable[[Coroutine[None, None, None]], object]
+
+class Work(Protocol):
+    """Something that was begun."""
+
+    def cancel(self) -> object:
+        """Gives it up."""
+
+
+Start = Callable[[Coroutine[None, None, None]], Work]
 
 
 class Latest:
@@ -18,19 +27,29 @@ class Latest:
         self._work = work
         self._start = start
         self._wanted = False
-        self._busy = False
+        self._turn = 0
+        """Counts what was given up: who comes back from an earlier turn has nothing to say."""
+        self._busy: Work | None = None
 
     def ask(self) -> None:
         """Wants it done, with what is known now."""
         self._wanted = True
-        if not self._busy:
-            self._busy = True
-            self._start(self._drain())
+        if self._busy is None:
+            self._busy = self._start(self._drain(self._turn))
 
-    async def _drain(self) -> None:
+    def restart(self) -> None:
+        """Wants it done, and gives up what is being done: nobody waits for that any more."""
+        busy, self._busy = self._busy, None
+        self._turn += 1
+        if busy is not None:
+            busy.cancel()
+        self.ask()
+
+    async def _drain(self, turn: int) -> None:
         try:
-            while self._wanted:
+            while self._wanted and turn == self._turn:
                 self._wanted = False
                 await self._work()
         finally:
-            self._busy = False
+            if turn == self._turn:
+                self._busy = None

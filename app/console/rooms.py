@@ -8,4 +8,6 @@ ROOMS: Final = (
     Tab("runs", "1", "Runs"),
     Tab("health", "2", "Health"),
     Tab("organizations", "3", "Organizations"),
+    Tab("insights", "4", "Insights"),
+    Tab("activity", "6", "Activity"),
 )

@@ -1,14 +1,15 @@
 """From the cache and the ledger to what the Runs screen shows: windows of rows, and one run in full."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from app.text import SafeText, safe_block, safe_text
 from storage.cache import Cache
 from storage.ledger import Ledger
-from storage.records import Action, RunFilter, RunSort
-from widgets.filter_bar import Extent
+from storage.records import FINAL_STATUSES, Action, RunFilter, RunSort
+from widgets.filter_extent import Extent
 from widgets.run_view import RunView, Turn
 from widgets.run_window import Place, RunWindow
 
@@ -27,6 +28,13 @@ class Question:
     """True: runs came or changed, or the condition did: find the anchor again."""
 
 
+def is_scan(condition: RunFilter) -> bool:
+    """Whether every run may have to be looked at: no index leads to words or patterns."""
+    patterns = (*condition.repositories, *condition.branches)
+    excluded = condition.not_repositories or condition.not_branches
+    return bool(condition.search or excluded or any("*" in pattern for pattern in patterns))
+
+
 async def read_window(cache: Cache, question: Question) -> RunWindow:
     """The rows of a place, and where its anchor and cursor are now.
 
@@ -34,7 +42,7 @@ async def read_window(cache: Cache, question: Question) -> RunWindow:
         StorageError: The cache cannot be read.
     """
     place, condition, sort = question.place, question.condition, question.sort
-    total = await cache.count(condition)
+    total = await read_total(cache, condition)
     shift, cursor = 0, place.cursor_index if place.cursor_id is not None else None
     if question.is_fresh:
         anchor = await _index(cache, place.anchor_id, question)
@@ -45,14 +53,48 @@ async def read_window(cache: Cache, question: Question) -> RunWindow:
     return RunWindow(total, offset, rows, shift, cursor)
 
 
-async def read_extent(cache: Cache, matching: int, condition: RunFilter) -> Extent:
+async def read_first(cache: Cache, condition: RunFilter, sort: RunSort, place: Place) -> RunWindow:
+    """The first rows, without a look at how many follow; the cursor is on its run if that is among them.
+
+    Raises:
+        StorageError: The cache cannot be read.
+    """
+    rows = await cache.rows(condition, sort, offset=0, limit=place.limit)
+    cursor = next((index for index, row in enumerate(rows) if row.run_id == place.cursor_id), 0)
+    return RunWindow(len(rows), 0, rows, 0, cursor)
+
+
+async def read_total(cache: Cache, condition: RunFilter) -> int:
+    """How many runs the filter lets through.
+
+    Raises:
+        StorageError: The cache cannot be read.
+    """
+    if condition.statuses or condition.not_statuses or condition.active:
+        return await cache.count(condition)
+    # The numbers by status are asked for as well: one look at the runs gives both.
+    return sum((await cache.status_counts(condition)).values())
+
+
+def statuses_through(condition: RunFilter, known: Iterable[str]) -> frozenset[str]:
+    """Which of these statuses the filter lets through."""
+    return frozenset(
+        status
+        for status in known
+        if (not condition.statuses or status in condition.statuses)
+        and status not in condition.not_statuses
+        and not (condition.active and status in FINAL_STATUSES)
+    )
+
+
+async def read_extent(cache: Cache, matching: int, condition: RunFilter, *, is_counted: bool = True) -> Extent:
     """How much of how much is on show.
 
     Raises:
         StorageError: The cache cannot be read.
     """
     held = await cache.count(RunFilter()) if condition else matching
-    return Extent(matching, held, await cache.coverage(), is_filtered=bool(condition))
+    return Extent(matching, held, await cache.coverage(), is_filtered=bool(condition), is_counted=is_counted)
 
 
 async def read_run(cache: Cache, ledger: Ledger, run_id: str, *, stuck: bool) -> RunView | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from typing import Final
+from typing import Any, Final
 
 from textual.app import App
 
@@ -11,7 +11,7 @@ SIGNAL_STATUS: Final = 128
 """Shells add a signal's number to this."""
 
 
-def restore_on_signals(app: App[None]) -> None:
+def restore_on_signals(app: App[Any]) -> None:
     """From now on a signal ends the app in order, with 128 + its number as return code."""
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
@@ -21,5 +21,5 @@ def restore_on_signals(app: App[None]) -> None:
             return  # Not the main thread, such as under a test runner: signals are not ours there.
 
 
-def _end(app: App[None], number: signal.Signals) -> None:
+def _end(app: App[Any], number: signal.Signals) -> None:
     app.exit(return_code=SIGNAL_STATUS + number)

@@ -1,6 +1,8 @@
 """Opening the console: what is cached is read and painted before anything slow is even imported."""
 
 import asyncio
+import gc
+import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from importlib import import_module
@@ -29,12 +31,19 @@ def run_console(
     Returns:
         The process's exit code: 0, 1 after a crash, 128 + n after signal n.
     """
+    gc.disable()  # Starting makes objects and no garbage: collecting would cost the first picture a tenth of its time.
     from app.console.app import RunwardenApp
     from storage.cache.first_paint import peek
     from storage.records import RunFilter, RunSort
 
     first = peek(data_folder(settings, profile) / CACHE_FILE, RunFilter(), RunSort(), FIRST_ROWS)
-    opening = open_engine or (lambda: _open(settings, profile))
+
+    async def opening() -> "Engine":
+        # Its imports take longer than the first picture did; the keys must not wait for them.
+        await asyncio.to_thread(import_module, "app.engine")
+        _collect_garbage_again()
+        return await (open_engine() if open_engine else _open(settings, profile))
+
     app = RunwardenApp(settings, profile, opening, first, lambda: datetime.now(UTC))
     asyncio.run(_show(app))
     return app.return_code or 0
@@ -42,14 +51,22 @@ def run_console(
 
 async def _show(app: "RunwardenApp") -> None:
     try:
-        await app.run_async()
+        await app.run_async(mouse=app.settings.console.mouse)
     finally:
+        sys.stdout.write(app.window_title.farewell)
+        sys.stdout.flush()
         await app.close_engine()
 
 
 async def _open(settings: Settings, profile: Profile) -> "Engine":
-    # Its imports take longer than the first picture did; the keys must not wait for them.
-    module = await asyncio.to_thread(import_module, "app.engine")
-    engine: Engine = await module.Engine.open(settings, profile, actor="console")
+    from app.engine import Engine
+
+    engine = await Engine.open(settings, profile, actor="console")
     engine.start_polling()
     return engine
+
+
+def _collect_garbage_again() -> None:
+    # What has been imported by now stays to the end: looking through it at every collection would only make keys wait.
+    gc.freeze()
+    gc.enable()

@@ -8,6 +8,9 @@ DEFAULT: Final = "runwarden"
 FEW_COLOURS: Final = "runwarden-16"
 """In place of the default where the terminal has 16 colours: soft hues would all become the same grey there."""
 
+NO_COLOURS: Final = "runwarden-no-colour"
+"""Under NO_COLOR: all is black and white, so that whatever is lit is a cursor or a choice."""
+
 THEMES: Final = (
     Theme(
         name="runwarden",
@@ -80,5 +83,19 @@ THEMES: Final = (
         surface="#000000",
         panel="#000080",
         variables={"block-cursor-blurred-background": "#000080", "input-selection-background": "#000080"},
+    ),
+    Theme(
+        name=NO_COLOURS,
+        primary="#ffffff",
+        secondary="#ffffff",
+        accent="#ffffff",
+        success="#ffffff",
+        warning="#ffffff",
+        error="#ffffff",
+        foreground="#ffffff",
+        background="#000000",
+        surface="#000000",
+        panel="#000000",
+        variables={"block-cursor-blurred-background": "#ffffff", "input-selection-background": "#ffffff"},
     ),
 )

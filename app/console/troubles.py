@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from app.console.views import VIEWS, Wanted
+from app.console.views import Wanted
 from app.text import safe_text
 from storage.records import LinkState
-from widgets.filter_bar import Extent
+from widgets.filter_extent import Extent
 from widgets.notice import Notice
 from widgets.times import clock_time
 
@@ -57,9 +57,9 @@ def storage_notice(message: str) -> Notice:
 def nothing_to_show(wanted: Wanted, extent: Extent | None, link: LinkState | None, now: datetime) -> Notice:
     """Why there are no rows."""
     if extent is not None and extent.is_filtered and extent.held:
-        if wanted.is_narrowed:
+        if wanted.is_changed:
             return Notice("∅", "No run matches", (f"{extent.held:,} runs are here; esc shows them again.",))
-        return Notice("✓", VIEWS[wanted.view].empty, (f"{extent.held:,} runs are here; [ and ] change the view.",))
+        return Notice("✓", wanted.view.empty, (f"{extent.held:,} runs are here; [ and ] change the view.",))
     if (trouble := link_notice(link, now)) is not None:
         return trouble
     if extent is None or link is None or link.last_ok_at is None:

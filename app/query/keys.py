@@ -22,10 +22,10 @@ KEYS: Final = (
     Key("branch", (), "branch:agent/*", "The branch; * matches anything."),
     Key("since", ("from",), "since:7d", "Created then or later: 2h, 7d, 2026-05-01."),
     Key("until", ("to",), "until:2026-05-01", "Created then or earlier; a date includes its day."),
-    Key("is", (), "is:active", "active or ended."),
+    Key("is", (), "is:active", "active, ended or stuck."),
 )
 _BY_NAME: Final = {name: key.name for key in KEYS for name in (key.name, *key.aliases)}
-STATES: Final = ("active", "ended")
+STATES: Final = ("active", "ended", "stuck")
 """What `is:` takes."""
 
 

@@ -48,6 +48,7 @@ class _Reading:
     words: list[str] = field(default_factory=list)
     since: datetime | None = None
     until: datetime | None = None
+    stuck: bool = False
     states: dict[str, Term] = field(default_factory=dict)
     """`active` or `ended`, and the term that first said so."""
     bound: Term | None = None
@@ -86,6 +87,7 @@ class _Reading:
             until=until,
             search=" ".join(self.words),
             active=active,
+            stuck=self.stuck,
         )
 
     def _list(self, wanted: Meaning, *, negated: bool) -> tuple[str, ...]:
@@ -152,7 +154,12 @@ class _Reading:
         piece = term.pieces[0]
         state = piece.text.casefold()
         if state not in STATES:
-            return Problem(piece.start, piece.end, f"A run is never {piece.text!r}.", "Write is:active or is:ended.")
+            return Problem(piece.start, piece.end, f"A run is never {piece.text!r}.", "Write is:active, is:ended or is:stuck.")
+        if state == "stuck":
+            if term.negated:
+                return Problem(term.start, term.end, "Stuck runs cannot be excluded.", "Take the minus away.")
+            self.stuck = True
+            return None
         if term.negated:
             state = STATES[1 - STATES.index(state)]
         self.states.setdefault(state, term)

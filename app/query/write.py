@@ -17,6 +17,8 @@ def written(wanted: RunFilter) -> str:
 def _terms(wanted: RunFilter) -> Iterator[str]:
     if wanted.active:
         yield "is:active"
+    if wanted.stuck:
+        yield "is:stuck"
     yield from _lists("status", wanted.statuses, wanted.not_statuses)
     yield from _lists("repo", wanted.repositories, wanted.not_repositories)
     yield from _lists("branch", wanted.branches, wanted.not_branches)

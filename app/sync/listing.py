@@ -35,6 +35,7 @@ class Listing:
             found |= {run.run_id: run for run in page.runs if matches(run, wanted)}
             if limit is not None and len(found) >= limit:
                 break
+        await self.runs.judge_stuck()
         if asked == RunFilter(since=wanted.since):
             await walk.keep(self.runs.cache, self.runs.clock())
         return tuple(found.values())[:limit]

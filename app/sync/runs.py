@@ -68,6 +68,12 @@ class RunSync:
             self._announce(RunsChanged(changes))
         return changes
 
+    async def judge_stuck(self) -> None:
+        """Flags the active runs that take far too long, and rings if other runs are flagged than before."""
+        changed = await self.cache.judge_stuck()
+        if changed:
+            self._announce(RunsChanged(RunChanges(updated=tuple(sorted(changed)))))
+
     async def look_up(self, run: Run) -> bool:
         """Asks for one run by the instant of its creation, both ends inclusive; whether the service still has it.
 
@@ -98,6 +104,7 @@ class RunSync:
             sweeps.append(changes)
             seen |= swept
         await self._confirm([run for run_id, run in held.items() if run_id not in seen])
+        await self.judge_stuck()
         return _together(sweeps)
 
     async def _head(self) -> tuple[RunChanges, set[str]]:

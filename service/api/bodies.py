@@ -5,7 +5,8 @@ import math
 from typing import Annotated, Any, Final, Generic, NoReturn, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from starlette.requests import ClientDisconnect
 
 from service.api.context import context_of
 from service.api.failures import Failure, bad_request
@@ -16,6 +17,14 @@ _SURROGATES: Final = range(0xD800, 0xE000)
 
 Body = TypeVar("Body", bound=BaseModel)
 Text = Annotated[str, Field(min_length=1)]
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+"""An integer as JSON Schema has it: 5.0 is one."""
 
 
 class _Strict(BaseModel):
@@ -58,7 +67,7 @@ class AgentStart(_Strict):
 class ProjectOnboarding(_Strict):
     """Body of POST /external/gitlab/projects (spec 4.6; the shape is our decision)."""
 
-    project_id: Annotated[int, Field(ge=1, le=_LARGEST_INTEGER)] | None = None
+    project_id: Annotated[Whole, Field(ge=1, le=_LARGEST_INTEGER)] | None = None
     project_path: Text | None = None
 
 
@@ -112,12 +121,16 @@ def _check_type(request: Request) -> None:
 async def _read(request: Request, limit: int) -> bytes:
     chunks: list[bytes] = []
     size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > limit:
-            # The rest is not read, so the connection cannot be used again.
-            raise Failure(413, "body_too_large", f"the body may have at most {limit} bytes", {"Connection": "close"})
-        chunks.append(chunk)
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > limit:
+                # The rest is not read, so the connection cannot be used again.
+                text = f"the body may have at most {limit} bytes"
+                raise Failure(413, "body_too_large", text, {"Connection": "close"})
+            chunks.append(chunk)
+    except ClientDisconnect as error:
+        raise bad_request("incomplete_body", "the connection ended before the body did") from error
     return b"".join(chunks)
 
 

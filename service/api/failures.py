@@ -1,5 +1,6 @@
 """Failures: whatever goes wrong is answered with `{message, error_code}` and the right status (spec 2.8, 7)."""
 
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -8,9 +9,12 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
+_log = logging.getLogger(__name__)
 Offered = list[tuple[re.Pattern[str], set[str]]]
 """Path patterns with the methods that routes offer there."""
 
@@ -35,7 +39,9 @@ class Failure(Exception):
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return what OpenAPI says of an endpoint's failures: the given statuses and those that every endpoint has."""
-    return {status: {"model": FailureBody} for status in sorted({401, 403, 404, 429, 500, *statuses})}
+    named: list[int | str] = [*sorted({401, 403, 404, 429, 500, *statuses})]
+    # Without a default FastAPI would promise a 422, which nobody gets.
+    return {status: {"model": FailureBody} for status in [*named, "default"]}
 
 
 def bad_request(error_code: str, message: str) -> Failure:
@@ -54,6 +60,8 @@ def install(app: FastAPI, offered: Offered) -> None:
     app.state.offered = offered
     app.add_exception_handler(Failure, _answer_failure)
     app.add_exception_handler(HTTPException, _answer_framework)
+    app.add_exception_handler(OperationalError, _answer_away)
+    app.add_exception_handler(PoolTimeout, _answer_away)
     app.add_exception_handler(Exception, _answer_crash)
 
 
@@ -77,6 +85,12 @@ async def _answer_framework(request: Request, error: Exception) -> JSONResponse:
         message = f"{request.method} is not offered at {request.url.path}; use {allowed}"
         return JSONResponse(body("method_not_allowed", message), status, {"Allow": allowed})
     return JSONResponse(body("bad_request", str(getattr(error, "detail", error))), status)
+
+
+async def _answer_away(_request: Request, error: Exception) -> JSONResponse:
+    _log.error("the database cannot be used: %s", getattr(error, "orig", None) or error)
+    message = "the service's database is away or overloaded; it is unknown whether this took effect: look before you retry"
+    return JSONResponse(body("database_unavailable", message), 503, {"Retry-After": "2"})
 
 
 async def _answer_crash(_request: Request, _error: Exception) -> JSONResponse:

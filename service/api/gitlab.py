@@ -8,10 +8,10 @@ from service.api.auth import Administrator
 from service.api.bodies import ProjectOnboarding, ReadBody, schema_of
 from service.api.context import Services
 from service.api.failures import Failure, bad_request, documented
-from service.hosts.gitlab import OnboardingError, find_project
+from service.hosts.gitlab import OnboardingError
+from service.hosts.onboarding import Onboarding, Outcome, Wanted
 from service.reference import checked_path
-from service.store import hosts, repositories
-from service.store.repositories import Repository
+from service.store import hosts
 
 router = APIRouter()
 
@@ -26,24 +26,17 @@ def onboard_project(
     path = _checked(wanted)
     with context.database.read() as connection:
         host = next((host for host in hosts.of(connection, caller.organization.id) if host.platform == "gitlab"), None)
-        known = [one for one in repositories.of(connection, caller.organization.id) if one.platform == "gitlab"]
     if host is None:
         raise Failure(
             400, "no_code_host", "no GitLab host is connected; connect one with runwarden service host connect"
         )
-    for repository in known:
-        same_id = wanted.project_id is not None and repository.project_id == wanted.project_id
-        if same_id or (wanted.project_id is None and repository.path.lower() == (path or "").lower()):
-            return _answer("already_connected", repository)
+    onboarding = Onboarding(context.database, caller.organization.id, host, context.settings, context.clock)
     try:
-        project = find_project(host, wanted.project_id, path, context.settings.probing.timeout_s)
-        found = Repository(project.path, "gitlab", project.path, project.url, project.id)
-        with context.database.write() as connection:
-            repositories.put(connection, caller.organization.id, found, context.clock())
+        outcome = onboarding.onboard(Wanted(wanted.project_id, path))
     except (OnboardingError, ValueError) as error:
         failed = {"success": False, "project_path": path, "status": "failed", "webhook_configured": False}
         return failed | ({"project_id": wanted.project_id} if wanted.project_id else {}) | {"error": str(error)}
-    return _answer("onboarded", found)
+    return _answer(outcome)
 
 
 def _checked(wanted: ProjectOnboarding) -> str | None:
@@ -57,11 +50,13 @@ def _checked(wanted: ProjectOnboarding) -> str | None:
         raise bad_request("invalid_repository", f"project_path: {error}") from error
 
 
-def _answer(status: str, repository: Repository) -> dict[str, Any]:
+def _answer(outcome: Outcome) -> dict[str, Any]:
+    repository = outcome.repository
     answer: dict[str, Any] = {
         "success": True,
         "project_path": repository.path,
-        "status": status,
+        "status": "onboarded" if outcome.is_new else "already_connected",
         "webhook_configured": repository.webhook_configured,
     }
-    return answer | ({"project_id": repository.project_id} if repository.project_id else {})
+    answer |= {"project_id": repository.project_id} if repository.project_id else {}
+    return answer | ({"error": outcome.webhook_failure} if outcome.webhook_failure else {})

@@ -23,7 +23,7 @@ class PageToken:
     def after(self, created_at: int, run_id: str) -> str:
         """Return the token of the page that comes after a run."""
         place = json.dumps([created_at, run_id], separators=(",", ":")).encode()
-        return base64.urlsafe_b64encode(self._mark(place) + place).rstrip(b"=").decode()
+        return _written(self._mark(place) + place)
 
     def read(self, token: str) -> tuple[int, str]:
         """Return the (created_at, id) that a token stands for.
@@ -36,13 +36,18 @@ class PageToken:
         except (ValueError, binascii.Error) as error:
             raise _bad() from error
         mark, place = raw[:_MARK_BYTES], raw[_MARK_BYTES:]
-        if not hmac.compare_digest(mark, self._mark(place)):
+        # Base64 can spell the same bytes in several ways; only our own spelling is our token.
+        if not hmac.compare_digest(mark, self._mark(place)) or _written(raw) != token:
             raise _bad()
         created_at, run_id = json.loads(place)
         return int(created_at), str(run_id)
 
     def _mark(self, place: bytes) -> bytes:
         return hmac.digest(self._key, self._filters + b"\0" + place, hashlib.sha256)[:_MARK_BYTES]
+
+
+def _written(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def _bad() -> Failure:

@@ -65,9 +65,7 @@ class SharedBuckets:
 
     def _fill(self, purse: _Purse, organization_id: str) -> None:
         with self._database.write() as connection:
-            taken, wait_s = rate_limits.take(
-                connection, organization_id, self._handful, self._per_minute, self._clock
-            )
+            taken, wait_s = rate_limits.take(connection, organization_id, self._handful, self._per_minute, self._clock)
         purse.left = taken
         # Others can only take: until then there is nothing, and refusing costs no look at the database.
         purse.empty_until = self._monotonic() + wait_s

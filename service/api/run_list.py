@@ -108,14 +108,18 @@ def _instant(given: dict[str, str], name: str, *, round_up: bool) -> int | None:
 
 def _repository(given: dict[str, str], connected: dict[str, str]) -> tuple[str | None, str | None]:
     """Return platform and path to filter by; None leaves either open."""
+    platform = given.get("platform")
     try:
+        if platform is not None and platform not in PLATFORMS:
+            raise ValueError(f"platform must be one of {', '.join(PLATFORMS)}")  # noqa: TRY301 — one answer for all
+        if "data" in given:
+            return _from_data(platform, given["data"], alone="repository" not in given)
         if "repository" in given:
-            return _from_text(given["repository"], connected)
-        if "platform" in given or "data" in given:
-            return _from_fields(given)
+            named, path = _from_text(given["repository"], connected)
+            return platform or named, path
     except ValueError as error:
         raise bad_request("invalid_repository", str(error)) from error
-    return None, None
+    return platform, None
 
 
 def _from_text(text: str, connected: dict[str, str]) -> tuple[str | None, str]:
@@ -130,12 +134,11 @@ def _from_text(text: str, connected: dict[str, str]) -> tuple[str | None, str]:
     raise ValueError("repository must read owner/repo, group/project or a full URL")
 
 
-def _from_fields(given: dict[str, str]) -> tuple[str, str | None]:
-    platform = given.get("platform", "")
-    if "data" not in given and platform in PLATFORMS:
-        return platform, None
+def _from_data(platform: str | None, text: str, *, alone: bool) -> tuple[str, str]:
+    if platform is None or not alone:
+        raise ValueError("data needs platform, and does not go with repository")
     try:
-        data = json.loads(given.get("data", ""))
+        data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError("data must be the JSON object of a repository reference") from error
     if not isinstance(data, dict):

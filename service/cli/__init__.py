@@ -7,6 +7,8 @@ import click
 
 _COMMANDS: Final = {
     "serve": ("service.cli.serve", "Run the service."),
+    "worker": ("service.cli.worker", "Execute turns, for services started with --no-worker."),
+    "migrate": ("service.cli.migrate", "Make or upgrade the tables in the database."),
     "apply": ("service.cli.apply", "Set up organizations, tokens, hosts, repositories and agents from a file."),
     "org": ("service.cli.organizations", "Organizations."),
     "invitation": ("service.cli.invitations", "Invitations of administrators, and what became of their mails."),

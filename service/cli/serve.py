@@ -1,6 +1,5 @@
 """`serve`: the service in one process, from its first connection to an orderly end."""
 
-import logging
 import os
 import signal
 import sys
@@ -9,36 +8,42 @@ from pathlib import Path
 
 import click
 
-from service.cli.output import DATA_DIR_VARIABLE, default_data_dir, plain_errors
+from service.cli.output import DATA_DIR_VARIABLE, DATABASE_VARIABLE, default_data_dir
+from service.cli.process import DATABASE_HELP, run_process
 from service.settings import DataFolder
 
 
 @click.command("serve")
 @click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), envvar=DATA_DIR_VARIABLE)
+@click.option("--database", "database_url", envvar=DATABASE_VARIABLE, help=DATABASE_HELP)
+@click.option("--no-worker", is_flag=True, help="Only accept: runwarden service worker executes, here or elsewhere.")
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", default=8400, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
 @click.option("--workers", type=click.IntRange(1, 64), help="Turns executed at the same time.")
 @click.option("--lab", is_flag=True, help="Open /_lab: faults, shifted expiry and made-up runs, on loopback only.")
 @click.option("--stop-with-stdin", is_flag=True, help="End when standard input does: with the process that started it.")
 def command(
-    data_dir: Path | None, host: str, port: int, workers: int | None, *, lab: bool, stop_with_stdin: bool
+    data_dir: Path | None,
+    database_url: str | None,
+    host: str,
+    port: int,
+    workers: int | None,
+    *,
+    no_worker: bool,
+    lab: bool,
+    stop_with_stdin: bool,
 ) -> None:
     """Run the service; prints one JSON line when it accepts connections, and its log on stderr."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     if stop_with_stdin:
         threading.Thread(target=_stop_at_end_of_stdin, name="stdin watch", daemon=True).start()
-    with plain_errors(as_json=False):
-        from service.server import RunningService, ServiceError
 
-        try:
-            status = RunningService(DataFolder(data_dir or default_data_dir()), host, port, workers, lab=lab).run()
-        except ServiceError as error:
-            click.echo(f"error: {error}", err=True)
-            status = 2
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Interrupted turns hold their threads on purpose: only the end of the process lets them go.
-    os._exit(status)
+    def run() -> int:
+        from service.server import RunningService, Serving
+
+        serving = Serving(host, port, database_url, executes=not no_worker, concurrency=workers, lab=lab)
+        return RunningService(DataFolder(data_dir or default_data_dir()), serving).run()
+
+    run_process(run)
 
 
 def _stop_at_end_of_stdin() -> None:

@@ -123,7 +123,7 @@ class _Kept:
         self._open = True
         """Whether the agent's output may still bring something."""
         if process.stdout is not None:
-            os.set_blocking(process.stdout.fileno(), False)  # noqa: FBT003 — os takes it by place only
+            os.set_blocking(process.stdout.fileno(), False)
 
     def watch(self, usage: UsageWatch, agent: Agent, stopping: threading.Event) -> str:
         """Wait for the end and return the keeper's report, empty when somebody killed the keeper."""

@@ -135,7 +135,7 @@ def main() -> None:
     os.set_inheritable(control, False)  # noqa: FBT003 — os takes it by place only
     _become_subreaper()
     wakeup, waking = os.pipe()
-    os.set_blocking(waking, False)  # noqa: FBT003 — likewise
+    os.set_blocking(waking, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
     agent, fault = _start(argv, file_bytes)

@@ -11,10 +11,11 @@ from service.execution.agent import AgentCommand, AgentFailedError
 from service.execution.git import Git, GitError, login
 from service.execution.mirror import Mirror, Snapshot
 from service.execution.sandbox import Sandbox
+from service.execution.workroom import Workroom
 from service.execution.workspace import Workspace
 from service.hosts.access import host_token
 from service.settings import DataFolder, Execution
-from service.store import agents, runs, turns
+from service.store import agents, runs, turn_files, turns
 from service.store.agents import Agent
 from service.store.database import Database
 from service.store.runs import Run
@@ -69,10 +70,11 @@ class TurnExecution:
         self._database = database
         self._folder = folder
         self._settings = settings
-        self._sandbox = sandbox
+        self.sandbox = sandbox
+        """What stands around every agent here."""
         self._clock = clock
 
-    def perform(self, run_id: str, number: int, executor: str) -> Ending:
+    def perform(self, run_id: str, number: int, workroom: Workroom) -> Ending:
         """Carry a turn out and return how it ended.
 
         Raises:
@@ -80,7 +82,7 @@ class TurnExecution:
             SupersededError: Another attempt has the turn now.
         """
         with self._database.write() as connection:
-            turn = turns.claim(connection, run_id, number, executor, self._clock())
+            turn = turns.claim(connection, run_id, number, workroom.executor, self._clock())
             run = runs.by_id(connection, run_id)
             conversation = [past for past in turns.of(connection, run_id) if past.number < number]
             agent = None if run is None else agents.by_name(connection, run.organization_id, run.agent)
@@ -90,7 +92,7 @@ class TurnExecution:
         if agent is None:
             text = f"the agent {run.agent!r} is no longer configured; add it again and continue the run"
             return Ending("failed", failure=text, attempt=turn.attempt)
-        workspace = Workspace(self._folder.work / f"{run_id}-{number}-{turn.attempt}")
+        workspace = Workspace(workroom.place(f"{run_id}-{number}-{turn.attempt}"))
         log_file = self._folder.turn_log(run_id, number)
         log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with log_file.open("ab") as log:
@@ -99,12 +101,23 @@ class TurnExecution:
                 return self._carry_out(attempt)
             finally:
                 workspace.remove()
+                self._share_files(run_id, number)
 
     def settle(self, run_id: str, number: int, ending: Ending) -> None:
         """Record the end of a turn, once."""
         with self._database.write() as connection:
             turns.end(connection, run_id, number, ending, self._clock())
         _log.info("%s turn %d %s%s", run_id, number, ending.status, f": {ending.failure}" if ending.failure else "")
+
+    def _share_files(self, run_id: str, number: int) -> None:
+        """Keep log and diff where every machine finds them; with SQLite there is only this one."""
+        if self._database.is_sqlite:
+            return
+        files = {"log": self._folder.turn_log(run_id, number), "diff": self._folder.turn_diff(run_id, number)}
+        with self._database.write() as connection:
+            for kind, file in files.items():
+                if file.exists():
+                    turn_files.put(connection, run_id, number, kind, file)
 
     def _git(self, workspace: Workspace, url: str, token: str | None) -> Git:
         author = {"NAME": self._settings.author_name, "EMAIL": self._settings.author_email}
@@ -129,8 +142,8 @@ class TurnExecution:
         attempt.workspace.create(_task(attempt, snapshot))
         base = attempt.workspace.check_out(attempt.git, snapshot, attempt.run.branch)
         attempt.say(f"branch {attempt.run.branch} at {base or 'nothing: the repository is empty'}", self._clock)
-        attempt.say(f"sandbox: {self._sandbox}", self._clock)
-        command = AgentCommand(attempt.agent, attempt.workspace, snapshot.git_dir / "objects", self._sandbox)
+        attempt.say(f"sandbox: {self.sandbox}", self._clock)
+        command = AgentCommand(attempt.agent, attempt.workspace, snapshot.git_dir / "objects", self.sandbox)
         agent_process.run(command, attempt.log, self._settings.agent, self.stopping)
         return self._publish(attempt, snapshot, base)
 

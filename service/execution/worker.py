@@ -5,7 +5,10 @@ import os
 import secrets
 import socket
 import threading
+import time
 from typing import Any, Final
+
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from service.clock import SECOND_MICROS, Clock
 from service.execution.agent import InterruptedTurn
@@ -22,7 +25,11 @@ from service.store.workers import Worker
 _ROUND_S: Final = 1.0
 _CLOSING_S: Final = 5.0
 _BEATS_IN_TTL: Final = 4
+_LOOK_S: Final = 2.0
+"""How often a worker looks for others that are gone."""
 _DISPATCH: Final = 1
+"""The task that one worker at a time does for all."""
+_DATABASE_PAUSES_S: Final = (1.0, 5.0, 20.0)
 _log = logging.getLogger(__name__)
 
 
@@ -51,10 +58,13 @@ class TurnWorker:
         self._workroom: Workroom | None = None
         self._queue = TurnQueue(database, executor, concurrency)
         self._doorbell: Doorbell | None = None
-        self._beat_due = clock()
+        self._beat_due = self._look_due = 0.0
         self._recovered = False
         self._woken = threading.Event()
         self._ended = threading.Event()
+        """Set: nothing new is taken up."""
+        self._gone = threading.Event()
+        """Set: nobody may count on this worker any more."""
         self._rounds = threading.Thread(target=self._go_round, name="worker-rounds", daemon=True)
         self._active = 0
         self._parked = 0
@@ -79,26 +89,31 @@ class TurnWorker:
         What was interrupted stays in the queue under this worker's name, and whoever comes next takes it over.
         """
         self._ended.set()
-        self._woken.set()
-        self._rounds.join()
         if self._doorbell is not None:
             self._doorbell.close()
         self._queue.close(int(grace_s) + 1 if self._active else 0, grace_s if self._active else _CLOSING_S)
         self._execution.stopping.set()
         with self._counting:
             idle = self._counting.wait_for(lambda: self._parked >= self._active, _CLOSING_S) and not self._active
-        with self._database.write() as connection:
-            workers.leave(connection, self.me.executor)
-        if idle and self._workroom is not None:
-            self._workroom.close()
+        self._gone.set()
+        self._woken.set()
+        self._rounds.join()
+        self._say_good_bye()
         return idle
+
+    def _say_good_bye(self) -> None:
+        try:
+            with self._database.write() as connection:
+                workers.leave(connection, self.me.executor)
+        except SQLAlchemyError:
+            _log.warning("the database is away; the others will notice by themselves that this worker is gone")
 
     def _perform(self, run_id: str, number: int) -> dict[str, Any] | None:
         self._queue.stir()
         with self._counting:
             self._active += 1
         try:
-            ending = self._execution.perform(run_id, number, self.me.executor, self._place(run_id, number))
+            ending = self._attempt(run_id, number)
         except InterruptedTurn:
             self._leave_unfinished(run_id, number)
             return None
@@ -113,3 +128,100 @@ class TurnWorker:
             with self._counting:
                 self._active -= 1
         return {name: getattr(ending, name) for name in Ending.__slots__}
+
+    def _attempt(self, run_id: str, number: int) -> Ending:
+        """Execute a turn; a database that went away meanwhile is waited for, and the turn tried again."""
+        for pause_s in _DATABASE_PAUSES_S:
+            try:
+                return self._execution.perform(run_id, number, self._workroom_held())
+            except OperationalError as error:
+                _log.warning("%s turn %d waits %g s: the database is away (%s)", run_id, number, pause_s, error.orig)
+                if self._execution.stopping.wait(pause_s):
+                    raise InterruptedTurn from error
+        return self._execution.perform(run_id, number, self._workroom_held())
+
+    def _settle(self, run_id: str, number: int, ending: dict[str, Any]) -> None:
+        self._execution.settle(run_id, number, Ending(**ending))
+
+    def _workroom_held(self) -> Workroom:
+        if self._workroom is None:
+            raise RuntimeError("the worker is not started")
+        return self._workroom
+
+    def _leave_unfinished(self, run_id: str, number: int) -> None:
+        """Hold the turn's thread until the process is gone: any return would count as an end of the workflow."""
+        _log.info("%s turn %d is interrupted; whoever comes next starts it again", run_id, number)
+        with self._counting:
+            self._parked += 1
+            self._counting.notify_all()
+            self._counting.wait_for(lambda: False)
+
+    def _go_round(self) -> None:
+        while not self._gone.is_set():
+            try:
+                # Also while draining: who is silent counts as dead, and its turns as free.
+                self._beat()
+                if not self._ended.is_set():
+                    self._dispatch()
+                    self._take_over()
+                    self._queue.pace()
+            except Exception:  # noqa: BLE001 — one guard at the boundary of a round: the next one tries again
+                _log.exception("the worker's round failed; it tries again")
+            self._woken.wait(_ROUND_S)
+            self._woken.clear()
+
+    def _dispatch(self) -> None:
+        with self._database.sole(_DISPATCH) as mine:
+            found = self._waiting() if mine else []
+            for turn in found:
+                # The same turn again does no harm: a crash before it is marked only costs the time.
+                self._queue.put(turn)
+            if found:
+                self._queue.stir()
+                with self._database.write() as connection:
+                    turns.mark_dispatched(connection, [(turn.run_id, turn.number) for turn in found], self._clock())
+
+    def _waiting(self) -> list[turns.Waiting]:
+        with self._database.read() as connection:
+            return turns.waiting(connection)
+
+    def _beat(self) -> None:
+        now = time.monotonic()
+        if now < self._beat_due:
+            return
+        self._beat_due = now + self._settings.worker_ttl_s / _BEATS_IN_TTL
+        with self._database.write() as connection:
+            workers.beat(connection, self.me, self._clock)
+
+    def _take_over(self) -> None:
+        """Put the turns of dead workers back into the queue, and end those that the queue gave up."""
+        now = time.monotonic()
+        if now < self._look_due:
+            return
+        self._look_due = now + _LOOK_S
+        self._workroom_held().clear_the_dead()
+        ttl_micros = int(self._settings.worker_ttl_s * SECOND_MICROS)
+        with self._database.read() as connection:
+            # On SQLite there is one worker at a time: whoever else is on record at the start is dead.
+            everybody = self._database.is_sqlite and not self._recovered
+            dead = workers.all_of(connection) if everybody else workers.silent_for(connection, ttl_micros, self._clock)
+        dead = [worker for worker in dead if worker.executor != self.me.executor]
+        for worker in dead:
+            level = logging.WARNING if worker.seen_at else logging.INFO
+            _log.log(level, "worker %s (%s, pid %d) is gone", worker.executor, worker.host, worker.pid)
+            self._queue.recover(worker.executor)
+            self._queue.stir()
+            with self._database.write() as connection:
+                workers.forget(connection, worker.executor)
+        if dead or not self._recovered:
+            self._end_broken()
+        self._recovered = True
+
+    def _end_broken(self) -> None:
+        with self._database.read() as connection:
+            unfinished = turns.unfinished(connection)
+        for run_id, number in unfinished:
+            state = self._queue.gave_up(run_id, number)
+            if state is not None:
+                failure = f"the queue gave the turn up ({state}); continue the run to try again"
+                self._execution.settle(run_id, number, Ending("failed", failure=failure))

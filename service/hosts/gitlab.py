@@ -4,14 +4,14 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 from service.execution.git import Git, GitError, login
 from service.hosts.access import token_of
-from service.hosts.http import Answer, UnreachableError, ask
+from service.hosts.gitlab_api import GitLabApi, GitLabRefusalError
+from service.hosts.http import UnreachableError
+from service.reference import checked_path
 from service.store.hosts import Host
 
-_OK: Final = 200
 _NOT_FOUND: Final = 404
 
 
@@ -36,19 +36,26 @@ def find_project(host: Host, project_id: int | None, path: str | None, timeout_s
     """
     if host.api_url is None:
         return _find_by_git(host, project_id, path, timeout_s)
-    key = str(project_id) if project_id is not None else quote(path or "", safe="")
-    answer = _ask(host, f"/projects/{key}", timeout_s)
-    body = answer.body if isinstance(answer.body, dict) else {}
+    try:
+        body = GitLabApi(host, timeout_s).project(path or "" if project_id is None else project_id)
+    except UnreachableError as error:
+        raise OnboardingError(f"GitLab cannot be reached: {error}") from error
+    except GitLabRefusalError as error:
+        if error.status == _NOT_FOUND:
+            named = project_id or path
+            raise OnboardingError(f"GitLab knows no project {named}, or the token may not see it") from error
+        raise OnboardingError(f"{error}; check the host's API URL and token") from error
     found = body.get("path_with_namespace")
-    if answer.status == _NOT_FOUND:
-        raise OnboardingError(f"GitLab knows no project {project_id or path}, or the token may not see it")
-    if answer.status != _OK or not isinstance(found, str):
-        raise OnboardingError(f"GitLab answered {answer.status}; check the host's API URL and token")
-    url = host.clone_url_of(found) or body.get("http_url_to_repo")
-    if not isinstance(url, str):
-        raise OnboardingError("GitLab names no clone URL; connect the host with --clone-url")
+    url = (host.clone_url_of(found) or body.get("http_url_to_repo")) if isinstance(found, str) else None
+    if not isinstance(found, str) or not isinstance(url, str):
+        raise OnboardingError(
+            "GitLab names no path or clone URL; check --api-url, or connect the host with --clone-url"
+        )
     number = body.get("id")
-    return Project(found, url, number if isinstance(number, int) else None)
+    try:
+        return Project(checked_path("gitlab", found), url, number if isinstance(number, int) else None)
+    except ValueError as error:
+        raise OnboardingError(f"the project {found!r} cannot be named here: {error}") from error
 
 
 def _find_by_git(host: Host, project_id: int | None, path: str | None, timeout_s: float) -> Project:
@@ -61,12 +68,3 @@ def _find_by_git(host: Host, project_id: int | None, path: str | None, timeout_s
         except GitError as error:
             raise OnboardingError(f"the project {path} cannot be read: {error}") from error
     return Project(path, url, project_id)
-
-
-def _ask(host: Host, path: str, timeout_s: float) -> Answer:
-    token = token_of(host)
-    url = f"{(host.api_url or '').rstrip('/')}{path}"
-    try:
-        return ask(url, timeout_s, headers={"PRIVATE-TOKEN": token} if token else None)
-    except UnreachableError as error:
-        raise OnboardingError(f"GitLab cannot be reached: {error}") from error

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from service.hosts.access import token_of
+from service.hosts.access import token_at, token_of
 from service.hosts.probes import Verdict, probe_api, probe_git
 from service.settings import Probing
 from service.store.hosts import Host
@@ -97,7 +97,9 @@ class HealthProbes:
 
 
 def _question(host: Host, repositories: list[Repository]) -> _Question:
+    if host.probe == "api":
+        return _Question(host, None, token_of(host))
     url = next((one.url for one in repositories if one.platform == host.platform), None)
     if url is None and host.clone_url is not None and "{path}" not in host.clone_url:
         url = host.clone_url
-    return _Question(host, url if host.probe == "git" else None, token_of(host))
+    return _Question(host, url, None if url is None else token_at(host, url))

@@ -107,6 +107,10 @@ def make_history(lab: Opened, order: Annotated[HistoryOrder, Depends(ReadBody(Hi
         return history.make(lab.context.database, wish)
     except history.NoSuchOrganization as error:
         raise Failure(404, "organization_not_found", f"there is no organization {order.organization!r}") from error
+    except history.MadeAlready as error:
+        raise Failure(
+            409, "made_already", "these very runs are there; choose another seed, or reset the lab"
+        ) from error
 
 
 @router.post("/reset")

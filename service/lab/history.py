@@ -30,9 +30,16 @@ _TASKS: Final = (
     *("Add dark mode", "Find dead code", "Harden the upload", "Speed up the search", "Document the API"),
 )
 
+Row = tuple[dict[str, Any], dict[str, Any]]
+"""A run and its turn."""
+
 
 class NoSuchOrganization(Exception):
     """The organization that the history is for does not exist."""
+
+
+class MadeAlready(Exception):
+    """This very history is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,7 @@ def make(database: Database, wish: Wish) -> dict[str, Any]:
 
     Raises:
         NoSuchOrganization: Nothing was made.
+        MadeAlready: Nothing was made either.
     """
     began = time.monotonic()
     with database.read() as connection:
@@ -66,12 +74,19 @@ def make(database: Database, wish: Wish) -> dict[str, Any]:
     rows = _rows(wish, owner.id, _places(known, wish.repositories))
     made = 0
     while batch := list(itertools.islice(rows, _BATCH)):
+        _insert(database, batch)
+        made += len(batch)
+    return {"runs": made, "organization_id": owner.id, "took_s": round(time.monotonic() - began, 3)}
+
+
+def _insert(database: Database, batch: list[Row]) -> None:
+    try:
         # A transaction a batch: whoever else writes waits for a moment, not for the whole history.
         with database.write() as connection:
             connection.execute(sa.insert(runs), [run for run, _ in batch])
             connection.execute(sa.insert(turns), [turn for _, turn in batch])
-        made += len(batch)
-    return {"runs": made, "organization_id": owner.id, "took_s": round(time.monotonic() - began, 3)}
+    except sa.exc.IntegrityError as error:
+        raise MadeAlready from error
 
 
 def unmake(database: Database) -> int:
@@ -93,7 +108,7 @@ def _places(known: list[Repository], wanted: int) -> list[Repository]:
     return [*known, *made_up][:wanted]
 
 
-def _rows(wish: Wish, owner: str, places: list[Repository]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def _rows(wish: Wish, owner: str, places: list[Repository]) -> Iterator[Row]:
     rng = random.Random(wish.seed)  # noqa: S311 — repeatable on purpose
     for number in range(wish.runs):
         fraction = (number + rng.random()) / wish.runs
@@ -109,9 +124,7 @@ def _rows(wish: Wish, owner: str, places: list[Repository]) -> Iterator[tuple[di
         yield _pair(owner, place, run_id, task, status, created_at, lasted)
 
 
-def _pair(
-    owner: str, place: Repository, run_id: str, task: str, status: str, created_at: int, lasted: int
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def _pair(owner: str, place: Repository, run_id: str, task: str, status: str, created_at: int, lasted: int) -> Row:
     ended = created_at + lasted if status in {"completed", "failed"} else None
     run = {
         "id": run_id,

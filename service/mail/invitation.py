@@ -38,11 +38,12 @@ def invitation_letter(sender: str, owed: OwedMail) -> Letter:
     expires = EPOCH + timedelta(microseconds=owed.expires_at)
     recipient = _deliverable(owed.email)
     address = parseaddr(sender)[1]
+    name = _one_line(owed.organization_name)
     # Seven bits, for not every server on the way takes eight.
     message = EmailMessage(policy=(SMTP if recipient.isascii() else SMTPUTF8).clone(cte_type="7bit"))
     message["From"] = sender
     message["To"] = recipient
-    message["Subject"] = f"You are invited to administer {owed.organization_name}"
+    message["Subject"] = f"You are invited to administer {name}"
     message["Date"] = formatdate(usegmt=True)
     # The same for each attempt: a letter that arrives twice is recognized.
     message["Message-ID"] = f"<{owed.invitation_id}@{address.rpartition('@')[2]}>"
@@ -50,8 +51,8 @@ def invitation_letter(sender: str, owed: OwedMail) -> Letter:
     message["X-Runwarden-Organization"] = owed.organization_id
     message.set_content(
         _TEXT.format(
-            parent=owed.parent_name or _OPERATOR,
-            name=owed.organization_name,
+            parent=_one_line(owed.parent_name or _OPERATOR),
+            name=name,
             slug=owed.organization_slug,
             id=owed.organization_id,
             expires=f"{expires:%d %B %Y, %H:%M} UTC",
@@ -59,6 +60,11 @@ def invitation_letter(sender: str, owed: OwedMail) -> Letter:
         )
     )
     return Letter(owed.organization_id, owed.invitation_id, address, recipient, message.as_bytes())
+
+
+def _one_line(name: str) -> str:
+    # A line break in a name would end the header.
+    return "".join(mark if mark.isprintable() else " " for mark in name)
 
 
 def _deliverable(email: str) -> str:

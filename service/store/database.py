@@ -11,8 +11,8 @@ from sqlalchemy import event
 from sqlalchemy.dialects import postgresql, sqlite
 
 from service.clock import SECOND_MICROS, Clock
-from service.store.migrations import DatabaseError, migrate
-from service.store.schema import meta
+from service.store.migrations import DatabaseError, migrate, version
+from service.store.schema import VERSION, meta
 
 __all__ = ["Database", "DatabaseError", "insert_new", "now_in"]
 
@@ -72,6 +72,10 @@ class Database:
             DatabaseError: The database cannot be reached, or a newer program has been here.
         """
         try:
+            with self.read() as connection:
+                # Nobody who only looks waits for a writer.
+                if version(connection) == VERSION:
+                    return
             with self.write() as connection:
                 if not self.is_sqlite:
                     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCKS, _MIGRATION)))

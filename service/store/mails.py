@@ -67,6 +67,13 @@ def due(connection: sa.Connection, now: int) -> list[str]:
     return [str(row[0]) for row in rows]
 
 
+def unsent(connection: sa.Connection) -> dict[str, int]:
+    """Return how many mails wait and how many were refused."""
+    chosen = sa.select(mails.c.state, sa.func.count()).where(mails.c.state.in_(("waiting", "refused")))
+    found = {str(row[0]): int(row[1]) for row in connection.execute(chosen.group_by(mails.c.state))}
+    return {"waiting": 0, "refused": 0} | found
+
+
 def claim(connection: sa.Connection, invitation_id: str, now: int, *, until: int) -> bool:
     """Take a due mail for oneself until an instant, when it is due again; False when another was first."""
     taken = connection.execute(
@@ -94,7 +101,7 @@ def hasten(connection: sa.Connection, now: int, invitation_id: str | None = None
     chosen = sa.true() if invitation_id is None else mails.c.invitation_id == invitation_id
     rows = connection.execute(
         sa.update(mails)
-        .where(mails.c.state.in_(("waiting", "refused")), chosen)
+        .where(mails.c.state.in_(("waiting", "refused")), mails.c.code.is_not(None), chosen)
         .values(state="waiting", due_at=now)
         .returning(mails.c.invitation_id)
     )

@@ -5,7 +5,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from service.store.schema import VERSION, meta, metadata, workers
+from service.store.schema import VERSION, invitations, mails, meta, metadata, offers, workers
 
 
 class DatabaseError(Exception):
@@ -46,6 +46,14 @@ def _from_1(connection: sa.Connection) -> None:
     # Nobody on record can be alive: whoever migrates a single machine's database has it alone.
     workers.drop(connection)
     metadata.create_all(connection)
+    if "price" not in {column["name"] for column in sa.inspect(connection).get_columns(offers.name)}:
+        connection.execute(sa.text("ALTER TABLE offers ADD COLUMN price TEXT"))
+    # Codes were not kept, so a mail that did not leave then never will: its recipient has to be invited anew.
+    state = sa.case((invitations.c.sent_at.is_(None), "refused"), else_="sent")
+    before = sa.select(invitations.c.id, state, sa.literal(1), sa.literal(0)).where(
+        invitations.c.id.not_in(sa.select(mails.c.invitation_id))
+    )
+    connection.execute(sa.insert(mails).from_select(["invitation_id", "state", "attempts", "due_at"], before))
 
 
 _STEPS: Final[dict[int, Callable[[sa.Connection], None]]] = {1: _from_1}

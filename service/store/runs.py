@@ -119,7 +119,7 @@ def by_id(connection: sa.Connection, run_id: str) -> Run | None:
 
 def page(connection: sa.Connection, filters: Filters, after: tuple[int, str] | None, size: int) -> list[Run]:
     """Return up to `size` runs, newest first, that come after the (created_at, id) of the page before."""
-    query = _select().where(*_conditions(filters))
+    query = _select().where(*conditions(filters))
     if after is not None:
         query = query.where(sa.tuple_(runs.c.created_at, runs.c.id) < sa.tuple_(*map(sa.literal, after)))
     rows = connection.execute(query.order_by(runs.c.created_at.desc(), runs.c.id.desc()).limit(size))
@@ -128,7 +128,7 @@ def page(connection: sa.Connection, filters: Filters, after: tuple[int, str] | N
 
 def count(connection: sa.Connection, filters: Filters) -> int:
     """Return how many runs match."""
-    return connection.execute(sa.select(sa.func.count()).select_from(runs).where(*_conditions(filters))).scalar_one()
+    return connection.execute(sa.select(sa.func.count()).select_from(runs).where(*conditions(filters))).scalar_one()
 
 
 def set_status(connection: sa.Connection, run_id: str, status: str, now: int) -> None:
@@ -159,17 +159,18 @@ def _select() -> sa.Select[tuple[Any, ...]]:
     return sa.select(*(runs.c[name] for name in Run.__slots__))
 
 
-def _conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
-    conditions = [runs.c.organization_id == filters.organization_id]
+def conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
+    """Return what a run has to fulfil to be listed."""
+    wanted = [runs.c.organization_id == filters.organization_id]
     for column, value in (
         (runs.c.status, filters.status),
         (runs.c.platform, filters.platform),
         (runs.c.path_key, None if filters.path is None else filters.path.lower()),
     ):
         if value is not None:
-            conditions.append(column == value)
+            wanted.append(column == value)
     if filters.date_from is not None:
-        conditions.append(runs.c.created_at >= filters.date_from)
+        wanted.append(runs.c.created_at >= filters.date_from)
     if filters.date_to is not None:
-        conditions.append(runs.c.created_at <= filters.date_to)
-    return conditions
+        wanted.append(runs.c.created_at <= filters.date_to)
+    return wanted

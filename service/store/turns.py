@@ -1,5 +1,6 @@
 """Turns: a run's instructions one by one, each executed to exactly one end."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,9 +61,11 @@ def waiting(connection: sa.Connection, limit: int = 100) -> list[Waiting]:
     return [Waiting(*row) for row in connection.execute(query)]
 
 
-def mark_dispatched(connection: sa.Connection, run_id: str, number: int, now: int) -> None:
-    """Record that the queue has the turn."""
-    connection.execute(sa.update(turns).where(*_is(run_id, number)).values(dispatched_at=now))
+def mark_dispatched(connection: sa.Connection, dispatched: Sequence[tuple[str, int]], now: int) -> None:
+    """Record that the queue has the turns, each a run's id with the turn's number."""
+    statement = sa.update(turns).where(turns.c.run_id == sa.bindparam("of"), turns.c.number == sa.bindparam("nth"))
+    rows = [{"of": run_id, "nth": number} for run_id, number in dispatched]
+    connection.execute(statement.values(dispatched_at=now), rows)
 
 
 def claim(connection: sa.Connection, run_id: str, number: int, executor: str, now: int) -> Turn | None:

@@ -2,18 +2,20 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from storage.cache import coverage, health, polls, read_details, read_runs, store_runs, stuck
+from storage.cache.following import Following
 from storage.cache.opening import DAMAGE_CURE, connect_reader, connect_writer, mark_damaged, prepare
 from storage.database import data_version
 from storage.records import (
     Coverage,
     HealthChange,
     HealthReport,
+    HealthSpan,
     LinkState,
     PlatformHealth,
     PollOutcome,
@@ -48,6 +50,8 @@ class Cache:
         self.clock = clock
         self.rebuilt_from = rebuilt_from
         """Where a damaged cache was moved when this one was opened in its place. None: it was sound."""
+        self.following = Following(writer, reader)
+        """What people follow, and what they were told."""
         self._reader = reader
         self._counts = read_runs.Counts()
 
@@ -126,6 +130,15 @@ class Cache:
         """
         return await self.writer.run(partial(coverage.extend, start=start, end=end))
 
+    async def judge_stuck(self) -> frozenset[str]:
+        """Flag what is stuck and unflag what is not any more; ids of the runs that this changed.
+
+        Stuck: active for more than twice the 95th percentile of what its repository's finished runs took, and for more
+        than 30 minutes, up to when the service last showed it. A flag stays until the run's turn ends, or its time is
+        clearly below the limit.
+        """
+        return await self.writer.run(stuck.judge)
+
     # reads
 
     async def rows(self, filter: RunFilter, sort: RunSort, *, offset: int, limit: int) -> tuple[RunRow, ...]:  # noqa: A002 — the field's own word
@@ -170,16 +183,26 @@ class Cache:
         """Labels of the repositories with runs, the one with the most recent run first, 500 at most."""
         return await self._reader.run(read_runs.repositories)
 
-    async def stuck(self, now: datetime) -> frozenset[str]:
-        """Ids of active runs that take far longer than their repository's runs do.
+    async def branches(self, filter: RunFilter) -> tuple[str, ...]:  # noqa: A002 — the field's own word
+        """Names of branches of recent runs within the filter, the one with the most recent run first, 500 at most."""
+        return await self._reader.run(partial(read_runs.branches, wanted=filter))
 
-        Far longer: more than twice the 95th percentile of what its finished runs took, and more than 30 minutes.
-        """
-        return await self._reader.run(partial(stuck.stuck, now=now))
+    async def stuck(self) -> frozenset[str]:
+        """Ids of active runs that take far longer than their repository's runs do, as `judge_stuck` flagged them."""
+        return await self._reader.run(stuck.ids)
 
     async def health(self) -> tuple[PlatformHealth, ...]:
         """What is known of each platform ever connected, by name."""
         return await self._reader.run(health.platforms)
+
+    async def health_spans(self, since: datetime, *, longest_gap: timedelta) -> tuple[HealthSpan, ...]:
+        """Each platform's stretches of one status that end after `since`, oldest first; between them nothing is known.
+
+        Samples further apart than `longest_gap` say nothing of the time between them.
+        """
+        from storage.cache import uptime
+
+        return await self._reader.run(partial(uptime.spans, since=since, longest_gap=longest_gap))
 
     async def links(self) -> tuple[LinkState, ...]:
         """The state of the link for each subject, never polled ones included."""

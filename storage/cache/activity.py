@@ -74,7 +74,7 @@ def polls(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) ->
 
 
 def _where(wanted: ActivityFilter) -> tuple[str, tuple[str | int, ...]]:
-    conditions = ["1"]
+    conditions = ["0" if wanted.is_open else "1"]
     parameters: list[str | int] = []
     for expression, values in ((_KIND, wanted.kinds), (_OUTCOME, wanted.outcomes)):
         if values:

@@ -30,6 +30,7 @@ def where(wanted: RunFilter) -> Where:
         _among("status", wanted.statuses),
         _negated(_among("status", wanted.not_statuses)),
         Where(_ACTIVE, ()) if wanted.active else None,
+        Where("id IN (SELECT run FROM stuck)", ()) if wanted.stuck else None,
         _matching("repository", wanted.repositories),
         _negated(_matching("repository", wanted.not_repositories)),
         _matching("branch", wanted.branches),

@@ -1,6 +1,7 @@
 """The first picture: what the cache holds, read before anything else is imported."""
 
 import sqlite3
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -9,7 +10,9 @@ from storage.cache import coverage, health, polls, read_runs
 from storage.records import Coverage, LinkState, PlatformHealth, RunFilter, RunRow, RunSort
 
 _PATIENCE_S: Final = 0.1
-"""A cache that is locked for longer can wait until the screen stands."""
+"""A cache that is locked, or a filter that takes, longer can wait until the screen stands."""
+_STEPS: Final = 10_000
+"""Steps of SQLite's machine between two looks at the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,8 @@ class FirstPaint:
     rows: tuple[RunRow, ...]
     total: int
     """How many runs the filter lets through."""
+    held: int
+    """How many there are at all."""
     links: tuple[LinkState, ...]
     health: tuple[PlatformHealth, ...]
     coverage: Coverage
@@ -37,10 +42,12 @@ def peek(path: Path, filter: RunFilter, sort: RunSort, limit: int) -> FirstPaint
         )
     except sqlite3.Error:
         return None
+    deadline = time.monotonic() + _PATIENCE_S
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
     try:
         return _paint(connection, filter, sort, limit)
     except sqlite3.Error:
-        # Not migrated yet, damaged or locked: the picture then comes a moment later, from the opened cache.
+        # Not migrated yet, damaged, locked or too slow: the picture then comes a moment later, from the opened cache.
         return None
     finally:
         connection.close()
@@ -51,6 +58,7 @@ def _paint(connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, lim
     return FirstPaint(
         rows=read_runs.rows(connection, wanted, sort, 0, limit, counts),
         total=counts.total(connection, wanted),
+        held=counts.total(connection, RunFilter()),
         links=polls.links(connection),
         health=health.platforms(connection),
         coverage=coverage.coverage(connection),

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Final
 
+from storage.cache import uptime
 from storage.database import immediate, snapshot
 from storage.records import HealthChange, HealthReport, HealthSample, PlatformHealth
 from storage.storable import storable
@@ -49,6 +50,8 @@ def store(connection: sqlite3.Connection, report: HealthReport, at: datetime) ->
             "INSERT INTO health_changes (platform, old, new, at_us) VALUES (?, ?, ?, ?)",
             [(change.platform, change.old, change.new, at_us) for change in changes],
         )
+        if changes:
+            uptime.forget_old(connection, at_us)
     return changes
 
 

@@ -9,6 +9,7 @@ from storage.records.query import SortColumn
 _ASCENDING: Final[dict[SortColumn, tuple[tuple[str, bool], ...]]] = {
     "started": (("created_us", True), ("run_id", True)),
     "updated": (("updated_us", True), ("run_id", True)),
+    "took": (("took_us", True), ("run_id", True)),
     "status": (("status", True), ("created_us", False), ("run_id", False)),
     "repository": (("repository", True), ("created_us", False), ("run_id", False)),
     "branch": (("branch", True), ("created_us", False), ("run_id", False)),

@@ -1,6 +1,7 @@
 """Reading runs the way a table wants them: a window of the order, and numbers."""
 
 import sqlite3
+from dataclasses import replace
 from typing import Final, cast
 
 from storage.cache.filters import Where, where
@@ -10,6 +11,10 @@ from storage.records import Presence, RunFilter, RunRow, RunSort
 from storage.times import from_us, from_us_or_none
 
 REPOSITORIES_CAP: Final = 500
+BRANCHES_CAP: Final = 500
+
+_RECENT: Final = 20_000
+"""Runs whose branches are looked at: agents make a branch for each run, so that there are as many as runs."""
 
 _REMEMBERED: Final = 256
 """Filters whose numbers are kept: each letter of a search makes a new one."""
@@ -53,15 +58,7 @@ class Counts:
 
 def replaced_statuses(wanted: RunFilter) -> RunFilter:
     """The filter without what it says of statuses."""
-    return RunFilter(
-        repositories=wanted.repositories,
-        not_repositories=wanted.not_repositories,
-        branches=wanted.branches,
-        not_branches=wanted.not_branches,
-        since=wanted.since,
-        until=wanted.until,
-        search=wanted.search,
-    )
+    return replace(wanted, statuses=(), not_statuses=(), active=False)
 
 
 def count(connection: sqlite3.Connection, condition: Where) -> int:
@@ -133,6 +130,18 @@ def repositories(connection: sqlite3.Connection) -> tuple[str, ...]:
         "SELECT label FROM repositories ORDER BY newest_us DESC, label LIMIT ?", (REPOSITORIES_CAP,)
     )
     return tuple(label for (label,) in found.fetchall())
+
+
+def branches(connection: sqlite3.Connection, wanted: RunFilter) -> tuple[str, ...]:
+    """Names of branches of the newest runs that the filter lets through, the one with the most recent run first."""
+    condition = where(wanted)
+    found = connection.execute(
+        "SELECT branch FROM (SELECT branch, created_us FROM runs"  # noqa: S608 — built from constants; values are bound
+        f" WHERE {condition.sql} AND branch <> '' ORDER BY {order_by(RunSort())} LIMIT ?)"
+        " GROUP BY branch ORDER BY max(created_us) DESC, branch LIMIT ?",
+        (*condition.parameters, _RECENT, BRANCHES_CAP),
+    )
+    return tuple(branch for (branch,) in found.fetchall())
 
 
 def _window(

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
+from storage.cache.took import took_us
 from storage.database import Schema
 
 if TYPE_CHECKING:
@@ -137,8 +138,33 @@ def _activity(db: "Database") -> None:
     db.table("poll_log").create_index(["subject", "id"])
 
 
+def _took(db: "Database") -> None:
+    db.execute("ALTER TABLE runs ADD COLUMN took_us INTEGER NOT NULL DEFAULT -1")
+    db.execute(f"UPDATE runs SET took_us = {took_us('status', 'created_us', 'updated_us')}")  # noqa: S608 — built from constants
+    db.execute("CREATE INDEX runs_took ON runs (took_us, run_id, status)")
+
+
+def _following(db: "Database") -> None:
+    db.execute(
+        "CREATE TABLE stuck ("
+        " run INTEGER PRIMARY KEY, active_since_us INTEGER NOT NULL, p95_us INTEGER NOT NULL) STRICT"
+    )
+    db.execute("CREATE TABLE pins (run_id TEXT PRIMARY KEY, pinned_us INTEGER NOT NULL) STRICT, WITHOUT ROWID")
+    db.execute("CREATE TABLE claims (key TEXT PRIMARY KEY, at_us INTEGER NOT NULL) STRICT, WITHOUT ROWID")
+    db.execute("CREATE INDEX claims_at ON claims (at_us)")
+    db.execute(
+        "CREATE TABLE mark (one INTEGER PRIMARY KEY, transition_id INTEGER NOT NULL, run INTEGER NOT NULL) STRICT"
+    )
+
+
 SCHEMA: Final = Schema(
     name="cache",
-    steps={"0001_first": _first, "0002_insights": _insights, "0003_activity": _activity},
+    steps={
+        "0001_first": _first,
+        "0002_insights": _insights,
+        "0003_activity": _activity,
+        "0004_took": _took,
+        "0005_following": _following,
+    },
     newer_cure="Install that version again, or delete the file: everything in it can be fetched anew.",
 )

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from storage.cache.filters import search_text
+from storage.cache.took import took_us
 from storage.database import immediate
 from storage.records import FINAL_STATUSES, Presence, Run, RunChanges, Transition
 from storage.storable import storable
@@ -51,26 +52,31 @@ FROM runs AS r JOIN run_bodies AS b ON b.id = r.id
 WHERE r.run_id = staging.run_id
 """  # noqa: S608 — built from constants
 
-_ADD: Final = """
+_ADD: Final = f"""
 INSERT INTO runs (id, run_id, status, branch, repository, created_us, updated_us, first_seen_us, last_seen_us,
-                  presence, first_status, first_at_us, active_since_us, search)
+                  presence, first_status, first_at_us, active_since_us, took_us, search)
 SELECT id, run_id, status, branch, repository, created_us, updated_us, :seen_us, :seen_us,
-       'current', status, at_us, CASE created_us WHEN :no_time THEN :seen_us ELSE created_us END, search
+       'current', status, at_us, CASE created_us WHEN :no_time THEN :seen_us ELSE created_us END,
+       {took_us("status", "created_us", "updated_us")}, search
 FROM staging WHERE old_status IS NULL
-"""
+"""  # noqa: S608 — built from constants
 
 _NOTE_TRANSITIONS: Final = """
 INSERT INTO transitions (run, old, new, at_us)
 SELECT id, old_status, status, at_us FROM staging WHERE newer AND old_status <> status ORDER BY at_us, seq
 """
 
+_CREATED: Final = "CASE s.created_us WHEN :no_time THEN runs.created_us ELSE s.created_us END"
+_UPDATED: Final = "CASE s.updated_us WHEN :no_time THEN runs.updated_us ELSE s.updated_us END"
+
 _CHANGE: Final = f"""
 UPDATE runs SET
     status = s.status,
     branch = s.branch,
     repository = s.repository,
-    created_us = CASE s.created_us WHEN :no_time THEN runs.created_us ELSE s.created_us END,
-    updated_us = CASE s.updated_us WHEN :no_time THEN runs.updated_us ELSE s.updated_us END,
+    created_us = {_CREATED},
+    updated_us = {_UPDATED},
+    took_us = {took_us("s.status", f"({_CREATED})", f"({_UPDATED})")},
     active_since_us = CASE WHEN s.old_status IN ({_FINAL}) AND s.status NOT IN ({_FINAL})
         THEN s.at_us ELSE runs.active_since_us END,
     search = s.search

@@ -1,15 +1,17 @@
-"""Stuck runs: active for far longer than their repository's runs take."""
+"""Stuck runs: seen active for far longer than their repository's runs take, and flagged until that is clearly over."""
 
 import sqlite3
-from collections import defaultdict
-from datetime import datetime, timedelta
-from math import ceil
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
+from storage.cache.durations import durations
 from storage.cache.filters import where
-from storage.database import snapshot
-from storage.records import FINAL_STATUSES, RunFilter
-from storage.times import to_us
+from storage.database import immediate
+from storage.records import RunFilter
+from storage.records.following import StuckRun
+from storage.times import from_us
 
 FLOOR: Final = timedelta(minutes=30)
 """Nothing is stuck sooner."""
@@ -17,41 +19,82 @@ FLOOR: Final = timedelta(minutes=30)
 FACTOR: Final = 2
 """How many times the 95th percentile is far longer."""
 
-SAMPLE: Final = 200
-"""The newest finished runs of a repository that its percentile is made of."""
+HOLD: Final = 0.75
+"""A flag stays until the run's time is below this part of the limit: a percentile that moves a little does not make
+it flicker."""
 
-_FINAL: Final = ", ".join(f"'{status}'" for status in sorted(FINAL_STATUSES))
+_MICROSECONDS: Final = 1_000_000
+_FLOOR_US: Final = FLOOR // timedelta(microseconds=1)
 
 
-def stuck(connection: sqlite3.Connection, now: datetime) -> frozenset[str]:
-    """Ids of the active, current runs that are stuck."""
-    now_us, floor_us = to_us(now), FLOOR // timedelta(microseconds=1)
-    condition = where(RunFilter(active=True))
-    with snapshot(connection):
-        found = connection.execute(
-            "SELECT run_id, repository, active_since_us FROM runs"  # noqa: S608 — built from constants; values are bound
-            f" WHERE {condition.sql} AND presence = 'current' AND active_since_us < ?",
-            (*condition.parameters, now_us - floor_us),
+@dataclass(frozen=True, slots=True)
+class _Suspect:
+    run: int
+    run_id: str
+    repository: str
+    active_since_us: int
+    taken_us: int
+    """Up to when the service last showed it: what nobody saw since proves nothing."""
+    is_flagged: bool
+
+
+def judge(connection: sqlite3.Connection) -> frozenset[str]:
+    """Flag the runs that are stuck, and unflag those that are not any more; ids of the runs that this changed."""
+    with immediate(connection):
+        flagged: dict[int, str] = dict(
+            connection.execute(
+                "SELECT s.run, coalesce(r.run_id, '') FROM stuck AS s LEFT JOIN runs AS r ON r.id = s.run"
+            ).fetchall()
         )
-        suspects: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
-        for run_id, repository, active_since_us in found.fetchall():
-            suspects[repository].append((run_id, now_us - active_since_us))
-        return frozenset(
-            run_id
-            for repository, runs in suspects.items()
-            for limit_us in (max(floor_us, FACTOR * _p95_us(connection, repository)),)
-            for run_id, taken_us in runs
-            if taken_us > limit_us
+        suspects = _suspects(connection)
+        limits = durations(connection, (suspect.repository for suspect in suspects))
+        p95_us = {label: round(figures.p95_s * _MICROSECONDS) for label, figures in limits.items()}
+        stuck = {s.run: s for s in suspects if _is_stuck(s, p95_us.get(s.repository, 0))}
+        _unflag(connection, flagged.keys() - stuck.keys())
+        connection.executemany(
+            "INSERT INTO stuck (run, active_since_us, p95_us) VALUES (?, ?, ?)",
+            [(s.run, s.active_since_us, p95_us.get(s.repository, 0)) for s in stuck.values() if s.run not in flagged],
         )
+    gone = {flagged[run] for run in flagged.keys() - stuck.keys()}
+    return frozenset(gone | {stuck[run].run_id for run in stuck.keys() - flagged.keys()})
 
 
-def _p95_us(connection: sqlite3.Connection, repository: str) -> int:
-    """The 95th percentile (nearest rank) of what the repository's finished runs took; 0: none has finished."""
+def ids(connection: sqlite3.Connection) -> frozenset[str]:
+    """Ids of the runs that are flagged."""
+    found = connection.execute("SELECT r.run_id FROM stuck AS s JOIN runs AS r ON r.id = s.run")
+    return frozenset(run_id for (run_id,) in found.fetchall())
+
+
+def stuck_runs(connection: sqlite3.Connection, limit: int) -> tuple[StuckRun, ...]:
+    """The runs that are flagged, those that have been active for longest first."""
     found = connection.execute(
-        "SELECT updated_us - active_since_us FROM runs"  # noqa: S608 — built from constants; values are bound
-        f" WHERE repository = ? AND status IN ({_FINAL}) AND updated_us >= active_since_us"
-        " ORDER BY created_us DESC, run_id DESC LIMIT ?",
-        (repository, SAMPLE),
+        "SELECT r.run_id, r.repository, r.status, s.active_since_us, r.last_seen_us, s.p95_us"
+        " FROM stuck AS s JOIN runs AS r ON r.id = s.run ORDER BY s.active_since_us, r.run_id LIMIT ?",
+        (limit,),
     )
-    taken = sorted(taken_us for (taken_us,) in found.fetchall())
-    return taken[ceil(0.95 * len(taken)) - 1] if taken else 0
+    return tuple(
+        StuckRun(run_id, repository, status, from_us(active_us), from_us(seen_us), p95_us / _MICROSECONDS)
+        for run_id, repository, status, active_us, seen_us, p95_us in found.fetchall()
+    )
+
+
+def _suspects(connection: sqlite3.Connection) -> list[_Suspect]:
+    condition = where(RunFilter(active=True))
+    found = connection.execute(
+        "SELECT r.id, r.run_id, r.repository, r.active_since_us, r.last_seen_us - r.active_since_us,"  # noqa: S608 — built from constants; values are bound
+        # Flagged in this very turn: one that was continued begins anew.
+        " coalesce(s.active_since_us = r.active_since_us, 0)"
+        " FROM runs AS r LEFT JOIN stuck AS s ON s.run = r.id"
+        f" WHERE {condition.sql} AND presence = 'current' AND r.last_seen_us - r.active_since_us > ?",
+        (*condition.parameters, round(_FLOOR_US * HOLD)),
+    )
+    return [_Suspect(*values) for values in found.fetchall()]
+
+
+def _is_stuck(suspect: _Suspect, p95_us: int) -> bool:
+    limit_us = max(_FLOOR_US, FACTOR * p95_us)
+    return suspect.taken_us > (limit_us * HOLD if suspect.is_flagged else limit_us)
+
+
+def _unflag(connection: sqlite3.Connection, runs: Collection[int]) -> None:
+    connection.executemany("DELETE FROM stuck WHERE run = ?", [(run,) for run in runs])

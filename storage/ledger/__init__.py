@@ -164,9 +164,9 @@ class Ledger:
         """The conversation with a run: the starts and continuations that made it or were meant for it, oldest first."""
         return await self._thread.run(partial(queries.for_run, run_id=run_id))
 
-    async def organizations(self) -> tuple[Action, ...]:
-        """Every attempt to create an organization, newest first."""
-        return await self._thread.run(queries.organizations)
+    async def organizations(self, *, subject: str | None = None) -> tuple[Action, ...]:
+        """Every attempt to create an organization, newest first; None: for whomever."""
+        return await self._thread.run(partial(queries.organizations, subject=subject))
 
     async def journal(self, wanted: "ActivityFilter", *, limit: int) -> "Found[Action]":
         """The newest actions that the filter lets through, and how many there are."""

@@ -4,7 +4,7 @@ import sqlite3
 
 from storage.database import snapshot
 from storage.ledger import rows
-from storage.records import Action
+from storage.records import OPEN_STATES, Action
 from storage.records.activity import ActivityFilter, Found
 from storage.storable import storable
 from storage.times import to_us
@@ -35,6 +35,9 @@ def _where(wanted: ActivityFilter) -> tuple[str, tuple[str | int, ...]]:
         if values:
             conditions.append(f"{column} IN ({', '.join('?' * len(values))})")
             parameters += map(storable, values)
+    if wanted.is_open:
+        conditions.append(f"resolution IS NULL AND state IN ({', '.join('?' * len(OPEN_STATES))})")
+        parameters += sorted(OPEN_STATES)
     if wanted.since is not None:
         conditions.append("coalesce(settled_us, created_us) >= ?")
         parameters.append(to_us(wanted.since))

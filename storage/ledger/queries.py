@@ -56,6 +56,10 @@ def for_run(connection: sqlite3.Connection, run_id: str) -> tuple[Action, ...]:
     )
 
 
-def organizations(connection: sqlite3.Connection) -> tuple[Action, ...]:
-    """Every attempt to create an organization, newest first."""
-    return rows.select(connection, "WHERE kind = 'organization.create' ORDER BY seq DESC")
+def organizations(connection: sqlite3.Connection, subject: str | None = None) -> tuple[Action, ...]:
+    """Every attempt to create an organization, newest first; those for one subject, where one is given."""
+    if subject is None:
+        return rows.select(connection, "WHERE kind = 'organization.create' ORDER BY seq DESC")
+    return rows.select(
+        connection, "WHERE subject = ? AND kind = 'organization.create' ORDER BY seq DESC", (storable(subject),)
+    )

@@ -11,7 +11,7 @@ from storage.records.action import (
     ActionState,
     Resolution,
 )
-from storage.records.health import HealthChange, HealthReport, HealthSample, PlatformHealth
+from storage.records.health import HealthChange, HealthReport, HealthSample, HealthSpan, PlatformHealth
 from storage.records.link import LinkState, PollOutcome
 from storage.records.organization import INVITATION_LIFETIME, Organization
 from storage.records.page import RunPage
@@ -43,6 +43,7 @@ __all__ = [
     "HealthChange",
     "HealthReport",
     "HealthSample",
+    "HealthSpan",
     "LinkState",
     "Organization",
     "PlatformHealth",

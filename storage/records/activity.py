@@ -54,6 +54,8 @@ class ActivityFilter:
     """Words that must all occur, in any case."""
     since: datetime | None = None
     """Inclusive: what began or ended at or after it."""
+    is_open: bool = False
+    """Only writes that still owe their outcome."""
 
     @property
     def words(self) -> tuple[str, ...]:

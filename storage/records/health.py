@@ -36,6 +36,17 @@ class HealthChange:
 
 
 @dataclass(frozen=True, slots=True)
+class HealthSpan:
+    """A stretch of time in which a platform had one status."""
+
+    platform: str
+    status: str
+    start: datetime
+    end: datetime
+    """Up to here it is known, not necessarily until it changed."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlatformHealth:
     """What is known of one platform now."""
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-SortColumn = Literal["started", "updated", "status", "repository", "branch", "run"]
+SortColumn = Literal["started", "updated", "took", "status", "repository", "branch", "run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ class RunFilter:
     """Words that must all occur, in any case, in run id, repository or branch."""
     active: bool = False
     """Only runs whose status is not known to be final."""
+    stuck: bool = False
+    """Only runs that are flagged as stuck; known to the cache alone."""
 
     def __bool__(self) -> bool:
         """Whether anything is filtered at all."""

@@ -276,7 +276,7 @@ def test_the_service_killed_leaves_the_same_rows_after_a_restart(tmp_path: Path)
         assert first.end() == 0
 
     second = Terminal(board.base_url, str(tmp_path), "")
-    second.read_until(lambda seen: b"service unreachable" in seen)
+    second.read_until(lambda seen: b"it turns live by itself" in seen)
     os.write(second.master, b"q")
 
     assert second.end() == 0

@@ -122,6 +122,8 @@ def link(**fields: object) -> LinkState:
         (link(), "◌ connecting…"),
         (link(last_ok_at=before(hours=5)), "◌ connecting… · from 5h ago"),
         (link(last_ok_at=before(seconds=4)), "● live · 4s ago"),
+        (link(last_ok_at=before(seconds=29)), "● live · 29s ago"),
+        (link(last_ok_at=before(seconds=30)), "◌ 30s old, waiting for an answer"),
         (link(last_ok_at=before(minutes=3)), "◌ stale 3m"),
         (
             link(last_ok_at=before(minutes=12), failing_since=before(minutes=11), failures=3, error_kind="unreachable"),
@@ -134,6 +136,14 @@ def link(**fields: object) -> LinkState:
 def test_only_young_answers_are_live(state: LinkState | None, text: str) -> None:
     """Old facts say their age, and a failure its reason."""
     assert freshness(state, PATIENCE, NOON).text == text
+
+
+def test_an_answer_that_hangs_is_not_called_live() -> None:
+    """With a poll every two seconds, what is thirteen seconds old is waited for, long before it is late."""
+    patience = Patience(opened_at=NOON - timedelta(hours=1), period_s=2.0)
+
+    assert freshness(link(last_ok_at=before(seconds=6)), patience, NOON).text == "● live · 6s ago"
+    assert freshness(link(last_ok_at=before(seconds=13)), patience, NOON).text == "◌ 13s old, waiting for an answer"
 
 
 def detail(status: str, *moves: tuple[str | None, str, datetime], created: datetime | None = None) -> RunDetail:

@@ -1,6 +1,8 @@
 """One real service for the tests of a worker process, and a client that speaks HTTP to it."""
 
+import contextlib
 import importlib.util
+import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +11,8 @@ from typing import Any
 
 import httpx
 import pytest
+
+from tests.service.postgres import Cluster, NoPostgres, cluster
 
 
 def _load_service_process() -> Any:
@@ -171,3 +175,26 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Api]]:
 def eventually() -> Callable[..., None]:
     """`eventually(fact, name)` waits until the fact holds."""
     return await_fact
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Cluster]:
+    """A real PostgreSQL for the tests of a worker process; without one, those that need it are skipped."""
+    with contextlib.ExitStack() as stack:
+        try:
+            made = stack.enter_context(cluster())
+        except NoPostgres as reason:
+            pytest.skip(str(reason))
+        yield made
+
+
+@pytest.fixture
+def postgres_url(postgres: Cluster) -> str:
+    """The address of an empty PostgreSQL database."""
+    return postgres.create(f"test_{secrets.token_hex(8)}")
+
+
+@pytest.fixture
+def client_of() -> Callable[[Any], Api]:
+    """`client_of(service)` returns a client of a service that a test started itself."""
+    return Api

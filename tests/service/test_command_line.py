@@ -81,7 +81,11 @@ def test_a_faulty_document_changes_nothing_and_is_explained(tmp_path: Path, docu
 
     assert done.exit_code == 2
     assert message in json.loads(done.stdout)["error"]["message"]
-    assert command(tmp_path / "data", "org", "list")["organizations"] == []
+    assert organizations_in(tmp_path / "data") == []
+
+
+def organizations_in(data: Path) -> list[dict[str, Any]]:
+    return list(command(data, "org", "list")["organizations"]) if (data / "service.sqlite").exists() else []
 
 
 def test_every_noun_can_be_made_and_listed(tmp_path: Path) -> None:
@@ -99,7 +103,9 @@ def test_every_noun_can_be_made_and_listed(tmp_path: Path) -> None:
     )
     listed = command(data, "token", "list", "--org", "acme-inc")["tokens"]
 
-    assert command(data, "offer", "list")["offers"] == [{"code": "SPRING", "kind": "partner", "retired": True}]
+    assert command(data, "offer", "list")["offers"] == [
+        {"code": "SPRING", "kind": "partner", "retired": True, "price": None}
+    ]
     host = command(data, "host", "list", "--org", "acme-inc")["hosts"][0]
     assert (host["host"], host["api_url"]) == ("gitlab.com", "https://gitlab.com/api/v4")
     assert command(data, "repository", "list", "--org", "acme-inc")["repositories"][0]["name"] == "api"
@@ -132,6 +138,25 @@ def test_a_run_shows_its_log_and_its_diff(api: Any) -> None:
     assert "scribe at work on turn 1" in log
     assert "+++ b/notes/" in diff
     assert CliRunner().invoke(main, ["run", "run_none", *given]).exit_code == 2
+
+
+def test_one_turn_can_be_shown_alone(api: Any) -> None:
+    """Log and diff of a turn are its own; a turn that changed nothing says so, one that is not there is refused."""
+    run_id = api.start("write it")
+    api.ended(run_id)
+    api.follow(run_id, "nothing more")
+    api.ended(run_id)
+    second = api.service.admin("run", run_id, "--log", "--turn", "2")["turns"]
+    given = ["--data-dir", str(api.service.data_dir)]
+    diffs = [CliRunner().invoke(main, ["run", run_id, "--diff", "--turn", turn, *given]) for turn in "123"]
+
+    assert [turn["turn"] for turn in second] == [2]
+    assert "scribe at work on turn 2" in second[0]["log"]
+    assert "turn 1" not in second[0]["log"]
+    assert f"+++ b/notes/{run_id}-1.json" in diffs[0].stdout
+    assert "no diff here (nothing changed" in diffs[1].stdout
+    assert diffs[2].exit_code == 2
+    assert "has no turn 3; it has 2" in diffs[2].stderr
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 """POST /external/gitlab/projects: named in spec 4.6, its shape is our decision (docs/decisions.md)."""
 
-import json
-import threading
+import contextlib
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Final
 
 import pytest
+
+from tests.service.gitlab_server import GitLabServer
+
+HOOK: Final = "https://hooks.example/gitlab"
 
 
 def test_a_project_is_onboarded_and_then_already_connected(start: Callable[..., Any]) -> None:
@@ -53,39 +55,19 @@ def test_without_a_gitlab_host_there_is_nothing_to_onboard_to(start: Callable[..
 
 
 @pytest.fixture
-def gitlab() -> Iterator[tuple[str, list[str]]]:
-    """A GitLab API on loopback with one project, 42 at acme/web; yields its URL and the paths it was asked for."""
-    asked: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            known = self.path in {"/api/v4/projects/42", "/api/v4/projects/acme%2Fweb"}
-            document = {
-                "id": 42,
-                "path_with_namespace": "acme/web",
-                "http_url_to_repo": "http://x.example/acme/web.git",
-            }
-            self.send_response(200 if known else 404)
-            self.end_headers()
-            self.wfile.write(json.dumps(document if known else {"message": "404 Not Found"}).encode())
-
-        def log_message(self, *args: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/api/v4", asked
-    server.shutdown()
-    server.server_close()
+def gitlab() -> Iterator[GitLabServer]:
+    with contextlib.closing(GitLabServer()) as server:
+        yield server
 
 
-def test_a_project_is_looked_up_in_the_api_and_the_id_wins(
-    start: Callable[..., Any], gitlab: tuple[str, list[str]]
-) -> None:
+def with_host(gitlab: GitLabServer, **options: str) -> dict[str, Any]:
+    host = {"platform": "gitlab", "api_url": gitlab.url, "host": "gitlab.example"} | options
+    return {"organizations": [{"name": "Acme", "tokens": [{"alias": "t"}], "hosts": [host]}]}
+
+
+def test_a_project_is_looked_up_in_the_api_and_the_id_wins(start: Callable[..., Any], gitlab: GitLabServer) -> None:
     """With an API the path comes from GitLab; a wrong path beside a right id does no harm."""
-    host = {"platform": "gitlab", "api_url": gitlab[0], "host": "gitlab.example"}
-    api = start(setup={"organizations": [{"name": "Acme", "tokens": [{"alias": "t"}], "hosts": [host]}]})
+    api = start(setup=with_host(gitlab))
     unknown = api.post("/external/gitlab/projects", {"project_id": 7}).json()
     found = api.post("/external/gitlab/projects", {"project_id": 42, "project_path": "wrong/path"}).json()
     again = api.post("/external/gitlab/projects", {"project_path": "acme/web"}).json()
@@ -93,4 +75,34 @@ def test_a_project_is_looked_up_in_the_api_and_the_id_wins(
     assert (unknown["success"], unknown["project_id"]) == (False, 7)
     assert (found["status"], found["project_path"], found["project_id"]) == ("onboarded", "acme/web", 42)
     assert again["status"] == "already_connected"
-    assert gitlab[1] == ["/api/v4/projects/7", "/api/v4/projects/42"]
+    assert gitlab.asked == ["GET /api/v4/projects/7", "GET /api/v4/projects/42"]
+
+
+def test_the_webhook_is_set_with_a_token_that_may(start: Callable[..., Any], gitlab: GitLabServer) -> None:
+    """Once, with URL, secret and events from service.toml; asking again keeps it one."""
+    api = start(
+        setup=with_host(gitlab, token_env="GITLAB_TOKEN_HERE"),
+        settings=f'[gitlab]\nwebhook_url = "{HOOK}"\nwebhook_secret_env = "HOOK_SECRET_HERE"\n',
+        environment={"GITLAB_TOKEN_HERE": "maintainer-token", "HOOK_SECRET_HERE": "hush"},
+    )
+    answers = [api.post("/external/gitlab/projects", {"project_path": "acme/web"}).json() for _ in range(2)]
+
+    assert answers[0] == {
+        "success": True,
+        "project_path": "acme/web",
+        "status": "onboarded",
+        "webhook_configured": True,
+        "project_id": 42,
+    }
+    assert answers[1] == answers[0] | {"status": "already_connected"}
+    assert [{name: value for name, value in one.items() if name != "id"} for one in gitlab.hooks] == [
+        {
+            "url": HOOK,
+            "token": "hush",
+            "enable_ssl_verification": True,
+            "push_events": True,
+            "merge_requests_events": True,
+        }
+    ]
+    listed = api.service.admin("repository", "list", "--org", "acme")["repositories"]
+    assert [one["webhook_configured"] for one in listed] == [True]

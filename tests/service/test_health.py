@@ -1,7 +1,6 @@
-"""GET /external/installation/health (spec 2.7, 4.5): probes against real listeners, TLS and git servers."""
+"""GET /external/installation/health (spec 2.7, 4.5): probes against real listeners."""
 
 import logging
-import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -9,16 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_process import make_repository
 
 from service.hosts.health import HealthProbes
 from service.hosts.probes import Verdict
 from service.settings import Probing
 from service.store.hosts import Host
-from service.store.repositories import Repository
 from tests.fault_server import Drip, Drop, FaultServer, Hang, Raw, Respond, Step
 from tests.service.certificates import make_certificate
-from tests.service.git_hosts import GitHttpHost, git_daemon
 
 LIMITS = {"resources": {"core": {"limit": 5000, "remaining": 4999, "reset": 1_900_000_000}}}
 SPENT = {"resources": {"core": {"limit": 5000, "remaining": 0, "reset": 1_900_000_000}}}
@@ -46,9 +42,8 @@ def gitlab(api_url: str, token_env: str | None = None) -> Host:
     return Host("gitlab", "gitlab.example", "acme", "api", api_url, None, token_env)
 
 
-def asked(probes: HealthProbes, host: Host, url: str | None = None) -> Verdict:
-    known = [] if url is None else [Repository("api", host.platform, "acme/api", url)]
-    return probes.ask([host], known)[host.platform]
+def asked(probes: HealthProbes, host: Host) -> Verdict:
+    return probes.ask([host], [])[host.platform]
 
 
 @pytest.mark.parametrize(
@@ -238,83 +233,6 @@ def test_a_change_is_logged_once_with_its_reason(
     assert "500" in caplog.messages[0]
 
 
-def test_git_over_http_wants_its_token(tmp_path: Path, probes: HealthProbes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`git ls-remote` through git http-backend: right token ok, none or a wrong one unauthorized."""
-    make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
-    monkeypatch.setenv("GIT_TOKEN_HERE", "sesame")
-    monkeypatch.setenv("ANOTHER_TOKEN", "wrong")
-    host = GitHttpHost(tmp_path, token="sesame")
-    url = f"{host.url}/acme/api.git"
-    verdicts = {
-        name: asked(probes, Host("github", "127.0.0.1", None, "git", None, None, name), url)
-        for name in ("GIT_TOKEN_HERE", "ANOTHER_TOKEN", None)
-    }
-    host.close()
-
-    assert {name: verdict.status for name, verdict in verdicts.items()} == {
-        "GIT_TOKEN_HERE": "ok",
-        "ANOTHER_TOKEN": "unauthorized",
-        None: "unauthorized",
-    }
-    assert "--token-env" in str(verdicts[None].reason)
-
-
-@pytest.mark.parametrize(
-    ("repository", "status"), [("acme/api.git", "ok"), ("acme/gone.git", "degraded")], ids=["there", "gone"]
-)
-def test_an_open_git_host_needs_no_token(tmp_path: Path, probes: HealthProbes, repository: str, status: str) -> None:
-    """A host that answers and does not have the repository is degraded, not unreachable."""
-    make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
-    host = GitHttpHost(tmp_path)
-    verdict = asked(probes, Host("github", "127.0.0.1", None, "git", None, None, None), f"{host.url}/{repository}")
-    host.close()
-
-    assert (verdict.status, host.seen[0]) == (status, None)
-
-
-def test_a_git_daemon_is_asked_with_git(tmp_path: Path, probes: HealthProbes) -> None:
-    """What it serves is ok, what it does not is refused, and without it nobody is there."""
-    make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
-    host = Host("gitlab", "127.0.0.1", None, "git", None, None, None)
-    with git_daemon(tmp_path) as address:
-        served = asked(probes, host, f"{address}/acme/api.git")
-        refused = asked(probes, host, f"{address}/acme/other.git")
-    gone = asked(probes, host, f"{address}/acme/api.git")
-
-    assert [served.status, refused.status, gone.status] == ["ok", "unauthorized", "unreachable"]
-
-
-def test_a_port_that_looks_like_a_refusal_is_none(probes: HealthProbes) -> None:
-    """Numbers in an address are no status: nobody listens at 40301."""
-    host = Host("github", "127.0.0.1", None, "git", None, None, None)
-
-    assert asked(probes, host, "http://127.0.0.1:40301/acme/api.git").status == "unreachable"
-
-
-def test_a_git_host_that_hangs_leaves_no_process(
-    code_host: FaultServer, probes: HealthProbes, eventually: Callable[..., None]
-) -> None:
-    """The helper process in which git waits is ended with it at the time-out."""
-    code_host.script(Hang())
-    host = Host("github", "127.0.0.1", None, "git", None, None, None)
-    verdict = asked(probes, host, f"{code_host.origin}/acme/api.git")
-
-    assert (verdict.status, "longer than 1 s" in str(verdict.reason)) == ("unreachable", True)
-    eventually(lambda: not _commands_with(code_host.origin), "the helper of git has ended")
-
-
-def _commands_with(text: str) -> list[str]:
-    found = []
-    for folder in Path("/proc").iterdir():
-        try:
-            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-        except OSError:
-            continue
-        if text in line and folder.name != str(os.getpid()):
-            found.append(line)
-    return found
-
-
 def test_a_git_host_is_asked_through_one_of_its_repositories(start: Callable[..., Any]) -> None:
     """`git ls-remote` finds the repository: ok; the repository is moved away: unreachable."""
     api = start(settings="[probing]\ncache_s = 0\n")
@@ -340,10 +258,3 @@ def test_an_organization_without_code_hosts_gets_404(api: Any) -> None:
     answer = api.get("/external/installation/health", headers={"Authorization": f"Bearer {value}"})
 
     assert (answer.status_code, answer.json()["error_code"]) == (404, "no_code_host")
-
-
-def test_nothing_to_ask_is_said(probes: HealthProbes) -> None:
-    """A git host without a configured repository is degraded, and the reason names the cure."""
-    verdict = asked(probes, Host("github", "github.com", None, "git", None, "https://github.com/{path}.git", None))
-
-    assert (verdict.status, "repository add" in str(verdict.reason)) == ("degraded", True)

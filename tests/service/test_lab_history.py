@@ -98,6 +98,15 @@ def test_reset_removes_what_was_made_up_and_nothing_else(lab: Any) -> None:
     assert lab.api.run(real)["status"] == "completed"
 
 
+def test_the_same_history_is_made_once(lab: Any) -> None:
+    """A second time it is 409, with the ways out, and nothing is doubled."""
+    answers = [order(lab, runs=20, seed=3) for _ in range(2)]
+
+    assert [answer.status_code for answer in answers] == [201, 409]
+    assert "another seed" in answers[1].json()["message"]
+    assert len(walked(lab, date_to=UNTIL)) == 20
+
+
 def test_history_for_nobody_is_404(lab: Any) -> None:
     """The message names the organization."""
     answer = order(lab, organization="nobody")

@@ -17,23 +17,14 @@ def references(node: Any) -> Iterator[str]:
             yield from references(value)
 
 
-def test_every_path_of_the_spec_is_described_and_no_422(api: Any) -> None:
-    """The six operations with their success status and the failure body; every reference leads somewhere."""
+def test_the_description_is_whole_and_promises_no_422(api: Any) -> None:
+    """Every reference leads somewhere, every operation has its failures; that it agrees with the spec: conformance."""
     document = api.http.get(api.service.base_url.removesuffix("/v1") + "/openapi.json").json()
-    described = {
-        f"{method.upper()} {path}": set(operation["responses"])
-        for path, methods in document["paths"].items()
-        for method, operation in methods.items()
-    }
+    operations = [operation for methods in document["paths"].values() for operation in methods.values()]
 
-    assert described == {
-        "POST /v1/external/organizations": {"201", "default"},
-        "GET /v1/external/runs": {"200", "default"},
-        "POST /v1/external/runs": {"201", "default"},
-        "POST /v1/external/agents/{name}/runs": {"201", "default"},
-        "GET /v1/external/installation/health": {"200", "default"},
-        "POST /v1/external/gitlab/projects": {"200", "default"},
-    }
+    assert len(operations) == 6
+    assert all({"401", "403", "404", "429", "500", "default"} <= set(one["responses"]) for one in operations)
+    assert all("422" not in one["responses"] for one in operations)
     for reference in references(document):
         node: Any = document
         for step in reference.removeprefix("#/").split("/"):

@@ -17,6 +17,9 @@ from tests.fault_server import FaultServer, Raw
 from tests.service.certificates import Certificate, make_certificate
 from tests.service.mail_servers import PASSWORD, USER, MailServer, mail_settings
 
+# Logins in clear are what is tried here, on loopback.
+pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
+
 ENVIRONMENT = {"RUNWARDEN_SMTP_PASSWORD": PASSWORD}
 LETTER = Letter(
     "org_1", "inv_1", "sender@runwarden.example", "jane@customer.example", b"Subject: hello\r\n\r\nhello\r\n"

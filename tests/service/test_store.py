@@ -12,18 +12,30 @@ from hypothesis import strategies as st
 
 from service.api.failures import Failure
 from service.api.page_token import PageToken
-from service.store import organizations, runs, turns
+from service.clock import now_micros
+from service.store import organizations, runs, turns, workers
+from service.store import rate_limits as rate_limits_store
+from service.store import turn_files as turn_files_store
 from service.store.database import Database, DatabaseError
 from service.store.runs import Filters, Order
-from service.store.schema import meta
+from service.store.schema import meta, rate_limits, turn_files
 from service.store.turns import Ending
+from service.store.workers import Worker
 
 NOW = 1_700_000_000_000_000
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty database of either kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'data' / 'service.sqlite'}"
+    return str(request.getfixturevalue("postgres_url"))
+
+
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    made = Database(f"sqlite:///{tmp_path / 'data' / 'service.sqlite'}")
+def database(url: str) -> Iterator[Database]:
+    made = Database(url)
     made.migrate()
     yield made
     made.close()
@@ -38,9 +50,8 @@ def order(owner: str, branch: str | None = None) -> Order:
     return Order(owner, "scribe", "github", "acme/api", "/tmp/api.git", branch, "do it")
 
 
-def test_simultaneous_first_starts_make_one_schema(tmp_path: Path) -> None:
+def test_simultaneous_first_starts_make_one_schema(url: str) -> None:
     """Twelve at once: every one finds a usable database."""
-    url = f"sqlite:///{tmp_path / 'service.sqlite'}"
     ready = threading.Barrier(12)
 
     def begin(_: int) -> bytes:
@@ -69,6 +80,70 @@ def test_a_newer_schema_is_refused(database: Database) -> None:
 
     with pytest.raises(DatabaseError, match="version 99"):
         database.migrate()
+
+
+def test_an_older_schema_is_brought_up_to_date(database: Database) -> None:
+    """The tables that version 1 lacked are there afterwards, and what it held is kept."""
+    owner = organization(database)
+    with database.write() as connection:
+        for table in (turn_files, rate_limits):
+            table.drop(connection)
+        connection.execute(sa.update(meta).where(meta.c.key == "schema_version").values(value="1"))
+    database.migrate()
+    database.migrate()
+
+    with database.write() as connection:
+        assert rate_limits_store.take(connection, owner, 1, 60, lambda: NOW) == (1, 0.0)
+        assert organizations.by_id(connection, owner) is not None
+
+
+def test_runs_accepted_at_once_by_many_are_ordered_as_they_were_committed(database: Database) -> None:
+    """Eight writers with one clock: each run is newer than all that were there when it was committed."""
+    owner = organization(database)
+    start = threading.Barrier(8)
+
+    def accept(_: int) -> None:
+        start.wait()
+        for _ in range(10):
+            with database.write() as connection:
+                made = runs.accept(connection, order(owner), NOW)
+                newest = runs.page(connection, Filters(owner), None, 1)[0]
+                assert newest.id == made.id
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(accept, range(8)))
+    with database.read() as connection:
+        assert len({run.created_at for run in runs.page(connection, Filters(owner), None, 100)}) == 80
+
+
+def test_a_turn_s_files_are_kept_and_replaced(database: Database, tmp_path: Path) -> None:
+    """What is read back is what was put last; what was never put is None."""
+    owner = organization(database)
+    file = tmp_path / "log"
+    with database.write() as connection:
+        run = runs.accept(connection, order(owner), NOW)
+        for text in ("first", "second \N{SNOWMAN}"):
+            file.write_text(text, "utf-8")
+            turn_files_store.put(connection, run.id, 1, "log", file)
+        kept = turn_files_store.text(connection, run.id, 1, "log")
+
+        assert kept == "second \N{SNOWMAN}"
+        assert turn_files_store.text(connection, run.id, 1, "diff") is None
+
+
+def test_a_worker_is_heard_of_until_it_falls_silent_or_says_good_bye(database: Database) -> None:
+    """Who said good-bye counts as silent at once."""
+    clock = now_micros
+    one, two = (Worker(name, "host", "none", 1, 2, clock(), clock()) for name in ("one", "two"))
+    with database.write() as connection:
+        for worker in (one, two):
+            workers.beat(connection, worker, clock)
+            workers.beat(connection, worker, clock)
+        workers.leave(connection, "two")
+        living = workers.heard_within(connection, 60_000_000, clock)
+        silent = workers.silent_for(connection, 60_000_000, clock)
+
+    assert ([worker.executor for worker in living], [worker.executor for worker in silent]) == (["one"], ["two"])
 
 
 def test_runs_of_one_microsecond_have_an_order(database: Database) -> None:

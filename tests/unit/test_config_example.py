@@ -10,6 +10,7 @@ import pytest
 
 from app.config import (
     ConsoleSettings,
+    NotifySettings,
     PollSettings,
     Profile,
     Settings,
@@ -50,6 +51,7 @@ def test_every_value_of_the_example_is_the_default(file: Path) -> None:
 
     assert settings.poll == PollSettings()
     assert settings.console == ConsoleSettings()
+    assert settings.notify == NotifySettings()
     assert settings.data_dir == data_folder(Settings(), settings.profile()).parent
     assert settings.profile() == Profile("acme", "https://api.example.com/v1", EnvToken())
     assert settings.profile().poll == PollSettings()
@@ -63,6 +65,7 @@ def test_every_key_is_in_the_example(file: Path) -> None:
     assert set(values) == _fields(Settings) - {"file"}
     assert set(values["poll"]) == _fields(PollSettings)
     assert set(values["console"]) == _fields(ConsoleSettings)
+    assert set(values["notify"]) == _fields(NotifySettings)
     assert set(values["profiles"]["acme"]) == profile
 
 

@@ -36,6 +36,7 @@ filters = st.builds(
     until=moments,
     search=st.lists(names, max_size=4).map(lambda words: " ".join(" ".join(words).split())),
     active=st.booleans(),
+    stuck=st.booleans(),
 )
 
 
@@ -90,7 +91,7 @@ def test_the_text_of_a_filter_is_as_plain_as_it_can_be(wanted: RunFilter, line: 
         ("repo:acme", ["acme/web", "acme/api", "acme/*", "gitlab:acme/tools", "gitlab:acme/*"]),
         ("repo:odd", ['"odd\\"o/a b"', 'odd"o/*']),
         ("-branch:ag", ["agent/dark-mode"]),
-        ("is:", ["active", "ended"]),
+        ("is:", ["active", "ended", "stuck"]),
         ("since:", ["1h", "24h", "7d", "30d"]),
         ("web", ["repo:acme/web"]),
         ("status:failed", []),

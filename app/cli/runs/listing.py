@@ -84,6 +84,8 @@ async def _export(
 async def _collect(
     engine: "Engine", asked: RunFilter, limit: int | None, *, cached: bool
 ) -> tuple[tuple[RunView, ...], dict[str, object]]:
+    if asked.stuck and not cached:
+        raise failed("usage", "is:stuck is what was observed here, not the service's word: add --cached.")
     runs = await (_seen(engine, asked, limit) if cached else _fetched(engine, asked, limit))
     shown = await views(engine, runs)
     coverage = await engine.cache.coverage()

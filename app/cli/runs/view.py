@@ -50,7 +50,7 @@ class RunView:
 async def views(engine: "Engine", runs: Sequence[Run]) -> tuple[RunView, ...]:
     """What the cache and the ledger know around these runs."""
     now = engine.clock()
-    stuck = await engine.cache.stuck(now)
+    stuck = await engine.cache.stuck()
     details: dict[str, RunDetail] = {}
     for start in range(0, len(runs), CHUNK):
         details |= await engine.cache.details([run.run_id for run in runs[start : start + CHUNK]])

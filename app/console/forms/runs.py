@@ -23,6 +23,13 @@ _ANY: Final = Repository.of("github", {})
 """Stands for a repository that cannot be read yet, so that the other fields can be judged."""
 
 
+def continuation(run: Run, instructions: str) -> ContinueRun:
+    """The request for the run's next turn."""
+    # Named where it can be: without a name a service may make another branch (spec 4.3).
+    branch = run.branch_name if run.branch_name and branch_problem(run.branch_name) is None else None
+    return ContinueRun(run.run_id, instructions, run.repository, branch)
+
+
 class NewRunForm(InstructedForm):
     """POST /external/runs (spec 4.3)."""
 
@@ -123,10 +130,7 @@ class ContinueRunForm(InstructedForm):
 
     def build(self) -> Built:
         """The request as typed."""
-        run = self._run
-        # Named where it can be: without a name a service may make another branch (spec 4.3).
-        branch = run.branch_name if run.branch_name and branch_problem(run.branch_name) is None else None
-        return ContinueRun(run.run_id, self.values["instructions"], run.repository, branch)
+        return continuation(self._run, self.values["instructions"])
 
     def consequence(self, request: WriteRequest) -> str:
         """What sending does."""

@@ -15,6 +15,7 @@ from app.console.rooms import ROOMS
 from app.events import Event
 from storage.errors import StorageError
 from widgets.banner import Banner
+from widgets.follow_strip import FollowStrip
 from widgets.header_bar import HeaderBar, Vitals
 from widgets.key_bar import KeyBar
 from widgets.notice import Notice
@@ -22,6 +23,7 @@ from widgets.tab_bar import TabBar
 
 if TYPE_CHECKING:
     from app.console.app import RunwardenApp
+    from storage.records.following import PinnedRun
 
 TICK_S = 1.0
 """How often ages are looked at; they are painted only when they read differently."""
@@ -49,6 +51,7 @@ class ConsoleScreen(Screen[None]):
         yield HeaderBar(console.vitals, console.patience, console.healthy_words, console.clock)
         yield TabBar(ROOMS, self.ROOM)
         yield from self.compose_body()
+        yield FollowStrip()
         yield Banner()
         yield KeyBar()
 
@@ -64,6 +67,7 @@ class ConsoleScreen(Screen[None]):
     def on_mount(self) -> None:
         """Listens to the app, to the keys and to the clock."""
         self.watch(self.app, "vitals", self._show_vitals)
+        self.watch(self.app, "pins", self._show_pins)
         self.bindings_updated_signal.subscribe(self, self._show_keys)
         self.set_interval(TICK_S, self._tick)
 
@@ -101,6 +105,14 @@ class ConsoleScreen(Screen[None]):
         if deed is not None:
             await self.app.run_action(deed.action, deed.node)
 
+    @on(FollowStrip.Picked)
+    def _on_followed_picked(self, message: FollowStrip.Picked) -> None:
+        self.console.open_run(message.run_id)
+
+    @on(FollowStrip.ListWanted)
+    async def _on_followed_wanted(self) -> None:
+        await self.app.run_action("followed")
+
     @on(TabBar.Picked)
     async def _on_tab(self, message: TabBar.Picked) -> None:
         await self.app.run_action(f"room('{message.name}')")
@@ -109,12 +121,21 @@ class ConsoleScreen(Screen[None]):
         if not self.is_current:
             return
         self.query_one(HeaderBar).tick()
+        self._tick_pins()
         self.show_trouble()
         self.tick(self.console.clock())
 
     def _show_vitals(self, vitals: Vitals) -> None:
         self.query_one(HeaderBar).show(vitals)
         self.show_trouble()
+
+    def _show_pins(self, pins: "tuple[PinnedRun, ...]") -> None:
+        now = self.console.clock()
+        self.query_one(FollowStrip).show(pins, now, self.as_of or now)
+
+    def _tick_pins(self) -> None:
+        now = self.console.clock()
+        self.query_one(FollowStrip).tick(now, self.as_of or now)
 
     def _show_keys(self, screen: Screen[Any]) -> None:
         if screen is self and self.is_mounted:

@@ -1,7 +1,7 @@
-"""The Health room: the code hosts, our link to the service, and the token, each by itself."""
+"""The Health room: the code hosts now and over time, our link to the service, and the token, each by itself."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -10,12 +10,22 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from app.console.health_facts import link_card, no_hosts, token_card
+from app.console.health_hosts import (
+    LONGEST_GAP,
+    LONGEST_WINDOW,
+    Past,
+    Reader,
+    host_card,
+    incident_facts,
+    no_incidents,
+)
 from app.console.latest import Latest
 from app.console.screens.base import ConsoleScreen
 from app.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
 from storage.errors import StorageError
 from storage.records import LinkState, PlatformHealth
-from widgets.health_card import Card, CardFacts, host_card
+from widgets.health_card import Card, CardFacts
+from widgets.incident_list import IncidentList
 
 CARD_CELLS = 46
 
@@ -36,6 +46,8 @@ class HealthScreen(ConsoleScreen):
         super().__init__()
         self._hosts: tuple[PlatformHealth, ...] | None = None
         self._links: tuple[LinkState, ...] = ()
+        self._pasts: dict[str, Past] = {}
+        """By platform."""
         self._reader = Latest(self._read, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
@@ -43,6 +55,8 @@ class HealthScreen(ConsoleScreen):
         with VerticalScroll(id="health"):
             yield Static("Code hosts", classes="section", markup=False)
             yield ItemGrid(id="hosts", min_column_width=CARD_CELLS, stretch_height=True)
+            yield Static("Incidents, 30 days", classes="section", markup=False)
+            yield IncidentList(id="incidents")
             yield Static("Between this console and the service", classes="section", markup=False)
             yield ItemGrid(Card(id="link"), Card(id="token"), min_column_width=CARD_CELLS, stretch_height=True)
 
@@ -83,11 +97,14 @@ class HealthScreen(ConsoleScreen):
         engine = self.console.engine
         if engine is None:
             return
+        reader, now = self._past_reader, self.console.clock()
         try:
-            self._hosts, self._links = await engine.cache.health(), await engine.cache.links()
+            hosts, self._links = await engine.cache.health(), await engine.cache.links()
+            spans = await engine.cache.health_spans(now - LONGEST_WINDOW, longest_gap=reader.longest_gap)
         except StorageError as error:
             self.storage_failed(error)
             return
+        self._hosts, self._pasts = hosts, reader.pasts(hosts, spans, now)
         await self._lay_out(self._hosts)
         self._show(self.console.clock())
 
@@ -108,9 +125,21 @@ class HealthScreen(ConsoleScreen):
         self.query_one("#token", Card).show(token_card(self._links, now))
         for card, facts in zip(self.query_one("#hosts").query(Card), self._host_facts(now), strict=False):
             card.show(facts)
+        words = self.console.healthy_words
+        found = incident_facts(self._pasts, words, now - LONGEST_WINDOW)
+        self.query_one(IncidentList).show(found, no_incidents(self._pasts), now)
 
     def _host_facts(self, now: datetime) -> list[CardFacts]:
         is_stale = self.console.vitals.health_is_stale
         words = self.console.healthy_words
         hosts = self._hosts or ()
-        return [host_card(host, words, now, is_stale=is_stale) for host in hosts] or [no_hosts(self._links)]
+        cards = [host_card(host, self._pasts[host.platform], words, now, is_stale=is_stale) for host in hosts]
+        return cards or [no_hosts(self._links)]
+
+    @property
+    def _past_reader(self) -> Reader:
+        console = self.console
+        hold = timedelta(seconds=console.settings.notify.hold_s)
+        # Samples that are meant to be far apart still speak for the time between them.
+        gap = max(LONGEST_GAP, timedelta(seconds=3 * console.profile.poll.health_s))
+        return Reader(console.healthy_words, hold, gap)

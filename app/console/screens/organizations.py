@@ -37,7 +37,7 @@ NOTHING_YET: Final = Notice(
         "who has 30 days to accept. Every attempt is kept here, so that none",
         "is repeated by accident, and none is lost.",
         "",
-        "n creates the first one.",
+        "n creates the first one; i imports many from a file.",
     ),
 )
 
@@ -67,6 +67,7 @@ class OrganizationsScreen(ConsoleScreen):
         Binding("enter", "open", "details", id="org.open"),
         Binding("escape", "close", "back to the list", id="org.close"),
         Binding("y", "copy_id", "copy id", show=False, id="org.copy_id"),
+        Binding("i", "import", "import", tooltip="Create many, from a CSV file", id="org.import"),
         Binding("p", "onboard", "onboard project", tooltip="Connect a GitLab project", id="gitlab.onboard"),
     ]
 
@@ -134,6 +135,12 @@ class OrganizationsScreen(ConsoleScreen):
         from app.console.forms import OnboardForm
 
         self._open_form(OnboardForm(self._engine))
+
+    def action_import(self) -> None:
+        """Opens the import of a file."""
+        from app.console.screens.organization_import import OrganizationImportScreen
+
+        self.app.push_screen(OrganizationImportScreen(self._engine), lambda _: self._reader.ask())
 
     def action_resolve(self) -> None:
         """Lets a person say what became of the attempt under the cursor."""

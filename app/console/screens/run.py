@@ -75,7 +75,7 @@ class RunScreen(RunActingScreen):
         if engine is None:
             return
         try:
-            stuck = self._run_id in await engine.cache.stuck(self.as_of or self.console.clock())
+            stuck = self._run_id in await engine.cache.stuck()
             view = await read_run(engine.cache, engine.ledger, self._run_id, stuck=stuck)
         except StorageError as error:
             self.storage_failed(error)

@@ -22,9 +22,10 @@ class RunActingScreen(ConsoleScreen):
         Binding("n", "new_run", "new run", tooltip="Start a run on a repository", id="run.new"),
         Binding("c", "continue_run", "continue", tooltip="Say more to this run's agent", id="run.continue"),
         Binding("a", "start_agent", "agent", tooltip="Start a named agent on a repository", id="run.agent"),
+        Binding("f", "follow", "follow", tooltip="To its end, in every room; again: no more", id="run.follow"),
         Binding("N", "new_like_this", "new like this", show=False, tooltip="Same repository", id="run.new_like"),
         Binding("y", "copy_id", "copy run id", show=False, id="run.copy_id"),
-        Binding("o", "open_url", "open in browser", show=False, id="run.open"),
+        Binding("w", "open_url", "open in browser", show=False, tooltip="By console.run_url", id="run.open"),
         Binding("r", "refresh", "refresh", tooltip="Ask the service now", id="app.refresh"),
     ]
 
@@ -62,6 +63,11 @@ class RunActingScreen(ConsoleScreen):
         if self.console.engine is not None:
             self.console.engine.polling.poll_soon("runs")
             self.console.engine.polling.poll_soon("health")
+
+    async def action_follow(self) -> None:
+        """Follows the run to its end, or lets it go."""
+        if self.focused_run_id is not None:
+            await self.console.follow_run(self.focused_run_id)
 
     def action_copy_id(self) -> None:
         """Copies the run's id to the terminal's clipboard."""

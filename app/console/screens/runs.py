@@ -1,84 +1,75 @@
 """The Runs room: what is wanted, the table of it, and the run under the cursor."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from textual import events, on
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widget import Widget
-from textual.widgets import Input
 
 from app.console.latest import Latest
 from app.console.run_feed import RunFeed
 from app.console.run_reading import read_run
-from app.console.screens.run_acting import RunActingScreen
+from app.console.screens.runs_marking import RunMarkingScreen
 from app.console.troubles import nothing_to_show
-from app.console.views import VIEWS, Wanted
+from app.console.views import Wanted
 from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from storage.errors import StorageError
-from storage.records import Action, RunSort
-from widgets.filter_bar import Extent, FilterBar, SearchInput, ViewBar
+from storage.records import Action
+from widgets.filter_bar import FilterBar
+from widgets.filter_extent import Extent
 from widgets.notice import Notice
+from widgets.run_column_choice import ColumnChoice
 from widgets.run_pane import RunPane
 from widgets.run_table import RunTable
 from widgets.run_window import RunWindow
 
-if TYPE_CHECKING:
-    from textual.timer import Timer
-
-SEARCH_PAUSE_S: Final = 0.08
-"""A pause in typing after which the search begins."""
 WIDE: Final = 120
 """From this width on the run stands beside the table."""
 TALL: Final = 32
 """From this height on it has room below."""
 
 
-class RunsScreen(RunActingScreen):
+class RunsScreen(RunMarkingScreen):
     """Every run that is wanted, however many."""
 
     ROOM = "runs"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "search", "search", key_display="/", tooltip="Run id, repository, branch", id="runs.search"),
-        Binding("s", "statuses", "status", tooltip="Show only some statuses", id="runs.statuses"),
-        Binding("right_square_bracket", "view(1)", "next view", show=False, key_display="]", id="runs.next_view"),
-        Binding("left_square_bracket", "view(-1)", "previous view", show=False, key_display="[", id="runs.prev_view"),
+        Binding("C", "columns", "columns", show=False, tooltip="Which, in which order, how wide", id="runs.columns"),
         Binding("v", "raw", "raw JSON", show=False, tooltip="Facts, or the run as received", id="run.raw"),
         Binding("d", "pane", "detail on/off", show=False, id="runs.pane"),
-        Binding("escape", "clear", "clear filters", show=False, id="runs.clear"),
+        Binding("escape", "clear", "clear", show=False, tooltip="Marks, then the line, then the view", id="runs.clear"),
     ]
 
     def __init__(self) -> None:
         super().__init__()
-        self._feed: RunFeed | None = None
         self._extent: Extent | None = None
-        self._search_pause: Timer | None = None
         self._run_reader = Latest(self._read_run, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
         """The filters, the table and the run beside or below it."""
-        yield FilterBar(tuple(view.title for view in VIEWS))
+        self.recall()
+        yield FilterBar(self.understand)
         with Container(id="runs"):
-            yield RunTable(self.console.clock)
+            yield RunTable(self.console.clock, self.memory.now.columns)
             yield RunPane(self.console.clock)
 
     def on_mount(self) -> None:
         """Paints what was cached, then reads with the engine as soon as it is open."""
         self.table.focus()
+        self.pane.display = self.memory.now.detail
+        self.bar.line.put(self.wanted.line, 0)
+        self.say_wanted()
         first = self.console.first
-        if first is not None and first.rows:
+        if first is not None:
             self.table.show(RunWindow(first.total, 0, first.rows, 0, None), self.table.here)
-            self._tell(Extent(first.total, first.total, first.coverage, is_filtered=False))
+            is_filtered = bool(self.condition)
+            self._tell(Extent(first.total, first.held, first.coverage, is_filtered=is_filtered))
         self._explain()
         self.run_worker(self._begin())
-
-    @property
-    def table(self) -> RunTable:
-        """The table."""
-        return self.query_one(RunTable)
 
     @property
     def pane(self) -> RunPane:
@@ -130,53 +121,22 @@ class RunsScreen(RunActingScreen):
 
     @on(RunTable.Chosen)
     def _on_chosen(self, message: RunTable.Chosen) -> None:
-        from app.console.screens.run import RunScreen
+        self.open_run(message.run_id)
 
-        if self.console.engine is not None:
-            self.app.push_screen(RunScreen(message.run_id))
-
-    @on(RunTable.SortWanted)
-    def _on_sort_wanted(self, message: RunTable.SortWanted) -> None:
-        if self._feed is None:
-            return
-        sort = self._feed.sort
-        same = sort.column == message.column
-        self._want(
-            sort=RunSort(message.column, not sort.descending if same else message.column in {"started", "updated"})
-        )
-
-    @on(Input.Changed)
-    def _on_search_changed(self) -> None:
-        if self._search_pause is not None:
-            self._search_pause.stop()
-        self._search_pause = self.set_timer(SEARCH_PAUSE_S, self._search_now)
-
-    @on(SearchInput.Left)
-    def _on_search_left(self) -> None:
-        self._search_now()
-        self.table.focus()
-
-    @on(ViewBar.Picked)
-    def _on_view_picked(self, message: ViewBar.Picked) -> None:
-        self._want(replace(self._wanted, view=message.index))
-
-    @on(ViewBar.StatusClicked)
-    def _on_status_clicked(self) -> None:
-        self.action_statuses()
+    @on(RunTable.Arranged)
+    def _on_arranged(self, message: RunTable.Arranged) -> None:
+        self.memory.change(lambda known: replace(known, columns=message.choice))
 
     # What its keys do
 
-    def action_search(self) -> None:
-        """The keys go to the search."""
-        self.query_one(SearchInput).focus()
+    def action_columns(self) -> None:
+        """Asks for the columns."""
+        from app.console.screens.columns import ColumnPicker
 
-    def action_view(self, step: int) -> None:
-        """The next view, or the one before."""
-        self._want(replace(self._wanted, view=(self._wanted.view + step) % len(VIEWS)))
-
-    def action_statuses(self) -> None:
-        """Asks which statuses are wanted."""
-        self.run_worker(self._pick_statuses(), exclusive=True, group="statuses")
+        table = self.table
+        self.app.push_screen(
+            ColumnPicker(table.choice, self.wanted.sort, table.width_of, table.take_columns), self._columns_picked
+        )
 
     def action_raw(self) -> None:
         """Facts, or the JSON as received."""
@@ -184,13 +144,19 @@ class RunsScreen(RunActingScreen):
 
     def action_pane(self) -> None:
         """Shows or hides the run beside the table."""
-        self.pane.display = not self.pane.display
+        shown = self.pane.display = not self.pane.display
+        self.memory.change(lambda known: replace(known, detail=shown))
 
     def action_clear(self) -> None:
-        """Takes the search and the status filter away, then the view."""
-        wanted = self._wanted
-        self.query_one(SearchInput).value = ""
-        self._want(Wanted(view=wanted.view if wanted.is_narrowed else 0))
+        """Takes the marks away; once there are none what was changed in the line; then the view."""
+        wanted = self.wanted
+        if self.table.marks:
+            self.table.unmark()
+        elif wanted.is_changed:
+            self.set_line(wanted.view.query)
+        else:
+            self.bar.line.put("", 0)
+            self.want(Wanted(sort=wanted.sort))
 
     def acted(self, action: Action | None) -> None:
         """The run that a form made is looked for, and the cursor goes to it."""
@@ -202,10 +168,6 @@ class RunsScreen(RunActingScreen):
 
     # How it does that
 
-    @property
-    def _wanted(self) -> Wanted:
-        return self._feed.wanted if self._feed is not None else Wanted()
-
     async def _begin(self) -> None:
         engine = await self.console.opened()
         self._feed = RunFeed(
@@ -213,42 +175,17 @@ class RunsScreen(RunActingScreen):
             self.table,
             self.console.clock,
             self.run_worker,
-            as_of=lambda: self.as_of or self.console.clock(),
+            wanted=self.wanted,
             tell=self._tell,
+            count=self._count,
             failed=self.storage_failed,
         )
         self._feed.changed()
         self._run_reader.ask()
 
-    def _want(self, wanted: Wanted | None = None, sort: RunSort | None = None) -> None:
-        feed = self._feed
-        if feed is None:
-            return
-        wanted, sort = wanted or feed.wanted, sort or feed.sort
-        if (wanted, sort) == (feed.wanted, feed.sort):
-            return
-        feed.want(wanted, sort)
-        self.table.highlight(wanted.search)
-        self.table.sorted_by(sort)
-        self.query_one(ViewBar).show(wanted.view, wanted.statuses)
-
-    def _search_now(self) -> None:
-        if self._search_pause is not None:
-            self._search_pause.stop()
-        self._want(replace(self._wanted, search=" ".join(self.query_one(SearchInput).value.split())))
-
-    async def _pick_statuses(self) -> None:
-        from app.console.screens.status_picker import StatusPicker
-
-        engine = self.console.engine
-        if engine is None:
-            return
-        counts = await engine.cache.status_counts(replace(self._wanted, statuses=()).condition(self.console.clock()))
-        self.app.push_screen(StatusPicker(counts, self._wanted.statuses), self._statuses_picked)
-
-    def _statuses_picked(self, picked: tuple[str, ...] | None) -> None:
-        if picked is not None:
-            self._want(replace(self._wanted, statuses=picked))
+    def _columns_picked(self, choice: ColumnChoice | None) -> None:
+        if choice is not None:
+            self.memory.change(lambda known: replace(known, columns=choice))
 
     async def _read_run(self) -> None:
         engine, row = self.console.engine, self.table.row
@@ -264,11 +201,14 @@ class RunsScreen(RunActingScreen):
 
     def _tell(self, extent: Extent) -> None:
         self._extent = extent
-        self.query_one(FilterBar).show(extent, self.console.clock())
+        self.bar.show(extent, self.console.clock())
         self._explain()
+
+    def _count(self, counts: Mapping[str, int], shown: frozenset[str]) -> None:
+        self.bar.count(counts, shown)
 
     def _explain(self) -> None:
         """Says why there are no rows, while there are none."""
         link = self.console.vitals.runs_link
         self.query_one("#runs").set_class(not self.table.total, "-empty")
-        self.table.say(nothing_to_show(self._wanted, self._extent, link, self.console.clock()))
+        self.table.say(nothing_to_show(self.wanted, self._extent, link, self.console.clock()))

@@ -1,0 +1,109 @@
+"""`runwarden web`: the console in a browser on this machine."""
+
+import contextlib
+import socket
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from app.address import is_loopback
+from app.cli.context import Invocation
+from app.cli.exits import Exit, failed
+from app.cli.options import ScreenCommand
+
+if TYPE_CHECKING:
+    from app.web import WebConsole
+
+REQUIRED: Final = ("textual_serve", "aiohttp")
+"""Packages of the `web` extra."""
+
+
+@click.command(cls=ScreenCommand, short_help="Open the console in a browser on this machine.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address; others are refused.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Default: any that is free.")
+@click.pass_obj
+def web(invocation: Invocation, /, *, host: str, port: int) -> int:
+    """Serve the console to a browser on this machine, for whoever opens the printed link first.
+
+    The link works once. Enter prints another, Ctrl-C ends. From another machine, forward the port:
+    ssh -L 8000:127.0.0.1:8000 HOST, with --port 8000.
+    """
+    _require_extra()
+    argv = _console_argv(invocation)
+    listener = _listen(host, port)
+    from app.web import WebConsole
+
+    return invocation.run(lambda: _serve(invocation, WebConsole(argv, listener)))
+
+
+async def _serve(invocation: Invocation, server: "WebConsole") -> int:
+    import asyncio
+
+    def tell() -> None:
+        output.text(server.new_link())
+        output.flush()
+
+    def on_line() -> None:
+        if sys.stdin.readline():
+            tell()
+        else:
+            loop.remove_reader(sys.stdin)
+
+    output, loop = invocation.output, asyncio.get_running_loop()
+    tell()
+    if sys.stdin.isatty():
+        loop.add_reader(sys.stdin, on_line)
+        output.note("Open it in a browser on this machine; it works once. Enter: another link. Ctrl-C: the end.")
+    with contextlib.suppress(asyncio.CancelledError):
+        await server.run()
+    return Exit.DONE
+
+
+def _console_argv(invocation: Invocation) -> list[str]:
+    """The command that each tab starts, with what this one was told.
+
+    Raises:
+        ConfigError: It could not open.
+        CommandFailed: The token can be read only once.
+    """
+    if invocation.token_stream is not None:
+        raise failed(
+            "usage", "--token-stdin gives one token once; each tab needs it. Name a file, variable or command."
+        )
+    settings = invocation.settings()
+    profile = invocation.profile(settings)
+    # -P: a folder called `app` where somebody happens to stand is none of ours.
+    argv = [sys.executable, "-P", "-m", "app", "--profile", profile.name]
+    for option, path in (("--config", invocation.config_file), ("--data-dir", invocation.data_dir)):
+        if path is not None:
+            argv += [option, str(Path(path).expanduser().absolute())]
+    return [*argv, *(["--read-only"] if invocation.read_only else []), "console"]
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    if not is_loopback(host):
+        raise failed(
+            "usage",
+            f"{host} can be reached from other machines, and whoever reaches the console acts with your token. "
+            "Use 127.0.0.1 and forward the port: ssh -L PORT:127.0.0.1:PORT HOST.",
+        )
+    name = "127.0.0.1" if host == "localhost" else host
+    family = socket.AF_INET6 if ":" in name else socket.AF_INET
+    try:
+        return socket.create_server((name, port), family=family)
+    except OSError as error:
+        raise failed("usage", f"{host}:{port} cannot be used: {error.strerror}. Choose another --port.") from error
+
+
+def _require_extra() -> None:
+    missing = [name for name in REQUIRED if find_spec(name) is None]
+    if missing:
+        raise failed(
+            "missing_extra",
+            f"The browser's part is not installed ({', '.join(missing)} missing). "
+            "Install it with: pipx install 'runwarden[web]', or pip install 'runwarden[web]'.",
+            missing=list(missing),
+        )

@@ -1,0 +1,137 @@
+"""Writing the configuration: all or nothing, readable by its owner alone, and never a file that cannot be read back."""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from app.config.errors import ConfigError
+from app.config.load import load
+from app.config.paths import example_text
+from app.config.settings import ENVIRONMENT_PROFILE
+from app.token import CommandToken, EnvToken, FileToken, KeyringToken, Token, TokenSource
+
+LONGEST_NAME: Final = 40
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class NewProfile:
+    """A profile as it is to be written."""
+
+    name: str
+    base_url: str
+    """Normal form, see `app.address.base_address`."""
+    token: TokenSource
+    read_only: bool = False
+
+
+def name_problem(name: str) -> str | None:
+    """What keeps a text from being a profile's name; None: nothing."""
+    if not name.strip():
+        return "It needs a name, such as acme."
+    if name == ENVIRONMENT_PROFILE:
+        return "This name belongs to RUNWARDEN_BASE_URL: choose another."
+    if len(name) > LONGEST_NAME or not name.isprintable() or name != name.strip():
+        return f"A name is one line of at most {LONGEST_NAME} characters, without blanks around it."
+    return None
+
+
+def add_profile(file: Path, new: NewProfile) -> None:
+    """Adds a profile at the end of the configuration; where there is none, at the end of the commented example.
+
+    Raises:
+        ConfigError: The file cannot be written, or the outcome would not be a configuration; nothing was changed.
+    """
+    # A link, as people who keep their configuration in git have it, goes on leading to the file.
+    target = file.resolve()
+    with _said(target):
+        before = target.read_text(encoding="utf-8") if target.exists() else example_text()
+        _replace(target, f"{before.rstrip()}\n\n{_profile(new)}".lstrip())
+
+
+def keep_token(folder: Path, name: str, token: Token) -> Path:
+    """Keeps a token in a new file of its own, readable by its owner alone.
+
+    Args:
+        folder: Where; made if it is not there.
+        name: The profile's; the file is called after it. One that is there is left alone.
+        token: What to keep.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "profile"
+    with _said(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        number = 1
+        while True:
+            path = folder / f"{slug}{'' if number == 1 else f'-{number}'}.token"
+            try:
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            except FileExistsError:
+                number += 1
+                continue
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(f"{token.reveal()}\n")
+            return path
+
+
+def _replace(target: Path, text: str) -> None:
+    """Writes beside the file, reads that back as a configuration, and moves it into place."""
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        load(partial, {})
+        partial.replace(target)
+    except ConfigError as error:
+        raise ConfigError(error.message, cure=error.cure, file=target, key=error.key, line=error.line) from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _profile(new: NewProfile) -> str:
+    key = new.name if _BARE_KEY.fullmatch(new.name) else _text(new.name)
+    lines = [f"[profiles.{key}]", f"base_url = {_text(new.base_url)}", _token_line(new.token)]
+    if new.read_only:
+        lines.append("read_only = true")
+    return "\n".join(lines) + "\n"
+
+
+def _token_line(source: TokenSource) -> str:
+    match source:
+        case EnvToken(variable):
+            return f"token_env = {_text(variable)}"
+        case FileToken(path):
+            return f"token_file = {_text(str(path))}"
+        case CommandToken(argv):
+            return f"token_command = [{', '.join(map(_text, argv))}]"
+        case KeyringToken(name):
+            return f"token_keyring = {_text(name)}"
+        case _:
+            raise ValueError("A stream's token has no place in a file.")
+
+
+def _text(value: str) -> str:
+    """A TOML string; JSON's escapes are TOML's, but for DEL, which JSON leaves alone."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+@contextmanager
+def _said(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"this cannot be written: {error.strerror}.", cure="Correct its permissions, or free some space.", file=path
+        ) from error
+    except UnicodeError as error:
+        raise ConfigError("this is not text in UTF-8.", cure="Save it as UTF-8.", file=path) from error

@@ -1,0 +1,149 @@
+"""The key map: which keys do what, what the user may call it, and what is wrong with the user's own choice."""
+
+import importlib
+import pkgutil
+import string
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from textual.binding import Binding
+from textual.dom import DOMNode
+from textual.keys import ASCII_KEY_NAMES, KEY_ALIASES, Keys, _character_to_key
+from textual.screen import ModalScreen
+
+from app.config import Command
+
+_ROOTS: Final = ("app.console", "widgets")
+_MODIFIERS: Final = frozenset({"ctrl", "alt", "shift", "super", "hyper", "meta"})
+_EVERYWHERE: Final = "RunwardenApp"
+_LISTS: Final = "table."
+_CHARACTERS: Final = {_character_to_key(character): character for character in string.punctuation}
+"""What people type, by Textual's names."""
+_NAMED: Final = frozenset({*(key.value for key in Keys), *ASCII_KEY_NAMES.values(), *KEY_ALIASES, *_CHARACTERS})
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFact:
+    """One thing that keys do."""
+
+    id: str
+    """What `[keys]` calls it."""
+    keys: tuple[str, ...]
+    """The console's own."""
+    does: str
+    where: tuple[str, ...]
+    """The screens and parts of screens that know it, by the names of their classes."""
+
+
+def catalog() -> tuple[KeyFact, ...]:
+    """Everything that can have another key, by id. Imports every screen: not for the way to the first picture."""
+    found: dict[str, list[tuple[str, Binding]]] = {}
+    for owner, binding in _bindings():
+        if binding.id is not None:
+            found.setdefault(binding.id, []).append((owner, binding))
+    return tuple(_fact(name, pairs) for name, pairs in sorted(found.items()))
+
+
+def problems(keys: Mapping[str, str], commands: Sequence[Command] = ()) -> tuple[str, ...]:
+    """What is wrong with `[keys]` and the keys of `[[commands]]`: one sentence each, with the cure."""
+    facts = catalog()
+    by_id = {fact.id: fact for fact in facts}
+    wishes = [*keys.items(), *((command.name, command.key) for command in commands if command.key)]
+    return (
+        *(_no_such_id(name, by_id) for name in keys if name not in by_id),
+        *(
+            f'{name}: "{key}" is no key; write it as in "C", "ctrl+l" or "f5".'
+            for name, wish in wishes
+            for key in wish.split(",")
+            if not _is_key(key)
+        ),
+        *_clashes(facts, keys),
+        *_hidden(facts, keys, commands),
+    )
+
+
+def normal(key: str) -> str:
+    """A key as Textual names it: `?` is `question_mark`."""
+    *modifiers, last = key.split("+") if key != "+" else [key]
+    name = _character_to_key(last) if len(last) == 1 else last
+    return "+".join([*modifiers, name])
+
+
+def written(key: str) -> str:
+    """A key as people write it: `question_mark` is `?`."""
+    # A comma stands between keys.
+    return key if key == "comma" else _CHARACTERS.get(key, key)
+
+
+def _bindings() -> Iterator[tuple[str, Binding]]:
+    for root in _ROOTS:
+        package = importlib.import_module(root)
+        for module in pkgutil.walk_packages(package.__path__, f"{root}."):
+            importlib.import_module(module.name)
+    for kind in dict.fromkeys(_descendants(DOMNode)):
+        for holder in kind.__mro__:
+            if holder.__module__.startswith(_ROOTS):
+                for binding in Binding.make_bindings(vars(holder).get("BINDINGS", ())):
+                    yield kind.__name__, binding
+
+
+def _descendants(kind: type[DOMNode]) -> Iterator[type[DOMNode]]:
+    for child in kind.__subclasses__():
+        if child.__module__.startswith(_ROOTS):
+            yield child
+        yield from _descendants(child)
+
+
+def _fact(name: str, pairs: Sequence[tuple[str, Binding]]) -> KeyFact:
+    keys = dict.fromkeys(written(binding.key) for _, binding in pairs)
+    return KeyFact(name, tuple(keys), pairs[0][1].description, tuple(dict.fromkeys(owner for owner, _ in pairs)))
+
+
+def _no_such_id(name: str, by_id: Mapping[str, KeyFact]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, by_id, n=1)
+    cure = f"Did you mean {near[0]}?" if near else "`runwarden config keys` lists what there is."
+    return f"keys.{name}: nothing is called that. {cure}"
+
+
+def _is_key(key: str) -> bool:
+    *modifiers, last = key.split("+") if key != "+" else [key]
+    return set(modifiers) <= _MODIFIERS and (last in _NAMED or (len(last) == 1 and last.isprintable()))
+
+
+def _clashes(facts: Sequence[KeyFact], keys: Mapping[str, str]) -> Iterator[str]:
+    """Two things on one key in the same place: only one of them would be heard."""
+    taken: dict[tuple[str, str], str] = {}
+    told: set[tuple[str, str]] = set()
+    # A sheet over a room has its keys to itself.
+    sheets = {kind.__name__ for kind in _descendants(ModalScreen)}
+    places = tuple(dict.fromkeys(where for fact in facts for where in fact.where if where not in sheets))
+    # What the user wrote comes first, so that the sentence names the user's own line.
+    for fact in sorted(facts, key=lambda fact: fact.id not in keys):
+        for where in places if fact.id in keys and _reaches_far(fact) else fact.where:
+            for key in map(normal, keys[fact.id].split(",")) if fact.id in keys else map(normal, fact.keys):
+                other = taken.setdefault((where, key), fact.id)
+                pair = (other, fact.id)
+                if other != fact.id and other in keys and pair not in told:
+                    told.add(pair)
+                    yield f'keys.{other}: "{keys[other]}" is the key of {fact.id} there. Give that one another key.'
+
+
+def _reaches_far(fact: KeyFact) -> bool:
+    """Whether other places' keys get in its way: what is heard everywhere is heard last, a list's keys first."""
+    return _EVERYWHERE in fact.where or fact.id.startswith(_LISTS)
+
+
+def _hidden(facts: Sequence[KeyFact], keys: Mapping[str, str], commands: Sequence[Command]) -> Iterator[str]:
+    """A command's key is heard everywhere, but last: what a screen does with it hides the command."""
+    by_key: dict[str, str] = {}
+    for fact in facts:
+        for key in map(normal, keys[fact.id].split(",")) if fact.id in keys else map(normal, fact.keys):
+            by_key.setdefault(key, fact.id)
+    for command in commands:
+        for key in map(normal, command.key.split(",") if command.key else ()):
+            if key in by_key:
+                yield f'commands, {command.name}: "{command.key}" is the key of {by_key[key]}. Choose another.'
+            by_key.setdefault(key, command.name)

@@ -1,0 +1,68 @@
+"""Changes to a line of the query language that leave the rest of it as it was written."""
+
+from collections.abc import Collection, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from app.query import parse
+from app.query.form import given
+from app.query.keys import Meaning, meaning
+from app.query.terms import terms
+from app.query.values import KNOWN_STATUSES
+from app.query.write import value_text
+
+_TIMED: Final[frozenset[Meaning]] = frozenset({"since", "until", "is"})
+
+
+def replaced(line: str, keys: Collection[Meaning], new: Iterable[str]) -> str:
+    """The line with new terms in place of all that have one of these keys; at its end where there are none."""
+    kept: list[str] = []
+    place: int | None = None
+    for term in terms(line):
+        if term.key is not None and meaning(term.key) in keys:
+            place = len(kept) if place is None else place
+        else:
+            kept.append(line[term.start : term.end])
+    at = len(kept) if place is None else place
+    return " ".join((*kept[:at], *new, *kept[at:]))
+
+
+def listed(key: Meaning, asked: Iterable[str], excluded: Iterable[str] = ()) -> Iterator[str]:
+    """The terms that ask for these values and exclude those."""
+    for sign, values in (("", tuple(asked)), ("-", tuple(excluded))):
+        if values:
+            yield f"{sign}{key}:{','.join(value_text(value, key) for value in values)}"
+
+
+def as_typed(line: str, cursor: int) -> str:
+    """The line as it is meant while one types in it: the value that is begun stands for all that hold it.
+
+    A status that is begun means those that begin so; a time that is begun means nothing yet.
+    """
+    found = next((term for term in terms(line) if term.start < cursor <= term.end), None)
+    if found is None:
+        return line
+    without = line[: found.start] + line[found.end :]
+    if found.key is None:
+        # A quote that was just opened, or a minus, would be a mistake if nothing followed.
+        return line if found.pieces[0].closed and not found.negated else without
+    key = meaning(found.key)
+    piece = next((piece for piece in found.pieces if piece.start <= cursor <= piece.end), None)
+    if key is None or piece is None:
+        return line
+    if not piece.closed or not given(found):
+        return without
+    meant = piece.text if piece.quoted else _meant(key, piece.text)
+    if meant is None:
+        return without
+    return line if piece.quoted or not piece.text else line[: piece.start] + meant + line[piece.end :]
+
+
+def _meant(key: Meaning, text: str) -> str | None:
+    """What a value that is begun stands for; None: nothing yet."""
+    if key == "status":
+        begun = sorted(status for status in KNOWN_STATUSES if status.startswith(text.casefold()))
+        return ",".join(begun) or text
+    if key in _TIMED:
+        return None if parse(f"{key}:{text}", datetime.now(UTC)).problems else text
+    return text if "*" in text else f"*{text}*"

@@ -1,0 +1,146 @@
+"""Runs written to a file: as a table for a spreadsheet, or as JSON with all that is held of each."""
+
+import csv
+import json
+import os
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final, cast
+
+from app.moments import rfc3339
+from app.run_document import run_document
+from app.spreadsheet import csv_cell
+from storage.records import RunDetail, RunFilter, RunSort
+
+if TYPE_CHECKING:
+    from app.engine import Engine
+
+FORMATS: Final = (".csv", ".ndjson", ".json")
+COLUMNS: Final = ("run_id", "status", "repository", "branch_name", "created_at", "updated_at", "state", "stuck")
+CHUNK: Final = 500
+"""Runs read and written at a time: a million of them never stand in memory."""
+
+
+class ExportError(Exception):
+    """The file could not be written; the message names it and the cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """Which runs."""
+
+    engine: "Engine"
+    condition: RunFilter
+    sort: RunSort
+    marks: tuple[str, ...]
+    """Ids of the marked runs; empty: all that meet the condition."""
+    count: int
+    """How many that are, as far as was known when it was asked for."""
+
+
+def suggested_path(now: datetime) -> Path:
+    """A name that says what and when, in the current folder."""
+    return Path(f"runs-{now.astimezone():%Y%m%d-%H%M}.csv")
+
+
+def problem(path: Path) -> str | None:
+    """What keeps a file of this name from being written; None: nothing that is known before it is tried."""
+    if path.suffix.lower() not in FORMATS:
+        return f"End the name in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}: it says what is written."
+    if path.is_dir():
+        return f"{path} is a folder: name a file."
+    if not path.parent.is_dir():
+        return f"There is no folder {path.parent}."
+    return None
+
+
+async def write(what: Export, path: Path) -> int:
+    """Writes the runs as the file's name says, whole or not at all; how many there were.
+
+    Raises:
+        ExportError: The file cannot be written.
+        StorageError: The cache cannot be read.
+    """
+    try:
+        # mkstemp makes it 0600; the rename makes it whole or absent, never half.
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem[:40]}-")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+                count = await _FILES[path.suffix.lower()](what, file)
+            Path(name).replace(path)  # noqa: ASYNC240 — a rename beside itself
+        except BaseException:
+            Path(name).unlink(missing_ok=True)  # noqa: ASYNC240 — likewise
+            raise
+    except OSError as error:
+        raise ExportError(f"{path} cannot be written: {error.strerror or error}.") from error
+    return count
+
+
+async def _as_csv(what: Export, file: IO[str]) -> int:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    count = 0
+    async for details, stuck in _chunks(what):
+        writer.writerows([csv_cell(value) for value in _row(detail, stuck)] for detail in details)
+        count += len(details)
+    return count
+
+
+async def _as_ndjson(what: Export, file: IO[str]) -> int:
+    count = 0
+    async for details, stuck in _chunks(what):
+        file.writelines(f"{_json(detail, stuck)}\n" for detail in details)
+        count += len(details)
+    return count
+
+
+async def _as_json(what: Export, file: IO[str]) -> int:
+    file.write('{"runs": [')
+    count = 0
+    async for details, stuck in _chunks(what):
+        for detail in details:
+            file.write(f"{',' if count else ''}\n{_json(detail, stuck)}")
+            count += 1
+    file.write(f'\n], "count": {count}}}\n')
+    return count
+
+
+_FILES: Final = {".csv": _as_csv, ".ndjson": _as_ndjson, ".json": _as_json}
+
+
+async def _chunks(what: Export) -> AsyncIterator[tuple[Sequence[RunDetail], frozenset[str]]]:
+    cache = what.engine.cache
+    stuck = await cache.stuck()
+    # Runs that arrive meanwhile push others onto the next page: those are met twice, and written once.
+    ids = list(what.marks)
+    offset = 0
+    while not what.marks and (rows := await cache.rows(what.condition, what.sort, offset=offset, limit=CHUNK * 10)):
+        ids += [row.run_id for row in rows]
+        offset += len(rows)
+    ids = list(dict.fromkeys(ids))
+    for start in range(0, len(ids), CHUNK):
+        held = await cache.details(ids[start : start + CHUNK])
+        yield [held[run_id] for run_id in ids[start : start + CHUNK] if run_id in held], stuck
+
+
+def _row(detail: RunDetail, stuck: frozenset[str]) -> tuple[object, ...]:
+    run = detail.run
+    return (
+        run.run_id,
+        run.status,
+        run.repository.label,
+        run.branch_name,
+        rfc3339(run.created_at),
+        rfc3339(run.updated_at),
+        detail.presence,
+        run.run_id in stuck,
+    )
+
+
+def _json(detail: RunDetail, stuck: frozenset[str]) -> str:
+    document = run_document(detail.run, detail, stuck=detail.run.run_id in stuck)
+    # Escaped: what a terminal would obey stays a sequence of letters when somebody looks at the file.
+    return cast("str", json.dumps(document, ensure_ascii=True, allow_nan=False))

@@ -1,0 +1,51 @@
+"""The first screen as an app of its own: there is no profile yet that the console could be opened on."""
+
+import os
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import App
+
+from app.console.crash import end_without_values
+from app.console.screens.onboarding import OnboardingScreen
+from app.console.signals import restore_on_signals
+from app.console.themes import DEFAULT, FEW_COLOURS, THEMES
+
+
+class OnboardingApp(App[str]):
+    """Ends with the new profile's name, or without one."""
+
+    TITLE = "runwarden"
+    CSS_PATH = "../console.tcss"
+    ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
+
+    def __init__(self, file: Path, variables: frozenset[str]) -> None:
+        """See `OnboardingScreen`."""
+        super().__init__()
+        self._file = file
+        self._variables = variables
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.theme = FEW_COLOURS if self.console.color_system == "standard" else DEFAULT
+
+    def on_mount(self) -> None:
+        """One screen."""
+        restore_on_signals(self)
+        self.push_screen(OnboardingScreen(self._file, self._variables), self.exit)
+
+    def _fatal_error(self) -> None:
+        end_without_values(self)
+
+
+def run_onboarding(file: Path) -> int:
+    """Asks a person on this terminal for a first profile, and writes it.
+
+    Args:
+        file: The configuration to write.
+
+    Returns:
+        The exit code: 0 also where they left without one, otherwise as a signal or a crash ended it.
+    """
+    app = OnboardingApp(file, frozenset(os.environ))
+    app.run()
+    return app.return_code or 0

@@ -1,0 +1,157 @@
+"""The watch: looks at the cache after every change, and says what is to be told, where, and by whom."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Final
+
+from app.config import NotifySettings
+from app.health.incidents import Incident, incidents
+from app.notify.hosts import incident_news, link_back_news, link_news
+from app.notify.news import News, condensed
+from app.notify.runs import missed_news, move_news, stuck_news
+from storage.cache import Cache
+from storage.records import PlatformHealth
+from storage.records.following import Mark
+
+RECENT: Final = timedelta(days=2)
+"""How long after its end an incident's end may still be told."""
+WHOLE: Final = timedelta(days=40)
+"""All that the cache keeps of the hosts' past: an incident must not seem to begin where somebody began to read."""
+SKEW: Final = timedelta(minutes=5)
+"""The service's clock may be behind ours by as much before something new looks old."""
+LONGEST_GAP: Final = timedelta(minutes=10)
+"""Health samples further apart say nothing of the time between them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What one look found worth telling."""
+
+    screen: tuple[News, ...] = ()
+    """For this process's own screen."""
+    outward: tuple[News, ...] = ()
+    """For bell, desktop and command: this process, and no other, tells these."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """One process's watch over one profile's cache."""
+
+    cache: Cache
+    notify: NotifySettings
+    healthy_words: Collection[str]
+    health_s: float
+    """Seconds between health polls."""
+    profile: str
+    clock: Callable[[], datetime]
+    _mark: Mark | None = None
+    _began_at: datetime | None = None
+    _said: set[str] = field(default_factory=set)
+    """Keys of states that this process, or an earlier one, has told already."""
+    _held: set[str] = field(default_factory=set)
+    """Keys of states that began in quiet hours and still have to be told outward."""
+    _link_down: News | None = None
+    _hosts_seen: tuple[PlatformHealth, ...] | None = None
+    _incidents: list[Incident] = field(default_factory=list)
+    """Of the hosts as they were seen last."""
+
+    async def begin(self) -> None:
+        """From where the last watch ended; without one, what is held already is no news. The first look comes after it.
+
+        Raises:
+            StorageError: The cache cannot be read.
+        """
+        self._mark = await self.cache.following.mark()
+        await self.cache.following.keep(self._mark)
+        self._began_at = self.clock()
+        states = await self._states(self._began_at)
+        keys = [key for one in states for key in (one.key, *one.after)]
+        self._said = set(await self.cache.following.claimed(keys))
+
+    async def look(self) -> Telling:
+        """What is to be told since the last look.
+
+        Raises:
+            StorageError: The cache cannot be read or written.
+        """
+        now = self.clock()
+        events, missed = await self._moved()
+        states = await self._states(now)
+        fresh = self._fresh(states)
+        pending = [one for one in states if one.key in self._held]
+        outward = [] if self._is_quiet(now) else [*events, *fresh, *pending]
+        if self._is_quiet(now):
+            self._held |= {one.key for one in fresh if one.lasts}
+        else:
+            self._held.clear()
+        won = await self.cache.following.claim([one.key for one in outward], at=now) if outward else frozenset()
+        screen = [*events, *fresh, *([missed] if missed else [])]
+        return Telling(condensed(screen), condensed([one for one in outward if one.key in won]))
+
+    async def _moved(self) -> tuple[Sequence[News], News | None]:
+        if self._mark is None or self._began_at is None:
+            raise RuntimeError("A watch begins before it looks.")
+        since = self._began_at - SKEW
+        found = await self.cache.following.moves(self._mark, since=since)
+        if found.mark != self._mark:
+            await self.cache.following.keep(found.mark)
+            self._mark = found.mark
+        # A followed run's end is told however late; others that moved before this watch began are summed up.
+        mine_or_new = [move for move in found.moves if move.at >= since or move.is_pinned]
+        missed = [move for move in found.moves if move.at < since and not move.is_pinned]
+        news = move_news(mine_or_new, self.notify.on, self.profile)
+        return news, missed_news(missed, self.notify.on, self.clock())
+
+    async def _states(self, now: datetime) -> list[News]:
+        states: list[News] = []
+        if "stuck" in self.notify.on:
+            states += stuck_news(await self.cache.following.stuck_runs(), self.profile)
+        if "health" in self.notify.on:
+            states += await self._hosts(now)
+        if "link" in self.notify.on:
+            states += await self._link(now)
+        return states
+
+    async def _hosts(self, now: datetime) -> list[News]:
+        hosts = await self.cache.health()
+        # Every poll of runs comes by here as well; incidents change with samples only.
+        if hosts != self._hosts_seen:
+            gap = max(LONGEST_GAP, timedelta(seconds=3 * self.health_s))
+            connected = {host.platform for host in hosts if host.connected}
+            spans = await self.cache.health_spans(now - WHOLE, longest_gap=gap)
+            self._incidents = [
+                incident
+                for platform, own in groupby(spans, lambda span: span.platform)
+                for incident in incidents(tuple(own), self.healthy_words, self._hold, connected=platform in connected)
+            ]
+            self._hosts_seen = hosts
+        recent = [one for one in self._incidents if not one.is_over or (one.recovered_at or one.until) > now - RECENT]
+        return list(incident_news(recent, self._hold, now, self.profile))
+
+    async def _link(self, now: datetime) -> list[News]:
+        link = next(link for link in await self.cache.links() if link.subject == "runs")
+        down = link_news(link, self._hold, now, self.profile)
+        if down is not None:
+            self._link_down = down
+            return [down]
+        if link.is_failing or self._link_down is None:
+            return []
+        back, self._link_down = link_back_news(self._link_down, link, now, self.profile), None
+        return [back]
+
+    def _fresh(self, states: Sequence[News]) -> list[News]:
+        """States that nobody has told yet; what is gone for good is forgotten."""
+        fresh = [one for one in states if one.key not in self._said and (not one.after or self._said & set(one.after))]
+        known = {key for one in states for key in (one.key, *one.after)}
+        self._said = (self._said & known) | {one.key for one in fresh}
+        return fresh
+
+    @property
+    def _hold(self) -> timedelta:
+        return timedelta(seconds=self.notify.hold_s)
+
+    def _is_quiet(self, now: datetime) -> bool:
+        quiet = self.notify.quiet
+        return quiet is not None and quiet.cover(now.astimezone().time())

@@ -1,0 +1,37 @@
+"""A run as JSON: the service's own fields as received, and what was observed beside them."""
+
+import json
+
+from app.moments import rfc3339
+from storage.records import Run, RunDetail
+
+
+def run_document(
+    run: Run, detail: RunDetail | None, *, stuck: bool = False, continues: str | None = None
+) -> dict[str, object]:
+    """A run: the spec's fields (2.4) as received, and what was observed.
+
+    Args:
+        run: As the service reported it.
+        detail: What the cache holds. None: the run was not seen before this moment.
+        stuck: Whether it takes far longer than its repository's runs do.
+        continues: The earlier run whose conversation it goes on with, where that has another id.
+    """
+    observed = {
+        "first_seen_at": rfc3339(detail.first_seen_at) if detail else None,
+        "last_seen_at": rfc3339(detail.last_seen_at) if detail else None,
+        "state": detail.presence if detail else "current",
+        "transitions": [
+            {"from": each.old, "to": each.new, "at": rfc3339(each.at)}
+            for each in (detail.transitions if detail else ())
+        ],
+        "stuck": stuck,
+        "continues": continues,
+    }
+    return {**as_received(run.raw_json), "observed": observed}
+
+
+def as_received(raw_json: str | None) -> dict[str, object]:
+    """An object of the service as it came; empty where there is none."""
+    value = json.loads(raw_json) if raw_json else {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,148 @@
+"""The server: pages, files and a websocket for each console, behind the door."""
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import Sequence
+from typing import Final
+
+from aiohttp import web
+from textual_serve.server import Server, to_int
+
+from app.web.access import COOKIE, Access
+from app.web.guard import DOWNLOAD, OPEN, add_headers, guard
+from app.web.pages import NOT_FOR_YOU, console_page, keys_script, page
+from app.web.session import Session
+
+MOST_CONSOLES: Final = 16
+"""At a time: each is a process."""
+LARGEST_SIDE: Final = 1_000
+"""Cells of a terminal's width or height."""
+_ANSWER_S: Final = 5.0
+"""Seconds that open connections are given at the end."""
+
+
+class WebConsole(Server):
+    """textual-serve's server on a socket that is bound already, with our own door, pages and processes."""
+
+    def __init__(self, argv: Sequence[str], listener: socket.socket) -> None:
+        """Serves nothing yet.
+
+        Args:
+            argv: The command that opens the console; it is started for each tab.
+            listener: Bound to a loopback address.
+        """
+        host, port = listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        super().__init__(argv[0], host=host, port=port, public_url=f"http://{shown}:{port}")
+        self.access = Access()
+        self._argv = tuple(argv)
+        self._listener = listener
+        self._sockets: set[web.WebSocketResponse] = set()
+        self._hosts = frozenset({f"{shown}:{port}", f"localhost:{port}"})
+
+    def new_link(self) -> str:
+        """The address that opens the console once; an earlier one that was not used is void."""
+        return f"{self.public_url}{OPEN}{self.access.new_link()}"
+
+    async def run(self) -> None:
+        """Serves until it is cancelled; then every console is asked to leave."""
+        runner = web.AppRunner(await self._make_app(), access_log=None, shutdown_timeout=_ANSWER_S)
+        await runner.setup()
+        try:
+            await web.SockSite(runner, self._listener).start()
+            await asyncio.Event().wait()
+        finally:
+            await runner.cleanup()
+
+    async def _make_app(self) -> web.Application:
+        room = f"/{self.access.room}"
+        app = web.Application(middlewares=[guard(self.access, self._hosts)])
+        app.add_routes(
+            [
+                web.get(f"{OPEN}{{link}}", self.handle_link, allow_head=False),
+                web.get(f"{room}/", self.handle_index),
+                web.get(f"{room}/keys.js", self.handle_keys),
+                web.get(f"{room}/ws", self.handle_websocket),
+                web.get(f"{room}{DOWNLOAD}{{key}}", self.handle_download),
+                web.get(f"{DOWNLOAD}{{key}}", self.handle_lost_download),
+                web.static(f"{room}/static", self.statics_path),
+            ]
+        )
+        app.on_response_prepare.append(add_headers)
+        app.on_shutdown.append(self.on_shutdown)
+        return app
+
+    async def on_shutdown(self, app: web.Application) -> None:
+        """Hangs up; each connection's own end then ends its console."""
+        del app
+        for each in tuple(self._sockets):
+            await each.close()
+
+    async def handle_link(self, request: web.Request) -> web.Response:
+        """A link, followed: once it leads in, afterwards it does not."""
+        if "prefetch" in request.headers.get("Sec-Purpose", ""):
+            return page("Not yet", "A link is for following, not for fetching ahead.", status=503)
+        given = self.access.exchange(request.match_info["link"])
+        if given is None:
+            return page(*NOT_FOR_YOU, status=403)
+        room = f"/{self.access.room}/"
+        answer = web.Response(status=303, headers={"Location": room})
+        answer.set_cookie(COOKIE, given, path=room, httponly=True, samesite="Strict")
+        return answer
+
+    async def handle_index(self, request: web.Request) -> web.Response:
+        """The console's page."""
+        room = f"{request.host}/{self.access.room}"
+        return console_page(
+            static=f"http://{room}/static/", websocket=f"ws://{room}/ws", font_size=request.query.get("fontsize")
+        )
+
+    async def handle_keys(self, request: web.Request) -> web.Response:
+        """The page's own script."""
+        del request
+        return keys_script()
+
+    async def handle_lost_download(self, request: web.Request) -> web.Response:
+        """A file, asked for where textual-serve's script expects it; only who knows its key learns where it is."""
+        key = request.match_info["key"]
+        try:
+            await self.download_manager.get_download_metadata(key)
+        except KeyError:
+            return page(*NOT_FOR_YOU, status=403)
+        return web.Response(status=307, headers={"Location": f"/{self.access.room}{DOWNLOAD}{key}"})
+
+    async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
+        """A tab: its console lives as long as the connection, and the connection as long as the console."""
+        if len(self._sockets) >= MOST_CONSOLES:
+            raise web.HTTPServiceUnavailable(text=f"{MOST_CONSOLES} consoles are open. Close one.")
+        connection = web.WebSocketResponse(heartbeat=15)
+        self._sockets.add(connection)
+        try:
+            await connection.prepare(request)
+            await self._serve_console(connection, _side(request, "width", 80), _side(request, "height", 24))
+        finally:
+            self._sockets.discard(connection)
+            await connection.close()
+        return connection
+
+    async def _serve_console(self, connection: web.WebSocketResponse, width: int, height: int) -> None:
+        session = Session(
+            self._argv,
+            write_bytes=connection.send_bytes,
+            write_str=connection.send_str,
+            close=connection.close,
+            downloads=self.download_manager,
+        )
+        await session.start(width, height)
+        try:
+            # What a browser sends that is none of the protocol's ends its own connection, and nothing else.
+            with contextlib.suppress(json.JSONDecodeError, AssertionError, LookupError, TypeError, AttributeError):
+                await self._process_messages(connection, session)
+        finally:
+            await session.stop()
+
+
+def _side(request: web.Request, name: str, default: int) -> int:
+    return max(1, min(LARGEST_SIDE, to_int(request.query.get(name, ""), default)))

@@ -1,0 +1,109 @@
+"""What the console costs while nothing happens, and how its keys fare while very much does."""
+
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from itertools import cycle
+from pathlib import Path
+
+from app.config import CACHE_FILE
+from bench.figures import Figure
+from bench.keys import ready
+from bench.terminal import CONSOLE, Terminal, environment, filled
+
+IDLE_S = 30.0
+SYNCED = 100_000
+PRESSES = 300
+CURSOR = rb"48;2;30;49;69"
+"""The cursor's background in the default theme."""
+
+
+def measure(count: int) -> Iterator[Figure]:
+    """Idle processor time, memory, and keys during a large sync."""
+    yield from _memory(count)
+    yield from _idle()
+    yield from _syncing()
+
+
+def _memory(count: int) -> Iterator[Figure]:
+    small, large = map(_anonymous, (1_000, count))
+    yield Figure(f"memory with {count:,} cached runs", large, "1,000 runs", small, unit="MB", factor=1e-6)
+
+
+def _anonymous(runs: int) -> float:
+    with tempfile.TemporaryDirectory() as folder, Terminal([str(CONSOLE)], filled(folder, runs)) as console:
+        console.until(rb"acme/service-")
+        ready(console)
+        for keys in ("\x1b[6~" * 5, "\x1b[F", "\x1b[H"):
+            console.painted_after(keys)
+        return float(console.anonymous_bytes())
+
+
+def _idle() -> Iterator[Figure]:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        peer(1_000) as base_url,
+        Terminal([str(CONSOLE)], environment(folder, base_url)) as console,
+    ):
+        console.until(rb"acme/service-")
+        ready(console, 8.0)
+        before, start = console.cpu_s(), time.perf_counter()
+        while time.perf_counter() < start + IDLE_S:
+            console.settled()
+        used = (console.cpu_s() - before) / (time.perf_counter() - start)
+    yield Figure(f"processor while nothing changes, {IDLE_S:.0f} s", used, "1 % of a core", 0.01, unit="%", factor=100)
+
+
+def _syncing() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as folder, peer(SYNCED) as base_url:
+        config = Path(folder) / "config.toml"
+        config.write_text(f"[poll]\nfirst_runs = {SYNCED}\n")
+        env = {**environment(folder, base_url), "RUNWARDEN_CONFIG": str(config)}
+        with Terminal([str(CONSOLE)], env) as console:
+            console.until(rb"acme/service-")
+            busy = list(_presses(console, lambda: _held(folder) < SYNCED))
+            while _held(folder) < SYNCED:
+                console.settled()
+            ready(console)
+            presses = iter(range(PRESSES))
+            idle = list(_presses(console, lambda: next(presses, None) is not None))
+    name = f"p95 of a key while {SYNCED:,} runs are synced"
+    yield Figure(name, _p95(busy), "the same when idle", _p95(idle))
+    yield Figure(name.replace("p95", "median"), statistics.median(busy), "the same when idle", statistics.median(idle))
+
+
+def _presses(console: Terminal, goes_on: Callable[[], bool]) -> Iterator[float]:
+    """Seconds from moving the cursor to a line in the cursor's colour."""
+    keys = cycle("jk")
+    while goes_on():
+        console.unread = b""
+        start = console.press(next(keys))
+        yield console.until(CURSOR) - start
+        time.sleep(0.02)
+
+
+def _held(folder: str) -> int:
+    """How many runs are in the cache by now."""
+    (path,) = Path(folder).glob(f"*/{CACHE_FILE}")
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+        return int(connection.execute("SELECT coalesce(sum(runs), 0) FROM statuses").fetchone()[0])
+
+
+def _p95(seconds: list[float]) -> float:
+    return sorted(seconds)[int(len(seconds) * 0.95)]
+
+
+@contextmanager
+def peer(count: int) -> Iterator[str]:
+    """A service in a process of its own; its base address."""
+    process = subprocess.Popen([sys.executable, "-m", "bench.peer", str(count)], stdout=subprocess.PIPE, text=True)
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,128 @@
+"""What the self-hosted service takes for a page of its list, deep ones too, and for accepting a run."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import sqlalchemy as sa
+
+from bench.figures import Figure, paired, timed
+from service.api.page_token import PageToken
+from service.clock import DAY_MICROS, now_micros
+from service.entries import OrganizationEntry, RepositoryEntry, Setup, TokenEntry
+from service.lab import history
+from service.setup import apply
+from service.store import runs
+from service.store.database import Database
+from service.store.runs import Filters
+from service.store.schema import runs as runs_table
+
+REQUESTS = 20
+PAGE = 100
+
+
+def measure(count: int) -> Iterator[Figure]:
+    """Pages over a real socket from a real process over SQLite; accepting, against a bare commit on the same disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        data_dir = Path(folder)
+        database = Database(f"sqlite:///{data_dir / 'service.sqlite'}")
+        database.migrate()
+        organization, token = _fill(database, count)
+        # Without a worker: what is accepted here names a repository that is not there.
+        with _serving(data_dir) as base_url, _client(base_url, token) as client:
+            for name, query in _lists(database, organization).items():
+                first, last = _ends(database, organization, query)
+                deep, shallow = paired(_asking(client, last), _asking(client, first), rounds=5)
+                yield Figure(f"list: the last page of {name}", deep / REQUESTS, "its first page", shallow / REQUESTS)
+            accepted, bare = paired(_accepting(client), _committing(data_dir), rounds=5)
+            yield Figure("accept a run", accepted / REQUESTS, "bare SQLite commit", bare / REQUESTS)
+        database.close()
+
+
+def _fill(database: Database, count: int) -> tuple[str, str]:
+    entry = OrganizationEntry(
+        name="Bench",
+        tokens=(TokenEntry(alias="bench"),),
+        repositories=(RepositoryEntry(name="api", platform="github", path="bench/api", url="https://bench.invalid/a"),),
+    )
+    with database.write() as connection:
+        made = apply(connection, Setup(organizations=(entry,)), Path.cwd(), now_micros())["organizations"][0]
+    span = 365 * DAY_MICROS
+    history.make(database, history.Wish("bench", count, 1, span, now_micros(), active=5, repositories=20))
+    return str(made["id"]), str(made["tokens"][0]["value"])
+
+
+def _lists(database: Database, organization: str) -> dict[str, dict[str, str]]:
+    with database.read() as connection:
+        path = connection.execute(sa.select(runs_table.c.path).limit(1)).scalar_one()
+    return {"everything": {}, "status=failed": {"status": "failed"}, "one repository": {"repository": str(path)}}
+
+
+def _ends(database: Database, organization: str, query: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the queries for the first and the last page of a list."""
+    filters = Filters(organization, status=query.get("status"), path=query.get("repository"))
+    with database.read() as connection:
+        mine = sa.select(runs_table.c.created_at, runs_table.c.id).where(*runs.conditions(filters))
+        oldest = mine.order_by(runs_table.c.created_at, runs_table.c.id).limit(1).offset(PAGE - 1)
+        created_at, run_id = connection.execute(oldest).one()
+    token = PageToken(database.secret("page_token_key"), filters).after(created_at, run_id)
+    sized = {**query, "page_size": str(PAGE)}
+    return sized, {**sized, "page_token": token}
+
+
+def _asking(client: httpx.Client, query: dict[str, str]) -> Callable[[], float]:
+    def ask() -> None:
+        for _ in range(REQUESTS):
+            client.get("/external/runs", params=query).raise_for_status()
+
+    return lambda: timed(ask)
+
+
+def _accepting(client: httpx.Client) -> Callable[[], float]:
+    body = {"repository": "api", "inputs": {"instructions": "measure"}}
+
+    def accept() -> None:
+        for _ in range(REQUESTS):
+            client.post("/external/agents/reviewer/runs", json=body).raise_for_status()
+
+    return lambda: timed(accept)
+
+
+def _committing(folder: Path) -> Callable[[], float]:
+    database = Database(f"sqlite:///{folder / 'bare.sqlite'}")
+    with database.write() as connection:
+        connection.execute(sa.text("CREATE TABLE IF NOT EXISTS bare (value TEXT)"))
+
+    def commit() -> None:
+        for _ in range(REQUESTS):
+            with database.write() as connection:
+                connection.execute(sa.text("INSERT INTO bare VALUES ('x')"))
+
+    return lambda: timed(commit)
+
+
+@contextmanager
+def _client(base_url: str, token: str) -> Iterator[httpx.Client]:
+    headers = {"Authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=base_url, headers=headers, timeout=60, trust_env=False) as client:
+        yield client
+
+
+@contextmanager
+def _serving(data_dir: Path) -> Iterator[str]:
+    (data_dir / "service.toml").write_text("[limits]\nrequests_per_minute = 1000000\n", "utf-8")
+    argv = [sys.executable, "-m", "service", "serve", "--no-worker", "--port", "0", "--data-dir", str(data_dir)]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=dict(os.environ))
+    try:
+        ready: dict[str, Any] = json.loads(process.stdout.readline() if process.stdout else "{}")
+        yield str(ready["base_url"])
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)

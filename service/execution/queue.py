@@ -1,0 +1,146 @@
+"""The queue: DBOS carries each accepted turn to one worker at a time, branch by branch, and remembers its steps."""
+
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from service.store.database import Database
+from service.store.turns import Waiting
+
+if TYPE_CHECKING:
+    from dbos import Queue, StepOptions
+
+QUEUE: Final = "turns"
+# Pinned: workflows are recovered only by a program of the same version, and ours stay compatible.
+APPLICATION_VERSION: Final = "runwarden-1"
+_QUICK_S: Final = 0.2
+_SLOW_S: Final = 1.0
+_QUICK_FOR_S: Final = 30.0
+_SPARE_CONNECTIONS: Final = 3
+_BROKEN: Final = frozenset({"ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"})
+_SETTLE: Final["StepOptions"] = {
+    "name": "settle",
+    "retries_allowed": True,
+    "max_attempts": 8,
+    "interval_seconds": 1.0,
+    "backoff_rate": 2.0,
+}
+"""Settling only writes to the database: when that is away, it is tried again for about two minutes."""
+
+Perform = Callable[[str, int], dict[str, Any] | None]
+Settle = Callable[[str, int, dict[str, Any]], None]
+
+
+class TurnQueue:
+    """This process's end of the queue; one in a process, for DBOS knows no second one."""
+
+    def __init__(self, database: Database, executor: str, concurrency: int) -> None:
+        self._database = database
+        self._executor = executor
+        self._concurrency = concurrency
+        self._queue: Queue | None = None
+        self._execute: Callable[[str, int], None] | None = None
+        self._interval_s = _QUICK_S
+        self._stirred_at = time.monotonic()
+
+    def open(self, perform: Perform, settle: Settle) -> None:
+        """Connect and begin to execute: `perform`, then `settle` with what that returned, unless it returned None."""
+        from dbos import DBOS
+
+        # DBOS would otherwise advertise its console at every start.
+        logging.getLogger("dbos").setLevel(logging.WARNING)
+        DBOS(
+            config={
+                "name": "runwarden",
+                "system_database_url": self._database.url.render_as_string(hide_password=False),
+                "sys_db_pool_size": self._concurrency + _SPARE_CONNECTIONS,
+                "executor_id": self._executor,
+                "application_version": APPLICATION_VERSION,
+                "log_level": "WARNING",
+                "enable_otlp": False,
+                "use_listen_notify": False,
+            }
+        )
+
+        @DBOS.workflow(name="execute_turn", max_recovery_attempts=20)
+        def execute_turn(run_id: str, number: int) -> None:
+            ending = DBOS.run_step({"name": "perform"}, perform, run_id, number)
+            if ending is not None:
+                DBOS.run_step(_SETTLE, settle, run_id, number, ending)
+
+        self._execute = execute_turn
+        DBOS.launch()
+        self._queue = DBOS.register_queue(
+            QUEUE,
+            worker_concurrency=self._concurrency,
+            # One branch is one partition: two runs on it wait for each other, and are never mixed.
+            partition_concurrency=1,
+            polling_interval_sec=_QUICK_S,
+            on_conflict="always_update",
+        )
+
+    def close(self, wait_s: int, give_up_s: float) -> None:
+        """Take nothing up any more; wait for what is at work, but no longer than `give_up_s`."""
+        from dbos import DBOS
+
+        destroying = threading.Thread(
+            target=DBOS.destroy, kwargs={"workflow_completion_timeout_sec": wait_s}, daemon=True
+        )
+        destroying.start()
+        destroying.join(give_up_s)
+
+    def put(self, turn: Waiting) -> None:
+        """Queue a turn; the same turn again finds the workflow that exists."""
+        from dbos import SetEnqueueOptions, SetWorkflowID
+
+        if self._queue is None or self._execute is None:
+            raise RuntimeError("the queue is not open")
+        lane = hashlib.sha256(f"{turn.url}\0{turn.branch}".encode()).hexdigest()[:32]
+        with SetWorkflowID(_workflow_id(turn.run_id, turn.number)), SetEnqueueOptions(queue_partition_key=lane):
+            self._queue.enqueue(self._execute, turn.run_id, turn.number)
+
+    def recover(self, executor: str) -> None:
+        """Put the turns that a dead worker had taken back into the queue."""
+        from dbos import DBOS
+
+        # resume_workflow() asks no questions; this one takes only what the dead still own.
+        DBOS._recover_pending_workflows([executor])  # noqa: SLF001 — there is no public door to it
+
+    def gave_up(self, run_id: str, number: int) -> str | None:
+        """Return the state in which the queue gave a turn up; None while it has not."""
+        from dbos import DBOS
+
+        status = DBOS.get_workflow_status(_workflow_id(run_id, number))
+        return status.status if status is not None and status.status in _BROKEN else None
+
+    def stir(self) -> None:
+        """Note that there is something to do: for a while the queue is looked at more often."""
+        self._stirred_at = time.monotonic()
+
+    def pace(self) -> None:
+        """Look at the queue often when there was something to do lately, and seldom otherwise.
+
+        The interval stands in the database, for all workers: who is busy insists on its own, who is idle gives way.
+        """
+        if self._queue is None:
+            return
+        busy = time.monotonic() - self._stirred_at < _QUICK_FOR_S
+        wanted_s = _QUICK_S if busy else _SLOW_S
+        current_s = self._queue.polling_interval_sec if busy else self._interval_s
+        if current_s != wanted_s:
+            self._queue.set_polling_interval_sec(wanted_s)
+        self._interval_s = wanted_s
+
+
+def migrate_queue(database: Database) -> None:
+    """Make or upgrade the queue's own tables."""
+    from dbos import DBOS
+
+    DBOS.migrate(database.url.render_as_string(hide_password=False))
+
+
+def _workflow_id(run_id: str, number: int) -> str:
+    return f"{run_id}:{number}"

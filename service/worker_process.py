@@ -1,0 +1,93 @@
+"""The worker process: executes turns, without an API of its own, and drains on SIGTERM or SIGINT."""
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+
+from service.clock import now_micros
+from service.execution.sandbox import NoSandboxError, find
+from service.execution.turn import TurnExecution
+from service.execution.worker import TurnWorker
+from service.premises import ServiceError, held
+from service.settings import DataFolder, Execution
+from service.store.database import Database
+
+_log = logging.getLogger(__name__)
+
+
+class WorkerProcess:
+    """One worker over one database; on PostgreSQL any number of them, on any number of machines."""
+
+    def __init__(self, folder: DataFolder, database_url: str | None, concurrency: int | None) -> None:
+        self._folder = folder
+        self._database_url = database_url or folder.database_url
+        self._concurrency = concurrency
+
+    def run(self) -> int:
+        """Execute turns until a signal comes; return the exit status.
+
+        Raises:
+            ServiceError: The folder has a worker already, or a required sandbox is missing.
+        """
+        self._folder.create()
+        settings = self._folder.settings()
+        leaving = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: leaving.set())
+        with contextlib.closing(Database(self._database_url)) as database, one_worker(database, self._folder):
+            database.migrate()
+            worker = build_worker(database, self._folder, settings.execution, self._concurrency)
+            worker.start()
+            self._announce(worker)
+            leaving.wait()
+            drain(worker, settings.execution)
+        return 0
+
+    def _announce(self, worker: TurnWorker) -> None:
+        line = {"worker": worker.me.executor, "pid": os.getpid(), "data_dir": str(self._folder.root)}
+        sys.stdout.write(f"{json.dumps(line)}\n")
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def one_worker(database: Database, folder: DataFolder) -> Iterator[None]:
+    """See to it that a SQLite database has one worker process; PostgreSQL takes any number.
+
+    Raises:
+        ServiceError: It has one.
+    """
+    if not database.is_sqlite:
+        yield
+        return
+    refusal = f"another worker runs on {folder.root}; stop it, or use PostgreSQL (--database) for several"
+    with held(folder.worker_lock_file, refusal):
+        yield
+
+
+def build_worker(database: Database, folder: DataFolder, settings: Execution, concurrency: int | None) -> TurnWorker:
+    """Return a worker that has not started yet, and say in the log what will stand around its agents.
+
+    Raises:
+        ServiceError: A sandbox is required, and there is none.
+    """
+    try:
+        sandbox = find(settings.sandbox)
+    except NoSandboxError as error:
+        raise ServiceError(str(error)) from error
+    _log.log(logging.INFO if sandbox.program else logging.WARNING, "sandbox: %s", sandbox)
+    _log.info("limits of an agent: %s", settings.agent)
+    execution = TurnExecution(database, folder, settings, sandbox, now_micros)
+    return TurnWorker(
+        database, folder, settings, execution, now_micros, concurrency=concurrency or settings.concurrency
+    )
+
+
+def drain(worker: TurnWorker, settings: Execution) -> None:
+    """Let the turns at work end within their grace; what does not is taken over by whoever comes next."""
+    idle = worker.stop(settings.drain_s)
+    _log.info("drained" if idle else "turns were interrupted; whoever comes next starts them again")

@@ -1,0 +1,46 @@
+"""The specification, narrowed to what exists in the tests' world: whatever fits it must be accepted."""
+
+import copy
+from typing import Any
+
+PLAIN_VALUE = {
+    "anyOf": [
+        {"type": ["boolean", "null", "string"]},
+        {"type": "integer", "minimum": -(2**63) + 1, "maximum": 2**63 - 1},
+        {"type": "number", "minimum": -1e300, "maximum": 1e300},
+        {"type": "array", "items": {"type": "string"}},
+    ]
+}
+FREE_OBJECT = {"type": ["object", "null"], "additionalProperties": PLAIN_VALUE}
+PART = "[a-z0-9][a-z0-9_-]{0,40}"
+BRANCH = {"anyOf": [{"type": "string", "pattern": f"^{PART}(/{PART}){{0,3}}$"}, {"type": "null"}]}
+WORD = "[a-z0-9]{1,20}"
+EMAIL = {"type": "string", "pattern": f"^{WORD}([.+_-]{WORD}){{0,2}}@[a-z]{{1,20}}[.](com|org|example)$"}
+
+
+def narrowed(specification: dict[str, Any]) -> dict[str, Any]:
+    """Return the specification with the agents, repositories, offers and hosts of `service_process.demo_setup`."""
+    made = copy.deepcopy(specification)
+    schemas = made["components"]["schemas"]
+    for name in ("OrganizationCreation", "RunStart", "AgentStart", "ProjectOnboarding"):
+        schemas[name]["additionalProperties"] = False
+    schemas["OrganizationCreation"]["properties"] = {
+        "email": EMAIL,
+        "offer_code": {"enum": ["PARTNER", "OLD", None]},
+    }
+    # A run that exists has its own repository; continuing one is the subject of other tests.
+    schemas["RunStart"]["properties"] |= {"branch_name": BRANCH, "run_id": {"type": "null"}, "metadata": FREE_OBJECT}
+    schemas["AgentStart"]["properties"] = {
+        "repository": {"enum": ["acme/api", "acme/tools", "web", "https://gitlab.example/acme/tools.git"]},
+        "branch_name": BRANCH,
+        "inputs": FREE_OBJECT,
+    }
+    paths = made["paths"]
+    paths["/external/agents/{name}/runs"]["post"]["parameters"][0]["schema"] = {"enum": ["scribe", "reviewer"]}
+    listing = paths["/external/runs"]["get"]
+    # Tokens come from pages and are bound to their filters; `data` needs a platform, which no schema can say.
+    listing["parameters"] = [one for one in listing["parameters"] if one["name"] not in {"page_token", "data"}]
+    for one in listing["parameters"]:
+        if one["name"] == "repository":
+            one["schema"] = {"type": "string", "pattern": "^[a-z]{1,20}/[a-z]{1,20}$"}
+    return made

@@ -1,0 +1,239 @@
+"""Properties of the run list that single requests cannot show (spec 2.5, 4.2)."""
+
+import base64
+import itertools
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from tests.conformance.conftest import Subject
+
+UNTIL = "2025-06-01T00:00:00Z"
+SPAN_S = 4
+RUNS = 150
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NEWEST = (datetime(2025, 6, 1, tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+# Examples share one history on purpose, and each of them is some requests long.
+SHARED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+Run = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def history(subject: Subject) -> Iterator[list[Run]]:
+    """150 runs within four seconds of the past, newest first: dense enough for bounds to fall between them."""
+    subject.order("/runs", {"organization": "acme", "runs": RUNS, "span": f"{SPAN_S}s", "until": UNTIL, "active": 20})
+    yield walk(subject, 100, {"date_to": UNTIL})
+    subject.order("/reset", {})
+
+
+@pytest.fixture(scope="module")
+def seeds() -> Iterator[int]:
+    """A seed of its own for each insertion."""
+    return itertools.count(1000)
+
+
+def walk(subject: Subject, size: int, filters: dict[str, str]) -> list[Run]:
+    """Return what the pages hold, one after the other."""
+    found: list[Run] = []
+    token: str | None = None
+    while True:
+        answer = subject.runs(page_size=size, page_token=token, **filters)
+        assert answer.status_code == 200, answer.text
+        page = answer.json()
+        assert len(page["runs"]) <= page["page_size"] == size
+        found += page["runs"]
+        token = page["next_token"]
+        if token is None:
+            return found
+        assert len(page["runs"]) == size, "only the last page may be short"
+
+
+def named(run: Run) -> str:
+    data = run["repository"]["data"]
+    return str(data.get("project_path") or f"{data['owner']}/{data['repo']}")
+
+
+def micros(text: str) -> int:
+    return (datetime.fromisoformat(text) - EPOCH) // timedelta(microseconds=1)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=SHARED)
+@given(
+    size=st.integers(1, 100),
+    status=st.sampled_from([None, "completed", "failed", "working", "sleeping"]),
+    place=st.integers(-1, RUNS - 1),
+)
+def test_pages_partition_the_filtered_set_while_others_insert(
+    subject: Subject, history: list[Run], seeds: Iterator[int], size: int, status: str | None, place: int
+) -> None:
+    """Each run that matches is on exactly one page, newest first, though others are inserted all the while."""
+    assume(size > 2 or status is not None or place >= 0)
+    repository = None if place < 0 else named(history[place])
+    chosen = {"status": status, "repository": repository, "date_to": UNTIL}
+    filters = {key: value for key, value in chosen.items() if value is not None}
+    before = [run["run_id"] for run in history if status in {None, run["status"]} and repository in {None, named(run)}]
+    with Inserting(subject, seeds):
+        found = walk(subject, size, filters)
+
+    ids = [run["run_id"] for run in found]
+    assert len(ids) == len(set(ids))
+    assert [one for one in ids if one in set(before)] == before
+    assert [(run["created_at"], run["run_id"]) for run in found] == sorted(
+        ((run["created_at"], run["run_id"]) for run in found), reverse=True
+    )
+    assert all(status in {None, run["status"]} and repository in {None, named(run)} for run in found)
+
+
+class Inserting:
+    """Somebody who keeps inserting: made-up runs into the walked span, and one accepted run into the present."""
+
+    def __init__(self, subject: Subject, seeds: Iterator[int]) -> None:
+        self._subject = subject
+        self._seeds = seeds
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._insert)
+
+    def __enter__(self) -> None:
+        body = {"repository": "acme/api", "inputs": {"instructions": "nothing"}}
+        assert self._subject.http.post("/external/agents/scribe/runs", json=body).status_code == 201
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _insert(self) -> None:
+        order = {"organization": "acme", "runs": 3, "span": "2s", "until": UNTIL}
+        while not self._done.is_set():
+            self._subject.order("/runs", order | {"seed": next(self._seeds)})
+
+
+INSTANTS = st.integers(NEWEST - (SPAN_S + 1) * 1_000_000, NEWEST + 1_000_000)
+
+
+@st.composite
+def bounds(draw: st.DrawFn) -> tuple[str, Fraction]:
+    """Draw a date-time as text, in any offset and precision, with the exact instant that it names in microseconds."""
+    instant = draw(st.one_of(INSTANTS, st.integers(0, RUNS - 1).map(lambda place: -place)))
+    beyond = draw(st.one_of(st.just(""), st.text("0123456789", min_size=1, max_size=4)))
+    minutes = draw(st.integers(-23 * 60 - 59, 23 * 60 + 59))
+    return f"{instant}|{beyond}|{minutes}", Fraction(int(beyond or 0), 10 ** len(beyond))
+
+
+def written(drawn: tuple[str, Fraction], history: list[Run]) -> tuple[str, Fraction]:
+    """Return the text and the instant of a drawn bound; a bound at or below zero names a run of the history."""
+    instant_text, beyond, minutes = drawn[0].split("|")
+    instant = int(instant_text)
+    if instant <= 0:
+        instant = micros(history[-instant]["created_at"])
+    local = (EPOCH + timedelta(microseconds=instant)).astimezone(timezone(timedelta(minutes=int(minutes))))
+    text = local.isoformat(timespec="microseconds")
+    place = text.index(".") + 7
+    return text[:place] + beyond + text[place:], instant + drawn[1]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=SHARED)
+@given(start=st.none() | bounds(), end=bounds())
+def test_date_bounds_are_inclusive_and_exact(
+    subject: Subject, history: list[Run], start: tuple[str, Fraction] | None, end: tuple[str, Fraction]
+) -> None:
+    """Whatever the offset and however many digits: exactly the runs of the closed range, to the last fraction."""
+    first = None if start is None else written(start, history)
+    last = written(end, history)
+    expected = {
+        run["run_id"]
+        for run in history
+        if (first is None or first[1] <= micros(run["created_at"])) and micros(run["created_at"]) <= last[1]
+    }
+    known = {run["run_id"] for run in history}
+    found = walk(subject, 100, {"date_to": last[0]} | ({} if first is None else {"date_from": first[0]}))
+
+    assert {run["run_id"] for run in found} & known == expected
+    if first is not None and first[1] > last[1]:
+        assert found == []
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=SHARED)
+@given(
+    instant=st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)),  # noqa: DTZ001 — naive on purpose
+    name=st.sampled_from(["date_from", "date_to"]),
+    separator=st.sampled_from(["T", "t", " "]),
+)
+def test_a_naive_date_is_refused_and_the_same_with_an_offset_is_not(
+    subject: Subject, instant: datetime, name: str, separator: str
+) -> None:
+    """Nobody guesses a time zone: 400 and a message that names the parameter."""
+    text = instant.isoformat(timespec="microseconds").replace("T", separator)
+    naive = subject.runs(**{name: text})
+    aware = subject.runs(**{name: text + "Z"})
+
+    assert (naive.status_code, naive.json()["error_code"]) == (400, "invalid_date")
+    assert name in naive.json()["message"]
+    assert aware.status_code == 200
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=SHARED)
+@given(data=st.data(), place=st.integers(1, 99))
+def test_a_cursor_that_was_tampered_with_is_refused(
+    subject: Subject, history: list[Run], data: st.DataObject, place: int
+) -> None:
+    """One flipped bit, one character more or less, another spelling of the same bytes: 400, never another page."""
+    token = subject.runs(page_size=place, date_to=UNTIL).json()["next_token"]
+    forged = data.draw(tampered(token))
+    assume(forged != token)
+    answer = subject.runs(page_size=place, date_to=UNTIL, page_token=forged)
+
+    assert (answer.status_code, answer.json()["error_code"]) == (400, "invalid_page_token")
+    assert subject.runs(page_size=place, date_to=UNTIL, page_token=token).status_code == 200
+
+
+def tampered(token: str) -> st.SearchStrategy[str]:
+    raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    letters = st.sampled_from("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=+/ ")
+    places = st.integers(0, len(token) - 1)
+    return st.one_of(
+        st.integers(0, len(raw) * 8 - 1).map(lambda bit: spelled(flipped(raw, bit))),
+        st.builds(lambda place, letter: token[:place] + letter + token[place + 1 :], places, letters),
+        st.builds(lambda place, letter: token[:place] + letter + token[place:], places, letters),
+        places.map(lambda place: token[:place]),
+        st.integers(1, 3).map(lambda count: token + "=" * count),
+        st.binary(max_size=60).map(spelled),
+    )
+
+
+def flipped(raw: bytes, bit: int) -> bytes:
+    changed = bytearray(raw)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def spelled(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=SHARED)
+@given(
+    mine=st.fixed_dictionaries({}, optional={"status": st.sampled_from(["completed", "failed"])}),
+    other=st.fixed_dictionaries(
+        {},
+        optional={
+            "status": st.sampled_from(["completed", "failed", "queued"]),
+            "repository": st.sampled_from(["acme/api", "acme/web"]),
+            "date_from": st.sampled_from(["2025-05-01T00:00:00Z", "2025-05-02T00:00:00Z"]),
+        },
+    ),
+)
+def test_a_cursor_belongs_to_its_filters(
+    subject: Subject, history: list[Run], mine: dict[str, str], other: dict[str, str]
+) -> None:
+    """With the same filters it goes on, in any page size; with others it is refused."""
+    token = subject.runs(page_size=1, date_to=UNTIL, **mine).json()["next_token"]
+    answer = subject.runs(page_size=7, date_to=UNTIL, page_token=token, **other)
+
+    assert answer.status_code == (200 if mine == other else 400)

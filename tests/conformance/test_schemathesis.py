@@ -1,0 +1,68 @@
+"""Thousands of generated requests, held against the transcribed specification (spec 2 to 9)."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.conftest import Subject
+from tests.conformance.narrowing import narrowed
+
+pytestmark = pytest.mark.timeout(900)
+
+SEED = ("--seed", "20250131")
+# That what fits the schema is accepted can only be asked where the schema knows the world: of the narrowed one.
+ANYTHING = (*SEED, "--exclude-checks", "positive_data_acceptance")
+ACCEPTED = (*SEED, "--mode", "positive", "--generation-allow-x00", "false", "--phases", "coverage,fuzzing")
+
+
+def judge(report: dict[str, Any], at_least: int) -> None:
+    """Nothing was found, every operation was tried, and often enough."""
+    assert report["failures"] == [], report["output"]
+    assert report["errors"] == [], report["output"]
+    assert (report["complete"], report["exit_code"]) == (True, 0), report["output"]
+    assert report["operations"]["tested"] == report["operations"]["total"] == 6
+    assert report["test_cases"]["generated"] >= at_least
+
+
+def test_whatever_is_sent_the_answer_conforms(subject: Subject, specification: dict[str, Any], tmp_path: Path) -> None:
+    """A documented status, type and body, never a 5xx; violations and wrong methods refused; no token, no way."""
+    judge(subject.campaign(tmp_path, specification, "--max-examples", "160", *ANYTHING), 2000)
+
+
+def test_whatever_fits_is_accepted(subject: Subject, specification: dict[str, Any], tmp_path: Path) -> None:
+    """In a world whose agents, repositories and offers are known, every request that fits the schema succeeds."""
+    judge(subject.campaign(tmp_path, narrowed(specification), "--max-examples", "100", *ACCEPTED), 500)
+
+
+@pytest.mark.parametrize(
+    ("status", "finding"),
+    [(500, "Server error"), (418, "Undocumented status code"), (422, "Custom check failed: `failure_manners`")],
+)
+def test_a_service_that_deviates_is_found_out(
+    subject: Subject, specification: dict[str, Any], tmp_path: Path, status: int, finding: str
+) -> None:
+    """The judge can fail: with the lab answering wrongly, the same campaign reports it."""
+    subject.order("/faults", {"operation": "any", "kind": "status", "times": 1_000_000, "status": status})
+    try:
+        report = subject.campaign(tmp_path, specification, "--max-examples", "2", "--phases", "fuzzing", "--seed", "1")
+    finally:
+        subject.order("/reset", {})
+
+    assert report["exit_code"] == 1
+    assert finding in {one["title"] for one in report["failures"]}
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_the_campaign_finds_nothing_either(
+    subject: Subject, specification: dict[str, Any], tmp_path: Path, seed: int
+) -> None:
+    """Three seeds, thousands of cases each."""
+    (tmp_path / "all").mkdir()
+    (tmp_path / "fits").mkdir()
+    options = ("--max-examples", "600", "--seed", str(seed))
+
+    judge(subject.campaign(tmp_path / "all", specification, *ANYTHING, *options), 5000)
+    judge(subject.campaign(tmp_path / "fits", narrowed(specification), *ACCEPTED, *options), 2000)

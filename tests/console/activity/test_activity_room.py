@@ -1,0 +1,314 @@
+"""The Activity room, over the real ledger and the real poll log."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from app.api.requests import (
+    ContinueRun,
+    CreateOrganization,
+    OnboardProject,
+    StartAgent,
+    StartRun,
+    WriteRequest,
+    as_json,
+)
+from app.console.screens.run import RunScreen
+from storage.records import ActionError, ActionState, PollOutcome, Repository, RunFilter, RunSort
+from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from widgets.activity_table import ActivityTable
+
+SIZES = pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
+HOSTILE = "Now also \x1b[2J\u202e fix [/b] the \x9bdocs"
+API = Repository.parse("acme/api")
+
+
+@pytest.fixture
+def same_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Actions get the same ids in every picture."""
+    monkeypatch.setattr("storage.ledger.identity.secrets.randbits", lambda bits: 7)
+
+
+async def enter(
+    scene: Scene,
+    request: WriteRequest,
+    state: ActionState,
+    *,
+    ago_m: float,
+    actor: str = "console:ann",
+    made: str = "org_1",
+) -> str:
+    """One write of the past, moved through the ledger as the program moves it."""
+    ledger, now = scene.engine.ledger, scene.clock.now
+    scene.clock.now = now - timedelta(minutes=ago_m)
+    action = await ledger.prepare(
+        action_id=None,
+        kind=request.kind,
+        subject=request.subject,
+        key=f"{request.kind} {ago_m}",
+        path=request.path,
+        body_json=as_json(request),
+        actor=actor,
+    )
+    scene.clock.move(seconds=1)
+    if state == "not_sent":
+        await ledger.not_sent(action.action_id, ActionError("unreachable", "Connection refused."))
+    if state not in {"not_sent", "prepared"}:
+        await ledger.sending(action.action_id)
+    scene.clock.move(seconds=2)
+    if state == "confirmed":
+        await ledger.confirm(action.action_id, result_id=made, response_json=None)
+    if state == "rejected":
+        await ledger.reject(action.action_id, ActionError("rejected", "Not an address.", 400, "invalid_email"))
+    if state == "unknown":
+        await ledger.unknown(action.action_id, ActionError("timed_out", "No answer within 20 s."))
+    scene.clock.now = now
+    return action.action_id
+
+
+async def a_history(scene: Scene) -> None:
+    """Ten hours of it: writes of every kind and outcome, a link that was down, a token that was not permitted."""
+    (row,) = await scene.engine.cache.rows(RunFilter(), RunSort(), offset=3, limit=1)
+    await enter(scene, CreateOrganization("old@globex.example"), "confirmed", ago_m=400)
+    await enter(scene, StartAgent("nightly", "acme/api"), "confirmed", ago_m=300, actor="bot:nightly", made="exe_1")
+    await enter(scene, StartRun("Fix the flaky\nretry test.", API), "confirmed", ago_m=200, made=row.run_id)
+    await enter(scene, CreateOrganization("noone@nowhere"), "rejected", ago_m=120)
+    await enter(scene, ContinueRun(row.run_id, HOSTILE, API), "unknown", ago_m=60)
+    await enter(scene, OnboardProject("acme/tools"), "not_sent", ago_m=30)
+    for minutes in range(600, 0, -5):
+        at = scene.clock.now - timedelta(minutes=minutes)
+        kind = "unreachable" if 90 < minutes < 115 else None
+        await scene.engine.cache.record_poll(
+            PollOutcome("runs", at, kind, "Connection refused: [/b] \x1b[31m" if kind else None)
+        )
+        kind = "forbidden" if minutes > 500 else None
+        await scene.engine.cache.record_poll(
+            PollOutcome("health", at, kind, "May not." if kind else None, 403 if kind else None)
+        )
+
+
+@asynccontextmanager
+async def room(staged: Staged, size: tuple[int, int] = WIDE, *, filled: bool = True) -> AsyncIterator[Scene]:
+    """The room, with a history unless it shall be empty; the scene's one poll lies before it."""
+    async with staged(size, synced=False) as scene:
+        if filled:
+            scene.clock.move(hours=-10.5)
+            await scene.engine.refresh()
+            scene.clock.move(hours=10.5)
+            await a_history(scene)
+        await scene.press("6")
+        yield scene
+
+
+def table(scene: Scene) -> ActivityTable:
+    return scene.app.screen.query_one(ActivityTable)
+
+
+def lines(scene: Scene) -> list[str]:
+    """The table's lines that hold an entry."""
+    region = table(scene).region
+    return [
+        text
+        for line in scene.lines[region.y + 1 : region.bottom]
+        if (text := line[region.x : region.right - 1].strip())
+    ]
+
+
+async def test_writes_and_polls_stand_in_one_order_with_their_outcomes(staged: Staged) -> None:
+    """Newest first; alike polls are one line."""
+    async with room(staged, (200, 40)) as scene:
+        found = lines(scene)
+
+    kinds = [line[14:34].strip() for line in found]
+    assert kinds[:4] == ["onboard project", "continue run", "poll runs", "poll runs"]
+    assert "◌ not sent" in found[0]
+    assert "? unknown" in found[1]
+    assert "✗ failed" in found[3]
+    assert "service unreachable, 4 polls in 15m00s" in found[3]
+    assert any("start agent" in line and "bot:nightly" in line for line in found)
+    assert any("✓ answered" in line and "poll health" in line for line in found)
+
+
+async def test_nothing_foreign_reaches_the_terminal(staged: Staged) -> None:
+    """Instructions and error messages are shown, not obeyed."""
+    async with room(staged) as scene:
+        await scene.press("j")
+        text = scene.text
+
+        assert "[/b]" in text
+        assert not {"\x1b", "\u202e", "\x9b"} & set(text)
+
+
+async def test_the_facts_follow_the_cursor(staged: Staged) -> None:
+    """What was sent, when, by whom, and what is to do."""
+    async with room(staged) as scene:
+        await scene.press("j")
+        text = scene.text
+
+    assert "No answer within 20 s." in text
+    assert "then press v" in text
+    assert '"instructions": "Now also' in text
+
+
+async def test_an_unknown_outcome_is_resolved_here_and_seen_at_once(staged: Staged) -> None:
+    """The line changes under the cursor."""
+    async with room(staged) as scene:
+        await scene.press("j", "v")
+        await scene.press("2", "ctrl+s")
+
+        assert "⊘ not created" in lines(scene)[1]
+        assert scene.app.screen.check_action("resolve", ()) is None
+
+
+async def test_what_another_process_resolves_is_seen(staged: Staged) -> None:
+    """By the doorbell."""
+    async with room(staged) as scene:
+        await scene.press("j")
+        entry = table(scene).item
+        assert entry is not None
+        await scene.engine.actions.resolve_created(entry.key, "run_found")
+        await scene.settle()
+
+        assert "✓ confirmed" in lines(scene)[1]
+
+
+async def test_enter_leads_to_the_run_and_escape_back_to_the_same_line(staged: Staged) -> None:
+    """The run's own page."""
+    async with room(staged) as scene:
+        await scene.press(*["j"] * 5)
+        entry = table(scene).item
+        assert entry is not None
+        assert entry.source.kind == "run.start"
+        await scene.press("enter")
+        is_run = isinstance(scene.app.screen, RunScreen)
+        await scene.press("escape")
+
+        assert is_run
+        assert table(scene).item == entry
+
+
+@pytest.mark.parametrize(("steps", "room_name"), [(2, "runs"), (4, "organizations")])
+async def test_enter_leads_to_the_room_of_what_is_no_run(staged: Staged, steps: int, room_name: str) -> None:
+    """Polls of runs to Runs, organizations to theirs."""
+    async with room(staged) as scene:
+        await scene.press(*["j"] * steps, "enter")
+
+        assert scene.app.current_mode == room_name
+
+
+async def test_enter_on_an_agent_says_that_no_run_is_known(staged: Staged) -> None:
+    """An execution's id need not be a run's."""
+    async with room(staged) as scene:
+        await scene.press("slash", *"nightly", "enter", "enter")
+
+        assert scene.app.screen.ROOM == "activity"
+        assert "No listed run has the id exe_1" in str([note.message for note in scene.app._notifications])
+
+
+@pytest.mark.parametrize(
+    ("keys", "count", "chip"),
+    [
+        (("right_square_bracket",), 6, "[Writes]"),
+        (("left_square_bracket",), 1, "[Open]"),
+        (("w",), 4, "since 1h"),
+        (("slash", *"refused", "enter"), 2, "2 of"),
+        (("f", "space", "enter"), 1, "what start agent"),
+        (("s", "space", "enter"), 3, "outcome confirmed"),
+    ],
+)
+async def test_filters_narrow_and_escape_widens_again(
+    staged: Staged, keys: tuple[str, ...], count: int, chip: str
+) -> None:
+    """Views, time, words, kinds and outcomes."""
+    async with room(staged) as scene:
+        before = len(lines(scene))
+        await scene.press(*keys)
+
+        assert (len(lines(scene)), chip in scene.text) == (count, True), scene.text
+
+        await scene.press("escape", "escape")
+
+        assert len(lines(scene)) == before
+
+
+async def test_filters_are_reached_by_mouse(staged: Staged) -> None:
+    """A click on a view, on a filter, on a line."""
+    async with room(staged) as scene:
+        await scene.pilot.click("#activity-views", offset=(8, 0))
+        await scene.settle()
+        writes = len(lines(scene))
+        await scene.pilot.click("#activity-filters", offset=(34, 0))
+        await scene.settle()
+        await scene.pilot.click(ActivityTable, offset=(5, 2))
+        await scene.settle()
+
+        assert writes == 6
+        assert "since 1h" in scene.text
+        assert table(scene)._cursor == 1
+
+
+async def test_older_entries_come_as_the_end_is_reached(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page at a time; the line of the cursor stays."""
+    monkeypatch.setattr("app.console.screens.activity.PAGE", 5)
+    async with staged(synced=False) as scene:
+        scene.clock.move(minutes=1)
+        for number in range(12):
+            await enter(scene, CreateOrganization(f"a{number}@x.example"), "confirmed", ago_m=float(number + 1))
+        await scene.press("6")
+        first = table(scene).total
+        await scene.press("G")
+        held = table(scene).item
+
+        assert (first, table(scene).total) == (5, 10)
+        assert held is not None
+        assert "a7@x.example" in held.about
+
+
+async def test_an_empty_room_says_what_will_be_in_it(staged: Staged) -> None:
+    """And a filter that lets nothing through says how to see the rest."""
+    async with room(staged, SMALL, filled=False) as scene:
+        empty = scene.text
+        await scene.sync()
+        await scene.press("slash", *"zzz", "enter")
+        narrowed = scene.text
+
+    assert "Nothing happened yet" in empty
+    assert "Nothing that happened matches" in narrowed
+    assert "esc shows them again" in narrowed
+
+
+async def test_a_ledger_that_cannot_be_read_is_said(staged: Staged) -> None:
+    """In the banner, with the cure."""
+    async with room(staged) as scene:
+        await scene.engine.ledger.close()
+        scene.app.screen._reader.ask()
+        await scene.settle()
+
+        assert "was closed" in scene.text
+        assert len(lines(scene)) > 3
+
+
+@SIZES
+async def test_picture(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int], same_ids: None) -> None:
+    """Writes, polls, and an unknown outcome under the cursor."""
+    async with room(staged, size) as scene:
+        await scene.press("j")
+
+        assert scene.app.export_screenshot() == picture
+
+
+async def test_picture_of_the_kinds(staged: Staged, picture: SnapshotAssertion) -> None:
+    """Choosing what is shown."""
+    async with room(staged, SMALL) as scene:
+        await scene.press("f")
+
+        assert scene.app.export_screenshot() == picture
+
+
+async def test_picture_of_nothing(staged: Staged, picture: SnapshotAssertion) -> None:
+    """Before anything happened."""
+    async with room(staged, SMALL, filled=False) as scene:
+        assert scene.app.export_screenshot() == picture

@@ -1,0 +1,101 @@
+"""Charts and spans of time as pure functions."""
+
+import os
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.console.insight_span import SPANS
+from widgets.chart import ceiling, columns, stacked
+from widgets.insight_words import share
+
+DAY, WEEK, MONTH = SPANS
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A place where clocks are put forward and back."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_days_begin_at_local_midnight_also_where_the_clock_was_put_forward(berlin: None) -> None:
+    """29 March 2026 has 23 hours in Berlin."""
+    edges = WEEK.edges(datetime(2026, 3, 31, 10, tzinfo=UTC))
+
+    lengths = [end - start for start, end in pairwise(edges)]
+    assert len(lengths) == 7
+    assert lengths[4] == timedelta(hours=23)
+    assert {length for index, length in enumerate(lengths) if index != 4} == {timedelta(hours=24)}
+    assert all(edge.astimezone().hour == 0 for edge in edges)
+
+
+def test_hours_are_full_hours_and_the_last_one_goes_on() -> None:
+    """Twenty-four of them, the present one included."""
+    now = datetime(2026, 5, 1, 22, 17, tzinfo=UTC)
+
+    edges = DAY.edges(now)
+
+    assert (len(edges), edges[-1] - edges[0]) == (25, timedelta(hours=24))
+    assert edges[-2] <= now < edges[-1]
+
+
+@pytest.mark.parametrize("span", SPANS)
+@pytest.mark.parametrize("minute", [0, 1, 59])
+def test_fine_steps_cover_the_span_up_to_now(span: object, minute: int) -> None:
+    """Each begins before it ends, at full hours too."""
+    now = datetime(2026, 5, 1, 22, minute, tzinfo=UTC)
+
+    edges = span.fine_edges(now)  # type: ignore[attr-defined]
+
+    assert (edges[0], edges[-1]) == (span.edges(now)[0], now)  # type: ignore[attr-defined]
+    assert all(timedelta() < end - start <= span.fine for start, end in pairwise(edges))  # type: ignore[attr-defined]
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=3, max_size=3), st.integers(5, 40))
+def test_every_part_of_a_bar_that_is_there_is_seen(values: list[int], rows: int) -> None:
+    """One failure among ten thousand takes a row; no bar is taller than its chart."""
+    taken = stacked(values, ceiling(sum(values)), rows)
+
+    assert [count > 0 for count in taken] == [value > 0 for value in values]
+    assert sum(taken) <= rows
+
+
+@given(st.integers(1, 60), st.integers(1, 200))
+def test_bars_stay_inside_their_chart_and_apart(count: int, width: int) -> None:
+    """Where there is a cell for each."""
+    if count > width:
+        return
+    places, wide = columns(count, width)
+
+    assert places[-1] + wide <= width
+    assert all(before + wide <= after for before, after in pairwise(places))
+
+
+@given(st.floats(0, 1e9))
+def test_an_axis_holds_what_it_shows(highest: float) -> None:
+    """With little room wasted, and a middle that can be named."""
+    top = ceiling(highest)
+
+    assert highest <= top <= max(2, highest * 2)
+
+
+@pytest.mark.parametrize(
+    ("part", "said"), [(None, "-"), (0.0, "0%"), (0.001, "1%"), (0.5, "50%"), (0.9999, "99%"), (1.0, "100%")]
+)
+def test_nearly_all_is_not_all(part: float | None, said: str) -> None:
+    """One failure in ten thousand is no 100%."""
+    assert share(part) == said
+
+
+def test_the_tests_run_in_utc() -> None:
+    """What the other tests say of labels holds there."""
+    assert os.environ["TZ"] == "UTC"

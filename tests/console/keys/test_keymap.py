@@ -1,0 +1,86 @@
+"""The key map: every key of ours can be another one, and what cannot work is said."""
+
+import pytest
+
+from app.config import Command
+from app.console.keymap import catalog, problems
+from app.console.screens.key_help import KeyHelpScreen
+from tests.console.keys.conftest import Configured
+
+
+async def test_a_key_of_the_users_own_takes_the_place_of_ours(configured: Configured) -> None:
+    """The new key does it, the old one does nothing, and the help shows the new one."""
+    async with configured((140, 60), keys={"app.help": "f1", "room.health": "h,ctrl+h"}) as scene:
+        await scene.press("question_mark")
+
+        assert not isinstance(scene.app.screen, KeyHelpScreen)
+
+        await scene.press("f1")
+
+        assert "f1" in scene.text
+
+        await scene.press("escape")
+        await scene.press("ctrl+h")
+
+        assert scene.app.current_mode == "health"
+
+
+async def test_what_is_wrong_with_the_keys_is_told_when_the_console_opens(configured: Configured) -> None:
+    """Nothing fails; the rest of the map holds."""
+    async with configured((140, 60), keys={"app.hlep": "f1", "app.help": "f2"}) as scene:
+        told = [notification.message for notification in scene.app._notifications]
+
+        assert told == ["keys.app.hlep: nothing is called that. Did you mean app.help?"]
+
+        await scene.press("f2")
+
+        assert isinstance(scene.app.screen, KeyHelpScreen)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"run.continue": "s"}, 'keys.run.continue: "s" is the key of runs.statuses there'),
+        ({"app.quit": "s"}, 'keys.app.quit: "s" is the key of'),
+        ({"table.down": "c"}, 'keys.table.down: "c" is the key of run.continue there'),
+        ({"app.quit": "blah"}, 'app.quit: "blah" is no key'),
+        ({"app.quit": "hyperctrl+q"}, 'app.quit: "hyperctrl+q" is no key'),
+    ],
+)
+def test_keys_that_cannot_work_are_named(keys: dict[str, str], said: str) -> None:
+    """What would never be heard, and what is no key."""
+    assert said in " ".join(problems(keys))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [{}, {"run.continue": "C"}, {"run.continue": "n", "run.new": "c"}, {"app.quit": "ctrl+q,Q"}, {"app.help": "?,f1"}],
+)
+def test_keys_that_work_are_let_be(keys: dict[str, str]) -> None:
+    """Swapping two, adding one, and naming what is already so."""
+    assert problems(keys) == ()
+
+
+def test_a_commands_key_must_be_free() -> None:
+    """A screen would hear it first."""
+    taken = Command("Deploy", ("true",), key="n")
+    twice = (Command("One", ("true",), key="ctrl+l"), Command("Two", ("true",), key="ctrl+l"))
+
+    assert "Choose another" in problems({}, (taken,))[0]
+    assert "is the key of One" in problems({}, twice)[0]
+    assert problems({}, (Command("Free", ("true",), key="f12"),)) == ()
+
+
+def test_the_console_itself_has_no_two_things_on_one_key() -> None:
+    """In each place a key does one thing."""
+    facts = catalog()
+    for fact in facts:
+        own = {fact.id: ",".join(fact.keys)}
+
+        assert problems(own) == (), fact
+
+
+def test_ids_are_unique_in_what_they_mean() -> None:
+    """One id, one action's name: what a user maps is what they read."""
+    assert len({fact.id for fact in catalog()}) == len(catalog())
+    assert all(fact.does and fact.keys for fact in catalog())

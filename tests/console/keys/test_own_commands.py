@@ -1,0 +1,158 @@
+"""The user's own commands: what is filled in, what is refused, and what becomes of them."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.widgets import Input
+
+from app.config import Command
+from app.console.own_commands import CommandUnusable, facts, filled_in, needs_run, run_beside
+from app.console.screens.own_command import ConfirmCommandScreen
+from storage.records import Repository, Run
+from tests.console.conftest import Scene
+from tests.console.keys.conftest import Configured, until
+
+RUN = Run("run_1", "failed", "agent/flaky-retry", Repository.parse("acme/api"), None, None, "{}")
+KNOWN = facts("acme", "https://api.example.com/v1", RUN)
+
+
+def test_places_are_filled_in_within_their_argument() -> None:
+    """Blanks, quotes and semicolons of a value stay in the one argument that they were put into."""
+    known = {**KNOWN, "branch": "x; rm -rf $HOME '\""}
+
+    assert filled_in(["git", "log", "origin/{branch}", "{repository}"], known) == (
+        "git",
+        "log",
+        "origin/x; rm -rf $HOME '\"",
+        "acme/api",
+    )
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "why"),
+    [
+        ("{run_id}", "--upload-pack=evil", "begins with a dash"),
+        ("/srv/{run_id}", "../../etc", "another folder"),
+        ("/srv/{run_id}", "..", "another folder"),
+        ("{run_id}", "/etc/passwd", "another folder"),
+        ("{run_id}", "a\nb", "cannot be printed"),
+        ("{run_id}", "a\x00b", "cannot be printed"),
+    ],
+)
+def test_values_that_change_the_command_are_refused(argument: str, value: str, why: str) -> None:
+    """An option, another folder, a control character: the service chose the value, not the user."""
+    with pytest.raises(CommandUnusable, match=why):
+        filled_in(["less", argument], {**KNOWN, "run_id": value})
+
+
+def test_without_a_run_only_commands_about_none_can_run() -> None:
+    """A template that names a run needs one."""
+    assert needs_run(["less", "{run_id}.log"])
+    assert not needs_run(["open", "{base_url}"])
+    with pytest.raises(CommandUnusable, match="none in focus"):
+        filled_in(["less", "{run_id}"], facts("acme", "https://api.example.com/v1", None))
+
+
+@given(st.dictionaries(st.sampled_from(["run_id", "repository", "branch", "status"]), st.text(max_size=30)))
+def test_a_value_never_becomes_a_second_argument(values: dict[str, str]) -> None:
+    """Whatever the service says: as many arguments as the template has, the first one untouched, or a refusal."""
+    template = ("prog", "{run_id}", "--branch={branch}", "x/{repository}", "{status}")
+    try:
+        argv = filled_in(template, {**KNOWN, **values})
+    except CommandUnusable:
+        return
+
+    assert len(argv) == len(template)
+    assert argv[0] == "prog"
+    assert argv[2].startswith("--branch=")
+    assert not argv[1].startswith("-")
+
+
+async def test_what_ran_beside_tells_its_code_and_its_last_line() -> None:
+    """Both streams count; control characters of its output are no control characters any more."""
+    program = "import sys; print('one'); print('\\x1b[2Jtwo', file=sys.stderr); sys.exit(3)"
+    ended = await run_beside([sys.executable, "-c", program])
+
+    assert ended.code == 3
+    assert ended.last_line == "␛[2Jtwo"
+
+
+async def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    """The whole session is killed: the pipe closes although a grandchild held it."""
+    ended = await run_beside(["sh", "-c", "sleep 600 & sleep 600"], deadline_s=0.2)
+
+    assert ended.code is None
+
+
+async def test_a_program_that_is_not_there_is_said_with_the_cure() -> None:
+    """No traceback: argv is what has to be corrected."""
+    with pytest.raises(CommandUnusable, match=r"did not start: No such file or directory\. Correct argv"):
+        await run_beside(["/no/such/program"])
+
+
+def told(scene: Scene) -> list[str]:
+    """What the toasts say; on the screen their lines are broken."""
+    return [notification.message for notification in scene.app._notifications]
+
+
+def command(tmp_path: Path, **how: bool) -> Command:
+    argv = ("sh", "-c", 'echo "$0" > "$1"', "{run_id}", str(tmp_path / "ran"))
+    return Command("Write it down", argv, key="ctrl+l", **how)
+
+
+async def test_a_key_runs_a_command_on_the_run_in_focus(configured: Configured, tmp_path: Path) -> None:
+    """The argument arrives; the end is told."""
+    async with configured(commands=(command(tmp_path),)) as scene:
+        await scene.press("j")
+        row = scene.table.row
+        await scene.press("ctrl+l")
+
+        assert row is not None
+        assert (tmp_path / "ran").read_text().strip() == row.run_id
+        assert "✓ Write it down" in told(scene)
+
+
+async def test_a_command_is_shown_before_it_runs_where_that_was_asked(configured: Configured, tmp_path: Path) -> None:
+    """Filled in, as a shell would want it; enter leaves it, so that nothing runs by habit; y runs it."""
+    async with configured(commands=(command(tmp_path, confirm=True),)) as scene:
+        row = scene.table.row
+        assert row is not None
+        await scene.pilot.press("ctrl+l")
+        await until(lambda: isinstance(scene.app.screen, ConfirmCommandScreen))
+        await scene.pilot.pause()
+
+        assert row.run_id in scene.text
+
+        await scene.press("enter")
+
+        assert not (tmp_path / "ran").exists()
+
+        await scene.pilot.press("ctrl+l")
+        await until(lambda: isinstance(scene.app.screen, ConfirmCommandScreen))
+        await scene.press("y")
+
+        assert (tmp_path / "ran").read_text().strip() == row.run_id
+
+
+async def test_the_palette_offers_commands_by_name(configured: Configured, tmp_path: Path) -> None:
+    """Also one without a key."""
+    async with configured(commands=(replace(command(tmp_path), key=None),)) as scene:
+        await scene.pilot.press("colon")
+        await scene.pilot.pause()
+        scene.app.screen.query_one(Input).value = "Write it down"
+        await scene.settle()
+        await scene.press("enter")
+        await until((tmp_path / "ran").exists)
+
+
+async def test_a_failure_is_told_with_what_was_said_last(configured: Configured) -> None:
+    """The code, and the last line of output."""
+    failing = Command("Deploy", ("sh", "-c", "echo not today >&2; exit 4"), key="ctrl+l")
+    async with configured(commands=(failing,)) as scene:
+        await scene.press("ctrl+l")
+
+        assert "✗ Deploy ended with 4: not today" in told(scene)

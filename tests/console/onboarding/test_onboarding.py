@@ -1,0 +1,350 @@
+"""The first screen: from nothing configured to an open console, or to nothing changed."""
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from app.config import load
+from app.console.screens.onboarding_answers import suggested_name
+from app.console.screens.onboarding_app import OnboardingApp
+from app.token import CommandToken, EnvToken, FileToken, resolve
+from tests.console.conftest import SMALL
+from tests.fault_server import FaultServer, Hang, Respond
+from tests.run_board import Board
+from widgets.form_facts import FormChoice
+
+TOKEN = "a-token-for-newcomers"
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Newcomer:
+    """A person in front of the first screen."""
+
+    def __init__(self, pilot: Pilot[str]) -> None:
+        self.pilot = pilot
+
+    @property
+    def text(self) -> str:
+        screen = self.pilot.app.screen
+        return "\n".join("".join(part.text for part in line) for line in screen._compositor.render_strips())
+
+    async def settle(self) -> None:
+        await self.pilot.app.workers.wait_for_complete()
+        await self.pilot.pause()
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.settle()
+
+    async def answer(self, address: str, *, token: str = TOKEN) -> None:
+        """Types the address, passes the name and the choice, and pastes a token."""
+        await self.press(*address, "tab", "tab", "tab", *token)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, which is where one is."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RUNWARDEN_TOKEN", raising=False)
+    return tmp_path
+
+
+def first_screen(*variables: str) -> OnboardingApp:
+    return OnboardingApp(Path("config.toml"), frozenset(variables))
+
+
+async def test_by_keyboard_from_nothing_to_a_profile(place: Path, board: Board) -> None:
+    """Address and token typed, the name suggested; asked once; both files are for their owner alone."""
+    async with first_screen().run_test(size=SMALL) as pilot:
+        newcomer = Newcomer(pilot)
+        await newcomer.answer(board.base_url)
+        shown = newcomer.text
+        await newcomer.press("ctrl+s")
+
+    assert pilot.app.return_value == "local"
+    assert TOKEN not in shown
+    assert len(board.requests) == 1
+    profile = load(place / "config.toml", {}).profile()
+    assert (profile.name, profile.base_url, profile.read_only) == ("local", board.base_url, False)
+    assert resolve(profile.token, {}).reveal() == TOKEN
+    assert {path.name: path.stat().st_mode & 0o777 for path in place.iterdir()} == {
+        "config.toml": 0o600,
+        "local.token": 0o600,
+    }
+
+
+async def test_by_mouse_with_a_variable_and_to_look_only(
+    place: Path, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The variable is still there for the console that opens next."""
+    monkeypatch.setenv("ACME_TOKEN", TOKEN)
+    async with first_screen("ACME_TOKEN").run_test(size=(100, 40)) as pilot:
+        newcomer = Newcomer(pilot)
+        await newcomer.press(*board.base_url)
+        await pilot.click("#origin FormChoice", offset=(4, 1))
+        await pilot.click("#access FormChoice", offset=(4, 1))
+        await newcomer.settle()
+        pilot.app.screen.query_one("#field-variable Input", Input).value = "ACME_TOKEN"
+        await pilot.click("#go")
+        await newcomer.settle()
+
+    profile = load(place / "config.toml", {}).profile()
+    assert (profile.token, profile.read_only) == (EnvToken("ACME_TOKEN"), True)
+    assert os.environ["ACME_TOKEN"] == TOKEN
+
+
+@pytest.mark.parametrize(
+    ("choice", "typed", "source"),
+    [
+        (2, "mine.token", lambda place: FileToken(place / "mine.token")),
+        (3, "cat 'mine.token'", lambda _: CommandToken(("cat", "mine.token"))),
+    ],
+)
+async def test_a_file_or_a_command_gives_the_token(
+    place: Path, board: Board, choice: int, typed: str, source: Callable[[Path], object]
+) -> None:
+    """A relative path counts from where one is, not from where the configuration is."""
+    (place / "mine.token").write_text(TOKEN)
+    (place / "mine.token").chmod(0o600)
+    async with first_screen().run_test(size=SMALL) as pilot:
+        newcomer = Newcomer(pilot)
+        await newcomer.press(*board.base_url, "tab", "tab", str(choice + 1), "tab", *typed, "ctrl+s")
+
+    assert load(place / "config.toml", {}).profile().token == source(place)
+
+
+async def test_a_name_of_ones_own_is_kept(place: Path, board: Board) -> None:
+    """The suggestion follows the address only until somebody chose."""
+    async with first_screen().run_test(size=SMALL) as pilot:
+        newcomer = Newcomer(pilot)
+        await newcomer.press("tab", *"prod", "shift+tab")
+        await newcomer.answer(board.base_url)
+        await newcomer.press("ctrl+s")
+
+    assert pilot.app.return_value == "prod"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (Respond(401, {"message": "expired"}), "The service refused the token (401)."),
+        (Respond(403, {"message": "scope"}), "It needs Administrator scope"),
+        (Respond(404, {"message": "nothing"}), "The address ends in the version, such as /v1."),
+        (Respond(429, {"message": "slow"}), "Try again in a minute."),
+        (Respond(500, {"message": "oops"}), "The service fails to answer."),
+        (Respond(200, "<html>"), "Something answers there, but not this API."),
+        (Respond(418, {"message": "\x1b[2J\x1b]52;c;eA==\x07[/b]tea"}), "tea"),
+    ],
+)
+async def test_what_the_service_does_not_confirm_is_not_written(place: Path, answer: Respond, words: str) -> None:
+    """What happened and what to do; changed answers take the offer to write anyway back."""
+    with FaultServer() as server:
+        server.script(answer)
+        async with first_screen().run_test(size=SMALL) as pilot:
+            newcomer = Newcomer(pilot)
+            await newcomer.answer(server.base_url)
+            await newcomer.press("ctrl+s")
+            said = " ".join(newcomer.text.replace("│", " ").split())
+            offered = "Write anyway" in said
+            await newcomer.press("end", "x")
+
+            assert words in said
+            assert offered
+            assert "Write anyway" not in newcomer.text
+            assert "\x1b" not in said
+
+    assert list(place.iterdir()) == []
+
+
+async def test_nobody_there_is_no_reason_not_to_write(place: Path) -> None:
+    """The service may be down, or behind a VPN: ctrl+w writes all the same."""
+    with FaultServer() as server:
+        address = server.base_url
+    async with first_screen().run_test(size=SMALL) as pilot:
+        newcomer = Newcomer(pilot)
+        await newcomer.answer(address)
+        await newcomer.press("ctrl+w")
+        early = list(place.iterdir())
+        await newcomer.press("ctrl+s")
+        await newcomer.press("ctrl+w")
+
+    assert early == []
+    assert load(place / "config.toml", {}).profile().base_url == address
+
+
+async def test_escape_stops_asking_and_then_leaves(place: Path) -> None:
+    """Two steps back, and nothing was written."""
+    with FaultServer() as server:
+        server.script(Hang())
+        async with first_screen().run_test(size=SMALL) as pilot:
+            newcomer = Newcomer(pilot)
+            await newcomer.answer(server.base_url)
+            await pilot.press("ctrl+s")
+            server.wait_for(1)
+            await pilot.press("ctrl+s")
+            await newcomer.press("escape")
+            said = newcomer.text
+            await newcomer.press("escape")
+
+        assert len(server.requests) == 1
+    assert "Stopped. Nothing was written." in said
+    assert pilot.app.return_value is None
+    assert list(place.iterdir()) == []
+
+
+async def test_wrong_answers_are_said_below_their_fields(place: Path) -> None:
+    """None while one types, all of them when one wants to go on; the cursor goes to the first."""
+    async with first_screen().run_test(size=(100, 40)) as pilot:
+        newcomer = Newcomer(pilot)
+        await newcomer.press(*"http://api.example.com")
+        while_typing = newcomer.text
+        await newcomer.press("tab")
+        after = newcomer.text
+        await newcomer.press("ctrl+s")
+
+        assert "in the clear" not in while_typing
+        assert "in the clear" in after
+        assert "The token is empty." in newcomer.text
+        assert pilot.app.focused is pilot.app.screen.query_one("#field-base_url Input")
+
+        await newcomer.press("home", *["delete"] * 40, *"https://api.example.com/v1")
+
+        assert "in the clear" not in newcomer.text
+
+
+async def test_a_file_that_cannot_be_written_is_said(place: Path, board: Board) -> None:
+    """And the token does not stay behind in a file that nothing names."""
+    (place / "config.toml").write_text("this is no TOML")
+    async with first_screen().run_test(size=SMALL) as pilot:
+        newcomer = Newcomer(pilot)
+        await newcomer.answer(board.base_url)
+        await newcomer.press("ctrl+s")
+
+        assert "this is not TOML" in newcomer.text
+
+    assert [path.name for path in place.iterdir()] == ["config.toml"]
+
+
+async def test_the_token_goes_to_no_clipboard(place: Path) -> None:
+    """Neither by copying nor by cutting."""
+    async with first_screen().run_test(size=SMALL) as pilot:
+        newcomer = Newcomer(pilot)
+        await newcomer.answer("https://api.example.com/v1")
+        for key in ("ctrl+c", "ctrl+x"):
+            pilot.app.screen.query_one("#field-pasted Input", Input).select_all()
+            await newcomer.press(key)
+
+            assert pilot.app.clipboard == ""
+
+        assert pilot.app.screen.query_one("#field-pasted Input", Input).value == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("https://api.acme.example/v1", "acme"),
+        ("https://runs.api.acme.example/v1", "acme"),
+        ("https://acme.example", "acme"),
+        ("https://api.example/v1", "api"),
+        ("http://localhost:8000/v1", "local"),
+        ("http://[::1]:8000/v1", "local"),
+        ("nonsense", ""),
+    ],
+)
+def test_the_suggested_name_is_the_telling_part_of_the_host(address: str, name: str) -> None:
+    """Nothing for what is no address."""
+    assert suggested_name(address) == name
+
+
+async def test_the_variable_says_whether_it_is_there(place: Path) -> None:
+    """Where RUNWARDEN_TOKEN is set, it is the likeliest answer."""
+    async with first_screen("RUNWARDEN_TOKEN").run_test(size=SMALL) as pilot:
+        newcomer = Newcomer(pilot)
+
+        assert pilot.app.screen.query_one("#origin FormChoice", FormChoice).chosen == 1
+        assert "RUNWARDEN_TOKEN is set." in newcomer.text
+
+
+class Terminal:
+    """`runwarden` on a terminal of its own, with nothing configured."""
+
+    def __init__(self, home: Path) -> None:
+        self.master, slave = pty.openpty()
+        self.seen = b""
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "app"],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=ROOT,
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(home),
+                "TERM": "xterm-256color",
+                "PYTHONPATH": str(ROOT),
+                "COLUMNS": "100",
+                "LINES": "30",
+            },
+            start_new_session=True,
+        )
+        os.close(slave)
+
+    def read_until(self, *words: bytes, deadline_s: float = 30.0) -> None:
+        end = time.monotonic() + deadline_s
+        while not all(word in self.seen for word in words) and time.monotonic() < end:
+            if not select.select([self.master], [], [], 0.2)[0]:
+                continue
+            try:
+                self.seen += os.read(self.master, 65536)
+            except OSError:
+                return
+        assert all(word in self.seen for word in words) or not words, self.seen[-2000:]
+
+    def type(self, keys: str) -> None:
+        os.write(self.master, keys.encode())
+
+    def end(self) -> int:
+        while select.select([self.master], [], [], 10.0)[0]:
+            try:
+                self.seen += os.read(self.master, 65536)
+            except OSError:
+                break
+        os.close(self.master)
+        return self.process.wait(15)
+
+
+def test_on_a_terminal_the_console_opens_after_the_answers(tmp_path: Path, board: Board) -> None:
+    """The whole way, in the program itself."""
+    terminal = Terminal(tmp_path)
+    terminal.read_until(b"Welcome", b"base address")
+    terminal.type(board.base_url)
+    terminal.read_until(b"local")
+    terminal.type(f"\t\t\t{TOKEN}")
+    terminal.read_until("•".encode() * len(TOKEN[:4]))
+    terminal.type("\x13")
+    terminal.read_until(b"fix/login-timeout")
+    terminal.type("q")
+
+    assert terminal.end() == 0
+    assert TOKEN.encode() not in terminal.seen
+
+
+def test_leaving_says_what_else_there_is(tmp_path: Path) -> None:
+    """Exit code 2 and the ways to configure it, the demo among them."""
+    terminal = Terminal(tmp_path)
+    terminal.read_until(b"Welcome", b"base address")
+    terminal.type("\x1b")
+
+    assert terminal.end() == 2
+    assert b"RUNWARDEN_BASE_URL" in terminal.seen
+    assert b"runwarden demo" in terminal.seen
+    assert b"\x1b[?1049l" in terminal.seen

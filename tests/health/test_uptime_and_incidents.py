@@ -1,0 +1,120 @@
+"""From samples to uptime, a strip and incidents: unknown time is never called good or bad."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from app.health.incidents import flips, incidents
+from app.health.levels import BAD, level
+from app.health.uptime import slices, uptime
+from storage.records import HealthSpan
+from widgets.badges import health_badge
+
+NOW = datetime(2026, 5, 2, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+MINUTE = timedelta(minutes=1)
+WORDS = frozenset({"ok"})
+HOLD = MINUTE
+
+Spans = tuple[HealthSpan, ...]
+
+
+def spans(*parts: tuple[str, float, float]) -> Spans:
+    """A platform's stretches: status, and minutes before now of beginning and end."""
+    return tuple(HealthSpan("github", status, NOW - start * MINUTE, NOW - end * MINUTE) for status, start, end in parts)
+
+
+def test_uptime_is_of_the_time_that_is_known() -> None:
+    """Half a day well, an hour bad, and nobody looked for the rest."""
+    found = uptime(spans(("ok", 780, 60), ("unreachable", 60, 0)), DAY, NOW, WORDS)
+
+    assert found.share == pytest.approx(12 / 13)
+    assert found.known_share == pytest.approx(13 / 24)
+
+
+def test_nothing_known_is_no_uptime() -> None:
+    """Neither 0 nor 100 per cent."""
+    assert uptime((), DAY, NOW, WORDS).share is None
+    assert uptime(spans(("ok", 3000, 2000)), DAY, NOW, WORDS).share is None
+
+
+def test_what_lies_outside_the_window_does_not_count() -> None:
+    """A stretch that began before it counts from its edge."""
+    found = uptime(spans(("unreachable", 5000, 720), ("ok", 720, 0)), DAY, NOW, WORDS)
+
+    assert (found.share, found.known_share) == (0.5, 1.0)
+
+
+def test_a_slice_shows_the_worst_it_had() -> None:
+    """A minute of trouble within a quarter of an hour is seen; half a slice must be known to be called well."""
+    found = slices(
+        spans(("ok", 120, 80), ("unreachable", 80, 79), ("ok", 79, 52), ("degraded", 17, 16), ("ok", 16, 0)),
+        NOW, 8, 15 * MINUTE, WORDS,
+    )  # fmt: skip
+
+    # The eighth began just now.
+    assert found == ("well", "bad", "well", "well", None, "impaired", "well", "well")
+
+
+def test_slices_stand_still_while_time_passes() -> None:
+    """They begin at whole quarters: the same moment lies in the same slice, whenever one looks."""
+    seen = spans(("unreachable", 61, 59))
+    for later in range(15):
+        assert slices(seen, NOW + later * MINUTE, 8, 15 * MINUTE, WORDS)[2:4] == ("bad", "bad")
+
+
+def test_an_incident_lasts_until_a_recovery_that_holds() -> None:
+    """A recovery of half a minute is part of it; one of ten minutes ends it."""
+    trouble = (("degraded", 60, 50), ("unreachable", 50, 40), ("ok", 40, 39.5), ("unreachable", 39.5, 30))
+    later = (("ok", 30, 20), ("degraded", 20, 19.5), ("ok", 19.5, 0))
+    found = incidents(spans(("ok", 100, 60), *trouble, *later), WORDS, HOLD)
+
+    newest, older = found
+    assert (newest.word, newest.lasted, newest.worst, newest.is_over) == ("degraded", 0.5 * MINUTE, "impaired", True)
+    assert older.words == ("unreachable", "degraded")
+    assert (older.lasted, older.recoveries, older.worst, older.bad_s) == (30 * MINUTE, 1, "bad", 19.5 * 60)
+    assert older.recovered_at == NOW - 30 * MINUTE
+
+
+def test_what_goes_on_is_known_up_to_the_last_look() -> None:
+    """Not up to now."""
+    (found,) = incidents(spans(("ok", 100, 60), ("unreachable", 60, 20)), WORDS, HOLD)
+
+    assert (found.lasted, found.is_over, found.recovered_at) == (40 * MINUTE, False, None)
+
+
+def test_a_silence_within_a_trouble_does_not_end_it() -> None:
+    """Bad before and bad after is one incident; nobody saw a recovery."""
+    (found,) = incidents(spans(("unreachable", 200, 180), ("unreachable", 20, 0)), WORDS, HOLD)
+
+    assert found.start == NOW - 200 * MINUTE
+
+
+def test_a_platform_that_is_gone_has_no_trouble_any_more() -> None:
+    """Its last incident is over."""
+    (found,) = incidents(spans(("unreachable", 60, 20)), WORDS, HOLD, connected=False)
+
+    assert found.is_over
+
+
+def test_flips_count_both_ways() -> None:
+    """From well to unwell and back; between two unwell words there is none."""
+    seen = spans(("ok", 60, 50), ("degraded", 50, 8), ("unreachable", 8, 6), ("ok", 6, 4), ("unreachable", 4, 0))
+
+    assert flips(seen, WORDS, NOW - 10 * MINUTE) == 2
+    assert flips(seen, WORDS, NOW - 55 * MINUTE) == 3
+
+
+@pytest.mark.parametrize(("status", "tone"), [("ok", "good"), ("OK", "good"), ("degraded", "warn"), ("new", "warn")])
+def test_levels_agree_with_what_is_drawn(status: str, tone: str) -> None:
+    """What is told and what is seen never contradict each other."""
+    expected = {"good": "well", "warn": "impaired", "bad": "bad"}
+
+    assert health_badge(status, WORDS).tone == tone
+    assert level(status, WORDS) == expected[tone]
+    assert all(health_badge(word, WORDS).tone == "bad" for word in BAD)
+
+
+def test_configured_words_are_well() -> None:
+    """Whatever the configuration calls well is well, even a word that reads badly."""
+    assert level("Down", frozenset({"down"})) == "well"

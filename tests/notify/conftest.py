@@ -1,0 +1,92 @@
+"""A real cache, a clock that moves when told to, and a watch over them."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.config import NotifySettings
+from app.notify.news import News
+from app.notify.watch import Telling, Watch
+from storage.cache import Cache
+from storage.records import HealthReport, HealthSample, PollOutcome, Repository, Run
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+@dataclass
+class World:
+    """A profile's cache as a service would fill it, minute by minute."""
+
+    cache: Cache
+    now: datetime = NOON
+    runs: dict[str, Run] = field(default_factory=dict)
+
+    def clock(self) -> datetime:
+        return self.now
+
+    def pass_(self, **by: float) -> None:
+        """Lets time pass."""
+        self.now += timedelta(**by)
+
+    async def watch(self, *, begin: bool = True, **notify: Any) -> Watch:
+        """One process's watch."""
+        watch = Watch(self.cache, NotifySettings(**notify), {"ok"}, 30.0, "acme-prod", self.clock)
+        if begin:
+            await watch.begin()
+        return watch
+
+    async def run(self, run_id: str, status: str, *, repository: str = "acme/api", **ago: float) -> None:
+        """The service shows a run; it was created so long ago, or when it was first shown, and changed just now."""
+        before = self.runs.get(run_id)
+        created = self.now - timedelta(**ago) if ago or before is None else before.created_at
+        updated = self.now if before is None or before.status != status else before.updated_at
+        raw = json.dumps({"run_id": run_id, "status": status})
+        run = Run(run_id, status, "agent/x", Repository.parse(repository), created, updated, raw)
+        self.runs[run_id] = run
+        await self.cache.store_runs([run], seen_at=self.now)
+        await self.cache.judge_stuck()
+
+    async def health(self, **statuses: str) -> None:
+        """An answer to the health request."""
+        samples = tuple(HealthSample(name, status, None, None, "{}") for name, status in statuses.items())
+        await self.cache.store_health(HealthReport(samples), at=self.now)
+
+    async def link(self, kind: str | None = None) -> None:
+        """A poll's outcome."""
+        await self.cache.record_poll(PollOutcome("runs", self.now, kind, None if kind is None else "refused"))
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with await Cache.open(tmp_path / "cache.sqlite3") as cache:
+        yield World(cache)
+
+
+@pytest.fixture
+def titles() -> Callable[[Telling], list[str]]:
+    """What a look told on the screen, in its first words."""
+    return lambda telling: [news.title for news in telling.screen]
+
+
+@pytest.fixture
+def outward() -> Callable[[Telling], list[str]]:
+    """What a look told outside of it."""
+    return lambda telling: [news.title for news in telling.outward]
+
+
+@pytest.fixture
+def news() -> Callable[..., News]:
+    """One piece of news."""
+    from app.text import safe_text
+
+    def make(title: str = "Run failed: acme/api", body: str = "agent/x", **facts: Any) -> News:
+        about = tuple(facts.pop("about", {}).items())
+        values = {"key": title, "kind": "run", "level": "error", "at": NOON, **facts}
+        return News(title=safe_text(title), body=safe_text(body), about=about, **values)
+
+    return make

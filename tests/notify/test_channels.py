@@ -1,0 +1,145 @@
+"""The ways out of the screen: real programs, real bytes."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from app.config import NotifySettings
+from app.notify import programs
+from app.notify.channels import NO_DESKTOP, Channels
+from app.notify.news import News
+from app.notify.terminal import notification
+from app.text import SafeText
+
+MakeNews = Callable[..., News]
+WRITE_ARGUMENTS = "import json, sys; open(sys.argv[1], 'w').write(json.dumps(sys.argv[2:]))"
+
+
+class Terminal:
+    """What was written to it, and how often it rang."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.rings = 0
+
+    def ring(self) -> None:
+        self.rings += 1
+
+
+def channels(terminal: Terminal, env: Mapping[str, str] | None = None, **settings: object) -> Channels:
+    notify = NotifySettings(**settings)  # type: ignore[arg-type]
+    return Channels(notify, "acme-prod", env or {}, terminal.ring, terminal.written.append)
+
+
+async def test_the_bell_rings_once_for_all_that_came_together(news: MakeNews) -> None:
+    """And not at all where it is off, or there is nothing."""
+    terminal = Terminal()
+
+    assert await channels(terminal).deliver([news(), news("Run failed: acme/web")]) == ()
+    await channels(terminal).deliver([])
+    await channels(terminal, bell=False).deliver([news()])
+
+    assert terminal.rings == 1
+
+
+async def test_a_command_gets_its_arguments_as_they_are(news: MakeNews, tmp_path: Path) -> None:
+    """No shell, no second filling-in, and nothing foreign that reads as an option."""
+    out = tmp_path / "out.json"
+    arguments = "{title}|{body},{repository},--status={status},{branch},{unknown} {,{platform},$HOME;`id`"
+    template = arguments.split(",")
+    argv = (sys.executable, "-c", WRITE_ARGUMENTS, str(out), *template)
+    told = news(about={"repository": "{title}", "status": "failed\x1b[2J", "branch": "--rm -rf"})
+
+    assert await channels(Terminal(), bell=False, command=argv).deliver([told]) == ()
+
+    assert out.read_text() == (
+        '["Run failed: acme/api|agent/x", "{title}", "--status=failed\\u241b[2J", "\\u2010-rm -rf", "{unknown} {", "",'
+        ' "$HOME;`id`"]'
+    )
+
+
+async def test_what_goes_wrong_with_a_command_is_said(news: MakeNews) -> None:
+    """That it is not there, that it failed and with which words, that it hung."""
+    missing = await channels(Terminal(), command=("/nowhere/tell",)).deliver([news(), news("x")])
+    program = "import sys; print('no \x1b route', file=sys.stderr); sys.exit(3)"
+    failing = await programs.run((sys.executable, "-c", program))
+    hanging = await programs.run((sys.executable, "-c", "import time; time.sleep(60)"), deadline_s=0.3)
+
+    cure = "Correct notify.command, or take it out of the configuration."
+    assert missing == (f"/nowhere/tell cannot be run: No such file or directory. {cure}",)
+    assert failing is not None
+    assert failing.endswith("ended with 3: no ␛ route.")
+    assert hanging is not None
+    assert "did not end within 0 s and was stopped" in hanging
+
+
+async def test_a_cancelled_delivery_leaves_no_program_behind(tmp_path: Path) -> None:
+    """Leaving the console ends what it began."""
+    fifo = tmp_path / "pid"
+    os.mkfifo(fifo)
+    program = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
+    task = asyncio.create_task(programs.run((sys.executable, "-c", program, str(fifo))))
+    # Opening it waits for the program to open it as well, reading it for the program to close it.
+    pid = int(await asyncio.to_thread(fifo.read_text))
+
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_the_desktops_program_gets_text_and_no_markup(news: MakeNews, tmp_path: Path) -> None:
+    """notify-send reads its text as a kind of HTML, and a leading hyphen as an option."""
+    out = tmp_path / "out.txt"
+    program = tmp_path / "notify-send"
+    program.write_text(f'#!/bin/sh\nfor a in "$@"; do printf "%s\\n" "$a" >> "{out}"; done\n')
+    program.chmod(0o755)
+    env = {"PATH": str(tmp_path), "TERM": "xterm-256color"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+        troubles = await channels(Terminal(), env, desktop=True).deliver([news(body="<b>-x & y</b>")])
+
+    assert troubles == ()
+    assert out.read_text().splitlines() == [
+        "--app-name=Runwarden", "--urgency=critical", "--", "Run failed: acme/api", "&lt;b&gt;-x &amp; y&lt;/b&gt;",
+    ]  # fmt: skip
+
+
+async def test_a_desktop_that_cannot_be_reached_is_said_with_its_cure(news: MakeNews, tmp_path: Path) -> None:
+    """Neither the terminal nor notify-send."""
+    env = {"PATH": str(tmp_path), "TERM": "xterm-256color"}
+
+    assert await channels(Terminal(), env, desktop=True).deliver([news()]) == (NO_DESKTOP,)
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({"TERM": "foot"}, "\x1b]777;notify;T, u;B\x1b\\"),
+        ({"TERM": "xterm-256color", "VTE_VERSION": "7600"}, "\x1b]777;notify;T, u;B\x1b\\"),
+        ({"TERM": "xterm-kitty"}, "\x1b]9;T; u - B\x1b\\"),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "iTerm.app"}, "\x1b]9;T; u - B\x1b\\"),
+        ({"TERM": "xterm-256color"}, None),
+        ({"TERM": "xterm-kitty", "TMUX": "/tmp/tmux-1000/default,1,0"}, None),
+        ({"TERM": "screen-256color", "TERM_PROGRAM": "WezTerm"}, None),
+        ({}, None),
+    ],
+)
+def test_terminals_are_written_to_in_their_own_words(env: dict[str, str], expected: str | None) -> None:
+    """Where the terminal is not known to understand, nothing is written."""
+    assert notification(SafeText("T; u"), SafeText("B"), env) == expected
+
+
+async def test_a_terminal_that_can_is_preferred(news: MakeNews) -> None:
+    """Over ssh it is the only one that reaches the person's desk."""
+    terminal = Terminal()
+
+    assert await channels(terminal, {"TERM": "foot"}, desktop=True).deliver([news()]) == ()
+
+    assert terminal.written == ["\x1b]777;notify;Run failed: acme/api;agent/x\x1b\\"]

@@ -1,0 +1,154 @@
+"""The watch over runs: what is told, once, and what is not."""
+
+from collections.abc import Callable
+
+from app.notify.watch import Telling
+from tests.notify.conftest import World
+
+Words = Callable[[Telling], list[str]]
+
+
+async def test_a_run_that_fails_is_told_once(world: World, titles: Words, outward: Words) -> None:
+    """With what it is and how long it took; the next look is silent."""
+    await world.run("run_1", "working")
+    watch = await world.watch()
+    world.pass_(minutes=4)
+    await world.run("run_1", "failed")
+
+    told = await watch.look()
+
+    assert titles(told) == outward(told) == ["Run failed after 4m00s: acme/api"]
+    assert told.screen[0].body == "agent/x · run_1 · acme-prod"
+    assert await watch.look() == Telling()
+
+
+async def test_only_what_is_asked_for_is_told(world: World, titles: Words) -> None:
+    """A run that completes is no news by default; with its status among `on` it is."""
+    await world.run("run_1", "working")
+    silent, talking = await world.watch(), await world.watch(on=("completed",))
+    await world.run("run_1", "completed")
+
+    assert titles(await silent.look()) == []
+    assert titles(await talking.look()) == ["Run completed: acme/api"]
+
+
+async def test_every_move_of_a_followed_run_is_told(world: World, titles: Words) -> None:
+    """Queued to working to its end, and also its next turn."""
+    await world.run("run_1", "queued")
+    await world.cache.following.pin("run_1", at=world.now)
+    watch = await world.watch()
+
+    for status, words in (
+        ("working", "Run working"),
+        ("completed", "Run completed after 1m00s"),
+        ("queued", "Run queued"),
+    ):
+        world.pass_(minutes=0.5)
+        await world.run("run_1", status)
+
+        assert titles(await watch.look()) == [f"{words}: acme/api"]
+
+
+async def test_a_run_first_seen_failed_is_news(world: World, titles: Words) -> None:
+    """It came and went between two polls."""
+    watch = await world.watch()
+    world.pass_(minutes=1)
+    await world.run("run_1", "failed", seconds=20)
+
+    assert titles(await watch.look()) == ["Run failed after 20s: acme/api"]
+
+
+async def test_the_first_sync_tells_nothing_of_the_past(world: World) -> None:
+    """A thousand failed runs of last week are new to the cache, and to nobody else."""
+    watch = await world.watch()
+    world.now, now = world.now.replace(day=1, hour=1), world.now
+    for number in range(20):
+        await world.run(f"run_{number}", "failed", hours=1)
+    world.now = now
+
+    assert await watch.look() == Telling()
+
+
+async def test_many_at_once_are_told_as_one(world: World, titles: Words, outward: Words) -> None:
+    """With their number and places; a followed one among them keeps its own words."""
+    for number in range(12):
+        await world.run(f"run_{number}", "working", repository=f"acme/r{number % 2}")
+    await world.cache.following.pin("run_7", at=world.now)
+    watch = await world.watch()
+    world.pass_(minutes=1)
+    for number in range(12):
+        await world.run(f"run_{number}", "failed", repository=f"acme/r{number % 2}")
+
+    told = await watch.look()
+
+    assert titles(told) == outward(told) == ["Run failed after 1m00s: acme/r1", "11 runs failed"]
+    assert told.screen[1].body == "in acme/r0, acme/r1"
+
+
+async def test_two_consoles_show_it_both_and_ring_once(world: World, titles: Words, outward: Words) -> None:
+    """Each has its own screen; the bell, the desktop and the command are everybody's."""
+    await world.run("run_1", "working")
+    first, second = await world.watch(), await world.watch()
+    await world.run("run_1", "failed")
+
+    one, other = await first.look(), await second.look()
+
+    assert titles(one) == titles(other) == ["Run failed: acme/api"]
+    assert outward(one) == ["Run failed: acme/api"]
+    assert outward(other) == []
+
+
+async def test_a_restart_tells_nothing_again(world: World) -> None:
+    """Neither on the screen nor outside."""
+    await world.run("run_1", "working")
+    watch = await world.watch()
+    await world.run("run_1", "failed")
+    await watch.look()
+
+    assert await (await world.watch()).look() == Telling()
+
+
+async def test_what_happened_while_nobody_looked_is_summed_up(world: World, titles: Words, outward: Words) -> None:
+    """On the screen, in one line; a followed run's end is told in full."""
+    for number in range(9):
+        await world.run(f"run_{number}", "working")
+    await world.cache.following.pin("run_8", at=world.now)
+    await (await world.watch()).look()
+    world.pass_(minutes=5)
+    for number in range(9):
+        await world.run(f"run_{number}", "failed" if number < 3 or number == 8 else "completed")
+    world.pass_(hours=8)
+
+    told = await (await world.watch()).look()
+
+    assert titles(told) == ["Run failed after 5m00s: acme/api", "While nobody was looking: 3 failed"]
+    assert outward(told) == ["Run failed after 5m00s: acme/api"]
+
+
+async def test_a_stuck_run_is_told_once(world: World, titles: Words) -> None:
+    """With how long its repository's runs take; a flag that comes back for the same turn is no news."""
+    for number in range(20):
+        await world.run(f"run_{number}", "working", minutes=2)
+        await world.run(f"run_{number}", "completed")
+    await world.run("run_x", "working")
+    watch = await world.watch()
+    world.pass_(minutes=40)
+    await world.run("run_x", "working")
+
+    told = await watch.look()
+
+    assert titles(told) == ["Run stuck: acme/api, working for 40m00s"]
+    assert told.screen[0].body.startswith("95 of 100 there end within 2m00s")
+    assert await watch.look() == Telling()
+    assert await (await world.watch()).look() == Telling()
+
+
+async def test_hostile_names_are_told_in_printable_text(world: World) -> None:
+    """A branch that would ring, clear the screen or hide."""
+    watch = await world.watch()
+    await world.run("run_\x1b]0;x\x07[/b]", "failed", repository="acme/\x9b2J\u202e")
+
+    (told,) = (await watch.look()).screen
+
+    assert told.title.isprintable()
+    assert told.body.isprintable()

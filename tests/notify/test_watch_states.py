@@ -1,0 +1,168 @@
+"""The watch over states: hosts, link and token, held before they are told, and ended aloud."""
+
+from collections.abc import Callable
+from datetime import time
+
+from app.config.quiet import QuietHours
+from app.notify.watch import Telling
+from tests.notify.conftest import World
+
+Words = Callable[[Telling], list[str]]
+NOON_HOURS = QuietHours(time(11), time(13))
+
+
+async def polled(world: World, minutes: float, **statuses: str) -> None:
+    """Two health polls a minute."""
+    for _ in range(int(minutes * 2)):
+        world.pass_(seconds=30)
+        await world.health(**statuses)
+
+
+async def test_a_host_is_told_once_it_has_been_bad_for_long_enough(world: World, titles: Words) -> None:
+    """Not at its first bad answer; then once; and once when it is well again for as long."""
+    await world.health(github="ok")
+    watch = await world.watch(hold_s=60)
+    await polled(world, 1, github="unreachable")
+    assert await watch.look() == Telling()
+
+    await polled(world, 1, github="unreachable")
+    assert titles(await watch.look()) == ["Code host github is unreachable"]
+    await polled(world, 5, github="unreachable")
+    assert await watch.look() == Telling()
+
+    await polled(world, 1, github="ok")
+    assert await watch.look() == Telling()
+    await polled(world, 1, github="ok")
+    (over,) = (await watch.look()).screen
+    assert over.title == "Code host github is well again"
+    assert over.body.startswith("after 7m00s")
+    assert await watch.look() == Telling()
+
+
+async def test_one_bad_answer_is_no_news(world: World) -> None:
+    """Nor is its end."""
+    await world.health(github="ok")
+    watch = await world.watch(hold_s=60)
+    for status in ("unreachable", "ok", "ok", "ok", "ok"):
+        await polled(world, 0.5, github=status)
+
+        assert await watch.look() == Telling()
+
+
+async def test_a_host_that_flaps_is_told_once(world: World, titles: Words) -> None:
+    """Recoveries that do not hold end nothing: one trouble, one piece of news, one end."""
+    await world.health(github="ok")
+    watch = await world.watch(hold_s=60)
+    told: list[str] = []
+    for _ in range(10):
+        await polled(world, 0.5, github="unreachable")
+        await polled(world, 0.5, github="ok")
+        told += titles(await watch.look())
+
+    assert told == []
+    # Well at every look so far. The first look at a bad moment tells it.
+    await polled(world, 0.5, github="unreachable")
+    assert titles(await watch.look()) == ["Code host github is flapping: unreachable"]
+    await polled(world, 3, github="ok")
+    assert titles(await watch.look()) == ["Code host github is well again"]
+
+
+async def test_a_trouble_that_gets_worse_is_told_again(world: World, titles: Words) -> None:
+    """Degraded is a warning; unreachable is more."""
+    watch = await world.watch(hold_s=60)
+    await polled(world, 2, github="degraded")
+    first = await watch.look()
+    await polled(world, 2, github="unreachable")
+    second = await watch.look()
+    await polled(world, 2, github="degraded")
+
+    assert [news.level for news in (*first.screen, *second.screen)] == ["warning", "error"]
+    assert await watch.look() == Telling()
+
+
+async def test_a_host_that_is_no_longer_connected_ends_its_trouble(world: World, titles: Words) -> None:
+    """It is neither well nor bad any more."""
+    watch = await world.watch(hold_s=60)
+    await polled(world, 2, github="unreachable", gitlab="ok")
+    await watch.look()
+    await polled(world, 0.5, gitlab="ok")
+
+    assert titles(await watch.look()) == ["Code host github is no longer connected"]
+
+
+async def test_silence_makes_no_host_bad(world: World) -> None:
+    """Time without an answer is no evidence: a single bad answer before it has not held."""
+    await world.health(github="ok")
+    watch = await world.watch(hold_s=60)
+    await polled(world, 0.5, github="unreachable")
+    world.pass_(hours=3)
+
+    assert await watch.look() == Telling()
+
+
+async def test_the_link_is_told_when_it_stays_down(world: World, titles: Words, outward: Words) -> None:
+    """After it held, once; and when it is back."""
+    await world.link()
+    watch = await world.watch(hold_s=60)
+    await world.link("unreachable")
+    assert await watch.look() == Telling()
+
+    world.pass_(seconds=61)
+    await world.link("unreachable")
+    down = await watch.look()
+    assert titles(down) == outward(down) == ["No link to the service: acme-prod"]
+    assert await (await world.watch(hold_s=60)).look() == Telling()
+
+    world.pass_(minutes=3)
+    await world.link()
+    assert titles(await watch.look()) == ["The link to the service is back: acme-prod"]
+    assert await watch.look() == Telling()
+
+
+async def test_a_refused_token_is_told_at_once_and_is_not_the_link(world: World, titles: Words) -> None:
+    """Waiting does not cure it."""
+    watch = await world.watch(hold_s=60)
+    await world.link("not_authorized")
+
+    assert titles(await watch.look()) == ["The service refuses the token (401): acme-prod"]
+
+
+async def test_quiet_hours_hold_states_back_and_drop_moves(world: World, titles: Words, outward: Words) -> None:
+    """The screen says both at once; when the hours end, what still lasts is told outside, and nothing else."""
+    await world.run("run_1", "working")
+    watch = await world.watch(hold_s=60, quiet=NOON_HOURS)
+    await polled(world, 2, github="unreachable")
+    await world.run("run_1", "failed")
+    quiet = await watch.look()
+    assert sorted(titles(quiet)) == ["Code host github is unreachable", "Run failed after 2m00s: acme/api"]
+    assert outward(quiet) == []
+
+    world.pass_(hours=1)
+    await world.health(github="unreachable")
+    late = await watch.look()
+
+    assert titles(late) == []
+    assert outward(late) == ["Code host github is unreachable"]
+    assert await watch.look() == Telling()
+
+
+async def test_what_ended_within_the_quiet_hours_is_not_told_after_them(world: World, outward: Words) -> None:
+    """Nobody has to know by then."""
+    watch = await world.watch(hold_s=60, quiet=NOON_HOURS)
+    await polled(world, 2, github="unreachable")
+    await watch.look()
+    await polled(world, 3, github="ok")
+    await watch.look()
+    world.pass_(hours=1)
+
+    assert outward(await watch.look()) == []
+
+
+async def test_what_nobody_wants_to_know_is_not_even_claimed(world: World) -> None:
+    """An empty `on` is silence."""
+    watch = await world.watch(on=(), hold_s=0)
+    await world.link("not_authorized")
+    await polled(world, 2, github="unreachable")
+    await world.run("run_1", "failed")
+
+    assert await watch.look() == Telling()

@@ -1,0 +1,99 @@
+"""What a terminal would make of a program's bytes: sequences told apart from text, and the text put where it belongs."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from unicodedata import category
+
+from rich.cells import cell_len
+
+UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_CSI = re.compile(r"\x1b\[([0-?]*)([ -/]*)([@-~])")
+_STRING = re.compile(r"\x1b([PX^_\]])(.*?)(?:\x07|\x1b\\)", re.DOTALL)
+_ESCAPE = re.compile(r"\x1b([ -/]*[0-~])")
+_TEXT = re.compile(r"[^\x00-\x1f\x7f-\x9f]+")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One sequence, one control character or a stretch of text."""
+
+    kind: str
+    """`csi`, `osc` (and the other strings), `esc`, `control` or `text`."""
+    text: str
+    """As written; of a string its content."""
+
+    @property
+    def shape(self) -> str:
+        """A CSI sequence without its numbers: what it does, not how often or in which colour."""
+        return re.sub(r"\d+", "n", self.text)
+
+
+def pieces(data: bytes) -> Iterator[Piece]:
+    """The stream, piece by piece; a sequence cut short at its end is left out."""
+    text, at = data.decode("utf-8", errors="surrogateescape"), 0
+    while at < len(text):
+        if match := _CSI.match(text, at):
+            yield Piece("csi", match[0])
+        elif match := _STRING.match(text, at):
+            yield Piece("osc", f"{match[1]}{match[2]}")
+        elif text[at] == "\x1b" and len(text) - at < 32:
+            return
+        elif match := _ESCAPE.match(text, at):
+            yield Piece("esc", match[0])
+        elif match := _TEXT.match(text, at):
+            yield Piece("text", match[0])
+        else:
+            yield Piece("control", text[at])
+            at += 1
+            continue
+        at = match.end()
+
+
+def unprintable(text: str) -> set[str]:
+    """The characters of a text that a terminal does not simply show."""
+    return {character for character in text if category(character) in UNPRINTABLE}
+
+
+@dataclass
+class Screen:
+    """The picture, as far as absolute positions and text make it; colours are left out."""
+
+    width: int
+    height: int
+    rows: dict[int, dict[int, str]] = field(default_factory=dict)
+    x: int = 0
+    y: int = 0
+    farthest: tuple[int, int] = (0, 0)
+    """The rightmost column and the lowest line that were ever written to, from 1."""
+
+    def write(self, data: bytes) -> None:
+        """Follows the stream."""
+        for piece in pieces(data):
+            if piece.kind == "text":
+                self._print(piece.text)
+            elif piece.kind == "csi" and piece.text.endswith("H"):
+                line, _, column = piece.text[2:-1].partition(";")
+                self.x, self.y = int(column or 1) - 1, int(line or 1) - 1
+            elif piece.kind == "control" and piece.text in "\r\n":
+                self.x, self.y = (0, self.y) if piece.text == "\r" else (self.x, self.y + 1)
+            elif piece.text in {"\x1b[?1049h", "\x1b[?1049l", "\x1b[2J"}:
+                self.rows.clear()
+
+    def _print(self, text: str) -> None:
+        for character in text:
+            self.rows.setdefault(self.y, {})[self.x] = character
+            self.x += cell_len(character)
+        self.farthest = (max(self.farthest[0], self.x), max(self.farthest[1], self.y + 1))
+
+    @property
+    def lines(self) -> list[str]:
+        """The picture, line by line."""
+        return [
+            "".join(self.rows.get(y, {}).get(x, " ") for x in range(self.width)).rstrip() for y in range(self.height)
+        ]
+
+    @property
+    def text(self) -> str:
+        """The picture."""
+        return "\n".join(self.lines)

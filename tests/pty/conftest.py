@@ -1,0 +1,46 @@
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.console.scenes import a_day
+from tests.pty.terminal import Terminal
+from tests.run_board import Board, served
+
+TOKEN = "token-of-the-terminal"
+
+
+@pytest.fixture
+def board() -> Iterator[Board]:
+    """A service with a day's runs, over a real socket."""
+    with served(Board()) as board:
+        a_day(board)
+        yield board
+
+
+@pytest.fixture
+def opened(board: Board, tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+    """Opens the program on a terminal; `program` runs in place of `python -m app`."""
+    terminals: list[Terminal] = []
+
+    def start(
+        *arguments: str, config: str = "", program: str | None = None, size: tuple[int, int] = (100, 30), **env: Any
+    ) -> Terminal:
+        (tmp_path / "config.toml").write_text(config)
+        argv = ["-m", "app", *arguments] if program is None else ["-c", program, *arguments]
+        place = {
+            "HOME": str(tmp_path),
+            "RUNWARDEN_CONFIG": str(tmp_path / "config.toml"),
+            "RUNWARDEN_DATA_DIR": str(tmp_path / "data"),
+            "RUNWARDEN_BASE_URL": board.base_url,
+            "RUNWARDEN_TOKEN": TOKEN,
+            "TZ": "UTC",
+        }
+        terminal = Terminal(argv, {**place, **env}, size)
+        terminals.append(terminal)
+        return terminal
+
+    yield start
+    for terminal in terminals:
+        terminal.close()

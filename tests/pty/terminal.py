@@ -1,0 +1,114 @@
+"""The program in a process of its own, on a terminal of its own."""
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tests.pty.ansi import Screen
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_S = 40.0
+
+
+class Terminal:
+    """Starts a program on a pseudo-terminal, types into it, and keeps all that it wrote."""
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], size: tuple[int, int] = (100, 30)) -> None:
+        self.master, self.slave = pty.openpty()
+        self.seen = b""
+        self.screen = Screen(*size)
+        self._set_size(size)
+        self.attributes_before = termios.tcgetattr(self.slave)
+        self.process = subprocess.Popen(
+            [sys.executable, *argv],
+            stdin=self.slave,
+            stdout=self.slave,
+            stderr=self.slave,
+            cwd=ROOT,
+            env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **env},
+            start_new_session=True,
+        )
+
+    def read_until(self, fact: Callable[[], bool], deadline_s: float = DEADLINE_S) -> None:
+        """Reads until the fact holds.
+
+        Raises:
+            AssertionError: It never did, or the program ended before.
+        """
+        end = time.monotonic() + deadline_s
+        while not fact():
+            if not self._read(min(0.2, end - time.monotonic())) and self.process.poll() is not None and not fact():
+                raise AssertionError(f"ended with {self.process.returncode}:\n{self.seen[-2000:]!r}")
+            if time.monotonic() > end:
+                raise AssertionError(f"never so:\n{self.screen.text}\n{self.seen[-300:]!r}")
+
+    def shows(self, *texts: str) -> None:
+        """Reads until all of this is on the screen."""
+        self.read_until(lambda: all(text in self.screen.text for text in texts))
+
+    def wrote(self, sequence: bytes, times: int = 1) -> None:
+        """Reads until a sequence was written so often."""
+        self.read_until(lambda: self.seen.count(sequence) >= times)
+
+    def type(self, keys: str) -> None:
+        """Presses keys, as a terminal sends them."""
+        os.write(self.master, keys.encode())
+
+    def resize(self, size: tuple[int, int]) -> None:
+        """The window has another size from now on; what was drawn in the old one is forgotten."""
+        self.screen = Screen(*size)
+        self._set_size(size)
+        os.kill(self.process.pid, signal.SIGWINCH)
+
+    def state(self) -> str:
+        """The process's state, as the kernel names it: T is stopped."""
+        return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(") ")[2][0]
+
+    @property
+    def attributes(self) -> object:
+        """The terminal's modes: echo, line editing, signals."""
+        return termios.tcgetattr(self.slave)
+
+    def end(self, deadline_s: float = DEADLINE_S) -> int:
+        """Reads to the end; the exit status.
+
+        Raises:
+            AssertionError: It goes on.
+        """
+        end = time.monotonic() + deadline_s
+        while self.process.poll() is None:
+            self._read(0.05)
+            if time.monotonic() > end:
+                raise AssertionError(f"does not end:\n{self.screen.text}")
+        while self._read(0.05):
+            pass
+        return self.process.returncode
+
+    def close(self) -> None:
+        """Ends what is left of it."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        os.close(self.slave)
+        os.close(self.master)
+
+    def _read(self, wait_s: float) -> bool:
+        if not select.select([self.master], [], [], max(0.0, wait_s))[0]:
+            return False
+        data = os.read(self.master, 65_536)
+        self.seen += data
+        self.screen.write(data)
+        return True
+
+    def _set_size(self, size: tuple[int, int]) -> None:
+        width, height = size
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))

@@ -1,0 +1,270 @@
+"""`org`, `token`, `offer`, `host`, `repository`, `agent`: what an operator can make, change, list and take away."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from service_process import command, make_repository
+
+from service.cli import main
+from tests.fault_server import FaultServer, Respond
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data folder with an organization `acme`, which may have tokens."""
+    folder = tmp_path / "data"
+    command(folder, "org", "create", "Acme", "--entitlement", "ServiceAPI")
+    return folder
+
+
+def attempt(data: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments, "--data-dir", str(data)])
+
+
+def refusal(data: Path, *arguments: str) -> str:
+    """Run a command that has to fail, both ways; return its message."""
+    plain = attempt(data, *arguments)
+    as_json = attempt(data, *arguments, "--json")
+    assert (plain.exit_code, plain.stdout, as_json.exit_code) == (2, "", 2), plain.output
+    message = str(json.loads(as_json.stdout)["error"]["message"])
+    assert message.splitlines()[0] in plain.stderr
+    return message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cure"),
+    [
+        (["org", "create", "Acme"], "--slug"),
+        (["org", "create", "Other", "--slug", "No Slug"], "slug"),
+        (["org", "grant", "acme", "Everything"], "ServiceAPI"),
+        (["org", "activate", "nobody"], "org create"),
+        (["org", "accept-invitation", "rwt_nothing"], "invitation send"),
+        (["org", "list", "--wrong"], "--wrong"),
+        (["invitation", "send", "nobody", "--org", "acme"], "email"),
+        (["invitation", "retry", "inv_none"], "invitation list"),
+        (["token", "create", "--org", "nobody", "--scope", "admin"], "org create"),
+        (["token", "create", "--org", "acme"], "--scope"),
+        (["token", "create", "--org", "acme", "--scope", "root"], "organizations:create"),
+        (["token", "create", "--org", "acme", "--scope", "admin", "--duration", "soon"], "30d"),
+        (["token", "revoke", "tok_none"], "token list"),
+        (["offer", "retire", "NONE"], "offer list"),
+        (["offer", "add", "X", "--kind", "secret"], "partner"),
+        (["host", "connect", "--org", "acme", "--platform", "gitlab", "--host", "git.acme.example"], "--api-url"),
+        (["host", "connect", "--org", "acme", "--platform", "github", "--probe", "git"], "--clone-url"),
+        (["host", "connect", "--org", "acme", "--platform", "github", "--token-env", "not a name"], "token_env"),
+        (["host", "disconnect", "--org", "acme", "--platform", "github"], "host list"),
+        (["host", "check", "--org", "acme"], "host connect"),
+        (["repository", "add", "x", "--org", "acme", "--platform", "github", "--path", "a"], "owner/repo"),
+        (["repository", "add", "x", "--org", "acme", "--platform", "github", "--path", "a/b"], "--url"),
+        (["repository", "remove", "x", "--org", "acme"], "repository list"),
+        (["agent", "add", "x", "--argv", "'open"], "--argv"),
+        (["agent", "add", "../x", "--argv", "true"], "name"),
+        (["agent", "add", "x", "--argv", "true", "--org", "nobody"], "org create"),
+        (["agent", "remove", "x"], "agent list"),
+        (["nothing"], "nothing"),
+    ],
+    ids=" ".join,
+)
+def test_every_refusal_names_the_cure(data: Path, arguments: list[str], cure: str) -> None:
+    """Status 2 and one sentence: on standard error, or with --json as {"error": …} on standard output."""
+    assert cure in refusal(data, *arguments)
+
+
+@pytest.mark.parametrize("noun", ["org", "invitation", "offer", "agent", "status"])
+def test_a_folder_without_a_service_is_not_made_into_one_by_looking(tmp_path: Path, noun: str) -> None:
+    """A mistyped --data-dir is told so, and nothing is written there."""
+    arguments = [noun] if noun == "status" else [noun, "list"]
+
+    assert "--data-dir" in refusal(tmp_path / "typo", *arguments)
+    assert not (tmp_path / "typo").exists()
+
+
+def test_tokens_need_the_entitlement(data: Path) -> None:
+    """ServiceAPI (spec 5.5): refused without it, with the command that gives it; granted, it works."""
+    command(data, "org", "create", "Poor")
+    message = refusal(data, "token", "create", "--org", "poor", "--scope", "admin")
+    granted = command(data, "org", "grant", "poor", "ServiceAPI")
+    made = command(data, "token", "create", "--org", "poor", "--scope", "admin")
+    withdrawn = command(data, "org", "withdraw", "poor", "ServiceAPI")
+
+    assert "runwarden service org grant poor ServiceAPI" in message
+    assert (granted["entitlements"], withdrawn["entitlements"]) == (["ServiceAPI"], [])
+    assert made["value"].startswith("rwt_")
+    assert "ServiceAPI" in refusal(data, "token", "create", "--org", "poor", "--scope", "admin")
+
+
+def test_a_token_is_printed_once_and_kept_as_a_digest(data: Path) -> None:
+    """Its value is in the answer of `create`, and nowhere in the data folder (spec 5.4)."""
+    printed = attempt(data, "token", "create", "--org", "acme", "--scope", "admin", "--alias", "ci")
+    value = printed.stdout.strip()
+    listed = attempt(data, "token", "list", "--org", "acme", "--json")
+
+    assert value.startswith("rwt_")
+    assert "ci" in listed.stdout
+    assert value not in listed.stdout
+    assert all(value.encode() not in file.read_bytes() for file in data.rglob("*") if file.is_file())
+
+
+def test_a_revoked_token_opens_nothing_from_then_on(api: Any) -> None:
+    """While the service runs, too; a second time there is nothing to revoke."""
+    made = api.service.admin("token", "create", "--org", "acme", "--scope", "admin")
+    bearer = {"Authorization": f"Bearer {made['value']}"}
+    before = api.get("/external/runs", headers=bearer).status_code
+    api.service.admin("token", "revoke", made["id"])
+    states = {one["id"]: one["state"] for one in api.service.admin("token", "list", "--org", "acme")["tokens"]}
+
+    assert (before, api.get("/external/runs", headers=bearer).status_code) == (200, 401)
+    assert states[made["id"]] == "revoked"
+    assert "token list" in refusal(api.service.data_dir, "token", "revoke", made["id"])
+
+
+def test_an_inactive_organization_is_shut_until_it_is_activated(api: Any) -> None:
+    """403 on every endpoint; its tokens and runs are kept."""
+    api.service.admin("org", "create", "Drowsy", "--entitlement", "ServiceAPI")
+    value = api.service.admin("token", "create", "--org", "drowsy", "--scope", "admin")["value"]
+    bearer = {"Authorization": f"Bearer {value}"}
+    shut = api.service.admin("org", "deactivate", "drowsy")
+    while_shut = api.get("/external/runs", headers=bearer)
+    opened = api.service.admin("org", "activate", "drowsy")
+
+    assert (shut["active"], opened["active"]) == (False, True)
+    assert (while_shut.status_code, while_shut.json()["error_code"]) == (403, "organization_inactive")
+    assert api.get("/external/runs", headers=bearer).status_code == 200
+
+
+def test_an_offer_is_retired_and_keeps_its_terms(data: Path) -> None:
+    """Kind and price stay as they were."""
+    command(data, "offer", "add", "SPRING", "--kind", "partner", "--price", "49 EUR")
+    retired = command(data, "offer", "retire", "SPRING")
+
+    assert retired == {"code": "SPRING", "kind": "partner", "retired": True, "price": "49 EUR"}
+    assert command(data, "offer", "list")["offers"] == [retired]
+    assert attempt(data, "offer", "list").stdout == "SPRING  partner  retired  49 EUR\n"
+
+
+def test_a_host_is_connected_changed_and_disconnected(data: Path) -> None:
+    """One for each platform: connecting again replaces it."""
+    base = ["host", "connect", "--org", "acme", "--platform", "gitlab"]
+    command(data, *base)
+    changed = command(data, *base, "--api-url", "https://git.acme.example/api/v4", "--token-env", "GITLAB_TOKEN")
+    listed = command(data, "host", "list", "--org", "acme")["hosts"]
+    command(data, "host", "disconnect", "--org", "acme", "--platform", "gitlab")
+
+    assert listed == [changed]
+    assert (changed["host"], changed["token_env"]) == ("git.acme.example", "GITLAB_TOKEN")
+    assert command(data, "host", "list", "--org", "acme")["hosts"] == []
+
+
+def test_a_check_tells_why_a_host_is_not_well(data: Path, tmp_path: Path) -> None:
+    """The API has a word only; this has the reason, and status 1 unless all is well."""
+    bare = make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
+    command(
+        data, "repository", "add", "api", "--org", "acme", "--platform", "gitlab", "--path", "a/b", "--url", str(bare)
+    )
+    command(data, "host", "connect", "--org", "acme", "--platform", "gitlab", "--probe", "git", "--clone-url", "x")
+    well = attempt(data, "host", "check", "--org", "acme")
+    with FaultServer() as server:
+        server.script(Respond(401, {"message": "Bad credentials"}))
+        command(data, "host", "connect", "--org", "acme", "--platform", "github", "--api-url", server.origin)
+        ill = attempt(data, "host", "check", "--org", "acme", "--json")
+
+    assert (well.exit_code, "gitlab" in well.stdout, well.stdout.rstrip().endswith("ok")) == (0, True, True)
+    assert ill.exit_code == 1
+    found = {one["platform"]: one for one in json.loads(ill.stdout)["hosts"]}
+    assert (found["github"]["status"], "--token-env" in found["github"]["reason"]) == ("unauthorized", True)
+    assert (found["gitlab"]["status"], found["gitlab"]["reason"]) == ("ok", None)
+
+
+def test_a_repository_is_changed_at_its_path_and_removed_by_its_name(data: Path) -> None:
+    """The path is what it is; a name belongs to one repository."""
+    base = ["--org", "acme", "--platform", "github"]
+    command(data, "repository", "add", "api", *base, "--path", "acme/api", "--url", "https://one.example/api.git")
+    renamed = command(data, "repository", "add", "backend", *base, "--path", "Acme/API", "--url", "../backend.git")
+    taken = refusal(data, "repository", "add", "backend", *base, "--path", "acme/other", "--url", "x")
+    listed = command(data, "repository", "list", "--org", "acme")["repositories"]
+    command(data, "repository", "remove", "backend", "--org", "acme")
+
+    assert listed == [renamed]
+    assert renamed["url"] == str((Path.cwd() / "../backend.git").resolve())
+    assert "choose another name" in taken
+    assert command(data, "repository", "list", "--org", "acme")["repositories"] == []
+
+
+def test_an_agent_of_an_organization_goes_before_everybodys(data: Path) -> None:
+    """Both are listed; removing one leaves the other, and the built-in reviewer comes back."""
+    command(data, "agent", "add", "reviewer", "--argv", "true", "--timeout-s", "5")
+    command(data, "agent", "add", "reviewer", "--argv", "false", "--org", "acme")
+    both = command(data, "agent", "list")["agents"]
+    command(data, "agent", "remove", "reviewer")
+    command(data, "agent", "remove", "reviewer", "--org", "acme")
+    left = command(data, "agent", "list")["agents"]
+
+    assert {(one["organization_id"] is None, one["argv"][0]) for one in both} == {(True, "true"), (False, "false")}
+    assert [(one["name"], "service.reviewer" in one["argv"]) for one in left] == [("reviewer", True)]
+
+
+def test_agents_that_are_removed_are_unknown_to_the_api(start: Callable[..., Any]) -> None:
+    """At once, without a restart; likewise repositories and hosts."""
+    api = start()
+    api.service.admin("agent", "remove", "scribe")
+    api.service.admin("repository", "remove", "api", "--org", "acme")
+    api.service.admin("host", "disconnect", "--org", "acme", "--platform", "github")
+    agent = api.post("/external/agents/scribe/runs", {"repository": "web"})
+    repository = api.post("/external/agents/reviewer/runs", {"repository": "acme/api"})
+
+    assert (agent.status_code, agent.json()["error_code"]) == (404, "agent_not_found")
+    assert repository.status_code == 201, "gitlab is still connected, and may have it"
+    assert set(api.get("/external/installation/health").json()["code_hosting"]) == {"gitlab"}
+
+
+def test_a_database_of_its_own_is_named_by_its_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--database, or better the variable, for a URL may hold a password."""
+    url = f"sqlite:///{tmp_path}/elsewhere.sqlite"
+    command(tmp_path / "data", "org", "create", "There", "--database", url)
+    monkeypatch.setenv("RUNWARDEN_SERVICE_DATABASE", url)
+    listed = command(tmp_path / "data", "org", "list")["organizations"]
+
+    assert [one["slug"] for one in listed] == ["there"]
+    with sqlite3.connect(tmp_path / "elsewhere.sqlite") as connection:
+        assert connection.execute("SELECT slug FROM organizations").fetchall() == [("there",)]
+
+
+def test_every_noun_works_on_postgresql(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same commands, the same answers; nothing but the outbox is kept in the folder."""
+    monkeypatch.setenv("RUNWARDEN_SERVICE_DATABASE", postgres_url)
+    data = tmp_path / "data"
+    base = ["--org", "acme", "--platform", "github"]
+    command(data, "org", "create", "Acme", "--entitlement", "ServiceAPI")
+    command(data, "offer", "add", "SPRING", "--kind", "partner", "--price", "49 EUR")
+    command(data, "host", "connect", *base)
+    command(data, "repository", "add", "api", *base, "--path", "a/b", "--url", "https://github.com/a/b.git")
+    command(data, "agent", "add", "lint", "--argv", "true", "--org", "acme")
+    token = command(data, "token", "create", "--org", "acme", "--scope", "admin")
+    sent = command(data, "invitation", "send", "jane@customer.example", "--org", "acme")["invitations"][0]
+    command(data, "token", "revoke", token["id"])
+    command(data, "agent", "remove", "lint", "--org", "acme")
+    command(data, "repository", "remove", "api", "--org", "acme")
+    command(data, "host", "disconnect", *base)
+    listed = command(data, "invitation", "list")["invitations"]
+
+    assert command(data, "offer", "retire", "SPRING")["retired"] is True
+    assert [one["state"] for one in command(data, "token", "list", "--org", "acme")["tokens"]] == ["revoked"]
+    assert (listed[0]["id"], listed[0]["state"]) == (sent["id"], "sent")
+    assert command(data, "invitation", "withdraw", sent["id"])["invitations"][0]["state"] == "withdrawn"
+    assert "invitation list" in refusal(data, "invitation", "retry", sent["id"])
+    assert not (data / "service.sqlite").exists()
+
+
+def test_looking_does_not_wait_for_a_writer(data: Path) -> None:
+    """A list is answered while somebody holds the write lock."""
+    with sqlite3.connect(data / "service.sqlite", isolation_level=None) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        listed = command(data, "org", "list")["organizations"]
+        writer.execute("ROLLBACK")
+
+    assert [one["slug"] for one in listed] == ["acme"]

@@ -1,0 +1,239 @@
+"""The campaign: many runs, workers killed at random, and at the end everything is as if nobody had died."""
+
+import contextlib
+import random
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from service_process import demo_setup, git
+
+from tests.service.fleet import Fleet, Unit, fleet
+
+WORKERS = 4
+REPOSITORIES = ("acme/api", "acme/web")
+DEADLINE_S = 1500
+SETTINGS = '[execution]\nsandbox = "prefer"\nworker_ttl_s = 3\ndrain_s = 1\n[limits]\nrequests_per_minute = 1000000\n'
+# Takes its time, so that it is often at work when its worker is killed; starts what would stay if nobody looked.
+DAWDLER = """
+import json, os, pathlib, random, subprocess, sys, time
+task = json.load(sys.stdin)
+subprocess.Popen(["sleep", "3600"], start_new_session=True)
+time.sleep(random.random())
+if task["instructions"].startswith("fail"): sys.exit(3)
+folder = pathlib.Path("notes"); folder.mkdir(exist_ok=True)
+(folder / f"{task['run_id']}-{task['turn']}").write_text(task["instructions"])
+"""
+
+
+@dataclass
+class Account:
+    """What the campaign asked for, and what happened to it meanwhile."""
+
+    accepted: dict[str, list[str]] = field(default_factory=dict)
+    """Run to the instructions of its turns."""
+    unanswered: int = 0
+    kills: int = 0
+
+
+@contextlib.contextmanager
+def killing(units: list[Unit], account: Account, rng: random.Random) -> Iterator[None]:
+    """Kill one of the processes at random moments and start it again, until the block ends."""
+    over = threading.Event()
+    failed: list[BaseException] = []
+
+    def kill() -> None:
+        try:
+            while not over.wait(rng.uniform(0.5, 3.0)):
+                unit = rng.choice(units)
+                unit.kill()
+                account.kills += 1
+                unit.start()
+        except BaseException as error:  # noqa: BLE001 — told to the test below
+            failed.append(error)
+
+    killer = threading.Thread(target=kill, name="killer")
+    killer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        killer.join()
+    assert not failed, failed
+
+
+class Caller:
+    """Asks the service, and asks again when nobody answers: a POST without an answer may have been accepted."""
+
+    def __init__(self, made: Fleet, unit: Unit, account: Account) -> None:
+        self._made = made
+        self._unit = unit
+        self._account = account
+
+    def start(self, instructions: str, repository: str, branch: str | None) -> str:
+        """Start a run and return its id."""
+        body = {"repository": repository, "inputs": {"instructions": instructions}, "branch_name": branch}
+        answer = self._ask("POST", "/external/agents/dawdler/runs", json=body)
+        assert answer.status_code == 201, answer.text
+        run_id = str(answer.json()["execution_id"])
+        self._account.accepted[run_id] = [instructions]
+        return run_id
+
+    def follow(self, run: dict[str, Any], instructions: str) -> None:
+        """Give an ended run another turn, unless an unanswered request has done so already."""
+        body = {"instructions": instructions, "repository": run["repository"], "run_id": run["run_id"]}
+        answer = self._ask("POST", "/external/runs", json=body)
+        assert answer.status_code in {201, 409}, answer.text
+        self._account.accepted[run["run_id"]].append(instructions)
+
+    def listed(self) -> dict[str, dict[str, Any]]:
+        """Return every run by its id."""
+        found: dict[str, dict[str, Any]] = {}
+        token: str | None = None
+        while True:
+            query = {"page_size": "100"} | ({"page_token": token} if token else {})
+            page = self._ask("GET", "/external/runs", params=query).json()
+            found |= {run["run_id"]: run for run in page["runs"]}
+            token = page["next_token"]
+            if token is None:
+                return found
+
+    def _ask(self, method: str, path: str, **options: Any) -> httpx.Response:
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                with self._made.client(self._unit) as client:
+                    answer = client.request(method, path, **options)
+                if answer.status_code != 503:
+                    return answer
+            except httpx.TransportError:
+                self._account.unanswered += 1
+            assert time.monotonic() < deadline, "nobody answers any more"
+            threading.Event().wait(0.1)
+
+
+def all_ended(caller: Caller) -> dict[str, dict[str, Any]]:
+    """Wait until every run that the service knows has ended."""
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        runs = caller.listed()
+        active = [run for run in runs.values() if run["status"] not in {"completed", "failed"}]
+        if not active:
+            return runs
+        assert time.monotonic() < deadline, f"{len(active)} runs do not end, such as {active[0]}"
+        threading.Event().wait(0.5)
+
+
+def marks(repository: Path) -> Counter[str]:
+    """Return how many commits on any branch carry each turn's mark."""
+    form = "--format=%(trailers:key=Runwarden-Run,valueonly,separator=%x2C)"
+    return Counter(line for line in git("log", "--branches", form, cwd=repository).splitlines() if line)
+
+
+def wage(made: Fleet, units: list[Unit], api: Unit, runs: int, rng: random.Random) -> Account:
+    """Start the runs and continue a quarter of them, while processes are killed; return the account."""
+    account = Account()
+    caller = Caller(made, api, account)
+    with killing(units, account, rng):
+        for number in range(runs):
+            # Every fourth shares a branch with others, every ninth fails.
+            branch = f"shared/{number % 3}" if number % 4 == 0 else None
+            caller.start(f"{'fail' if number % 9 == 8 else 'write'} {number}", rng.choice(REPOSITORIES), branch)
+        ended = all_ended(caller)
+        for run_id in list(account.accepted)[::4]:
+            caller.follow(ended[run_id], f"write again, {run_id}")
+        all_ended(caller)
+    return account
+
+
+def check(made: Fleet, api: Unit, account: Account) -> int:
+    """Hold the service to its word; return how many turns needed more than one attempt."""
+    runs = Caller(made, api, account).listed()
+    assert set(account.accepted) <= set(runs), "a run that was answered with 201 is missing"
+    found = marks(made.repositories["acme/api"]) + marks(made.repositories["acme/web"])
+    repeated = 0
+    expected = set()
+    for run_id in runs:
+        turns = made.admin("run", run_id)["turns"]
+        repeated += sum(turn["attempt"] > 1 for turn in turns)
+        for turn in turns:
+            assert turn["status"] in {"completed", "failed"}
+            expected |= {f"{run_id} turn {turn['turn']}"} if turn["status"] == "completed" else set()
+            assert (turn["commit"] is not None) == (turn["status"] == "completed"), turn
+        for turn, asked in zip(turns, account.accepted.get(run_id, ()), strict=False):
+            assert turn["status"] == ("failed" if asked.startswith("fail") else "completed"), (turn, asked)
+    assert set(found) == expected
+    assert set(found.values()) == {1}, "a turn was committed twice"
+    return repeated
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        pytest.param(24, id="24", marks=pytest.mark.timeout(400)),
+        pytest.param(200, id="200", marks=[pytest.mark.campaign, pytest.mark.timeout(3600)]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_no_death_of_a_worker_loses_or_doubles_anything(
+    tmp_path: Path, request: pytest.FixtureRequest, kind: str, runs: int, record_testsuite_property: Any
+) -> None:
+    """Every run ends, every turn has exactly one commit, no process and no folder is left."""
+    url = None if kind == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    (tmp_path / "dawdler.py").write_text(DAWDLER, "utf-8")
+    folder = tmp_path / "fleet"
+    setup = demo_setup(folder)
+    setup["agents"].append({"name": "dawdler", "argv": ["{python}", str(tmp_path / "dawdler.py")]})
+    rng = random.Random(runs)
+    began = time.monotonic()
+    with fleet(folder, url, settings=SETTINGS, setup=setup) as made:
+        if url is None:
+            # One process that serves and executes: a kill takes the API with it.
+            api = made.begin("serve", "--port", str(free_port()), "--workers", str(WORKERS))
+            units = [api]
+        else:
+            api = made.api()
+            units = [made.begin("worker", "--workers", "1", machine=f"worker{n}") for n in range(WORKERS)]
+        account = wage(made, units, api, runs, rng)
+        repeated = check(made, api, account)
+        took_s = time.monotonic() - began
+    # The last of the killed are swept up by those who lived, at the latest when they start.
+    with fleet_restarted(made, units):
+        pass
+
+    assert made.leftovers() == []
+    assert living(tmp_path) == []
+    assert account.kills > 0
+    figures = f"{kind}: {runs} runs, {account.kills} kills, {repeated} turns taken up again, {took_s:.0f} s"
+    record_testsuite_property("campaign", figures)
+    print(figures)  # noqa: T201 — the figures are what one runs the campaign for
+
+
+@contextlib.contextmanager
+def fleet_restarted(made: Fleet, units: list[Unit]) -> Iterator[None]:
+    """Start the processes once more, and stop them again."""
+    for unit in units:
+        unit.start()
+    yield
+    for unit in units:
+        assert unit.stop() == 0
+
+
+def living(folder: Path) -> list[str]:
+    """Return the processes that name the folder in their command line."""
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in listed.splitlines() if str(folder) in line]
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])

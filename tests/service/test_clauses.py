@@ -1,0 +1,193 @@
+"""Clauses of the specification that concern every endpoint, and those that no other test is about."""
+
+import re
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from service.clock import now_micros
+from service.store import organizations, tokens
+from service.store.database import Database
+
+REPOSITORY = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
+BODIES: dict[str, dict[str, Any]] = {
+    "/external/organizations": {"email": "a@customer.example"},
+    "/external/runs": {"instructions": "look", "repository": REPOSITORY},
+    "/external/agents/scribe/runs": {"repository": "acme/api", "inputs": {"instructions": "nothing"}},
+    "/external/gitlab/projects": {"project_path": "acme/tools"},
+}
+READS = ("/external/runs", "/external/installation/health")
+
+
+def token_with(api: Any, *scopes: str) -> str:
+    """Make a token with any scopes, also with none: the command line would refuse that."""
+    database = Database(f"sqlite:///{api.service.data_dir / 'service.sqlite'}")
+    with database.write() as connection:
+        owner = organizations.by_slug(connection, "acme")
+        assert owner is not None
+        _, value = tokens.create(connection, owner.id, scopes=scopes, alias=None, now=now_micros())
+    database.close()
+    return value
+
+
+def ask(api: Any, method: str, path: str, token: str) -> httpx.Response:
+    document = BODIES[path] if method == "POST" else None
+    return httpx.request(
+        method, api.service.base_url + path, json=document, headers={"Authorization": f"Bearer {token}"}
+    )
+
+
+ENDPOINTS = [*(("POST", path) for path in BODIES), *(("GET", path) for path in READS)]
+
+
+@pytest.mark.parametrize(("method", "path"), ENDPOINTS)
+@pytest.mark.parametrize("scopes", [(), ("admin",), ("organizations:create",)], ids=["none", "admin", "create"])
+def test_each_endpoint_knows_its_scopes(api: Any, method: str, path: str, scopes: tuple[str, ...]) -> None:
+    """Organizations: either scope; runs, agents and onboarding: admin; health: any valid token (spec 5.6)."""
+    accepted = {
+        "/external/organizations": {"admin", "organizations:create"},
+        "/external/installation/health": {"admin", "organizations:create", None},
+    }.get(path, {"admin"})
+    answer = ask(api, method, path, token_with(api, *scopes))
+    expected = bool(set(scopes or [None]) & accepted)
+
+    assert answer.is_success is expected, answer.text
+    if not expected:
+        assert (answer.status_code, answer.json()["error_code"]) == (403, "insufficient_scope")
+
+
+@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "code"),
+    [
+        (b"{", {}, 400, "malformed_json"),
+        (b"", {}, 400, "malformed_json"),
+        (b'"\xff"', {}, 400, "malformed_json"),
+        (b'{"a": "\\u0000"}', {}, 400, "invalid_text"),
+        (b'{"a": 92233720368547758080}', {}, 400, "malformed_json"),
+        (b"[]", {}, 400, "invalid_request"),
+        (b"{}", {}, 400, "invalid_request"),
+        (b"{}", {"Content-Type": "text/json"}, 415, "unsupported_media_type"),
+        (b" " * (1 << 20) + b"{}", {}, 413, "body_too_large"),
+    ],
+    ids=["malformed", "empty", "no UTF-8", "NUL", "huge integer", "no object", "no fields", "type", "size"],
+)
+def test_each_endpoint_refuses_a_body_that_cannot_be_taken(
+    api: Any, path: str, body: bytes, headers: dict[str, str], status: int, code: str
+) -> None:
+    """400, 413 or 415 with a failure body, never 422 and never a 500 (spec 7.2)."""
+    answer = api.http.post(path, content=body, headers={"Content-Type": "application/json"} | headers)
+
+    assert (answer.status_code, answer.json()["error_code"]) == (status, code)
+    assert answer.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "nulls"),
+    [
+        ("/external/organizations", {"offer_code": None}),
+        ("/external/runs", {"branch_name": None, "run_id": None, "metadata": None}),
+        ("/external/agents/scribe/runs", {"branch_name": None, "inputs": None}),
+    ],
+)
+def test_a_field_that_is_null_counts_as_left_out(api: Any, path: str, nulls: dict[str, None]) -> None:
+    """Optional fields take null (spec 2.1, 4.3, 4.4); fields that nobody knows are ignored."""
+    answer = api.post(path, BODIES[path] | nulls | {"invented": {"later": True}})
+
+    assert answer.status_code == 201, answer.text
+
+
+def test_without_a_branch_name_a_default_branch_is_made(api: Any) -> None:
+    """For plain runs and for named agents alike, each its own (spec 4.3, 4.4)."""
+    first, second = (api.start("nothing at all") for _ in range(2))
+    plain = api.post("/external/runs", BODIES["/external/runs"]).json()
+    branches = [api.run(first)["branch_name"], api.run(second)["branch_name"], plain["branch_name"]]
+
+    assert all(branch.startswith("agent/") for branch in branches)
+    assert len(set(branches)) == 3
+
+
+def test_an_invitation_ends_after_thirty_days(api: Any) -> None:
+    """A day before the end its code still works; after the end it is refused, and the organization stays (spec 3)."""
+    codes = []
+    for name in ("early", "late"):
+        made = api.post("/external/organizations", {"email": f"{name}@customer.example"}).json()
+        mail = (api.service.outbox / f"{made['organization_id']}.eml").read_text()
+        codes.append((made["organization_id"], re.findall(r"rwt_[\w-]+", mail)[0]))
+    for (organization_id, _), days in zip(codes, (29, 30), strict=True):
+        age(api, organization_id, days)
+    accepted = api.service.admin("org", "accept-invitation", codes[0][1])
+
+    assert accepted["organization"]["id"] == codes[0][0]
+    with pytest.raises(AssertionError, match="expired"):
+        api.service.admin("org", "accept-invitation", codes[1][1])
+
+
+def age(api: Any, organization_id: str, days: int) -> None:
+    """Let an invitation have been made so many days earlier."""
+    with sqlite3.connect(api.service.data_dir / "service.sqlite", timeout=30) as connection:
+        changed = connection.execute(
+            "UPDATE invitations SET expires_at = expires_at - ? WHERE organization_id = ?",
+            (days * 86_400 * 1_000_000, organization_id),
+        )
+        assert changed.rowcount == 1
+    connection.close()
+
+
+def test_nothing_but_invitations_is_ever_sent(start: Callable[..., Any]) -> None:
+    """No event leaves the service: runs that succeed, fail and continue write no mail (spec 6)."""
+    api = start()
+    run_id = api.start("nothing")
+    api.ended(run_id)
+    api.follow(run_id, "fail")
+    api.ended(run_id)
+    quiet = list(api.service.outbox.iterdir())
+    made = api.post("/external/organizations", BODIES["/external/organizations"]).json()
+
+    assert quiet == []
+    assert [file.name for file in api.service.outbox.iterdir()] == [f"{made['organization_id']}.eml"]
+
+
+def test_the_version_is_part_of_the_address(api: Any) -> None:
+    """The base address ends in v1; without it, or with another version, nothing is there (spec 1, 9)."""
+    root = api.service.base_url.removesuffix("/v1")
+    headers = {"Authorization": f"Bearer {api.service.admin_token}"}
+    found = [httpx.get(f"{root}{prefix}/external/runs", headers=headers).status_code for prefix in ("/v1", "", "/v2")]
+
+    assert api.service.base_url.endswith("/v1")
+    assert found == [200, 404, 404]
+
+
+def test_the_rate_limit_holds_at_each_endpoint(start: Callable[..., Any]) -> None:
+    """429 with a failure body and whole seconds in Retry-After, wherever the next request goes (spec 7.2, 8)."""
+    api = start(settings="[limits]\nrequests_per_minute = 1\n")
+    assert api.get("/external/installation/health").status_code == 200
+
+    for method, path in ENDPOINTS:
+        answer = ask(api, method, path, api.service.admin_token)
+        assert (answer.status_code, answer.json()["error_code"]) == (429, "rate_limited"), path
+        assert 1 <= int(answer.headers["retry-after"]) <= 60
+
+
+def test_a_child_is_closed_to_its_parent(api: Any) -> None:
+    """The parent's administrator lists neither the child's runs nor its hosts: attribution only (spec 2.2, 4.1)."""
+    child = api.post("/external/organizations", BODIES["/external/organizations"]).json()
+    api.service.admin("token", "create", "--org", child["organization_id"], "--scope", "admin")
+    api.service.admin(
+        *("repository", "add", "api", "--org", child["organization_id"], "--platform", "github"),
+        *("--path", "acme/api", "--url", str(api.service.repositories["acme/api"])),
+    )
+    value = api.service.admin("token", "create", "--org", child["organization_id"], "--scope", "admin")["value"]
+    run = httpx.post(
+        f"{api.service.base_url}/external/runs",
+        json=BODIES["/external/runs"],
+        headers={"Authorization": f"Bearer {value}"},
+    ).json()
+    continued = api.post("/external/runs", BODIES["/external/runs"] | {"run_id": run["run_id"]})
+    listed = api.get("/external/runs", params={"page_size": 100}).json()["runs"]
+
+    assert run["run_id"] not in [one["run_id"] for one in listed]
+    assert (continued.status_code, continued.json()["error_code"]) == (404, "run_not_found")

@@ -1,0 +1,387 @@
+"""What an agent may take and leave: every limit holds, with bubblewrap and without, and nothing outlives the turn."""
+
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from service_process import demo_setup, git, start_service
+
+from service.execution import keeper
+
+SETTINGS = """
+[execution]
+sandbox = "{sandbox}"
+[execution.agent]
+cpu_s = 3
+memory_bytes = 134217728
+processes = 40
+workspace_bytes = 50331648
+file_bytes = 16777216
+"""
+
+# Does what its task names, and would go on for ever.
+ROGUE = """
+import json, mmap, os, pathlib, signal, socket, subprocess, sys, tempfile, time
+deed, *more = json.load(sys.stdin)["inputs"]["deed"].split()
+MIB = 1 << 20
+
+def forever():
+    while True: time.sleep(1000)
+
+def detach(argv):
+    # Twice forked, a session of its own, and nothing of our environment left.
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0: os.execve(argv[0], argv, {})
+        os._exit(0)
+    os.wait()
+
+def clinging():
+    detach(["/bin/sleep", more[0]])
+    pathlib.Path("done").write_text("x")
+
+def stubborn():
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(number, signal.SIG_IGN)
+    detach(["/bin/sleep", more[0]])
+    forever()
+
+def burning():
+    for _ in range(2): os.fork()
+    while True: pass
+
+def hungry():
+    kept = []
+    while True:
+        kept.append(bytearray(os.urandom(MIB)) * 4); time.sleep(0.005)
+
+def forking():
+    while True:
+        try: pid = os.fork()
+        except OSError: forever()
+        if pid == 0: forever()
+        time.sleep(0.002)
+
+def chain():
+    # Each process has one child, far deeper than a recursion goes.
+    for _ in range(1500):
+        if os.fork(): os.wait(); os._exit(0)
+    forever()
+
+def filling(folder):
+    for number in range(1000):
+        with open(f"{folder}/{number}", "wb") as file: file.write(os.urandom(8 * MIB))
+        time.sleep(0.05)
+
+def hiding():
+    kept = []
+    while True:
+        file = open(f"hidden{len(kept)}", "w+b"); os.unlink(file.name); kept.append(file)
+        file.write(os.urandom(8 * MIB)); file.flush(); time.sleep(0.05)
+
+def huge():
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    with open("huge", "wb") as file:
+        while True: file.write(os.urandom(MIB)); file.flush()
+
+def flooding():
+    while True: os.write(1, b"x" * 65536)
+
+def unlinking():
+    # The folder itself goes, while somebody measures it.
+    for number in range(400):
+        folder = pathlib.Path(f"deep{number}"); folder.mkdir(); (folder / "in").write_text("x")
+        (folder / "in").unlink(); folder.rmdir()
+    os.mkfifo("pipe"); sock = socket.socket(socket.AF_UNIX); sock.bind("sock")
+    pathlib.Path("done").write_text("x")
+
+def parricidal():
+    os.kill(os.getppid(), signal.SIGKILL); forever()
+
+deeds = {"filling": lambda: filling(more[0]), **{name: value for name, value in globals().items() if callable(value)}}
+deeds[deed]() if deed != "filling" else filling(more[0])
+"""
+
+
+def sandboxes() -> list[Any]:
+    missing = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+    return ["none", pytest.param("require", marks=missing)]
+
+
+@pytest.fixture(scope="module", params=sandboxes())
+def unruly(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A service with tight limits whose agent is a rogue, in either sandbox."""
+    folder = tmp_path_factory.mktemp("unruly")
+    (folder / "rogue.py").write_text(ROGUE, "utf-8")
+    setup = demo_setup(folder)
+    argv = ["{python}", str(folder / "rogue.py")]
+    setup["agents"] += [
+        {"name": "rogue", "argv": argv, "timeout_s": 60},
+        {"name": "brief", "argv": argv, "timeout_s": 1},
+        {"name": "absent", "argv": ["/nowhere/agent"]},
+    ]
+    service = start_service(folder, setup=setup, settings=SETTINGS.format(sandbox=request.param))
+    yield service
+    assert service.stop() == 0
+
+
+@pytest.fixture
+def rogue(unruly: Any, client_of: Callable[[Any], Any]) -> Callable[..., tuple[dict[str, Any], str]]:
+    """`rogue(deed)` lets it happen and returns the ended turn with its log; nothing of it may be left then."""
+    api = client_of(unruly)
+
+    def happen(deed: str, agent: str = "rogue") -> tuple[dict[str, Any], str]:
+        body = {"repository": "acme/api", "inputs": {"deed": deed}}
+        answer = api.post(f"/external/agents/{agent}/runs", body)
+        assert answer.status_code == 201, answer.text
+        run_id = answer.json()["execution_id"]
+        api.ended(run_id)
+        turn = api.service.admin("run", run_id, "--log")["turns"][0]
+        assert list((api.service.data_dir / "work").iterdir()) == []
+        return turn, str(turn["log"])
+
+    return happen
+
+
+def running(*words: str) -> list[str]:
+    """Return the command lines of living processes that hold all the words."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            line = (entry / "cmdline").read_text("utf-8", "replace").split("\0") if entry.name.isdigit() else []
+        except OSError:
+            continue
+        if all(word in line for word in words):
+            found.append(" ".join(line))
+    return found
+
+
+Rogue = Callable[..., tuple[dict[str, Any], str]]
+
+
+def test_a_child_that_left_session_parent_and_environment_ends_with_the_turn(rogue: Rogue) -> None:
+    """Nothing tells it from a stranger but that its orphans come to the keeper."""
+    turn, _ = rogue("clinging 98761")
+
+    assert turn["status"] == "completed"
+    assert running("/bin/sleep", "98761") == []
+
+
+def test_an_agent_that_never_ends_is_over_at_its_deadline(rogue: Rogue) -> None:
+    """It ignores every polite signal, and its detached child lives in a session of its own."""
+    turn, _ = rogue("stubborn 98762", "brief")
+
+    assert turn["failure"] == "the agent passed its time limit of 1 s and was ended"
+    assert running("/bin/sleep", "98762") == []
+
+
+@pytest.mark.parametrize(
+    ("deed", "key"),
+    [
+        ("burning", "cpu_s"),
+        ("hungry", "memory_bytes"),
+        ("forking", "processes"),
+        ("chain", "processes"),
+        ("filling .", "workspace_bytes"),
+        ("hiding", "workspace_bytes"),
+        ("huge", "file_bytes"),
+    ],
+)
+def test_an_agent_that_takes_too_much_is_ended(rogue: Rogue, deed: str, key: str) -> None:
+    """All its processes together count, also files that it deleted and holds open; the failure names the key."""
+    turn, _ = rogue(deed)
+
+    assert turn["status"] == "failed"
+    assert f"({key})" in turn["failure"]
+    assert turn["commit"] is None
+
+
+@pytest.mark.parametrize("folder", ["/tmp", "/dev/shm"])
+def test_memory_file_systems_of_the_sandbox_count_as_disk(rogue: Rogue, unruly: Any, folder: str) -> None:
+    """In the sandbox both are folders of the workspace: they fill no memory, and their limit is the workspace's."""
+    if "sandbox: none" in unruly.log:
+        pytest.skip("without a sandbox they are the machine's own")
+    turn, _ = rogue(f"filling {folder}")
+
+    assert "(workspace_bytes)" in turn["failure"]
+
+
+def test_nothing_else_in_the_sandbox_can_be_written(rogue: Rogue, unruly: Any) -> None:
+    """Neither its root nor /dev, which would be memory without a limit."""
+    if "sandbox: none" in unruly.log:
+        pytest.skip("without a sandbox the machine's own rights hold")
+    for folder in ("/", "/dev", "/run"):
+        turn, log = rogue(f"filling {folder}")
+        assert turn["failure"].startswith("the agent exited with status 1")
+        assert "Read-only file system" in log
+
+
+def test_a_flood_of_output_neither_fills_the_disk_nor_holds_the_deadline_up(rogue: Rogue) -> None:
+    """What exceeds the cap is dropped, and the end comes when it must."""
+    turn, log = rogue("flooding", "brief")
+
+    assert "time limit of 1 s" in turn["failure"]
+    assert len(log) < 5 << 20
+
+
+def test_files_that_are_no_files_are_left_alone(rogue: Rogue) -> None:
+    """A pipe and a socket in the checkout hold nobody up and are not committed; folders may vanish under the watch."""
+    turn, log = rogue("unlinking")
+
+    assert turn["status"] == "completed", log
+
+
+def test_a_command_that_is_not_there_is_explained(rogue: Rogue) -> None:
+    """The turn fails with the reason."""
+    turn, log = rogue("none", "absent")
+
+    assert turn["status"] == "failed"
+    assert "cannot be started" in turn["failure"] or "exited with status" in turn["failure"]
+    assert "/nowhere/agent" in log or "No such file" in turn["failure"]
+
+
+def test_an_agent_that_kills_its_keeper_fails_and_leaves_nothing(rogue: Rogue, unruly: Any) -> None:
+    """Without a sandbox it can: then the worker searches for what is left. In the sandbox it cannot reach it."""
+    agent = "rogue" if "sandbox: none" in unruly.log else "brief"
+    turn, _ = rogue("parricidal", agent)
+
+    assert turn["status"] == "failed"
+    assert running(str(unruly.data_dir.parent / "rogue.py")) == []
+
+
+def test_what_is_in_force_is_shown(unruly: Any) -> None:
+    """Sandbox and limits stand in the log and in `status`."""
+    status = unruly.admin("status")
+
+    assert status["limits"]["processes"] == 40
+    assert status["workers"][0]["sandbox"] == status["sandbox"]
+    assert f"sandbox: {status['sandbox']}" in unruly.log
+    assert "processes=40" in unruly.log
+
+
+SUBMODULE = """commit refs/heads/modules
+committer A <a@b.invalid> 1735689600 +0000
+data 1
+x
+from refs/heads/main
+M 160000 4b40829fb03b2a58f094f9cc58fd0395cafad355 vendored
+M 100644 inline .gitmodules
+data {length}
+{text}
+M 100644 inline .gitattributes
+data 34
+* filter=evil diff=evil merge=evil
+"""
+
+
+def test_submodules_and_attributes_of_a_repository_run_nothing(start: Callable[..., Any], tmp_path: Path) -> None:
+    """A submodule whose address is a command, and filters for every file: the submodule stays what it was."""
+    api = start()
+    repository = api.service.repositories["acme/api"]
+    trap = tmp_path / "sprung"
+    text = f'[submodule "vendored"]\n\tpath = vendored\n\turl = ext::sh -c "touch {trap}"\n\tupdate = !touch {trap}\n'
+    stream = SUBMODULE.format(length=len(text), text=text)
+    subprocess.run(["git", "fast-import", "--quiet"], cwd=repository, input=stream.encode(), check=True)
+    run = api.ended(api.start("write beside it", branch_name="modules"))
+    tree = git("ls-tree", "modules", "vendored", cwd=repository)
+
+    assert run["status"] == "completed", api.log(run["run_id"])
+    assert tree.startswith("160000 commit 4b40829f")
+    assert not trap.exists()
+
+
+TUNNEL = """
+import json, os, pathlib, shutil, sys
+outside = json.load(sys.stdin)["inputs"]["outside"]
+shutil.rmtree("src"); os.symlink(outside, "src")
+os.symlink("/", "root"); os.symlink("../../..", "up"); os.symlink("loop", "loop")
+"""
+
+
+def test_links_out_of_the_checkout_are_committed_as_links(start: Callable[..., Any], tmp_path: Path) -> None:
+    """What they point to is neither read, nor changed, nor removed with the workspace."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+    (tmp_path / "tunnel.py").write_text(TUNNEL)
+    setup = demo_setup(tmp_path)
+    setup["agents"].append({"name": "tunnel", "argv": ["{python}", str(tmp_path / "tunnel.py")]})
+    api = start(setup=setup)
+    body = {"repository": "acme/api", "inputs": {"outside": str(outside)}}
+    run = api.ended(api.post("/external/agents/tunnel/runs", body).json()["execution_id"])
+    tree = git("ls-tree", "-r", "--full-tree", run["branch_name"], cwd=api.service.repositories["acme/api"])
+
+    assert run["status"] == "completed", api.log(run["run_id"])
+    assert sorted(line.split()[-1] for line in tree.splitlines() if line.startswith("120000")) == [
+        "loop",
+        "root",
+        "src",
+        "up",
+    ]
+    assert "secret" not in tree
+    assert (outside / "secret").read_text() == "secret"
+
+
+def test_the_network_is_open_to_those_who_may(start: Callable[..., Any], tmp_path: Path) -> None:
+    """`network = true` reaches the service's port, without it nobody does (when there is a sandbox)."""
+    script = tmp_path / "caller.py"
+    script.write_text(
+        "import json, socket, sys\nport = json.load(sys.stdin)['inputs']['port']\n"
+        "socket.create_connection(('127.0.0.1', port), 5).close()\n"
+    )
+    setup = demo_setup(tmp_path)
+    argv = ["{python}", str(script)]
+    setup["agents"] += [{"name": "open", "argv": argv, "network": True}, {"name": "shut", "argv": argv}]
+    api = start(setup=setup)
+    port = int(api.service.base_url.removesuffix("/v1").rpartition(":")[2])
+    ended = {}
+    for name in ("open", "shut"):
+        body = {"repository": "acme/api", "inputs": {"port": port}}
+        run_id = api.post(f"/external/agents/{name}/runs", body).json()["execution_id"]
+        ended[name] = api.ended(run_id)["status"]
+
+    boxed = api.service.admin("status")["sandbox"].startswith("bubblewrap")
+    assert ended == {"open": "completed", "shut": "failed" if boxed else "completed"}
+
+
+def test_the_disk_s_reserve_is_kept(start: Callable[..., Any]) -> None:
+    """With less free than the reserve no agent starts; the turn fails and says what to do."""
+    api = start(settings=f"[execution.agent]\ndisk_reserve_bytes = {1 << 60}\n")
+    run_id = api.start("write")
+
+    assert api.ended(run_id)["status"] == "failed"
+    assert "make room" in api.log(run_id)
+
+
+@pytest.mark.parametrize("how", ["exit", "kill"])
+def test_the_keeper_ends_everything_when_its_worker_lets_go(
+    how: str, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    """Whether the worker closes the socket or dies: the agent's processes are gone, and so is the keeper."""
+    started = tmp_path / "started"
+    command = f"setsid sleep 98763 & env -i setsid sleep 98763 & touch {started}; sleep 98763"
+    worker = (
+        "import os, socket, subprocess, sys, pathlib, time\n"
+        "ours, theirs = socket.socketpair()\n"
+        f"argv = [sys.executable, '-I', '-S', {keeper.__file__!r}, str(theirs.fileno()), '1000000']\n"
+        f"argv += ['sh', '-c', {command!r}]\n"
+        "kept = subprocess.Popen(argv, pass_fds=[theirs.fileno()], start_new_session=True)\n"
+        "theirs.close()\n"
+        f"while not pathlib.Path({str(started)!r}).exists(): time.sleep(0.01)\n"
+        "print(kept.pid, flush=True)\n"
+        "sys.stdin.read() if sys.argv[1] == 'exit' else os.kill(os.getpid(), 9)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", worker, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    kept = int(process.stdout.readline())
+    process.communicate("", timeout=30)
+    eventually(lambda: not running("sleep", "98763"), "the agent's processes are gone")
+    eventually(lambda: not Path(f"/proc/{kept}").exists(), "the keeper is gone")
+
+    assert process.returncode == (0 if how == "exit" else -signal.SIGKILL)

@@ -1,0 +1,116 @@
+"""Invitations reach people (spec 4.1, 7.1): the service, its command line, and a mail server, all of them real."""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from service.cli import main
+from tests.service.mail_servers import MailServer
+
+
+def smtp(server: MailServer) -> str:
+    return (
+        f'[mail]\nretry_s = 0.1\n[mail.smtp]\nhost = "127.0.0.1"\nport = {server.port}\n'
+        'security = "none"\ntimeout_s = 5\n'
+    )
+
+
+def create(api: Any, email: str) -> httpx.Response:
+    answer: httpx.Response = api.post("/external/organizations", {"email": email})
+    return answer
+
+
+def listed(api: Any) -> list[dict[str, Any]]:
+    return list(api.service.admin("invitation", "list")["invitations"])
+
+
+@pytest.fixture
+def mail_server() -> Iterator[MailServer]:
+    with contextlib.closing(MailServer()) as server:
+        yield server
+
+
+def test_an_invitation_is_mailed_and_its_code_works(start: Callable[..., Any], mail_server: MailServer) -> None:
+    """201 means that the mail server has it; the code in the mail becomes a token; the outbox stays empty."""
+    api = start(settings=smtp(mail_server))
+    answer = create(api, "jane@customer.example")
+    code = re.findall(r"rwt_\S+", mail_server.messages[0].get_content())[0]
+    accepted = api.service.admin("org", "accept-invitation", code)
+
+    assert answer.status_code == 201
+    assert mail_server.messages[0]["To"] == "jane@customer.example"
+    assert accepted["organization"]["id"] == answer.json()["organization_id"]
+    assert [one["state"] for one in listed(api)] == ["accepted"]
+    assert list(api.service.outbox.iterdir()) == []
+
+
+def test_a_mail_server_that_is_away_loses_nothing(
+    start: Callable[..., Any], mail_server: MailServer, eventually: Callable[..., None]
+) -> None:
+    """500 names the organization; the invitation waits, through a kill -9 too, and leaves when the server is back."""
+    mail_server.close()
+    api = start(settings=smtp(mail_server))
+    answer = create(api, "jane@customer.example")
+    waiting = listed(api)[0]
+    status = api.service.admin("status")["mails"]
+    api.service.kill()
+    api.service.restart()
+    mail_server.start()
+    eventually(lambda: bool(mail_server.taken), "the mail arrives")
+    eventually(lambda: listed(api)[0]["state"] == "sent", "the invitation is known to have left")
+
+    assert (answer.status_code, answer.json()["error_code"]) == (500, "provisioning_failed")
+    assert waiting["organization_id"] in answer.json()["message"]
+    assert (waiting["state"], waiting["email"], waiting["sent_at"]) == ("waiting", "jane@customer.example", None)
+    assert str(mail_server.port) in waiting["failure"]
+    assert waiting["next_attempt_at"] is not None
+    assert status == {"waiting": 1, "refused": 0}
+
+
+def test_a_refused_address_is_the_operators_to_cure(start: Callable[..., Any], mail_server: MailServer) -> None:
+    """500; refused, with the server's words; retried when the cause is gone, or sent to another address."""
+    mail_server.replies["jane@customer.example"] = "550 5.1.1 no such user"
+    api = start(settings=smtp(mail_server))
+    answer = create(api, "jane@customer.example")
+    refused = listed(api)[0]
+    still = CliRunner().invoke(main, ["invitation", "retry", "--data-dir", str(api.service.data_dir)])
+    mail_server.replies.clear()
+    retried = api.service.admin("invitation", "retry", refused["id"])["invitations"]
+    another = api.service.admin("invitation", "send", "joe@customer.example", "--org", refused["organization_id"])
+
+    assert (answer.status_code, "refused" in answer.json()["message"]) == (500, True)
+    assert (refused["state"], "no such user" in refused["failure"]) == ("refused", True)
+    assert (still.exit_code, "no such user" in still.stdout) == (1, True)
+    assert [one["state"] for one in retried] == ["sent"]
+    assert [one["state"] for one in another["invitations"]] == ["sent"]
+    assert [message["To"] for message in mail_server.messages] == ["jane@customer.example", "joe@customer.example"]
+
+
+def test_a_password_that_is_missing_ends_the_start(tmp_path: Path) -> None:
+    """Status 2 before it listens, naming the variable; `invitation send` says the same."""
+    (tmp_path / "service.toml").write_text('[mail.smtp]\nhost = "127.0.0.1"\nusername = "x"\n', "utf-8")
+    given = ["--data-dir", str(tmp_path)]
+    CliRunner().invoke(main, ["org", "create", "Acme", *given])
+    done = CliRunner().invoke(main, ["invitation", "send", "a@b.example", "--org", "acme", *given])
+
+    assert (done.exit_code, "RUNWARDEN_SMTP_PASSWORD" in done.stderr) == (2, True)
+
+
+def test_a_withdrawn_invitation_opens_nothing(api: Any) -> None:
+    """Sent already: the code in the mail is refused."""
+    made = create(api, "gone@customer.example").json()["organization_id"]
+    one = api.service.admin("invitation", "list", "--org", made)["invitations"][0]
+    withdrawn = api.service.admin("invitation", "withdraw", one["id"])["invitations"][0]
+    code = re.findall(r"rwt_\S+", (api.service.outbox / f"{made}.eml").read_text())[0]
+
+    assert (one["state"], withdrawn["state"]) == ("sent", "withdrawn")
+    with pytest.raises(AssertionError, match="invitation send"):
+        api.service.admin("org", "accept-invitation", code)
+    with pytest.raises(AssertionError, match="no open invitation"):
+        api.service.admin("invitation", "withdraw", one["id"])

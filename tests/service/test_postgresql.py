@@ -1,0 +1,243 @@
+"""Many processes over one PostgreSQL: accept anywhere, execute anywhere, and no death loses or doubles anything."""
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from service_process import ROOT, git
+
+from service.store.database import Database
+from service.store.doorbell import Doorbell, ring
+from tests.service.fleet import Fleet, Unit, fleet
+from tests.service.postgres import Cluster, NoPostgres, cluster
+
+SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 2\ndrain_s = 1\n[limits]\nrequests_per_minute = 100000\n'
+
+
+@pytest.fixture
+def many(tmp_path: Path, postgres_url: str) -> Iterator[Fleet]:
+    """A service over PostgreSQL, of which nothing runs yet."""
+    with fleet(tmp_path / "fleet", postgres_url, settings=SETTINGS) as made:
+        yield made
+
+
+def start(client: httpx.Client, instructions: str, **fields: Any) -> str:
+    body = {"repository": "acme/api", "inputs": {"instructions": instructions}, **fields}
+    answer = client.post("/external/agents/scribe/runs", json=body)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["execution_id"])
+
+
+def run_of(client: httpx.Client, run_id: str) -> dict[str, Any]:
+    answer = client.get("/external/runs", params={"page_size": 100})
+    assert answer.status_code == 200, answer.text
+    return next(dict(run) for run in answer.json()["runs"] if run["run_id"] == run_id)
+
+
+def commits(made: Fleet, run: dict[str, Any]) -> list[str]:
+    return git("log", "--format=%s", f"main..{run['branch_name']}", cwd=made.repositories["acme/api"]).splitlines()
+
+
+def test_what_one_machine_accepts_another_executes(many: Fleet, eventually: Callable[..., None]) -> None:
+    """The API has no worker, the worker no API, and they share only the database, with log and diff in it."""
+    client = many.client(many.api("first"))
+    run_id = start(client, "write it")
+    before = many.admin("status", machine="first")
+    worker = many.begin("worker", machine="second")
+    eventually(lambda: run_of(client, run_id)["status"] == "completed", "the run completes")
+    shown = many.admin("run", run_id, "--log", machine="first")["turns"][0]
+    diff = many.admin("run", run_id, "--diff", machine="third")["turns"][0]
+    living = many.admin("status", machine="third")["workers"]
+
+    assert (before["workers"], before["runs"]) == ([], {"queued": 1})
+    assert [one["executor"] for one in living] == [worker.ready["worker"]]
+    assert len(commits(many, run_of(client, run_id))) == 1
+    assert "scribe at work on turn 1" in shown["log"]
+    assert "+++ b/notes/" in diff["diff"]
+    assert not (many.machine("first") / "runs" / run_id).exists()
+
+
+def test_any_process_continues_the_list_that_another_began(many: Fleet) -> None:
+    """A page token of one API process is good at every other, and nobody else's is."""
+    one, two = many.client(many.api("first")), many.client(many.api("second"))
+    made = [start(one, f"number {number}") for number in range(3)]
+    first = one.get("/external/runs", params={"page_size": 2}).json()
+    second = two.get("/external/runs", params={"page_size": 2, "page_token": first["next_token"]}).json()
+
+    assert [run["run_id"] for run in first["runs"] + second["runs"]] == made[::-1]
+    assert second["next_token"] is None
+
+
+def test_all_processes_count_into_one_rate_limit(tmp_path: Path, postgres_url: str) -> None:
+    """Six a minute are six a minute, wherever they are asked; then 429 with whole seconds to wait, everywhere."""
+    with fleet(tmp_path / "fleet", postgres_url, settings="[limits]\nrequests_per_minute = 6\n") as made:
+        one, two = made.client(made.api("first")), made.client(made.api("second"))
+        answers = [client.get("/external/runs") for client in (one, two, one, two, one, two, one, two)]
+
+    assert [answer.status_code for answer in answers] == [200] * 6 + [429] * 2
+    assert all(1 <= int(answer.headers["Retry-After"]) <= 10 for answer in answers[6:])
+
+
+def begun(many: Fleet, tmp_path: Path, eventually: Callable[..., None]) -> tuple[httpx.Client, Unit, str, Path]:
+    """Start a run that waits for a gate, and return it with the worker that is at it."""
+    client = many.client(many.api())
+    worker = many.begin("worker", machine="victim")
+    gate = tmp_path / "gate"
+    run_id = start(client, f"wait {gate}")
+    eventually(lambda: "sandbox:" in log_of(many, run_id, "victim"), "the agent starts")
+    return client, worker, run_id, gate
+
+
+def log_of(many: Fleet, run_id: str, machine: str) -> str:
+    return str(many.admin("run", run_id, "--log", machine=machine)["turns"][0]["log"])
+
+
+def test_a_killed_worker_s_turn_goes_to_another(many: Fleet, tmp_path: Path, eventually: Callable[..., None]) -> None:
+    """Kill -9: its agent ends with it, its turn is taken over after its time to live, and there is one commit."""
+    client, worker, run_id, gate = begun(many, tmp_path, eventually)
+    worker.kill()
+    eventually(lambda: not [left for left in many.leftovers() if "scribe" in left], "the agent is gone")
+    gate.touch()
+    many.begin("worker", machine="heir")
+    eventually(lambda: run_of(client, run_id)["status"] == "completed", "the run completes")
+
+    assert len(commits(many, run_of(client, run_id))) == 1
+    assert many.admin("run", run_id)["turns"][0]["attempt"] == 2
+    many.begin("worker", machine="victim")
+    eventually(lambda: many.leftovers() == [], "the victim's machine is tidy again")
+
+
+def test_a_worker_that_slept_through_its_time_leaves_no_trace(
+    many: Fleet, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    """Frozen, taken over, awake again: its late commit does not land, and the turn is the heir's."""
+    client, sleeper, run_id, gate = begun(many, tmp_path, eventually)
+    sleeper.signal(signal.SIGSTOP)
+    heir = many.begin("worker", machine="heir")
+    eventually(lambda: "sandbox:" in log_of(many, run_id, "heir"), "the heir has taken the turn over")
+    gate.touch()
+    eventually(lambda: run_of(client, run_id)["status"] == "completed", "the run completes")
+    landed = commits(many, run_of(client, run_id))
+    sleeper.signal(signal.SIGCONT)
+    eventually(lambda: "not executed again" in sleeper.log or "pushed" in log_of(many, run_id, "victim"), "it wakes up")
+    eventually(lambda: not list((many.machine("victim") / "work").iterdir()), "it has tidied up")
+
+    assert commits(many, run_of(client, run_id)) == landed
+    assert len(landed) == 1
+    assert heir.ready["worker"] in {one["executor"] for one in many.admin("status")["workers"]}
+    assert many.admin("run", run_id)["turns"][0]["attempt"] == 2
+
+
+def test_a_worker_that_is_told_to_stop_hands_its_turn_over_at_once(
+    tmp_path: Path, postgres_url: str, eventually: Callable[..., None]
+) -> None:
+    """SIGTERM: nobody waits for a time to live of an hour, and the turn goes on elsewhere."""
+    patient = SETTINGS.replace("worker_ttl_s = 2", "worker_ttl_s = 3600")
+    with fleet(tmp_path / "fleet", postgres_url, settings=patient) as made:
+        client, worker, run_id, gate = begun(made, tmp_path, eventually)
+        status = worker.stop()
+        gate.touch()
+        made.begin("worker", machine="heir")
+        eventually(lambda: run_of(client, run_id)["status"] == "completed", "the run completes")
+
+        assert status == 0
+        assert "turns were interrupted" in worker.log
+        assert len(commits(made, run_of(client, run_id))) == 1
+        assert made.leftovers() == []
+
+
+def test_two_runs_on_one_branch_are_never_mixed_between_workers(
+    many: Fleet, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    """Both workers are free, and still the second run waits for the first and builds on its commit."""
+    client = many.client(many.api())
+    for machine in ("one", "two"):
+        many.begin("worker", machine=machine)
+    gate = tmp_path / "gate"
+    first = start(client, f"wait {gate}", branch_name="shared")
+    eventually(lambda: run_of(client, first)["status"] == "working", "the first one works")
+    second = start(client, "write second", branch_name="shared")
+    other = start(client, "write elsewhere", branch_name="own")
+    eventually(lambda: run_of(client, other)["status"] == "completed", "other branches are not held up")
+    waiting = run_of(client, second)["status"]
+    gate.touch()
+    eventually(lambda: run_of(client, second)["status"] == "completed", "the second one completes")
+    subjects = commits(many, run_of(client, second))
+
+    assert waiting == "queued"
+    assert [subject.split()[1] for subject in subjects] == ["write", "wait"]
+
+
+def test_a_database_that_goes_away_for_a_while_costs_nobody_a_run(
+    tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    """Crashed and started again while an agent works: requests get 503 meanwhile, and the run completes."""
+    try:
+        with cluster() as own, fleet(tmp_path / "fleet", own.create("away"), settings=SETTINGS) as made:
+            client, _, run_id, gate = begun(made, tmp_path, eventually)
+            own.stop("immediate")
+            refused = client.get("/external/runs")
+            gate.touch()
+            own.start()
+            eventually(lambda: client.get("/external/runs").status_code == 200, "the API answers again")
+            eventually(lambda: run_of(client, run_id)["status"] == "completed", "the run completes")
+
+            assert (refused.status_code, refused.json()["error_code"]) == (503, "database_unavailable")
+            assert refused.headers["Retry-After"] == "2"
+            assert len(commits(made, run_of(client, run_id))) == 1
+    except NoPostgres as reason:
+        pytest.skip(str(reason))
+
+
+def test_whoever_listens_hears_the_doorbell_ring(postgres_url: str, postgres: Cluster) -> None:
+    """Also again after the connection was lost."""
+    heard = threading.Event()
+    database = Database(postgres_url)
+    bell = Doorbell(database.url, heard.set)
+    assert heard.wait(30), "it looks once when it starts to listen"
+    for _ in range(2):
+        heard.clear()
+        with database.write() as connection:
+            ring(connection)
+        assert heard.wait(30)
+        with database.write() as connection:
+            listeners = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'LISTEN runwarden_turns'"
+            connection.exec_driver_sql(listeners)
+        heard.clear()
+        assert heard.wait(30), "it looks once when it listens again"
+    bell.close()
+    database.close()
+
+
+def test_the_tables_can_be_made_ahead(many: Fleet) -> None:
+    """`migrate` makes the service's and the queue's; again, it changes nothing."""
+    first, again = many.admin("migrate"), many.admin("migrate")
+    client = many.client(many.begin("serve", "--port", "0"))
+
+    assert first == again
+    assert client.get("/external/runs").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("postgresql://nobody:s3cret@127.0.0.1:1/none", "cannot be used"),
+        ("mysql://localhost/x", "no database we know"),
+        ("nonsense", "must read postgresql://"),
+    ],
+)
+@pytest.mark.parametrize("name", ["worker", "serve", "status"])
+def test_a_database_that_cannot_be_used_is_explained(tmp_path: Path, name: str, url: str, message: str) -> None:
+    """Status 2, the cure, and never the password."""
+    argv = [sys.executable, "-m", "service", name, "--database", url, "--data-dir", str(tmp_path)]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert "s3cret" not in done.stderr + done.stdout

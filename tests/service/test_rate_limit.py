@@ -1,0 +1,143 @@
+"""The rate limit: one bucket in the database, spent in handfuls by many processes, never more than it holds."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.api.rate import SharedBuckets
+from service.store import rate_limits
+from service.store.database import Database
+
+NOW = 1_700_000_000_000_000
+
+
+class Hands:
+    """A clock whose hands the test moves."""
+
+    def __init__(self) -> None:
+        self.micros = NOW
+
+    def __call__(self) -> int:
+        return self.micros
+
+    def monotonic(self) -> float:
+        return self.micros / 1_000_000
+
+    def pass_s(self, seconds: float) -> None:
+        self.micros += round(seconds * 1_000_000)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    made = Database(f"sqlite:///{tmp_path / 'service.sqlite'}")
+    made.migrate()
+    yield made
+    made.close()
+
+
+def buckets(database: Database, per_minute: int, hands: Hands) -> SharedBuckets:
+    return SharedBuckets(database, per_minute, hands, hands.monotonic)
+
+
+def test_a_minute_s_worth_passes_at_once_and_then_one_at_a_time(database: Database) -> None:
+    """Twelve at once; the thirteenth waits the five seconds until there is one again."""
+    hands = Hands()
+    rate = buckets(database, 12, hands)
+    at_once = [rate.wait_s("org") for _ in range(13)]
+    hands.pass_s(4.9)
+    early = rate.wait_s("org")
+    hands.pass_s(0.2)
+
+    assert at_once == [None] * 12 + [5]
+    assert (early, rate.wait_s("org"), rate.wait_s("org")) == (1, None, 5)
+
+
+def test_one_organization_does_not_pay_for_another(database: Database) -> None:
+    """Each has a bucket of its own."""
+    rate = buckets(database, 1, Hands())
+
+    assert [rate.wait_s("a"), rate.wait_s("a"), rate.wait_s("b")] == [None, 60, None]
+
+
+def test_refusing_costs_no_look_at_the_database(database: Database) -> None:
+    """An organization that is told to wait, and does not, keeps nobody else waiting."""
+    hands = Hands()
+    rate = buckets(database, 1, hands)
+    rate.wait_s("org")
+    rate.wait_s("org")
+    looks: list[str] = []
+    sa.event.listen(database.engine, "before_cursor_execute", lambda *given: looks.append(given[2]))
+
+    assert [rate.wait_s("org") for _ in range(50)] == [60] * 50
+    assert looks == []
+
+
+def test_many_requests_cost_few_looks_at_the_database(database: Database) -> None:
+    """A hundredth of a minute's worth at a time."""
+    rate = buckets(database, 6000, Hands())
+    began: list[object] = []
+    sa.event.listen(database.engine, "begin", began.append)
+
+    assert [rate.wait_s("org") for _ in range(600)] == [None] * 600
+    assert len(began) == 10
+
+
+def test_a_restart_refills_nothing(database: Database) -> None:
+    """The bucket is in the database: who starts anew finds it as it was."""
+    hands = Hands()
+    assert buckets(database, 1, hands).wait_s("org") is None
+
+    assert buckets(database, 1, hands).wait_s("org") == 60
+
+
+def test_a_clock_set_back_neither_refills_nor_blocks_for_ever(database: Database) -> None:
+    """An hour back: nothing is gained, and the wait is the usual one."""
+    hands = Hands()
+    assert buckets(database, 1, hands).wait_s("org") is None
+    hands.pass_s(-3600)
+
+    assert buckets(database, 1, hands).wait_s("org") == 60
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 5)), max_size=80))
+def test_no_order_of_requests_gets_more_than_the_bucket_held(
+    tmp_path_factory: pytest.TempPathFactory, requests: list[tuple[int, float]]
+) -> None:
+    """Three processes, any order, any pauses: at most a minute's worth and what flowed in since."""
+    database = Database(f"sqlite:///{tmp_path_factory.mktemp('rate') / 'service.sqlite'}")
+    database.migrate()
+    hands = Hands()
+    processes = [buckets(database, 30, hands) for _ in range(3)]
+    passed = 0
+    for number, pause_s in requests:
+        hands.pass_s(pause_s)
+        passed += processes[number].wait_s("org") is None
+    database.close()
+
+    assert passed <= 30 + (hands.micros - NOW) / 1_000_000 * 30 / 60
+
+
+def test_processes_that_ask_at_once_get_what_there_is(postgres_url: str) -> None:
+    """Eight connections to PostgreSQL that take at the same moment: ten of ten, and never eleven."""
+    database = Database(postgres_url)
+    database.migrate()
+    start = threading.Barrier(8)
+
+    def ask(_: int) -> int:
+        start.wait()
+        taken = 0
+        for _ in range(5):
+            with database.write() as connection:
+                taken += rate_limits.take(connection, "org", 1, 10, lambda: NOW)[0]
+        return taken
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(ask, range(8))) == 10
+    database.close()

@@ -1,0 +1,106 @@
+"""The console in a real browser."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tests.web.chromium import Chromium, tab
+from tests.web.conftest import Web
+
+
+@contextmanager
+def another_site() -> Iterator[str]:
+    """A page that somebody else serves, on this machine too."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"<p>elsewhere</p>")
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+async def test_the_console_works_by_key_and_by_mouse(web: Web, browser: Chromium) -> None:
+    """The printed link shows the runs; a key goes to Health, a click back; q ends it, and it can be opened again."""
+    async with tab(browser) as page:
+        await page.go(web.link)
+        await page.until_drawn("fix/login-timeout", "github")
+        blank = await page.evaluate("document.querySelectorAll('canvas').length")
+        seen = len(page.drawn)
+        await page.press("2")
+        await page.until_drawn("Between this console and the service", after=seen)
+        seen = len(page.drawn)
+        await page.click(50, 32)
+        await page.until_drawn("agent/dark-mode", after=seen)
+        await page.press("q")
+        await page.until_said("This console has ended.")
+        seen = len(page.drawn)
+        await page.evaluate("document.querySelector('.ended a').click()")
+        await page.until_drawn("fix/login-timeout", after=seen)
+
+        assert blank > 0
+        assert web.link.split("/")[-1] not in await page.evaluate("location.href")
+
+
+async def test_nothing_is_loaded_from_elsewhere(web: Web, browser: Chromium) -> None:
+    """No font, no script, no picture: it works on a machine without the internet, and tells nobody that it runs."""
+    async with tab(browser) as page:
+        await page.go(web.link)
+        await page.until_drawn("fix/login-timeout")
+
+        places = {address.partition("://")[2].partition("/")[0] for address in page.requests}
+        assert places == {web.origin.removeprefix("http://")}
+        assert await page.evaluate("document.fonts.check('16px \"Roboto Mono\"')")
+
+
+async def test_the_link_leads_in_once(web: Web, browser: Chromium) -> None:
+    """Another browser is refused and told what to do; the first one can reload."""
+    async with tab(browser) as first, tab(browser) as second:
+        await first.go(web.link)
+        await first.until_drawn("fix/login-timeout")
+        await second.go(web.link)
+        await second.until_said("Enter in that terminal prints another.")
+        await second.go(await first.evaluate("location.href"))
+        await second.until_said("This console has another door")
+        seen = len(first.drawn)
+        await first.ask("Page.reload")
+        await first.until_drawn("fix/login-timeout", after=seen)
+
+        assert second.drawn == ""
+
+
+async def test_another_page_cannot_reach_the_console(web: Web, browser: Chromium) -> None:
+    """Not even from the browser that has the pass, and knowing the address: no websocket, no frame, no text."""
+    async with tab(browser) as page:
+        await page.go(web.link)
+        await page.until_drawn("fix/login-timeout")
+        room = await page.evaluate("location.href")
+        with another_site() as elsewhere:
+            await page.go(elsewhere)
+            await page.until_said("elsewhere")
+            seen = len(page.drawn)
+            socket = await page.evaluate(
+                f"new Promise(done => {{ const s = new WebSocket('{room.replace('http', 'ws', 1)}ws');"
+                "s.onopen = () => done('open'); s.onerror = () => done('refused') })"
+            )
+            text = await page.evaluate(
+                f"fetch('{room}', {{credentials: 'include'}}).then(() => 'read', () => 'refused')"
+            )
+
+        assert (socket, text) == ("refused", "refused")
+        assert len(page.drawn) == seen

@@ -1,0 +1,257 @@
+"""The door of `runwarden web`: who comes in, how, and what stays behind."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.web.conftest import ROOT, Web
+
+Eventually = Callable[[Callable[[], bool]], None]
+
+
+def browser_of(web: Web) -> aiohttp.ClientSession:
+    """A client with a place for cookies."""
+    return aiohttp.ClientSession(base_url=web.origin, cookie_jar=aiohttp.CookieJar(unsafe=True))
+
+
+async def come_in(client: aiohttp.ClientSession, web: Web) -> str:
+    """Follows the link; the room's path."""
+    async with client.get(web.link) as answer:
+        assert answer.status == 200
+        return answer.url.path
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that waits to be collected does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def test_a_link_is_good_once(web: Web) -> None:
+    """Looking at it and fetching it ahead spend nothing; the cookie is for the room alone and for no script."""
+    async with browser_of(web) as client:
+        async with client.head(web.link) as looked:
+            pass
+        async with client.get(web.link, headers={"Sec-Purpose": "prefetch;prerender"}) as ahead:
+            pass
+        async with client.get(web.link, allow_redirects=False) as first:
+            cookie = first.headers["Set-Cookie"]
+        async with client.get(web.link, allow_redirects=False) as second:
+            words = await second.text()
+
+    assert (looked.status, ahead.status, first.status, second.status) == (405, 503, 303, 403)
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert f"Path={first.headers['Location']};" in cookie
+    assert "Enter in that terminal prints another" in words
+
+
+async def test_nothing_is_shown_without_a_pass(web: Web) -> None:
+    """Not the page, not its files, not the websocket; a guessed link or pass is as good as none."""
+    async with browser_of(web) as client:
+        room = await come_in(client, web)
+    places = ("/", room, f"{room}ws", f"{room}static/js/textual.js", "/open/guessed", "/download/guessed")
+    async with browser_of(web) as stranger:
+        answers = []
+        for place in places:
+            async with stranger.get(place, headers={"Cookie": "runwarden_pass=guessed"}) as answer:
+                answers.append(answer.status)
+
+    assert answers == [403] * len(places)
+    assert web.consoles == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "runwarden.example"},
+        {"Host": "127.0.0.1:1"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Origin": "null"},
+    ],
+)
+async def test_a_pass_is_good_only_from_our_own_pages(web: Web, headers: dict[str, str]) -> None:
+    """A foreign name for this machine, and a page from elsewhere, are refused."""
+    async with browser_of(web) as client:
+        room = await come_in(client, web)
+        async with client.get(room, headers=headers) as page:
+            pass
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await client.ws_connect(f"{room}ws", headers=headers)
+
+    assert (page.status, refused.value.status) == (403, 403)
+
+
+async def test_a_websocket_says_where_it_comes_from(web: Web) -> None:
+    """Without an Origin it is no browser's."""
+    async with browser_of(web) as client:
+        room = await come_in(client, web)
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await client.ws_connect(f"{room}ws")
+
+    assert refused.value.status == 403
+
+
+async def test_every_answer_tells_the_browser_to_be_careful(web: Web) -> None:
+    """Not kept, not framed, no address passed on, nothing loaded from elsewhere."""
+    async with browser_of(web) as client:
+        room = await come_in(client, web)
+        for place in (room, f"{room}static/css/xterm.css", "/nowhere"):
+            async with client.get(place) as answer:
+                assert answer.headers["Cache-Control"] == "no-store"
+                assert answer.headers["Referrer-Policy"] == "no-referrer"
+                assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+
+
+async def talk(client: aiohttp.ClientSession, web: Web, room: str) -> aiohttp.ClientWebSocketResponse:
+    """A console of one's own, once it has drawn something."""
+    socket = await client.ws_connect(f"{room}ws", origin=web.origin, params={"width": "100", "height": "30"})
+    drawn = b""
+    while b"runwarden" not in drawn:
+        message: Any = await socket.receive(30)
+        assert message.type is aiohttp.WSMsgType.BINARY
+        drawn += message.data
+    return socket
+
+
+async def test_a_tab_that_closes_takes_its_console_along(web: Web, eventually: Eventually) -> None:
+    """Each tab has a process; the other one's stays."""
+    async with browser_of(web) as client:
+        room = await come_in(client, web)
+        first = await talk(client, web, room)
+        second = await talk(client, web, room)
+        before = web.consoles
+        await first.close()
+        eventually(lambda: len(web.consoles) == 1)
+        await second.close()
+        eventually(lambda: web.consoles == [])
+
+    assert len(before) == 2
+
+
+@pytest.mark.parametrize("nonsense", ["{", "[]", "[1]", '["resize"]', '["resize", 1]', '["stdin", 7]', "{}"])
+async def test_nonsense_ends_its_own_connection_only(web: Web, eventually: Eventually, nonsense: str) -> None:
+    """The console behind it ends, the server goes on."""
+    async with browser_of(web) as client:
+        room = await come_in(client, web)
+        socket = await talk(client, web, room)
+        await socket.send_str(nonsense)
+        await socket.close()
+        eventually(lambda: web.consoles == [])
+        async with client.get(room) as page:
+            assert page.status == 200
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+async def test_its_end_is_the_end_of_every_console(web: Web, eventually: Eventually, number: signal.Signals) -> None:
+    """Asked in order, or killed: no console goes on in the dark."""
+    async with browser_of(web) as client:
+        room = await come_in(client, web)
+        socket = await talk(client, web, room)
+        consoles = web.consoles
+        status = web.end(number)
+        await socket.close()
+        eventually(lambda: not any(is_alive(pid) for pid in consoles))
+
+    assert len(consoles) == 1
+    assert status == (-number if number is signal.SIGKILL else 128 + number)
+
+
+def test_enter_prints_another_link(environment: dict[str, str]) -> None:
+    """The one before is void, used or not."""
+    keyboard, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app", "web"],
+        cwd=ROOT,
+        env=environment,
+        stdin=terminal,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    first = process.stdout.readline().strip()
+    os.write(keyboard, b"\n")
+    second = process.stdout.readline().strip()
+    answers = [
+        subprocess.run(
+            [sys.executable, "-c", "import sys, httpx; print(httpx.get(sys.argv[1]).status_code)", link],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for link in (first, second)
+    ]
+    process.terminate()
+    _, advice = process.communicate(timeout=30)
+    os.close(keyboard)
+    os.close(terminal)
+
+    assert first != second
+    assert answers == ["403", "303"]
+    assert "works once" in advice
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--host", "0.0.0.0"), "ssh -L"),
+        (("--host", "192.0.2.1"), "other machines"),
+        (("--host", "runwarden.example"), "other machines"),
+        (("--token-stdin",), "each tab needs it"),
+        (("--profile", "nobody"), "nobody"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_with_a_cure(
+    environment: dict[str, str], arguments: tuple[str, ...], words: str
+) -> None:
+    """Exit code 2, before anything listens."""
+    done = subprocess.run(
+        [sys.executable, "-m", "app", "web", *arguments],
+        cwd=ROOT,
+        env=environment,
+        input="token\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+
+
+def test_a_port_in_use_is_said(web: Web, environment: dict[str, str]) -> None:
+    """With the way out."""
+    port = web.origin.rpartition(":")[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "app", "web", "--port", port],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert "Choose another --port." in done.stderr
+
+
+def test_without_the_extra_it_says_how_to_get_it(environment: dict[str, str]) -> None:
+    """The console itself needs none of it."""
+    program = "import sys; sys.modules['textual_serve'] = None; from app.__main__ import main; sys.exit(main(['web']))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 2
+    assert "pipx install 'runwarden[web]'" in done.stderr

@@ -1,0 +1,116 @@
+"""The line that says which runs are wanted: what is typed is painted as it is understood."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from rich.highlighter import Highlighter
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widgets import Input
+
+from app.text import safe_text
+
+LONGEST: Final = 1_000
+"""Characters of a line."""
+KINDS: Final = ("sign", "key", "value", "word", "problem")
+
+Painted = tuple[int, int, str]
+"""A piece of the line, from the first character to behind the last, and which of `KINDS` it is."""
+Understand = Callable[[str], Sequence[Painted]]
+
+
+class SearchInput(Input):
+    """The line; escape clears it, enter goes to the rows, tab takes what is offered."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"search--{kind}" for kind in KINDS}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "leave", "to the runs", key_display="enter", id="search.leave"),
+        Binding("tab", "take", "complete", key_display="tab", id="search.take"),
+        Binding("down", "choose(1)", "next offer", show=False, id="search.next"),
+        Binding("up", "choose(-1)", "offer before", show=False, id="search.previous"),
+        Binding("escape", "clear", "clear", id="search.clear"),
+    ]
+
+    @dataclass
+    class Left(Message):
+        """The keys go back to the rows."""
+
+    @dataclass
+    class Cleared(Message):
+        """Nothing is wanted any more but what the view asks for; the keys go back to the rows."""
+
+    @dataclass
+    class OfferWanted(Message):
+        """What is offered shall be taken: the one that was chosen, or the first."""
+
+    @dataclass
+    class OfferChosen(Message):
+        """Another offer shall be chosen."""
+
+        step: int
+
+    def __init__(self, understand: Understand) -> None:
+        """Nothing is typed yet.
+
+        Args:
+            understand: Says what the pieces of a line are.
+        """
+        super().__init__(
+            placeholder="/ search, or status:failed repo:acme/* since:7d",
+            compact=True,
+            select_on_focus=False,
+            highlighter=_Painter(self, understand),
+        )
+
+    def validate_value(self, value: str) -> str:
+        """What was typed or pasted, with nothing in it that a terminal would obey."""
+        return safe_text(value, limit=LONGEST)
+
+    def put(self, line: str, cursor: int | None = None) -> None:
+        """Another line, from elsewhere: nobody is told."""
+        with self.prevent(Input.Changed):
+            self.value = line
+        self.cursor_position = len(self.value) if cursor is None else cursor
+
+    def action_leave(self) -> None:
+        """Gives the keys back."""
+        self.post_message(self.Left())
+
+    def action_clear(self) -> None:
+        """Gives the keys back and takes away what was typed."""
+        self.post_message(self.Cleared())
+
+    def action_take(self) -> None:
+        """Takes what is offered."""
+        self.post_message(self.OfferWanted())
+
+    def action_choose(self, step: int) -> None:
+        """Chooses another offer."""
+        self.post_message(self.OfferChosen(step))
+
+    def on_blur(self, event: events.Blur) -> None:
+        """A line that was left stands at its beginning."""
+        del event
+        self.cursor_position = 0
+
+
+class _Painter(Highlighter):
+    """Paints the pieces of a line in the input's own colours."""
+
+    def __init__(self, widget: Input, understand: Understand) -> None:
+        self._widget = widget
+        self._understand = understand
+
+    def highlight(self, text: Text) -> None:
+        """Paints."""
+        for start, end, kind in self._understand(text.plain):
+            text.stylize(self._style(kind), start, end)
+
+    def _style(self, kind: str) -> Style:
+        # Without its ground: that of the input shows, focused or not.
+        style = self._widget.get_component_rich_style(f"search--{kind}")
+        return Style(color=style.color, bold=style.bold, underline=style.underline)

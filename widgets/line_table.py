@@ -1,0 +1,231 @@
+"""A table of things that are all here: a line each, the cursor on a thing and not on a row."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar, Final, Generic, TypeVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.strip import Strip
+
+from app.text import SafeText
+from widgets.badges import STYLES, Tone
+from widgets.cells import fit
+from widgets.cursor_view import HEADER, CursorView
+from widgets.notice import Notice
+
+T = TypeVar("T")
+
+Part = tuple[SafeText, Tone]
+Line = tuple[Part, ...]
+
+MARK: Final = 1
+"""Cells before the first column: where the cursor's mark stands."""
+GAP: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LineColumn:
+    """One column."""
+
+    title: str
+    part: int
+    """Which part of a line it shows."""
+    width: int
+
+
+class LineTable(CursorView, Generic[T]):
+    """Things, one a line; only lines that read differently are painted again."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "line-table--header",
+        "line-table--cursor",
+        "line-table--resting",
+        "line-table--mark",
+        *(f"line-table--{tone}" for tone in STYLES),
+    }
+    DEFAULT_CSS = """
+    LineTable {
+        height: 1fr;
+        scrollbar-size-horizontal: 0;
+        scrollbar-size-vertical: 1;
+        scrollbar-background: $background;
+        scrollbar-color: $panel;
+        & > .line-table--header { color: $foreground 55%; }
+        & > .line-table--cursor { background: $primary 18%; }
+        & > .line-table--resting { background: $panel; }
+        & > .line-table--mark { color: $accent; }
+        & > .line-table--good { color: $success; }
+        & > .line-table--bad { color: $error; }
+        & > .line-table--busy { color: $primary; }
+        & > .line-table--wait { color: $secondary; }
+        & > .line-table--warn { color: $warning; }
+        & > .line-table--plain { color: $foreground; }
+        & > .line-table--quiet { color: $foreground 65%; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "open", show=False, id="lines.open")]
+
+    @dataclass
+    class Highlighted(Message):
+        """The cursor is on another thing, or that thing changed."""
+
+    @dataclass
+    class Chosen(Message):
+        """The thing under the cursor was opened."""
+
+    @dataclass
+    class EndReached(Message):
+        """The cursor is on the last one: whoever has more may add it."""
+
+    def __init__(self, now: datetime) -> None:
+        super().__init__()
+        self._now = now
+        self._items: Sequence[T] = ()
+        self._painted: dict[int, Line] = {}
+        self._notice: Notice | None = None
+
+    # What each table says of its things
+
+    def columns_for(self, width: int) -> tuple[LineColumn, ...]:
+        """The columns, from left to right; with a gap behind each they fill `width` cells."""
+        raise NotImplementedError
+
+    def key_of(self, item: T) -> str:
+        """What makes it the same thing as before."""
+        raise NotImplementedError
+
+    def line_of(self, item: T, now: datetime) -> Line:
+        """How it reads now."""
+        raise NotImplementedError
+
+    # What its screen gives it
+
+    @property
+    def item(self) -> T | None:
+        """The one under the cursor."""
+        return self._items[self._cursor] if self._items else None
+
+    def show(self, items: Sequence[T]) -> None:
+        """Takes the things in order; the cursor stays on its own, and so does what is on show."""
+        before, held = self._items, self.item
+        self._items = items
+        here = self._place_of(held)
+        moved = here - self._cursor if before else 0
+        self._cursor = here
+        self.virtual_size = Size(0, len(items) + HEADER)
+        if moved and self.scroll_offset.y:
+            self.scroll_rows_to(self.scroll_offset.y + moved)
+        if len(before) != len(items) or moved:
+            self.refresh()
+        else:
+            self.tick(self._now)
+        self.post_message(self.Highlighted())
+
+    def say(self, notice: Notice | None) -> None:
+        """What to say where rows would be, while there are none."""
+        if notice != self._notice:
+            self._notice = notice
+            self.refresh()
+
+    def seek(self, key: str) -> None:
+        """Puts the cursor on a thing, where it is there."""
+        for index, item in enumerate(self._items):
+            if self.key_of(item) == key:
+                self.put_cursor(index)
+                return
+
+    def tick(self, now: datetime) -> None:
+        """Moves the clock."""
+        self._now = now
+        for index in self.rows_on_show:
+            if self._painted.get(index) != self.line_of(self._items[index], now):
+                self.repaint_row(index)
+
+    # How it moves
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return len(self._items)
+
+    def cursor_moved(self) -> None:
+        """Tells whoever shows the thing under the cursor."""
+        self.post_message(self.Highlighted())
+        if self._cursor == self.total - 1:
+            self.post_message(self.EndReached())
+
+    def action_choose(self) -> None:
+        """Opens the thing under the cursor."""
+        if self._items:
+            self.post_message(self.Chosen())
+
+    def on_click(self, event: events.Click) -> None:
+        """Goes to the line under the pointer; a second click opens it."""
+        index = event.y - HEADER + self.scroll_offset.y
+        if event.y >= HEADER and index < self.total:
+            self.put_cursor(index)
+            if event.chain > 1:
+                self.action_choose()
+
+    def watch_has_focus(self, value: bool) -> None:  # noqa: FBT001 — Textual's signature
+        """The cursor's line says whether the keys come here."""
+        super().watch_has_focus(value)
+        self.repaint_row(self._cursor)
+
+    # What it draws
+
+    def render_line(self, y: int) -> Strip:
+        """One line of what is on show."""
+        width = self.scrollable_content_region.width
+        if not self._items:
+            return self._notice_line(y, width)
+        if y < HEADER:
+            return self._header(width)
+        index = y - HEADER + self.scroll_offset.y
+        if index >= self.total:
+            return Strip.blank(width, self.rich_style)
+        line = self._painted[index] = self.line_of(self._items[index], self._now)
+        return self._row(line, width, is_cursor=index == self._cursor)
+
+    def _place_of(self, held: T | None) -> int:
+        if held is None:
+            return 0
+        key = self.key_of(held)
+        found = (index for index, item in enumerate(self._items) if self.key_of(item) == key)
+        return next(found, min(self._cursor, max(0, len(self._items) - 1)))
+
+    def _style(self, part: str) -> Style:
+        return self.get_component_rich_style(f"line-table--{part}")
+
+    def _colour(self, part: str) -> Style:
+        """The part's colour alone, for whatever ground it stands on."""
+        return Style(color=self._style(part).color)
+
+    def _header(self, width: int) -> Strip:
+        titles = " " * MARK + " ".join(fit(column.title, column.width) for column in self.columns_for(width - MARK))
+        return Strip([Segment(fit(titles, width), self._style("header"))], width)
+
+    def _row(self, line: Line, width: int, *, is_cursor: bool) -> Strip:
+        ground = self._style("cursor" if self.has_focus else "resting") if is_cursor else self.rich_style
+        segments = [Segment("▌" if is_cursor else " ", ground + self._colour("mark"))]
+        for column in self.columns_for(width - MARK):
+            text, tone = line[column.part]
+            segments.append(Segment(fit(text, column.width) + " " * GAP, ground + self._colour(tone)))
+        return Strip(segments).extend_cell_length(width, ground).crop(0, width)
+
+    def _notice_line(self, y: int, width: int) -> Strip:
+        notice, ground = self._notice, self.rich_style
+        if notice is None:
+            return Strip.blank(width, ground)
+        lines = (f"{notice.glyph}  {notice.title}", "", *notice.lines)
+        at = y - max(0, (self.size.height - len(lines)) // 3)
+        if not 0 <= at < len(lines):
+            return Strip.blank(width, ground)
+        style = self._colour(notice.tone) + Style(bold=True) if at == 0 else self._colour("quiet")
+        return Strip([Segment(fit(lines[at].center(width), width), ground + style)], width)
