@@ -13,8 +13,7 @@ from pathlib import Path
 
 from app.config import CACHE_FILE
 from bench.figures import Figure
-from bench.keys import ready
-from bench.terminal import CONSOLE, Terminal, environment, filled
+from bench.terminal import CONSOLE, Terminal, environment, filled, ready
 
 IDLE_S = 30.0
 SYNCED = 100_000

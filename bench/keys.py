@@ -3,11 +3,10 @@
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 
 from bench.figures import Figure
-from bench.terminal import CONSOLE, Terminal, filled
+from bench.terminal import CONSOLE, Terminal, filled, ready
 
 TABLE = """
 from textual.app import App
@@ -63,10 +62,3 @@ def timings(terminal: Terminal, keys: str, undo: str = "") -> list[float]:
         if undo:
             terminal.painted_after(undo)
     return found
-
-
-def ready(console: Terminal, quiet_s: float = 3.0) -> None:
-    """Waits until the console has opened its files and asked for the first time."""
-    end = time.perf_counter() + quiet_s
-    while time.perf_counter() < end:
-        console.settled()

@@ -24,6 +24,8 @@ QUIET_S = 0.12
 LINES, COLUMNS = 40, 140
 CONSOLE = Path(sys.executable).with_name("runwarden")
 """What a user types; it lies beside the Python that measures."""
+LEFT = rb"\x1b\[\?1049l"
+"""The program gave the screen back."""
 NOBODY = "http://127.0.0.1:9/v1"
 """An address where nobody listens."""
 
@@ -45,8 +47,9 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
         os.close(self.master)
 
     def until(self, pattern: bytes) -> float:
@@ -128,3 +131,10 @@ def filled(folder: str, runs: int, base_url: str = NOBODY) -> dict[str, str]:
     place.mkdir(parents=True, mode=0o700)
     fill(place / CACHE_FILE, runs)
     return env
+
+
+def ready(console: Terminal, quiet_s: float = 3.0) -> None:
+    """Waits until the console has opened its files and asked for the first time."""
+    end = time.perf_counter() + quiet_s
+    while time.perf_counter() < end:
+        console.settled()

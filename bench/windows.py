@@ -4,10 +4,11 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 from bench.figures import Figure
-from bench.history import fill
+from bench.history import NOW, fill
 from storage.cache import Cache
 from storage.records import RunFilter, RunSort
 
@@ -21,6 +22,7 @@ READS: dict[str, Read] = {
     "last window": lambda cache, count: window(cache, RunFilter(), count - WINDOW),
     "first window of failed runs": lambda cache, _: window(cache, RunFilter(statuses=("failed",)), 0),
     "first window of a search": lambda cache, _: window(cache, RunFilter(search="topic-77"), 0),
+    "figures of thirty days": lambda cache, _: figures(cache),
     "counts by status": lambda cache, _: cache.status_counts(RunFilter()),
 }
 
@@ -35,6 +37,13 @@ def measure(count: int) -> Iterator[Figure]:
 async def window(cache: Cache, wanted: RunFilter, offset: int) -> object:
     """The rows that a table asks for."""
     return await cache.rows(wanted, RunSort(), offset=offset, limit=WINDOW)
+
+
+async def figures(cache: Cache) -> object:
+    """Everything that the Insights room shows of its longest stretch."""
+    edges = [NOW - timedelta(days=30 - day) for day in range(31)]
+    fine = [NOW - timedelta(hours=6 * (120 - step)) for step in range(121)]
+    return await cache.outcomes(edges), await cache.concurrency(fine), await cache.repository_figures(edges[0])
 
 
 async def _medians(count: int) -> dict[str, float]:

@@ -27,6 +27,7 @@ from service.mail.post import Post, PostRounds, mailer_of
 from service.premises import ServiceError, held
 from service.settings import DataFolder, Settings
 from service.store.database import Database
+from service.store.run_counts import RunCounts
 from service.worker_process import build_worker, drain, one_worker
 
 _log = logging.getLogger(__name__)
@@ -195,5 +196,6 @@ def _context(folder: DataFolder, settings: Settings, database: Database, worker:
         mailer=mailer_of(folder, settings.mail, os.environ),
         probes=HealthProbes(settings.probing),
         page_key=database.secret("page_token_key"),
+        counts=RunCounts(),
         wake=_nobody_here if worker is None else worker.wake,
     )

@@ -1,21 +1,40 @@
 """One followed run on one line: what it does, for how long, and how that compares with its repository's runs."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from rich.cells import cell_len
 from textual.content import Content
 
 from app.text import safe_text
+from storage.records import RunRow
 from storage.records.following import PinnedRun, RunDurations
 from widgets.badges import STYLES, Tone, run_badge
 from widgets.cells import fit, shorten
 from widgets.times import ago, span
 
-NARROW: Final = 100
-"""Below this width words give way to glyphs."""
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How a line is divided, so that lines below each other stand in columns."""
+
+    word: int
+    """Cells of the status in words."""
+    bar: int
+    figures: int
+    """Cells of the repository's figures."""
+
+
+WORDY: Final = 110
+"""From this width on there is room for words beside the glyphs."""
+FIGURES: Final = 64
+"""From this width on there is room for the repository's figures."""
+_TOOK: Final = 8
+LEAST: Final = 8
+"""Cells below which a name says nothing."""
 SCALE: Final = 1.25
 """How far the bar reaches, as a multiple of the 95th percentile."""
-_BAR: Final = {True: 12, False: 28}
 _QUIET: Final = STYLES["quiet"]
 
 Part = tuple[str, str]
@@ -30,21 +49,17 @@ def follow_line(pinned: PinnedRun, now: datetime, as_of: datetime, width: int) -
         as_of: Up to when the service has answered; what goes on is counted up to then.
         width: Cells.
     """
-    narrow = width < NARROW
     row = pinned.row
     if row is None:
-        return _cut(
-            [("? ", STYLES["warn"]), (safe_text(pinned.run_id, limit=60), ""), ("  not held here any more", _QUIET)],
-            width,
-        )
+        name = shorten(safe_text(pinned.run_id, limit=60), max(LEAST, width - 28), "middle")
+        return Content.assemble(("? ", STYLES["warn"]), name, ("  not held here any more", _QUIET))
     badge = run_badge(row.status)
     tone: Tone = "warn" if pinned.is_stuck else badge.tone
     word = f"{badge.word} !" if pinned.is_stuck else badge.word
-    head = f"{badge.glyph} " if narrow else f"{badge.glyph} {word:<11} "
-    repository = fit(safe_text(row.repository, limit=120), 16 if narrow else 22, "middle")
-    branch = fit(safe_text(row.branch_name, limit=200), 12 if narrow else 26)
-    parts: list[Part] = [(head, f"{STYLES[tone]} bold"), (repository, ""), ("  ", ""), (branch, _QUIET), ("  ", "")]
-    return _cut([*parts, *_times(pinned, now, as_of, narrow=narrow)], width)
+    room = _room(width)
+    head = f"{badge.glyph} {fit(word, room.word)} " if room.word else f"{badge.glyph} "
+    names = _names(row, width - cell_len(head) - _TOOK - room.bar - room.figures)
+    return Content.assemble((head, f"{STYLES[tone]} bold"), *names, *_times(pinned, now, as_of, room))
 
 
 def took_s(pinned: PinnedRun, as_of: datetime) -> float:
@@ -71,42 +86,46 @@ def bar(seconds: float, durations: RunDurations, cells: int) -> str:
     return "".join(line)
 
 
-def _times(pinned: PinnedRun, now: datetime, as_of: datetime, *, narrow: bool) -> list[Part]:
+def _names(row: RunRow, room: int) -> list[Part]:
+    """Repository and branch in exactly so many cells; the branch goes first where they do not both fit."""
+    repository, branch = safe_text(row.repository, limit=120), safe_text(row.branch_name, limit=200)
+    gap = 2
+    for_branch = (room - 2 * gap) * 3 // 5
+    if for_branch < LEAST:
+        return [(fit(repository, max(0, room - gap), "middle"), ""), (" " * gap, "")]
+    for_repository = room - 2 * gap - for_branch
+    return [(fit(repository, for_repository, "middle"), ""), ("  ", ""), (fit(branch, for_branch), _QUIET), ("  ", "")]
+
+
+def _room(width: int) -> Room:
+    if width >= WORDY:
+        return Room(word=12, bar=28, figures=36)
+    return Room(word=0, bar=12, figures=18) if width >= FIGURES else Room(word=0, bar=LEAST, figures=0)
+
+
+def _times(pinned: PinnedRun, now: datetime, as_of: datetime, room: Room) -> list[Part]:
     row, durations = pinned.row, pinned.durations
     if row is None:
         return []
-    seconds = took_s(pinned, as_of)
     if row.presence == "lost":
-        return [("no longer shown by the service", STYLES["warn"])]
+        return [(fit("no longer shown by the service", _TOOK + room.bar + room.figures), STYLES["warn"])]
+    seconds = took_s(pinned, as_of)
+    usual = (_usual(durations, room), _QUIET)
     if row.is_final:
-        when = f"  {ago(row.updated_at, now)}" if row.updated_at is not None else ""
-        return [(f"took {span(seconds)}", "bold"), *_usual(durations, narrow=narrow), (when, _QUIET)]
+        ended = ago(row.updated_at, now) if row.updated_at is not None else "ended"
+        ended = f"ended {ended}" if room.bar > LEAST and row.updated_at is not None else ended
+        return [(f"{span(seconds):>{_TOOK - 1}} ", "bold"), (fit(ended, room.bar), _QUIET), usual]
     late = durations is not None and seconds > durations.p95_s
     so_far = span(seconds) if as_of == now else f"≥{span(seconds)}"
-    parts: list[Part] = [(f"{so_far:>7} ", f"{STYLES['warn']} bold" if late else "bold")]
-    if durations is not None:
-        parts.append((bar(seconds, durations, _BAR[narrow]), STYLES["warn" if late else "busy"]))
-    return [*parts, *_usual(durations, narrow=narrow)]
+    drawn = bar(seconds, durations, room.bar) if durations is not None else " " * room.bar
+    tone: Tone = "warn" if late else "busy"
+    return [(f"{so_far:>{_TOOK - 1}} ", f"{STYLES['warn']} bold" if late else "bold"), (drawn, STYLES[tone]), usual]
 
 
-def _usual(durations: RunDurations | None, *, narrow: bool) -> list[Part]:
+def _usual(durations: RunDurations | None, room: Room) -> str:
+    if not room.figures:
+        return ""
     if durations is None:
-        return [("  first one here to end", _QUIET)]
+        return fit("  none ended yet", room.figures)
     median, p95 = span(durations.median_s), span(durations.p95_s)
-    return [(f" ~{median} ≤{p95}" if narrow else f"  usually {median}, 95% within {p95}", _QUIET)]
-
-
-def _cut(parts: list[Part], width: int) -> Content:
-    whole = Content.assemble(*parts)
-    if whole.cell_length <= width:
-        return whole
-    cut: list[Part] = []
-    room = width
-    for text, style in parts:
-        piece = Content(text)
-        if piece.cell_length >= room:
-            cut.append((shorten(text, room) if piece.cell_length > room else text, style))
-            break
-        cut.append((text, style))
-        room -= piece.cell_length
-    return Content.assemble(*cut)
+    return fit(f"  usually {median}, 95% within {p95}" if room.word else f"  ~{median} ≤{p95}", room.figures)

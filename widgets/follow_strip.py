@@ -93,11 +93,12 @@ class FollowStrip(Widget):
         if self._times is None or not self._pins:
             return []
         now, as_of = self._times
-        width = self.size.width - 2 * MARGIN
+        # All lines leave room for it: they stand in columns.
+        width = self.size.width - 2 * MARGIN - len(self._more)
         lines: list[Content] = []
         for number, pinned in enumerate(self._shown, 1):
             more = self._more if number == len(self._shown) else ""
-            line = follow_line(pinned, now, as_of, width - len(more))
-            gap = " " * (width - line.cell_length - len(more)) if more else ""
+            line = follow_line(pinned, now, as_of, width)
+            gap = " " * (width - line.cell_length) if more else ""
             lines.append(Content.assemble(" " * MARGIN, line, gap, (more, STYLES["quiet"])))
         return lines

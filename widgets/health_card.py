@@ -8,9 +8,12 @@ from textual.content import Content
 from textual.widgets import Static
 
 from widgets.badges import STYLES, Badge
+from widgets.cells import shorten
 from widgets.uptime_strip import Slice, fold, strip
 
 LABEL: Final = 9
+STATE: Final = 24
+"""Cells of a state at most: what stands behind it must stay on its line."""
 FIGURE: Final = 12
 """Cells of one uptime figure."""
 _QUIET: Final = STYLES["quiet"]
@@ -75,13 +78,13 @@ class Card(Static):
 
 
 def card_content(facts: CardFacts, width: int) -> Content:
-    """The card's text, in so many cells; what is too long wraps."""
+    """The card's text, in so many cells; sentences wrap, facts are shortened."""
     state_style = _QUIET if facts.is_stale else f"{facts.badge.style} bold"
-    parts: list[Part] = [(facts.badge.text, state_style), ("  ", ""), (facts.since, _QUIET)]
+    parts: list[Part] = [(shorten(facts.badge.text, STATE), state_style), ("  ", ""), (facts.since, _QUIET)]
     if facts.warning:
         parts += [("\n", ""), (facts.warning, _QUIET if facts.is_stale else STYLES["warn"])]
     for name, value in facts.fields:
-        parts += [(f"\n{name:<{LABEL}}", _QUIET), (value, "")]
+        parts += [(f"\n{name:<{LABEL}}", _QUIET), (shorten(value, max(STATE, width - LABEL), "middle"), "")]
     parts += _history(facts, width)
     parts += _figures(facts.figures)
     if facts.note:
@@ -90,11 +93,11 @@ def card_content(facts: CardFacts, width: int) -> Content:
 
 
 def _history(facts: CardFacts, width: int) -> list[Part]:
-    room = width - LABEL - len(" now")
+    room = width - LABEL - len("  now")
     if not facts.history or not fold(facts.history, room):
         return []
     drawn = strip(facts.history, room, is_stale=facts.is_stale)
-    return [(f"\n{'24h ago':<{LABEL}}", _QUIET), *drawn, (" now", _QUIET)]
+    return [(f"\n{'24h ago':<{LABEL}}", _QUIET), *drawn, ("  now", _QUIET)]
 
 
 def _figures(figures: Sequence[Figure]) -> list[Part]:

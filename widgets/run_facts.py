@@ -1,4 +1,4 @@
-"""One run in words: its fields, its timeline, its conversation, each as lines of a given width."""
+"""One run in words: its fields, its conversation, the runs beside it, each as lines of a given width."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from app.text import safe_text
+from storage.records import RunRow
 from widgets.badges import STYLES, action_badge, run_badge
 from widgets.cells import shorten
 from widgets.run_view import RunView, Turn
-from widgets.timeline import Stretch, stretches
-from widgets.times import ago, clock_time, span, stamp
+from widgets.times import ago, clock_time, span, stamp, started
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,8 +20,6 @@ LABEL: Final = 13
 QUIET: Final = STYLES["quiet"]
 HEADING: Final = "$accent bold"
 FIELD_LIMIT: Final = 400
-BAR_MOST: Final = 24
-"""Cells of the longest bar of a timeline."""
 
 Line = Content
 Part = tuple[str, str]
@@ -55,30 +53,10 @@ def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Li
         so_far = f"{took} so far" if as_of == now else f"at least {took}"
         facts.append(("took", took if run.is_final else so_far))
     facts.append(("seen", f"{ago(detail.last_seen_at, now)}, first {clock_time(detail.first_seen_at, now)}"))
+    if view.continues is not None:
+        facts.append(("continues", safe_text(view.continues, limit=FIELD_LIMIT)))
     lines = [found for name, value in facts for found in _field(name, value, width)]
     return lines + _presence(view, width)
-
-
-def timeline(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Line]:
-    """What was observed of the run, to scale."""
-    seen = stretches(view.detail, as_of)
-    longest = max((stretch.seconds or 0.0 for stretch in seen), default=0.0)
-    times = max(len(clock_time(stretch.start, now)) for stretch in seen) + 1
-    bar = min(BAR_MOST, max(0, width - LABEL - times - 9))
-    return [_stretch(stretch, f"{clock_time(stretch.start, now):<{times}}", longest, bar) for stretch in seen]
-
-
-def timeline_in_brief(view: RunView, as_of: datetime) -> Line:
-    """The timeline on one line: `queued 12s ▸ working 25s ▸ failed`."""
-    parts: list[Part] = []
-    for stretch in stretches(view.detail, as_of):
-        if parts:
-            parts.append((" ▸ ", QUIET))
-        badge = run_badge(stretch.status) if stretch.status is not None else None
-        end = "" if stretch.seconds is None else " "
-        parts.append((f"{badge.word if badge else 'unobserved'}{end}", badge.style if badge else QUIET))
-        parts.append((span(stretch.seconds) if stretch.seconds is not None else "", ""))
-    return line(*parts)
 
 
 def conversation(view: RunView, now: datetime, width: int) -> list[Line]:
@@ -95,7 +73,18 @@ def conversation(view: RunView, now: datetime, width: int) -> list[Line]:
 
 def raw(view: RunView) -> list[Line]:
     """The run object as received."""
-    return [line((text, "")) for text in view.raw]
+    from widgets.form_preview import coloured  # not for the first picture
+
+    return [coloured(text) for text in view.raw]
+
+
+def branch(view: RunView, now: datetime, width: int, more: str) -> list[Line]:
+    """The runs on the same branch, the newest first; `more` says how the others are found."""
+    lines = [_beside(view, row, now, width) for row in view.branch.rows]
+    hidden = view.branch.total - len(view.branch.rows)
+    if hidden > 0:
+        lines.append(line((f"  and {hidden:,} more{more}", QUIET)))
+    return lines
 
 
 def heading(text: str, note: str = "") -> list[Line]:
@@ -129,16 +118,18 @@ def _presence(view: RunView, width: int) -> list[Line]:
     return []
 
 
-def _stretch(stretch: Stretch, start: str, longest: float, bar: int) -> Line:
-    badge = run_badge(stretch.status) if stretch.status is not None else None
-    word = badge.text if badge else "· unobserved"
-    parts: list[Part] = [(f"{shorten(word, LABEL - 1):<{LABEL}}", badge.style if badge else QUIET)]
-    parts.append((start, QUIET))
-    if stretch.seconds is not None:
-        cells = max(1, round(bar * stretch.seconds / longest)) if longest and bar else 0
-        parts.append((f"{span(stretch.seconds):>7} ", ""))
-        parts.append((("━" * cells) + ("▸" if stretch.goes_on else ""), badge.style if badge else QUIET))
-    return line(*parts)
+def _beside(view: RunView, row: RunRow, now: datetime, width: int) -> Line:
+    badge = run_badge(row.status)
+    here = row.run_id == view.detail.run.run_id
+    when = started(row.created_at or row.first_seen_at, now)
+    room = max(8, width - LABEL - 2 - len(when) - 2)
+    run_id = shorten(safe_text(row.run_id), room, "middle")
+    return line(
+        ("▸ " if here else "  ", "$accent"),
+        (f"{shorten(badge.text, LABEL - 1):<{LABEL}}", badge.style),
+        (run_id, "bold" if here else ""),
+        (f"  {when}", QUIET),
+    )
 
 
 def _turn(number: int, turn: Turn, now: datetime, width: int) -> list[Line]:

@@ -15,6 +15,7 @@ from app.text import safe_text
 from widgets import run_facts as facts
 from widgets.badges import run_badge
 from widgets.cells import shorten
+from widgets.run_timeline import timeline, timeline_in_brief
 from widgets.run_view import RunView
 
 PaneForm = Literal["strip", "column", "page"]
@@ -40,6 +41,8 @@ class RunPane(VerticalScroll, can_focus=True):
         self._now = clock()
         self._as_of: datetime | None = None
         self._shown: Content | None = None
+        self._raw_of: RunView | None = None
+        self._raw_shown: list[Content] = []
 
     def compose(self) -> ComposeResult:
         """One text."""
@@ -92,6 +95,14 @@ class RunPane(VerticalScroll, can_focus=True):
         """Breaks the lines anew."""
         self._paint()
 
+    def _raw_lines(self) -> list[Content]:
+        if self._view is None:
+            return []
+        if self._raw_of is not self._view:
+            # A long document is coloured once, not at every tick.
+            self._raw_of, self._raw_shown = self._view, facts.raw(self._view)
+        return self._raw_shown
+
     def _content(self) -> Content:
         width = max(20, self.scrollable_content_region.width)
         if self._view is None:
@@ -102,11 +113,16 @@ class RunPane(VerticalScroll, can_focus=True):
             return Content("\n").join(_strip(self._view, as_of, width))
         lines = facts.title(self._view, now, width)
         if self._raw:
-            lines += facts.heading("Raw JSON", "as received · v back to facts") + facts.raw(self._view)
+            lines += facts.heading("Raw JSON", "as received · v back to facts · Y copies") + self._raw_lines()
             return Content("\n").join(lines)
         lines += [Content(), *facts.fields(self._view, now, as_of, width)]
-        lines += facts.heading("Timeline", "as observed") + facts.timeline(self._view, now, as_of, width)
-        lines += facts.heading("Conversation") + facts.conversation(self._view, now, width)
+        lines += facts.heading("Timeline", "as observed, to scale") + timeline(self._view, now, as_of, width)
+        lines += facts.heading("Conversation", "sent from this machine") + facts.conversation(self._view, now, width)
+        if self._view.branch.total > 1:
+            is_page = self._form == "page"
+            note = f"{self._view.branch.total:,} runs{' · ] older · [ newer' if is_page else ''}"
+            more = "" if is_page else ": b shows them all"
+            lines += facts.heading("On this branch", note) + facts.branch(self._view, now, width, more)
         return Content("\n").join(lines)
 
 
@@ -117,7 +133,7 @@ def _strip(view: RunView, as_of: datetime, width: int) -> list[Content]:
     room = max(10, width - cell_len(left) - 2)
     branch = shorten(safe_text(run.branch_name), room)
     first = facts.line((f"{badge.glyph} ", badge.style), (left[2:], "bold"), ("  ", ""), (branch, facts.QUIET))
-    return [first, facts.timeline_in_brief(view, as_of)]
+    return [first, timeline_in_brief(view, as_of)]
 
 
 def _run_id(view: RunView | None) -> str | None:

@@ -44,5 +44,5 @@ def nothing(wish: ActivityWish, held: int) -> Notice:
         return Notice("∅", "Nothing that happened matches", (f"{held:,} entries are here; esc shows them again.",))
     if held:
         return Notice("✓", VIEWS[wish.view].empty, (f"{held:,} entries are here; [ and ] change the view.",))
-    lines = ("Every write and every poll is entered here, with its outcome,", "also what another process did.")
+    lines = ("Every write and every poll is entered here,", "with its outcome, whichever process it was.")
     return Notice("○", VIEWS[wish.view].empty, lines)

@@ -1,6 +1,7 @@
 """The console as a Textual app: it opens the engine behind the first picture, and passes its bell on to the screens."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from textual.screen import Screen
 
 from app.config import Profile, Settings
 from app.console.follow_app import FollowingApp
-from app.console.latest import Latest, Work
+from app.console.latest import Latest
 from app.console.rooms import ROOMS
 from app.console.screens.base import Rang
 from app.console.themes import DEFAULT, FEW_COLOURS, NO_COLOURS, THEMES
@@ -140,6 +141,21 @@ class RunwardenApp(FollowingApp):
         """Says in the window's title what the header says."""
         self.window_title.say(title_of(vitals))
 
+    def exit(self, *arguments: Any, **options: Any) -> None:
+        """Ends; the next start begins with the picture as it stands now."""
+        self._keep_canvas()
+        super().exit(*arguments, **options)
+
+    def _keep_canvas(self) -> None:
+        from app.console.canvas import canvas_of
+        from app.console.early import remember
+        from app.console.opening import picture_file
+
+        is_usual = self.theme == self._wanted_theme() and self._terminal is not None
+        canvas = canvas_of(self.screen, self.settings.console.theme, dict(os.environ)) if is_usual else None
+        if canvas is not None:
+            remember(picture_file(self.settings, self.profile), canvas)
+
     # The engine behind it
 
     async def close_engine(self) -> None:
@@ -186,7 +202,7 @@ class RunwardenApp(FollowingApp):
         except StorageError as error:
             self.storage_failed(str(error))
 
-    def _in_background(self, work: Any) -> Work:
+    def _in_background(self, work: Any) -> object:
         return self.run_worker(work, exit_on_error=True)
 
     def _wanted_theme(self) -> str:

@@ -14,6 +14,14 @@ from widgets.times import ago, clock_time
 REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token"})
 """Errors that are the token's, not the link's."""
 PERMISSION: Final = "Runs need Administrator scope; the organization needs API access."
+WAIT: Final = "Polls go on by themselves; r asks now."
+_ADVICE: Final = {
+    "unreachable": f"Look at your network, then at base_url in the configuration. {WAIT}",
+    "timed_out": f"The service is slow, or something between here and there swallows the answer. {WAIT}",
+    "not_found": "Correct base_url in the configuration: it ends in the version, such as /v1.",
+    "rate_limited": "Others of the organization ask as well. Polls pause for as long as the service asked.",
+    "unusable_answer": f"Something that is not the service may be answering: look at base_url. {WAIT}",
+}
 RENEW: Final = "Create an API token in the organization's settings, give it to this profile, then start again."
 
 
@@ -23,7 +31,7 @@ def link_card(links: tuple[LinkState, ...], patience: Patience, now: datetime) -
     fields = tuple((link.subject, _poll(link, now)) for link in links)
     if runs is not None and runs.is_failing and runs.error_kind not in REFUSALS:
         since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
-        note = safe_text(runs.error_message or "", limit=200)
+        note = f"{safe_text(runs.error_message or '', limit=200)}\n{_ADVICE.get(runs.error_kind or '', WAIT)}".strip()
         return CardFacts(
             "our link to the service", Badge("✗", trouble_word(runs.error_kind), "bad"), since, fields, note=note
         )

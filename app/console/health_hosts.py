@@ -88,8 +88,8 @@ def host_card(
     return CardFacts(
         title=safe_text(host.platform, limit=30),
         badge=badge,
-        since="when last asked" if is_stale else f"for {_for(host.since, now)}",
-        fields=(("checked", ago(host.checked_at, now)), *((("host", where),) if where else ())),
+        since=_since(host, now, is_stale=is_stale),
+        fields=(("host", where),) if where else (),
         history=past.history,
         figures=tuple(_figure(name, up) for (name, _), up in zip(WINDOWS, past.uptimes, strict=True)),
         warning=f"⇄ flapping: {past.flips} changes in {span(FLAPPING.total_seconds())[:-3]}" if is_flapping else "",
@@ -144,12 +144,15 @@ def _figure(name: str, up: Uptime) -> Figure:
 
 def _note(host: PlatformHealth, badge: Badge, *, is_stale: bool) -> str:
     if is_stale:
-        return "No newer answer: see the link below. This is what was true then."
+        return "No newer answer; the reason stands below. This is what was true then."
     if not host.connected:
         return "Connect it in the organization's settings; it comes back by itself."
     return "" if badge.tone == "good" else _ADVICE.get(host.status.casefold(), _ELSE)
 
 
-def _for(since: datetime, now: datetime) -> str:
-    text = age(since, now)
-    return "a moment" if text == "now" else text
+def _since(host: PlatformHealth, now: datetime, *, is_stale: bool) -> str:
+    checked = ago(host.checked_at, now)
+    if is_stale:
+        return f"when last asked, {checked}"
+    lasts = age(host.since, now)
+    return f"for {'a moment' if lasts == 'now' else lasts} · checked {checked}"

@@ -54,7 +54,8 @@ class ImportList:
     @property
     def to_send(self) -> tuple[ImportRow, ...]:
         """Those that nothing keeps from being sent."""
-        return tuple(row for row in self._rows if self._lines[row.line].state == "to_create")
+        ready = {each.line for each in self._lines.values() if each.state == "to_create"}
+        return tuple(row for row in self._rows if row.line in ready)
 
     def load(self, rows: Sequence[ImportRow]) -> None:
         """Takes the rows of another file, or of the same one read again; `stand` says how they stand."""
@@ -101,7 +102,7 @@ def why_stopped(result: Imported) -> str:
     error = result.action.error if result.action is not None else None
     kind = error.kind if error is not None else ""
     if result.outcome in {"unknown", "blocked"}:
-        return f"Nobody knows what became of line {result.row.line}: v resolves it; ^s goes on with the others."
+        return f"Line {result.row.line}'s outcome is unknown: v resolves it; ^s goes on with the others."
     if kind == "rate_limited":
         return "The organization's rate limit is spent (429): wait a little; ^s goes on where it stopped."
     if kind in {"not_authorized", "forbidden", "not_found"}:

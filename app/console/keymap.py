@@ -17,7 +17,6 @@ from app.config import Command
 _ROOTS: Final = ("app.console", "widgets")
 _MODIFIERS: Final = frozenset({"ctrl", "alt", "shift", "super", "hyper", "meta"})
 _EVERYWHERE: Final = "RunwardenApp"
-_LISTS: Final = "table."
 _CHARACTERS: Final = {_character_to_key(character): character for character in string.punctuation}
 """What people type, by Textual's names."""
 _NAMED: Final = frozenset({*(key.value for key in Keys), *ASCII_KEY_NAMES.values(), *KEY_ALIASES, *_CHARACTERS})
@@ -82,10 +81,17 @@ def _bindings() -> Iterator[tuple[str, Binding]]:
         for module in pkgutil.walk_packages(package.__path__, f"{root}."):
             importlib.import_module(module.name)
     for kind in dict.fromkeys(_descendants(DOMNode)):
-        for holder in kind.__mro__:
-            if holder.__module__.startswith(_ROOTS):
-                for binding in Binding.make_bindings(vars(holder).get("BINDINGS", ())):
-                    yield kind.__name__, binding
+        yield from ((kind.__name__, binding) for binding in _bindings_of(kind))
+
+
+def _bindings_of(kind: type[DOMNode]) -> Iterator[Binding]:
+    taken: set[str] = set()
+    for holder in kind.__mro__:
+        if holder.__module__.startswith(_ROOTS):
+            own = list(Binding.make_bindings(vars(holder).get("BINDINGS", ())))
+            # A class's key takes the place of its parents'.
+            yield from (binding for binding in own if binding.key not in taken)
+            taken |= {binding.key for binding in own}
 
 
 def _descendants(kind: type[DOMNode]) -> Iterator[type[DOMNode]]:
@@ -122,18 +128,13 @@ def _clashes(facts: Sequence[KeyFact], keys: Mapping[str, str]) -> Iterator[str]
     places = tuple(dict.fromkeys(where for fact in facts for where in fact.where if where not in sheets))
     # What the user wrote comes first, so that the sentence names the user's own line.
     for fact in sorted(facts, key=lambda fact: fact.id not in keys):
-        for where in places if fact.id in keys and _reaches_far(fact) else fact.where:
+        for where in places if fact.id in keys and _EVERYWHERE in fact.where else fact.where:
             for key in map(normal, keys[fact.id].split(",")) if fact.id in keys else map(normal, fact.keys):
                 other = taken.setdefault((where, key), fact.id)
                 pair = (other, fact.id)
                 if other != fact.id and other in keys and pair not in told:
                     told.add(pair)
                     yield f'keys.{other}: "{keys[other]}" is the key of {fact.id} there. Give that one another key.'
-
-
-def _reaches_far(fact: KeyFact) -> bool:
-    """Whether other places' keys get in its way: what is heard everywhere is heard last, a list's keys first."""
-    return _EVERYWHERE in fact.where or fact.id.startswith(_LISTS)
 
 
 def _hidden(facts: Sequence[KeyFact], keys: Mapping[str, str], commands: Sequence[Command]) -> Iterator[str]:

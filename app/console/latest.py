@@ -1,23 +1,15 @@
 """Work that is asked for more often than it can be done: one at a time, and once more for all that came meanwhile."""
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Protocol
+import asyncio
+from collections.abc import Callable, Coroutine
 
-
-class Work(Protocol):
-    """Something that was begun."""
-
-    def cancel(self) -> object:
-        """Gives it up."""
-
-
-Start = Callable[[Coroutine[None, None, None]], Work]
+Start = Callable[[Coroutine[None, None, None]], object]
 
 
 class Latest:
     """Does its work as soon as it is asked; being asked while at it means once more, however often it was."""
 
-    def __init__(self, work: Callable[[], Awaitable[None]], start: Start) -> None:
+    def __init__(self, work: Callable[[], Coroutine[None, None, None]], start: Start) -> None:
         """Nothing is done yet.
 
         Args:
@@ -27,29 +19,36 @@ class Latest:
         self._work = work
         self._start = start
         self._wanted = False
-        self._turn = 0
-        """Counts what was given up: who comes back from an earlier turn has nothing to say."""
-        self._busy: Work | None = None
+        self._busy = False
+        self._round: asyncio.Task[None] | None = None
+        """What is being done."""
+        self._is_given_up = False
 
     def ask(self) -> None:
         """Wants it done, with what is known now."""
         self._wanted = True
-        if self._busy is None:
-            self._busy = self._start(self._drain(self._turn))
+        if not self._busy:
+            self._busy = True
+            self._start(self._drain())
 
     def restart(self) -> None:
         """Wants it done, and gives up what is being done: nobody waits for that any more."""
-        busy, self._busy = self._busy, None
-        self._turn += 1
-        if busy is not None:
-            busy.cancel()
+        if self._round is not None:
+            self._is_given_up = True
+            self._round.cancel()
         self.ask()
 
-    async def _drain(self, turn: int) -> None:
+    async def _drain(self) -> None:
         try:
-            while self._wanted and turn == self._turn:
-                self._wanted = False
-                await self._work()
+            while self._wanted:
+                self._wanted = self._is_given_up = False
+                self._round = asyncio.ensure_future(self._work())
+                try:
+                    await self._round
+                except asyncio.CancelledError:
+                    if not self._is_given_up:
+                        raise
+                finally:
+                    self._round = None
         finally:
-            if turn == self._turn:
-                self._busy = None
+            self._busy = False

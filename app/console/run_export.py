@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, cast
+from typing import IO, TYPE_CHECKING, Final
 
 from app.moments import rfc3339
 from app.run_document import run_document
@@ -143,4 +143,4 @@ def _row(detail: RunDetail, stuck: frozenset[str]) -> tuple[object, ...]:
 def _json(detail: RunDetail, stuck: frozenset[str]) -> str:
     document = run_document(detail.run, detail, stuck=detail.run.run_id in stuck)
     # Escaped: what a terminal would obey stays a sequence of letters when somebody looks at the file.
-    return cast("str", json.dumps(document, ensure_ascii=True, allow_nan=False))
+    return json.dumps(document, ensure_ascii=True, allow_nan=False)

@@ -8,13 +8,26 @@ from typing import Final
 from app.text import SafeText, safe_block, safe_text
 from storage.cache import Cache
 from storage.ledger import Ledger
-from storage.records import FINAL_STATUSES, Action, RunFilter, RunSort
+from storage.records import FINAL_STATUSES, Action, Run, RunFilter, RunSort
 from widgets.filter_extent import Extent
-from widgets.run_view import RunView, Turn
+from widgets.run_view import Branch, RunView, Turn
 from widgets.run_window import Place, RunWindow
 
 TURN_LINES: Final = 60
 """Lines of one instruction that are shown; the ledger has it in full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """How a run was started from here."""
+
+    instructions: str
+    branch: str
+    """Empty: the service chose it."""
+
+
+BESIDE: Final = 3
+"""Runs on the same branch that are shown before and after one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +119,43 @@ async def read_run(cache: Cache, ledger: Ledger, run_id: str, *, stuck: bool) ->
     detail = await cache.detail(run_id)
     if detail is None:
         return None
-    turns = tuple(turn_of(action) for action in await ledger.for_run(run_id))
-    return RunView(detail, turns, stuck, indented(detail.run.raw_json))
+    actions = await ledger.for_run(run_id)
+    earlier = (a.subject for a in actions if a.kind == "run.continue" and run_id == a.result_id != a.subject)
+    return RunView(
+        detail,
+        tuple(turn_of(action) for action in actions),
+        stuck,
+        next(earlier, None),
+        await read_branch(cache, detail.run),
+        indented(detail.run.raw_json),
+    )
+
+
+async def read_beginning(ledger: Ledger, run_id: str) -> Beginning:
+    """How the run was started from here; empty where it was not.
+
+    Raises:
+        StorageError: The ledger cannot be read.
+    """
+    for action in await ledger.for_run(run_id):
+        body = json.loads(action.body_json)
+        if action.kind == "run.start" and isinstance(body, dict):
+            return Beginning(str(body.get("instructions") or ""), str(body.get("branch_name") or ""))
+    return Beginning("", "")
+
+
+async def read_branch(cache: Cache, run: Run) -> Branch:
+    """The runs on its branch, as many as are shown around it.
+
+    Raises:
+        StorageError: The cache cannot be read.
+    """
+    if not run.branch_name:
+        return Branch(0)
+    condition = RunFilter(repositories=(run.repository.label,), branches=(run.branch_name,))
+    total, place = await cache.count(condition), await cache.index_of(run.run_id, condition, RunSort())
+    offset = max(0, min((place or 0) - BESIDE, total - 2 * BESIDE - 1))
+    return Branch(total, await cache.rows(condition, RunSort(), offset=offset, limit=2 * BESIDE + 1))
 
 
 def turn_of(action: Action) -> Turn:

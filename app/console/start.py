@@ -2,20 +2,20 @@
 
 import asyncio
 import gc
+import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any
 
-from app.config import CACHE_FILE, Profile, Settings, data_folder
+from app.config import Profile, Settings
 
 if TYPE_CHECKING:
     from app.console.app import RunwardenApp
     from app.engine import Engine
-
-FIRST_ROWS: Final = 120
-"""Rows read for the first picture: more than any terminal is high."""
+    from storage.cache.first_paint import FirstPaint
 
 
 def run_console(
@@ -32,21 +32,46 @@ def run_console(
         The process's exit code: 0, 1 after a crash, 128 + n after signal n.
     """
     gc.disable()  # Starting makes objects and no garbage: collecting would cost the first picture a tenth of its time.
-    from app.console.app import RunwardenApp
-    from storage.cache.first_paint import peek
-    from storage.records import RunFilter, RunSort
+    from app.console.opening import first_picture
 
-    first = peek(data_folder(settings, profile) / CACHE_FILE, RunFilter(), RunSort(), FIRST_ROWS)
+    first = first_picture(settings, profile, datetime.now(UTC))
+    with _early_picture(settings, profile, first) as modes:
+        from app.console.app import RunwardenApp
 
-    async def opening() -> "Engine":
-        # Its imports take longer than the first picture did; the keys must not wait for them.
-        await asyncio.to_thread(import_module, "app.engine")
-        _collect_garbage_again()
-        return await (open_engine() if open_engine else _open(settings, profile))
+        async def opening() -> "Engine":
+            # Its imports take longer than the first picture did; the keys must not wait for them.
+            await asyncio.to_thread(import_module, "app.engine")
+            _collect_garbage_again()
+            return await (open_engine() if open_engine else _open(settings, profile))
 
-    app = RunwardenApp(settings, profile, opening, first, lambda: datetime.now(UTC))
-    asyncio.run(_show(app))
+        app = RunwardenApp(settings, profile, opening, first, lambda: datetime.now(UTC))
+        app.modes_before = modes
+        asyncio.run(_show(app))
     return app.return_code or 0
+
+
+@contextmanager
+def _early_picture(settings: Settings, profile: Profile, first: "FirstPaint | None") -> Iterator[list[Any] | None]:
+    """What is cached, drawn while the toolkit is imported; the terminal's modes from before, where it was drawn."""
+    from app.console import early
+    from app.console.opening import first_wanted, memory_of, picture_file
+    from widgets.freshness import Patience, freshness
+
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and "TEXTUAL_DRIVER" not in os.environ
+    if first is None or not first.rows or not is_terminal:
+        yield None
+        return
+    kind = early.terminal_kind(os.get_terminal_size(), os.environ)
+    canvas = early.recall(picture_file(settings, profile), kind, settings.console.theme)
+    if canvas is None:
+        yield None
+        return
+    now, memory = datetime.now(UTC), memory_of(settings, profile).read()
+    link = next((link for link in first.links if link.subject == "runs"), None)
+    header = early.header_of(profile.name, freshness(link, Patience(now, profile.poll.runs_s), now).text)
+    picture = early.Picture(header, first.rows, first_wanted(settings, memory).sort, memory.columns, now)
+    with early.on_terminal(early.drawn(canvas, picture)) as modes:
+        yield modes
 
 
 async def _show(app: "RunwardenApp") -> None:

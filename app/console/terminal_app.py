@@ -1,7 +1,7 @@
 """The part of the app that is the terminal's and the user's own: title, mouse, suspension, keys, commands."""
 
 import asyncio
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import App
 from textual.binding import Binding, BindingsMap, BindingType
@@ -22,6 +22,9 @@ class TerminalApp(App[None]):
         Binding("ctrl+z", "suspend_process", "suspend", show=False, tooltip="fg comes back", id="app.suspend"),
     ]
 
+    modes_before: list[Any] | None = None
+    """The terminal's modes from before an early picture. None: Textual was the first to change them."""
+
     def __init__(self, settings: Settings) -> None:
         super().__init__()
         self.settings = settings
@@ -39,6 +42,8 @@ class TerminalApp(App[None]):
     def take_terminal(self) -> None:
         """From now on the window's title says how things are; what is wrong with the user's own keys is told once."""
         self.window_title = WindowTitle(self._terminal)
+        if self._terminal is not None and self.modes_before is not None:
+            self._terminal.attrs_before = self.modes_before  # type: ignore[attr-defined] — a Linux terminal's
         if self.settings.keys or any(command.key for command in self.settings.commands):
             self.run_worker(self._check_keys())
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from app.config import ViewSettings
@@ -26,6 +26,8 @@ class View:
     """What it means that there is nothing in it."""
 
 
+TODAY: Final = timedelta(hours=24)
+
 ALL: Final = View("All", "", empty="No runs yet")
 BUILT_IN: Final = (
     ALL,
@@ -33,6 +35,11 @@ BUILT_IN: Final = (
     View("Failed 24h", "status:failed since:24h", empty="No run failed in the last 24 hours"),
     View("Stuck", "is:stuck", empty="No run is stuck"),
 )
+
+
+def failed_today(now: datetime) -> RunFilter:
+    """Runs of the last 24 hours that failed."""
+    return RunFilter(statuses=("failed",), since=now - TODAY)
 
 
 def views_of(configured: Iterable[ViewSettings], saved: Iterable[ViewSettings]) -> tuple[View, ...]:

@@ -43,7 +43,7 @@ def condensed(news: Sequence[News]) -> tuple[News, ...]:
     told: list[News] = []
     many: dict[tuple[Kind, str], list[News]] = {}
     for one in news:
-        group = (one.kind, dict(one.about).get("status", ""))
+        group = (one.kind, dict(one.about).get("status", "") if one.kind == "run" else "")
         many.setdefault(group, []).append(one)
     for group, members in many.items():
         mine = [one for one in members if one.mine]

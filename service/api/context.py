@@ -12,6 +12,7 @@ from service.hosts.health import HealthProbes
 from service.mail.letter import Mailer
 from service.settings import Settings
 from service.store.database import Database
+from service.store.run_counts import RunCounts
 
 CONTEXT: Final = "runwarden.context"
 """Key in the ASGI scope's `state`: a context for this one request."""
@@ -31,6 +32,8 @@ class Context:
     probes: HealthProbes
     page_key: bytes
     """Signs page tokens; the same in every process on one database."""
+    counts: RunCounts
+    """How many runs a list has; moments old where there are many."""
     wake: Callable[[], None]
     """Tells the worker of this process, if there is one, that a turn was accepted."""
 

@@ -89,7 +89,7 @@ async def _answer_framework(request: Request, error: Exception) -> JSONResponse:
 
 async def _answer_away(_request: Request, error: Exception) -> JSONResponse:
     _log.error("the database cannot be used: %s", getattr(error, "orig", None) or error)
-    message = "the service's database is away or overloaded; it is unknown whether this took effect: look before you retry"
+    message = "the database is away or overloaded, and it is unknown whether this took effect: look before you retry"
     return JSONResponse(body("database_unavailable", message), 503, {"Retry-After": "2"})
 
 

@@ -62,7 +62,7 @@ def list_runs(request: Request, context: Services, caller: Administrator) -> dic
         cursor = PageToken(context.page_key, filters)
         after = None if "page_token" not in given else cursor.read(given["page_token"])
         found = runs.page(connection, filters, after, size + 1)
-        total = runs.count(connection, filters)
+        total = context.counts.count(connection, filters)
     shown = found[:size]
     more = len(found) > size
     return {

@@ -28,6 +28,8 @@ def narrowed(specification: dict[str, Any]) -> dict[str, Any]:
         "email": EMAIL,
         "offer_code": {"enum": ["PARTNER", "OLD", None]},
     }
+    schemas["RepositoryReference"]["additionalProperties"] = False
+    schemas["RepositoryReference"]["properties"]["data"]["additionalProperties"] = PLAIN_VALUE
     # A run that exists has its own repository; continuing one is the subject of other tests.
     schemas["RunStart"]["properties"] |= {"branch_name": BRANCH, "run_id": {"type": "null"}, "metadata": FREE_OBJECT}
     schemas["AgentStart"]["properties"] = {

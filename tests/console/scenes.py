@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from app.config import CACHE_FILE, ConsoleSettings, PollSettings, Profile, Settings, data_folder
+from app.config import ConsoleSettings, PollSettings, Profile, Settings
 from app.console.app import RunwardenApp
-from app.console.start import FIRST_ROWS
+from app.console.opening import first_picture
 from app.engine import Engine
 from app.token import EnvToken
-from storage.cache.first_paint import peek
-from storage.records import RunFilter, RunSort
 from tests.run_board import START, Board
 
 TOKEN_VARIABLE = "RUNWARDEN_SCENE_TOKEN"
@@ -94,5 +92,5 @@ def app_on(settings: Settings, clock: SceneClock, engine: Engine) -> RunwardenAp
         return engine
 
     profile = settings.profile()
-    first = peek(data_folder(settings, profile) / CACHE_FILE, RunFilter(), RunSort(), FIRST_ROWS)
+    first = first_picture(settings, profile, clock())
     return RunwardenApp(settings, profile, opened, first, clock)

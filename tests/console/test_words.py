@@ -14,6 +14,7 @@ from storage.records import LinkState, Repository, Run, RunDetail, Transition
 from widgets.badges import health_badge, run_badge
 from widgets.cells import fit, shorten
 from widgets.freshness import Patience, freshness
+from widgets.run_column_choice import ColumnChoice
 from widgets.run_columns import GAP, place
 from widgets.timeline import Stretch, stretches
 from widgets.times import ago, clock_time, span, started
@@ -84,7 +85,7 @@ def test_a_cut_in_the_middle_keeps_both_ends() -> None:
 @given(st.integers(min_value=1, max_value=400))
 def test_columns_never_overlap_and_those_that_fit_fill_the_view(width: int) -> None:
     """At every width; and sideways scrolling can end with a whole column beside the frozen ones."""
-    layout = place(width)
+    layout = place(width, ColumnChoice().columns)
 
     for left, right in zip(layout.placed, layout.placed[1:], strict=False):
         assert left.end + GAP == right.x
@@ -96,7 +97,7 @@ def test_columns_never_overlap_and_those_that_fit_fill_the_view(width: int) -> N
 @pytest.mark.parametrize("width", [80, 100, 140, 200])
 def test_status_and_repository_are_always_in_view(width: int) -> None:
     """They are the frozen ones."""
-    layout = place(width)
+    layout = place(width, ColumnChoice().columns)
 
     assert [p.column.key for p in layout.placed if p.column.frozen] == ["status", "repository"]
     assert layout.frozen_width < width
@@ -198,3 +199,49 @@ async def test_what_is_asked_while_at_work_is_done_once_more() -> None:
 
     assert rounds == 2
     assert len(tasks) == 1
+
+
+async def test_work_that_nobody_wants_any_more_is_given_up() -> None:
+    """What was begun is cancelled at once, and what is wanted now is done."""
+    begun: asyncio.Queue[int] = asyncio.Queue()
+    ended: list[int] = []
+    wanted = 1
+
+    async def work() -> None:
+        mine = wanted
+        begun.put_nowait(mine)
+        if mine == 1:
+            await asyncio.Event().wait()
+        ended.append(mine)
+
+    tasks: list[asyncio.Task[None]] = []
+    latest = Latest(work, lambda work: tasks.append(asyncio.ensure_future(work)))
+    latest.ask()
+    assert await begun.get() == 1
+    wanted = 2
+    latest.restart()
+    await asyncio.gather(*tasks)
+
+    assert await begun.get() == 2
+    assert ended == [2]
+    assert len(tasks) == 1
+
+
+async def test_who_is_cancelled_from_outside_does_not_go_on() -> None:
+    """The screen is gone: nothing is begun again, and whoever asks later gets a new round."""
+    begun: asyncio.Queue[None] = asyncio.Queue()
+
+    async def work() -> None:
+        begun.put_nowait(None)
+        await asyncio.Event().wait()
+
+    tasks: list[asyncio.Task[None]] = []
+    latest = Latest(work, lambda work: tasks.append(asyncio.ensure_future(work)))
+    for _ in range(2):
+        latest.ask()
+        await begun.get()
+        tasks[-1].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert begun.empty()
+    assert [task.cancelled() for task in tasks] == [True, True]

@@ -1,4 +1,4 @@
-"""What a terminal would make of a program's bytes: sequences told apart from text, and the text put where it belongs."""
+"""What a terminal would make of a program's bytes: sequences told from text, and the text put where it belongs."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from rich.cells import cell_len
 UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _CSI = re.compile(r"\x1b\[([0-?]*)([ -/]*)([@-~])")
 _STRING = re.compile(r"\x1b([PX^_\]])(.*?)(?:\x07|\x1b\\)", re.DOTALL)
-_ESCAPE = re.compile(r"\x1b([ -/]*[0-~])")
+_ESCAPE = re.compile(r"\x1b([ -/]*[0-OQ-WYZ\\`-~])")
 _TEXT = re.compile(r"[^\x00-\x1f\x7f-\x9f]+")
 
 
@@ -50,6 +50,23 @@ def pieces(data: bytes) -> Iterator[Piece]:
         at = match.end()
 
 
+def _whole(data: bytes) -> tuple[bytes, bytes]:
+    """The data up to its last whole piece, and the beginning of the next one."""
+    start = data.rfind(b"\x1b")
+    begun = data[start:] if start >= 0 else b""
+    text = begun.decode("utf-8", errors="replace")
+    if begun and not any(pattern.match(text) for pattern in (_CSI, _STRING, _ESCAPE)):
+        return data[:start], begun
+    # A character of several bytes may be cut as well.
+    for cut in range(1, min(4, len(data) + 1)):
+        if data[-cut] >= 0xC0:
+            whole = cut >= (2 if data[-cut] < 0xE0 else 3 if data[-cut] < 0xF0 else 4)
+            return (data, b"") if whole else (data[:-cut], data[-cut:])
+        if data[-cut] < 0x80:
+            break
+    return data, b""
+
+
 def unprintable(text: str) -> set[str]:
     """The characters of a text that a terminal does not simply show."""
     return {character for character in text if category(character) in UNPRINTABLE}
@@ -66,9 +83,11 @@ class Screen:
     y: int = 0
     farthest: tuple[int, int] = (0, 0)
     """The rightmost column and the lowest line that were ever written to, from 1."""
+    _rest: bytes = b""
 
     def write(self, data: bytes) -> None:
-        """Follows the stream."""
+        """Follows the stream, which may be cut anywhere."""
+        data, self._rest = _whole(self._rest + data)
         for piece in pieces(data):
             if piece.kind == "text":
                 self._print(piece.text)

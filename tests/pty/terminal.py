@@ -69,6 +69,10 @@ class Terminal:
         self._set_size(size)
         os.kill(self.process.pid, signal.SIGWINCH)
 
+    def forget(self) -> None:
+        """From now on only what is painted anew is on the picture."""
+        self.screen = Screen(self.screen.width, self.screen.height)
+
     def state(self) -> str:
         """The process's state, as the kernel names it: T is stopped."""
         return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(") ")[2][0]

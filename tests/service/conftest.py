@@ -1,9 +1,7 @@
 """One real service for the tests of a worker process, and a client that speaks HTTP to it."""
 
 import contextlib
-import importlib.util
 import secrets
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,23 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests import service_process
 from tests.service.postgres import Cluster, NoPostgres, cluster
-
-
-def _load_service_process() -> Any:
-    # Test folders are no packages, so the shared module is loaded by its place.
-    if "service_process" not in sys.modules:
-        place = Path(__file__).parent.parent / "service_process.py"
-        spec = importlib.util.spec_from_file_location("service_process", place)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["service_process"] = module
-        spec.loader.exec_module(module)
-    return sys.modules["service_process"]
-
-
-service_process = _load_service_process()
 
 
 class Api:
@@ -146,6 +129,14 @@ def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def api(shared_service: Any) -> Api:
     """A client of the service that all tests of this process share."""
     return Api(shared_service)
+
+
+@pytest.fixture(scope="module")
+def own_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """A client of a service that no other module writes to."""
+    service = service_process.start_service(tmp_path_factory.mktemp("own-service"))
+    yield Api(service)
+    assert service.stop() == 0
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from service_process import ROOT, command, demo_setup
+
+from tests.service_process import ROOT, command, demo_setup
 
 READY_S = 60.0
 VARIABLE = "RUNWARDEN_SERVICE_DATABASE"

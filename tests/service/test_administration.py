@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from service_process import command, make_repository
+from tests.service_process import command, make_repository
 
 from service.cli import main
 from tests.fault_server import FaultServer, Respond

@@ -13,9 +13,9 @@ from typing import Any
 
 import httpx
 import pytest
-from service_process import demo_setup, git
 
 from tests.service.fleet import Fleet, Unit, fleet
+from tests.service_process import demo_setup, git
 
 WORKERS = 4
 REPOSITORIES = ("acme/api", "acme/web")
@@ -43,6 +43,19 @@ class Account:
     kills: int = 0
 
 
+def worked(unit: Unit, turns: int, over: threading.Event) -> None:
+    """Wait until a process has ended so many turns more, or has had no occasion for ten seconds."""
+    wanted = ended_by(unit) + turns
+    deadline = time.monotonic() + 10
+    while ended_by(unit) < wanted and time.monotonic() < deadline and not over.is_set():
+        over.wait(0.1)
+
+
+def ended_by(unit: Unit) -> int:
+    """Return how many turns a process, and whoever was in its place before, has ended."""
+    return sum(" turn " in line and ("completed" in line or "failed" in line) for line in unit.log.splitlines())
+
+
 @contextlib.contextmanager
 def killing(units: list[Unit], account: Account, rng: random.Random) -> Iterator[None]:
     """Kill one of the processes at random moments and start it again, until the block ends."""
@@ -51,8 +64,10 @@ def killing(units: list[Unit], account: Account, rng: random.Random) -> Iterator
 
     def kill() -> None:
         try:
-            while not over.wait(rng.uniform(0.5, 3.0)):
+            while not over.wait(rng.uniform(0, 1.5)):
                 unit = rng.choice(units)
+                # Where there is one process, nothing would ever end if it were not let work for a while.
+                worked(unit, rng.randint(0, 5) if len(units) == 1 else 0, over)
                 unit.kill()
                 account.kills += 1
                 unit.start()

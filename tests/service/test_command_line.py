@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from service_process import ROOT, command, demo_setup, git
 
 from service.cli import main
+from tests.service_process import ROOT, command, demo_setup, git
 
 
 def test_it_runs_as_a_module_and_lists_its_commands(tmp_path: Path) -> None:

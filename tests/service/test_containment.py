@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_process import demo_setup, git, start_service
 
 from service.execution import keeper
+from tests.service_process import demo_setup, git, start_service
 
 SETTINGS = """
 [execution]

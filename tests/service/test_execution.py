@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_process import demo_setup, git
+
+from tests.service_process import demo_setup, git
 
 NEEDS_SANDBOX = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 EITHER_WAY = pytest.mark.parametrize("sandbox", ["none", pytest.param("require", marks=NEEDS_SANDBOX)])

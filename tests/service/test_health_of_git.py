@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from service_process import make_repository
+from tests.service_process import make_repository
 
 from service.hosts.health import HealthProbes
 from service.hosts.probes import Verdict

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_process import demo_setup, git
+from tests.service_process import demo_setup, git
 
 from tests.service.git_hosts import GitHttpHost
 

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
-from service_process import git, make_repository
 
 from service.execution.git import Git, GitError
 from service.execution.mirror import Mirror
+from tests.service_process import git, make_repository
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from typing import Any
 
 import httpx
 import pytest
-from service_process import ROOT, git
 
 from service.store.database import Database
 from service.store.doorbell import Doorbell, ring
 from tests.service.fleet import Fleet, Unit, fleet
 from tests.service.postgres import Cluster, NoPostgres, cluster
+from tests.service_process import ROOT, git
 
 SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 2\ndrain_s = 1\n[limits]\nrequests_per_minute = 100000\n'
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
-from service_process import ROOT, git
+
+from tests.service_process import ROOT, git
 
 UNBOXED = '[execution]\nsandbox = "none"\ndrain_s = 1\n'
 

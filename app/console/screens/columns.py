@@ -60,14 +60,14 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
     """Applies each change at once; closes with the choice, None gives back what was."""
 
     TITLE_TEXT = "Columns"
-    HINT = "space shows · J K move · < > width · = fits · 0 as at first · enter keeps"
+    HINT = "space shows · J K move · < > width · = fits · 0 usual · enter"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,j", "cursor(1)", "down", show=False, id="columns.down"),
         Binding("up,k", "cursor(-1)", "up", show=False, id="columns.up"),
         Binding("space", "switch", "show or hide", id="columns.toggle"),
         Binding("shift+down,J", "shift(1)", "move down", id="columns.move_down"),
         Binding("shift+up,K", "shift(-1)", "move up", id="columns.move_up"),
-        Binding("right_angle_bracket,greater_than_sign,right,l", "size(2)", "wider", id="columns.wider"),
+        Binding("greater_than_sign,right,l", "size(2)", "wider", id="columns.wider"),
         Binding("less_than_sign,left,h", "size(-2)", "narrower", id="columns.narrower"),
         Binding("equals_sign", "fit", "as wide as fits", id="columns.fit"),
         Binding("0", "usual", "as at first", id="columns.usual"),

@@ -43,9 +43,10 @@ NO_FILE: Final = Notice(
     "○",
     "Name a CSV file above",
     (
-        "Its first line names the columns: email and, if wanted, offer_code.",
-        "You see what would be done before anything is sent. It may be",
-        "stopped and taken up again: nobody is invited twice.",
+        "Its first line: email and, if wanted, offer_code.",
+        "You see what would be done before anything is sent.",
+        "It may be stopped and taken up again: what was created",
+        "is passed over, and nobody is invited twice.",
     ),
 )
 
@@ -168,7 +169,9 @@ class OrganizationImportScreen(ConsoleScreen):
 
     @on(FormField.Changed)
     def _typed(self, message: FormField.Changed) -> None:
-        self._is_asked = False
+        if self._is_asked:
+            self._is_asked = False
+            self._say(*self._what_now())
         self._keeper.typed(self._values(self._bar.file.value, self._bar.most.value))
         if message.field == "most":
             wrong = self._most is None

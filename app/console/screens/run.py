@@ -14,6 +14,7 @@ from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from app.text import safe_text
 from storage.errors import StorageError
 from widgets.run_pane import RunPane
+from widgets.run_view import Branch
 
 
 class RunScreen(RunActingScreen):
@@ -23,12 +24,14 @@ class RunScreen(RunActingScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,backspace", "back", "back", key_display="esc", tooltip="To the runs", id="run.back"),
         Binding("v", "raw", "raw JSON", tooltip="Facts, or the run as received", id="run.raw"),
-        Binding("Y", "copy_json", "copy JSON", show=False, id="run.copy_json"),
+        Binding("right_square_bracket", "beside(1)", "older", key_display="]", tooltip="On the branch", id="run.older"),
+        Binding("left_square_bracket", "beside(-1)", "newer", key_display="[", tooltip="On the branch", id="run.newer"),
     ]
 
     def __init__(self, run_id: str) -> None:
         super().__init__()
         self._run_id = run_id
+        self._branch = Branch(0)
         self._reader = Latest(self._read, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
@@ -62,13 +65,14 @@ class RunScreen(RunActingScreen):
         """Facts, or the JSON as received."""
         self.query_one(RunPane).toggle_raw()
 
-    async def action_copy_json(self) -> None:
-        """Copies the run as received."""
-        run = await self._run()
-        if run is not None:
-            # A lone surrogate cannot be sent to a terminal.
-            self.app.copy_to_clipboard(run.raw_json.encode("utf-8", "replace").decode())
-            self.console.say("Copied the run's JSON")
+    def action_beside(self, step: int) -> None:
+        """The next older, or newer, run on the same branch."""
+        there = self._branch.beside(self._run_id, step)
+        if there is None:
+            self.console.say(f"There is no {'older' if step > 0 else 'newer'} run on this branch.")
+            return
+        self._run_id = there
+        self._reader.ask()
 
     async def _read(self) -> None:
         engine = self.console.engine
@@ -80,5 +84,6 @@ class RunScreen(RunActingScreen):
         except StorageError as error:
             self.storage_failed(error)
             return
+        self._branch = view.branch if view is not None else Branch(0)
         gone = f"{safe_text(self._run_id)} is not in the cache any more."
         self.query_one(RunPane).show(view, otherwise=gone)

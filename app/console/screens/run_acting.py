@@ -23,8 +23,16 @@ class RunActingScreen(ConsoleScreen):
         Binding("c", "continue_run", "continue", tooltip="Say more to this run's agent", id="run.continue"),
         Binding("a", "start_agent", "agent", tooltip="Start a named agent on a repository", id="run.agent"),
         Binding("f", "follow", "follow", tooltip="To its end, in every room; again: no more", id="run.follow"),
-        Binding("N", "new_like_this", "new like this", show=False, tooltip="Same repository", id="run.new_like"),
+        Binding(
+            "N",
+            "new_like_this",
+            "new like this",
+            show=False,
+            tooltip="Same repository, same instructions",
+            id="run.new_like",
+        ),
         Binding("y", "copy_id", "copy run id", show=False, id="run.copy_id"),
+        Binding("Y", "copy_json", "copy JSON", show=False, tooltip="The run as received", id="run.copy_json"),
         Binding("w", "open_url", "open in browser", show=False, tooltip="By console.run_url", id="run.open"),
         Binding("r", "refresh", "refresh", tooltip="Ask the service now", id="app.refresh"),
     ]
@@ -47,7 +55,7 @@ class RunActingScreen(ConsoleScreen):
         self._with_engine(self._new_run)
 
     def action_new_like_this(self) -> None:
-        """Opens the form for a new run on this one's repository."""
+        """Opens the form for a new run on this one's repository, with what this one was told."""
         self._with_engine(self._new_like_this)
 
     def action_continue_run(self) -> None:
@@ -68,6 +76,21 @@ class RunActingScreen(ConsoleScreen):
         """Follows the run to its end, or lets it go."""
         if self.focused_run_id is not None:
             await self.console.follow_run(self.focused_run_id)
+
+    def open_run(self, run_id: str) -> None:
+        """Gives the run the whole screen."""
+        from app.console.screens.run import RunScreen
+
+        if self.console.engine is not None:
+            self.app.push_screen(RunScreen(run_id))
+
+    async def action_copy_json(self) -> None:
+        """Copies the run as received."""
+        run = await self._run()
+        if run is not None:
+            # A lone surrogate cannot be sent to a terminal.
+            self.app.copy_to_clipboard(run.raw_json.encode("utf-8", "replace").decode())
+            self.console.say("Copied the run's JSON")
 
     def action_copy_id(self) -> None:
         """Copies the run's id to the terminal's clipboard."""
@@ -112,9 +135,14 @@ class RunActingScreen(ConsoleScreen):
 
     async def _new_like_this(self, engine: "Engine") -> None:
         from app.console.forms import NewRunForm
+        from app.console.run_reading import read_beginning
 
         run = await self._run()
-        self._show_form(NewRunForm(engine, repository=run.repository.label) if run else NewRunForm(engine))
+        if run is None:
+            self._show_form(NewRunForm(engine))
+            return
+        begun = await read_beginning(engine.ledger, run.run_id)
+        self._show_form(NewRunForm(engine, run.repository.label, begun.branch, begun.instructions))
 
     async def _continue(self, engine: "Engine") -> None:
         from app.console.forms import ContinueRunForm

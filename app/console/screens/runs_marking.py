@@ -132,8 +132,8 @@ class RunMarkingScreen(RunFindingScreen):
             self.action_refresh()
 
     async def _export(self, engine: "Engine") -> None:
-        from app.console.run_export import suggested_path
-        from app.console.screens.run_export import Export, RunExportScreen
+        from app.console.run_export import Export, suggested_path
+        from app.console.screens.run_export import RunExportScreen
 
         condition, marks = self.condition, self.table.marks.ids
         try:

@@ -115,10 +115,13 @@ class ValuePicker(PickerScreen[Picked]):
         if not text:
             yield from (Pick(name) for name in self._names[:MOST])
             return
-        if text not in self._names:
-            yield Pick(text, "pattern" if "*" in text else "as typed")
+        is_pattern = "*" in text
+        if is_pattern:
+            yield Pick(text, "pattern")
         # A pattern finds nothing by its letters: the star is not one of them.
         letters = text.replace("*", "")
         matches = [(match, name) for name in self._names if (match := fuzzy(letters, name)) is not None]
         for match, name in sorted(matches, key=lambda pair: -pair[0].score)[:MOST]:
             yield Pick(name, found=match.found)
+        if not is_pattern and text not in self._names:
+            yield Pick(text, "as typed")

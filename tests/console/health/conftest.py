@@ -39,10 +39,8 @@ def lived() -> Lived:
         now, before = scene.clock(), timedelta(days=DAYS_AGO)
         while before >= timedelta(0):
             hours = before.total_seconds() / 3600
-            statuses = {"github": "ok", "gitlab": "ok"}
-            for platform, status, start, end in TROUBLES:
-                if end <= hours < start:
-                    statuses[platform] = status
+            troubles = {platform: status for platform, status, start, end in TROUBLES if end <= hours < start}
+            statuses = {"github": "ok", "gitlab": "ok", **troubles}
             if not SILENCE[1] <= hours < SILENCE[0]:
                 await scene.engine.cache.store_health(report(**statuses), at=now - before)
             before -= EVERY

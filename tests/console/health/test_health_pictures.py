@@ -26,8 +26,8 @@ async def test_a_past(staged: Staged, picture: SnapshotAssertion, lived: Lived, 
     """Two hosts, incidents, a silence."""
     async with staged(size, synced=False) as scene:
         await scene.press("2")
-        await scene.sync()
         await lived(scene)
+        await scene.sync()
 
         assert scene.app.export_screenshot() == picture
 
@@ -52,9 +52,10 @@ async def test_the_link_is_down(
     staged: Staged, picture: SnapshotAssertion, lived: Lived, size: tuple[int, int]
 ) -> None:
     """The hosts are as they were; the link is what is wrong."""
-    async with staged(size) as scene:
+    async with staged(size, synced=False) as scene:
         await scene.press("2")
         await lived(scene)
+        await scene.sync()
         scene.clock.move(minutes=12)
         await failed(scene, "unreachable", "Connection refused by 127.0.0.1:8400")
 
@@ -66,9 +67,10 @@ async def test_the_token_is_refused(
     staged: Staged, picture: SnapshotAssertion, lived: Lived, size: tuple[int, int]
 ) -> None:
     """The link answers; the token is what is wrong."""
-    async with staged(size) as scene:
+    async with staged(size, synced=False) as scene:
         await scene.press("2")
         await lived(scene)
+        await scene.sync()
         scene.clock.move(minutes=3)
         await failed(scene, "not_authorized", "Token expired", 401)
 

@@ -282,7 +282,7 @@ async def test_picture_of_tables(
         assert scene.app.export_screenshot() == picture
 
 
-async def test_picture_without_colour_blindness_in_mind(
+async def test_picture_in_the_colour_blind_theme(
     staged: Staged, picture: SnapshotAssertion, empty_board: Board
 ) -> None:
     """The colour-blind theme, in which shapes carry as much as hues."""

@@ -1,0 +1,83 @@
+"""What the console remembers survives, is private, and never keeps the console from starting."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.config import ViewSettings
+from app.console.remembered import Memory, Remembered, RememberingError
+from storage.records import RunSort
+from widgets.run_column_choice import ColumnChoice
+
+FULL = Remembered(
+    views=(ViewSettings("Mine", "repo:acme/* \x1b", RunSort("took")), ViewSettings("Plain", "")),
+    view="Mine",
+    sort=RunSort("branch", descending=False),
+    columns=ColumnChoice(("status", "took", "updated")).sized("took", 12),
+    detail=False,
+)
+
+
+def test_everything_is_read_back(tmp_path: Path) -> None:
+    """Views, order, columns and their widths; the file is its owner's alone, and no half file is left beside it."""
+    memory = Memory(tmp_path / "profile" / "console.json")
+
+    assert memory.read() == Remembered()
+    assert memory.change(lambda _: FULL) == FULL
+    assert memory.read() == FULL
+    assert memory.path.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in memory.path.parent.iterdir()] == ["console.json"]
+
+
+def test_what_another_console_kept_meanwhile_stays(tmp_path: Path) -> None:
+    """Each change is made to what the file says then."""
+    one, other = Memory(tmp_path / "console.json"), Memory(tmp_path / "console.json")
+    one.change(lambda known: known.with_view(ViewSettings("A", "a")))
+    other.change(lambda known: known.with_view(ViewSettings("B", "b")))
+    one.change(lambda known: replace(known, detail=False).with_view(ViewSettings("a", "again")))
+
+    assert [view.query for view in other.read().views] == ["b", "again"]
+    assert other.change(lambda known: known.without_view("b")).views == (ViewSettings("a", "again"),)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "nonsense", "[]", '{"version": 1}', '{"version": 1, "views": [{}]}', '{"version": 7}', "\ud800"]
+)
+def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, text: str) -> None:
+    """Comfort is lost, nothing else."""
+    path = tmp_path / "console.json"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+
+    assert Memory(path).read() == Remembered()
+
+
+def test_unknown_columns_of_another_version_are_left_out(tmp_path: Path) -> None:
+    """The others are kept."""
+    path = tmp_path / "console.json"
+    Memory(path).change(lambda _: FULL)
+    document = json.loads(path.read_text())
+    document["columns"] = ["status", "mood", "took", "took"]
+    document["widths"] = {"mood": 3, "took": 9999}
+    path.write_text(json.dumps(document))
+
+    assert Memory(path).read().columns == ColumnChoice(("status", "took"), {"took": 200})
+
+
+def test_a_newer_versions_file_is_not_overwritten(tmp_path: Path) -> None:
+    """The cure is named."""
+    path = tmp_path / "console.json"
+    path.write_text('{"version": 2}')
+
+    with pytest.raises(RememberingError, match="upgrade, or move it away"):
+        Memory(path).change(lambda _: FULL)
+    assert path.read_text() == '{"version": 2}'
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """The message says which file."""
+    (tmp_path / "file").touch()
+
+    with pytest.raises(RememberingError, match=r"cannot be kept in .*console\.json"):
+        Memory(tmp_path / "file" / "console.json").change(lambda _: FULL)

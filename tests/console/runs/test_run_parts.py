@@ -1,0 +1,140 @@
+"""The pure parts of the run table: marks, columns, titles, the timeline."""
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from storage.records import Repository, Run, RunDetail, Transition
+from widgets.run_column_choice import KEYS, USUAL, ColumnChoice
+from widgets.run_columns import place
+from widgets.run_header import grip
+from widgets.run_marks import RunMarks
+from widgets.run_timeline import timeline
+from widgets.run_view import RunView
+
+NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
+
+
+def test_a_range_grows_and_shrinks_from_where_it_began() -> None:
+    """Going back takes marks away; beyond the beginning the range turns."""
+    marks = RunMarks()
+    marks.stretch("a", "b")
+    marks.stretch("b", "c")
+    assert marks.ids == ("a", "b", "c")
+
+    marks.stretch("c", "b")
+    marks.stretch("b", "a")
+    assert marks.ids == ("a",)
+
+    marks.stretch("a", "z")
+    assert marks.ids == ("a", "z")
+
+
+def test_a_second_range_leaves_the_first_alone() -> None:
+    """Marks add up until they are taken away."""
+    marks = RunMarks()
+    marks.stretch("a", "b")
+    marks.toggle("x")
+    marks.stretch("m", "n")
+
+    assert marks.ids == ("a", "b", "x", "m", "n")
+    assert marks.anchor == "n"
+
+    marks.toggle("x")
+    marks.remove(["a", "not there"])
+    assert marks.ids == ("b", "m", "n")
+
+    marks.clear()
+    assert not marks
+
+
+steps = st.tuples(st.sampled_from(["toggle", "move", "size", "fit"]), st.sampled_from(KEYS), st.sampled_from(KEYS))
+
+
+def chosen(moves: list[tuple[str, str, str]]) -> ColumnChoice:
+    choice = ColumnChoice()
+    for what, key, other in moves:
+        match what:
+            case "toggle":
+                choice = choice.toggled(key)  # type: ignore[arg-type]
+            case "move":
+                choice = choice.moved(key, other)  # type: ignore[arg-type]
+            case "size":
+                choice = choice.sized(key, 7 * len(other))  # type: ignore[arg-type]
+            case _:
+                choice = choice.sized(key, None)  # type: ignore[arg-type]
+    return choice
+
+
+@given(st.lists(steps, max_size=12), st.integers(20, 200))
+def test_any_choice_of_columns_can_be_drawn(moves: list[tuple[str, str, str]], width: int) -> None:
+    """At least one column, none twice, those that stay in view in front, none over another."""
+    choice = chosen(moves)
+    layout = place(width, choice.columns)
+
+    assert 1 <= len(choice.shown) == len(set(choice.shown))
+    assert sorted(choice.every_key) == sorted(KEYS)
+    frozen = [placed.column.frozen for placed in layout.placed]
+    assert frozen == sorted(frozen, reverse=True)
+    for left, right in zip(layout.placed, layout.placed[1:], strict=False):
+        assert left.end < right.x
+
+
+def test_a_title_is_moved_a_gap_stretches() -> None:
+    """A press that trembles by one cell is still a click."""
+    choice = ColumnChoice()
+    layout = place(140, choice.columns)
+    branch, took = (next(p for p in layout.placed if p.column.key == key) for key in ("branch", "took"))
+
+    title, edge = grip(layout, choice, branch.x), grip(layout, choice, branch.end)
+    assert title is not None
+    assert edge is not None
+    assert title.dragged_to(branch.x + 1) == choice
+    assert title.dragged_to(took.x).shown == ("status", "repository", "started", "took", "branch", "run")
+    assert edge.dragged_to(branch.end + 5).width("branch") == branch.width + 5
+    assert edge.dragged_to(0).width("branch") == 4
+    assert choice.moved("took", "status") == choice
+    assert ColumnChoice().shown == USUAL
+
+
+def view(*moves: tuple[str | None, str, float], created: float) -> RunView:
+    """A run with transitions, in minutes before noon."""
+
+    def at(minutes: float) -> datetime:
+        return NOON - timedelta(minutes=minutes)
+
+    run = Run("run_1", moves[-1][1], "main", Repository.parse("acme/api"), at(created), NOON, "{}")
+    transitions = tuple(Transition("run_1", old, new, at(minutes)) for old, new, minutes in moves)
+    return RunView(RunDetail(run, NOON, NOON, "current", transitions))
+
+
+def test_a_timeline_is_drawn_to_scale() -> None:
+    """Each bar begins where the one before ends, and is as long as its time; an end is a point."""
+    seen = view((None, "queued", 40), ("queued", "working", 30), ("working", "failed", 0), created=40)
+    lines = [line.plain for line in timeline(seen, NOON, NOON, 80)]
+    queued, working, failed, whole = lines
+
+    # 40 minutes are as many cells as fit beside the words; a quarter of them was spent in the queue.
+    start = queued.index("░")
+    total = len(whole) - whole.index("└")
+    assert abs(queued.count("░") - total / 4) <= 1
+    assert abs(working.count("━") - total * 3 / 4) <= 1
+    assert working.index("━") == start + queued.count("░")
+    assert failed.index("◆") >= working.rindex("━")
+    assert "40m00s" in whole
+    assert whole.startswith("in all")
+
+
+@given(
+    st.lists(st.floats(0, 5000), min_size=1, max_size=6).map(lambda m: sorted(m, reverse=True)), st.integers(20, 160)
+)
+def test_a_timeline_fits_its_width(minutes: list[float], width: int) -> None:
+    """However short or long its stretches are; too narrow a pane gets no bars."""
+    names = ["queued", "working", "completed", "queued", "working", "failed"]
+    moves = [(names[i - 1] if i else None, names[i], at) for i, at in enumerate(minutes)]
+    seen = view(*moves, created=minutes[0])
+
+    for line in timeline(seen, NOON, NOON, width):
+        assert cell_len(line.plain.rstrip()) <= max(width, 45)

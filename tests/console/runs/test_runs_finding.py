@@ -1,0 +1,301 @@
+"""Finding runs: the line, its offers, the pickers that write into it, and views."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from app.config import ViewSettings, data_folder
+from app.console.app import RunwardenApp
+from app.console.remembered import FILE, Memory
+from storage.records import RunFilter, RunSort
+from tests.console.conftest import SMALL, Scene, Staged
+from tests.console.scenes import app_on
+from tests.run_board import Board
+from widgets.filter_search import SearchInput
+
+
+def line(scene: Scene) -> str:
+    return scene.app.screen.query_one(SearchInput).value
+
+
+async def type_in(scene: Scene, text: str) -> None:
+    """Key by key, as a person does."""
+    names = {" ": "space", ":": "colon", "/": "slash", "*": "asterisk", "-": "minus"}
+    await scene.pilot.press(*(names.get(letter, letter) for letter in text))
+    await scene.settle()
+
+
+async def test_a_query_is_understood_while_it_is_typed(staged: Staged) -> None:
+    """Half a status already narrows; what is not a word is no search; a blank on the way changes nothing."""
+    async with staged() as scene:
+        await scene.press("slash")
+        await type_in(scene, "status:fa")
+        assert "4 of 60" in scene.text
+
+        await type_in(scene, "iled repo:pay")
+        assert "1 of 60" in scene.text
+        assert "✗" not in scene.lines[3].split("status:failed")[0]
+
+        await scene.press("enter")
+        assert "No run matches" in scene.text  # no owner has a repository that is called just `pay`
+        assert scene.app.focused is scene.table
+
+
+async def test_a_mistake_is_said_with_its_cure_and_the_rest_counts(staged: Staged) -> None:
+    """At 80 columns as well."""
+    for size in (SMALL, (140, 40)):
+        async with staged(size) as scene:
+            await scene.press("slash")
+            await type_in(scene, "stauts:failed dark")
+
+            assert "There is no stauts:. Did you mean" in scene.text
+            assert "10 of 60" in scene.text
+
+            await scene.press("escape")
+            assert "stauts" not in scene.text
+            assert line(scene) == ""
+
+
+async def test_what_is_typed_is_completed_from_the_cache(staged: Staged) -> None:
+    """Offers stand below the line; down chooses, tab takes, and a click does both."""
+    async with staged() as scene:
+        await scene.press("slash")
+        await type_in(scene, "repo:a")
+        assert "▸ acme/api" in scene.text
+
+        await scene.press("down", "tab")
+        assert line(scene).startswith("repo:acme/")
+        assert line(scene) != "repo:acme/api "
+
+        await type_in(scene, "st")
+        await scene.pilot.click("OfferList", offset=(5, 0))
+        await scene.settle()
+        assert line(scene).endswith(" status:")
+
+        await scene.press("escape")
+        assert "▸ " not in scene.lines[5]
+
+
+async def test_the_counts_follow_the_filter_and_filter_themselves(staged: Staged) -> None:
+    """Numbers by status of what else is asked for; a click on one asks for it, a second one for all again."""
+    async with staged() as scene:
+        await scene.press("slash")
+        await type_in(scene, "dark-mode")
+        await scene.press("enter")
+        assert "○ 1 queued   ✓ 9 completed" in scene.lines[3]
+
+        x = scene.lines[3].index("✓ 9") + 1
+        await scene.pilot.click(offset=(x, 3))
+        await scene.settle()
+        assert line(scene) == "dark-mode status:completed"
+        assert "9 of 60" in scene.text
+        assert "○ 1 queued   ✓ 9 completed" in scene.lines[3]
+
+        await scene.pilot.click(offset=(x, 3))
+        await scene.settle()
+        assert line(scene) == "dark-mode"
+
+
+async def test_statuses_can_be_excluded(staged: Staged) -> None:
+    """The picker's marks become terms of the line, and the line's terms its marks."""
+    async with staged() as scene:
+        await scene.press("s", "j", "j", "minus", "j", "minus", "enter")
+        assert line(scene) == "-status:completed,failed"
+        assert "4 of 60" in scene.text
+
+        await scene.press("s")
+        assert "⊘ ✓ completed" in scene.text
+
+        await scene.press("0")
+        assert line(scene) == ""
+
+
+async def test_a_repository_is_found_by_a_few_letters(staged: Staged) -> None:
+    """Enter takes the best match; tab marks several, and once more excludes."""
+    async with staged(SMALL) as scene:
+        await scene.press("R", "p", "s", "enter")
+        assert line(scene) == "repo:acme/payment-service"
+        assert "12 of 60" in scene.text
+
+        await scene.press("R", "ctrl+x")
+        await scene.press("R", *"tools", "tab", "tab", "enter")
+        assert line(scene) == "-repo:gitlab:acme/tools"
+        assert "48 of 60" in scene.text
+
+
+async def test_a_branch_and_a_pattern(staged: Staged) -> None:
+    """What is typed with a star is a pattern; b asks for the branch of the run under the cursor."""
+    async with staged() as scene:
+        await scene.press("B", *"agent/", "asterisk", "enter")
+        assert line(scene) == "branch:agent/*"
+        assert "30 of 60" in scene.text
+
+        await scene.press("escape", "b")
+        assert line(scene) == "repo:acme/api branch:fix/login-timeout"
+        assert len(scene.rows) == 2
+
+
+async def test_a_stretch_of_time_by_preset_and_by_hand(staged: Staged) -> None:
+    """The line keeps what was written: `1h` moves with the clock."""
+    async with staged() as scene:
+        await scene.press("t", "j", "enter")
+        assert line(scene) == "since:1h"
+        few = len(scene.rows)
+        assert 0 < few < 10
+
+        await scene.press("t")
+        await scene.press("tab", *"2026-05-01", "enter")
+        assert line(scene) == "since:1h until:2026-05-01"
+
+        await scene.press("t", "tab", "tab", "x", "enter")
+        assert "is no time" in scene.text
+        await scene.press("escape")
+        assert line(scene) == "since:1h until:2026-05-01"
+
+        await scene.tick(minutes=30)
+        scene.app.screen._feed.changed()
+        await scene.settle()
+        assert len(scene.rows) < few
+
+
+async def test_a_changed_view_says_so_and_escape_brings_it_back(staged: Staged) -> None:
+    """First what the view asks for, then all runs."""
+    async with staged() as scene:
+        await scene.press("right_square_bracket", "right_square_bracket")
+        assert "[Failed 24h]" in scene.text
+        assert line(scene) == "status:failed since:24h"
+
+        await scene.press("slash")
+        await type_in(scene, " api")
+        await scene.press("enter")
+        assert "[Failed 24h•]" in scene.text
+        assert "0 of 60" in scene.text or len(scene.rows) < 4
+
+        await scene.press("escape")
+        assert "[Failed 24h]" in scene.text
+        assert "4 of 60" in scene.text
+
+        await scene.press("escape")
+        assert "[All]" in scene.text
+        assert "60 runs" in scene.text
+
+
+async def test_what_is_shown_becomes_a_view_and_is_there_next_time(staged: Staged, board: Board) -> None:
+    """With its order; the last view and order open the next console, before the service is asked."""
+    async with staged() as scene:
+        await scene.press("slash")
+        await type_in(scene, "branch:agent/* -status:completed")
+        await scene.press("enter", "O")
+        await scene.press("ctrl+s", *"Agents", "enter")
+        assert "[Agents]" in scene.text
+        remembered = scene.rows
+
+        app = app_on(scene.app.settings, scene.clock, scene.engine)
+        async with app.run_test(size=(140, 40)) as pilot:
+            again = Scene(pilot, scene.engine, scene.clock)
+            assert isinstance(pilot.app, RunwardenApp)
+            assert pilot.app.first is not None
+            assert pilot.app.first.total == len(remembered)
+            await again.settle()
+            assert "[Agents]" in again.text
+            assert again.rows == remembered
+            assert "started ↑" in again.text
+
+            await again.press("V", "delete", "escape")
+            assert "Agents" not in again.lines[3]
+        folder = data_folder(scene.app.settings, scene.app.profile)
+        assert Memory(folder / FILE).read().views == ()
+
+
+async def test_a_name_that_is_taken_is_not_taken_again(staged: Staged) -> None:
+    """Built-in views keep theirs, and cannot be forgotten."""
+    async with staged(SMALL) as scene:
+        await scene.press("ctrl+s", *"active", "enter")
+        assert "built in has this name" in scene.text
+
+        await scene.press("escape", "V", "delete")
+        assert "All is built in" in scene.text
+
+        await scene.press("j", "enter")
+        assert "[Active]" in scene.text
+
+
+async def test_sorting_by_any_column_by_keys(staged: Staged) -> None:
+    """Also by how long a run took: what goes on is longest, and the oldest of that first."""
+    async with staged() as scene:
+        await scene.press("o", "j", "j", "enter")
+        assert "took ↓" in scene.text
+        assert [row[5:15].strip() for row in scene.rows[:4]] == ["working !", "working", "queued", "working"]
+        finished = [row for row in scene.rows if "completed" in row or "failed" in row]
+        assert "18m36s" in finished[0]
+
+        await scene.press("O")
+        assert "took ↑" in scene.text
+        assert "36s" in scene.rows[0]
+
+
+async def test_a_stuck_run_has_a_view(staged: Staged) -> None:
+    """It shows what the table flags."""
+    async with staged() as scene:
+        flagged = [row for row in scene.rows if "working !" in row]
+        await scene.press("left_square_bracket")
+
+        assert "[Stuck]" in scene.text
+        assert [row[3:] for row in scene.rows] == [row[3:] for row in flagged]
+        assert len(flagged) == 1
+
+
+async def test_a_search_is_given_up_for_the_next_letter(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reading that is under way is cancelled; only the last one's rows come."""
+    async with staged() as scene:
+        feed = scene.app.screen._feed
+        asked: list[RunFilter] = []
+        given_up: list[RunFilter] = []
+        arrived = asyncio.Event()
+        cache = scene.engine.cache
+        rows = cache.rows
+
+        async def slow(condition: RunFilter, sort: RunSort, *, offset: int, limit: int) -> object:
+            try:
+                asked.append(condition)
+                arrived.set()
+                if condition.search == "dark":
+                    await asyncio.Event().wait()
+                return await rows(condition, sort, offset=offset, limit=limit)
+            except asyncio.CancelledError:
+                given_up.append(condition)
+                raise
+
+        monkeypatch.setattr(cache, "rows", slow)
+        wanted = scene.app.screen.wanted
+        feed.want(replace(wanted, line="dark"))
+        await arrived.wait()
+        feed.want(replace(wanted, line="flaky"))
+        await scene.settle()
+
+        assert [condition.search for condition in asked] == ["dark", "flaky"]
+        assert [condition.search for condition in given_up] == ["dark"]
+        assert all("flaky-retry" in row for row in scene.rows)
+
+
+async def test_views_of_the_configuration_are_tabs(board: Board, staged: Staged) -> None:
+    """Those that do not fit are behind a click, and the current one is always among those on show."""
+    async with staged(SMALL) as scene:
+        views = tuple(ViewSettings(f"A rather long name {number}", "", None) for number in range(6))
+        settings = replace(scene.app.settings, views=views)
+        app = app_on(settings, scene.clock, scene.engine)
+        async with app.run_test(size=SMALL) as pilot:
+            again = Scene(pilot, scene.engine, scene.clock)
+            await again.settle()
+            bar = again.lines[2]
+            assert "[All]" in bar
+            assert "…+" in bar
+            assert "[+]" in bar
+
+            await again.press("left_square_bracket")
+            assert "[A rather long name 5]" in again.lines[2]
+
+            await again.pilot.click(offset=(again.lines[2].index("…+") + 1, 2))
+            await again.settle()
+            assert "A rather long name 3" in again.text

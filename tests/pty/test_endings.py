@@ -1,0 +1,108 @@
+"""However the console ends, the terminal is as it was, and nothing secret is on it."""
+
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.pty.conftest import TOKEN
+from tests.pty.terminal import Terminal
+
+CRASH = """
+import sys
+from app.console.run_feed import RunFeed
+from app.console.app import RunwardenApp
+from app.console.screens.runs import RunsScreen
+from app.engine import Engine
+from widgets.run_table import RunTable
+from app.__main__ import main
+
+def broken(*arguments, **options):
+    a_local = "sesame-" + "sesame"
+    raise RuntimeError("broken on purpose")
+
+async def broken_later(*arguments, **options):
+    broken()
+
+match sys.argv.pop():
+    case "a worker": RunFeed._read = broken_later
+    case "painting": RunTable.render_line = broken
+    case "composing": RunsScreen.compose_body = broken
+    case "mounting": RunwardenApp.on_mount = broken
+    case "the engine": Engine.open = broken_later
+    case "a timer": RunsScreen.tick = broken
+    case "a key": RunwardenApp.action_help = broken
+    case "leaving": RunwardenApp._keep_canvas = broken
+sys.exit(main())
+"""
+OVER = (b"\x1b[?1049l", b"\x1b[?1000l", b"\x1b[?1003l", b"\x1b[?25h", b"\x1b[?2004l")
+EARLY = """
+import signal
+from app.console.early import on_terminal
+with on_terminal("early-picture"):
+    signal.pause()
+"""
+Opened = Callable[..., Terminal]
+
+
+def assert_given_back(terminal: Terminal) -> None:
+    """The screen, the mouse, the cursor, the pasting mode, echo and line editing are as they were."""
+    for sequence in OVER:
+        assert sequence in terminal.seen
+    assert terminal.seen.rindex(b"\x1b[?1049l") > terminal.seen.rindex(b"\x1b[?1049h")
+    assert terminal.attributes == terminal.attributes_before
+
+
+@pytest.mark.parametrize(
+    "place", ["a worker", "painting", "composing", "mounting", "the engine", "a timer", "a key", "leaving"]
+)
+def test_a_crash_names_the_place_and_nothing_else(opened: Opened, place: str) -> None:
+    """Status 1; the traceback is readable, without values of variables and without the token."""
+    terminal = opened(place, program=CRASH)
+    if place in {"a key", "leaving"}:
+        terminal.shows("complete")
+        terminal.type("?" if place == "a key" else "q")
+    status = terminal.end()
+
+    assert status == 1
+    assert_given_back(terminal)
+    end = terminal.seen[terminal.seen.rindex(b"\x1b[?1049l") :]
+    assert b"broken on purpose" in end
+    assert b"sesame-sesame" not in terminal.seen
+    assert TOKEN.encode() not in terminal.seen
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("keys", ["n", ":", "?", "2"])
+def test_a_signal_ends_it_in_order_whatever_is_open(opened: Opened, number: signal.Signals, keys: str) -> None:
+    """A form, the palette, the help or another room: the status tells the signal."""
+    terminal = opened()
+    terminal.shows("complete")
+    before = len(terminal.seen)
+    terminal.type(keys)
+    terminal.read_until(lambda: len(terminal.seen) > before + 200)
+    terminal.process.send_signal(number)
+
+    assert terminal.end() == 128 + number
+    assert_given_back(terminal)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_during_the_earliest_picture(opened: Opened, number: signal.Signals) -> None:
+    """Nobody listens yet but Python itself: the screen is given back all the same."""
+    terminal = opened(program=EARLY)
+    terminal.wrote(b"early-picture")
+    terminal.process.send_signal(number)
+
+    assert terminal.end() == 128 + number
+    assert terminal.seen.endswith(b"\x1b[?25h\x1b[?1049l")
+    assert terminal.attributes == terminal.attributes_before
+
+
+def test_a_hangup_of_the_terminal_leaves_no_process_behind(opened: Opened) -> None:
+    """The window is closed: the program ends by itself."""
+    terminal = opened()
+    terminal.shows("complete")
+    terminal.process.send_signal(signal.SIGHUP)
+
+    assert terminal.end() == 128 + signal.SIGHUP

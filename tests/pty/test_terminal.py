@@ -1,0 +1,136 @@
+"""What the console does to the terminal while it is open: mouse, title, suspension, size, colours, early picture."""
+
+import re
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.pty.ansi import pieces
+from tests.pty.terminal import Terminal
+
+Opened = Callable[..., Terminal]
+MOUSE_ON, MOUSE_OFF = b"\x1b[?1003h", b"\x1b[?1003l"
+
+
+def test_the_mouse_can_be_the_terminals_own(opened: Opened) -> None:
+    """Off by the configuration, f8 switches it on and off again."""
+    terminal = opened(config="[console]\nmouse = false\n")
+    terminal.shows("complete")
+
+    assert MOUSE_ON not in terminal.seen
+
+    terminal.type("\x1b[19~")
+    terminal.wrote(MOUSE_ON)
+    terminal.type("\x1b[19~")
+    terminal.wrote(MOUSE_OFF)
+
+
+def test_the_window_says_how_things_are_and_gets_its_title_back(opened: Opened) -> None:
+    """The title is kept, set, and given back."""
+    terminal = opened()
+    terminal.wrote(b"\x1b[22;2t")
+    terminal.wrote(b"3 working, 1 queued")
+    titles = [piece.text for piece in pieces(terminal.seen) if piece.kind == "osc" and piece.text.startswith("]2;")]
+
+    assert titles[-1].endswith("\N{MIDDLE DOT} environment")
+
+    terminal.type("q")
+    terminal.end()
+
+    assert terminal.seen.rindex(b"\x1b[23;2t") > terminal.seen.rindex(b"\x1b]2;")
+
+
+def test_ctrl_z_stops_it_and_continuing_paints_it_again(opened: Opened) -> None:
+    """Stopped, the terminal is the shell's: its screen, its modes. Continued, the same rows are back."""
+    terminal = opened()
+    terminal.shows("complete", "fix/login-timeout")
+    terminal.type("\x1a")
+    terminal.read_until(lambda: terminal.state() == "T")
+    terminal.wrote(b"\x1b[?1049l")
+
+    assert terminal.attributes == terminal.attributes_before
+
+    terminal.screen.rows.clear()
+    terminal.process.send_signal(signal.SIGCONT)
+    terminal.wrote(b"\x1b[?1049h", times=2)
+    terminal.shows("fix/login-timeout", "? help")
+    terminal.type("q")
+
+    assert terminal.end() == 0
+
+
+def test_it_fits_every_window_from_sixty_by_twenty(opened: Opened) -> None:
+    """Made smaller and larger while it runs: header, keys and rows are there, and nothing lies outside."""
+    terminal = opened()
+    terminal.shows("complete")
+    for size in ((60, 20), (80, 24), (200, 60), (61, 21), (140, 40)):
+        terminal.resize(size)
+        terminal.shows("environment", "? help", "acme/")
+        # What was on its way in the old size has come; from here on every byte is meant for the new one.
+        terminal.forget()
+        terminal.type("2")
+        terminal.shows("github", "? help")
+        terminal.type("1")
+        terminal.shows("environment", "? help", "acme/")
+
+        assert "environment" in terminal.screen.lines[0]
+        assert terminal.screen.lines[-1].endswith("? help")
+        assert terminal.screen.farthest[0] <= size[0]
+        assert terminal.screen.farthest[1] <= size[1]
+
+
+def test_no_color_means_none(opened: Opened) -> None:
+    """Not one colour is set, in any room; the cursor is seen all the same, in reverse."""
+    terminal = opened(NO_COLOR="1")
+    terminal.shows("complete")
+    for key, word in (("2", "degraded"), ("3", "organization"), ("1", "complete"), ("?", "On this screen")):
+        terminal.type(key)
+        terminal.shows(word)
+    codes = [set(re.findall(r"\d+", piece.text)) for piece in _styles(terminal)]
+    wanted = {"0", "1", "2", "3", "4", "7", "9", "39", "49", "21", "22", "23", "24", "27"}
+
+    assert set().union(*codes) <= wanted
+    assert any("7" in found for found in codes)
+
+
+def _styles(terminal: Terminal) -> list[object]:
+    return [piece for piece in pieces(terminal.seen) if piece.kind == "csi" and piece.text.endswith("m")]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+def test_the_earliest_picture_is_where_the_console_paints_it(opened: Opened, size: tuple[int, int]) -> None:
+    """Opened again, the rows are on the screen before the toolkit has begun, and do not move when it has."""
+    first = opened(size=size)
+    first.shows("complete", "? help")
+    first.type("q")
+    first.end()
+    again = opened(size=size)
+    again.read_until(lambda: "fix/login-timeout" in again.screen.text)
+
+    assert b"\x1b[?1004h" not in again.seen
+
+    early = {number: line for number, line in enumerate(again.screen.lines) if "acme/" in line}
+    again.shows("complete", "? help")
+
+    assert len(early) > 10
+    for number, line in early.items():
+        cells = re.sub(r"\b(now|\d+[smhd].*)$", "", line).rstrip()
+
+        assert again.screen.lines[number].startswith(cells)
+
+
+def test_keys_typed_at_the_earliest_picture_count_and_leave_no_trace(opened: Opened) -> None:
+    """They wait until somebody reads them; the terminal does not echo them over the rows."""
+    first = opened()
+    first.shows("complete", "? help")
+    first.type("q")
+    first.end()
+    again = opened()
+    again.read_until(lambda: "fix/login-timeout" in again.screen.text)
+    again.type("?")
+    again.shows("On this screen")
+    again.type("qq")
+
+    assert again.end() == 0
+    assert again.attributes == again.attributes_before
