@@ -74,29 +74,6 @@ async def test_run(staged: Staged, picture: SnapshotAssertion) -> None:
         assert scene.app.export_screenshot() == picture
 
 
-@SIZES
-async def test_health(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int]) -> None:
-    """One host well, one degraded twelve minutes ago."""
-    async with staged(size) as scene:
-        await scene.press("2")
-        await scene.tick(minutes=12)
-        await scene.sync()
-
-        assert scene.app.export_screenshot() == picture
-
-
-@SIZES
-async def test_health_without_a_link(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int]) -> None:
-    """Our link is down; no host is called bad for it."""
-    async with staged(size) as scene:
-        await scene.press("2")
-        await lost(scene)
-        scene.app.screen._reader.ask()
-        await scene.settle()
-
-        assert scene.app.export_screenshot() == picture
-
-
 async def test_keys(staged: Staged, picture: SnapshotAssertion) -> None:
     """The sheet of keys."""
     async with staged(SMALL) as scene:

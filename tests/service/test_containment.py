@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from service.execution import keeper
-from tests.service_process import demo_setup, git, start_service
+from tests.service.agents import agent_of, begin, with_agents
+from tests.service_process import demo_setup, start_service
 
 SETTINGS = """
 [execution]
@@ -263,86 +264,18 @@ def test_what_is_in_force_is_shown(unruly: Any) -> None:
     assert "processes=40" in unruly.log
 
 
-SUBMODULE = """commit refs/heads/modules
-committer A <a@b.invalid> 1735689600 +0000
-data 1
-x
-from refs/heads/main
-M 160000 4b40829fb03b2a58f094f9cc58fd0395cafad355 vendored
-M 100644 inline .gitmodules
-data {length}
-{text}
-M 100644 inline .gitattributes
-data 34
-* filter=evil diff=evil merge=evil
+CALLER = """
+import json, socket, sys
+socket.create_connection(("127.0.0.1", json.load(sys.stdin)["inputs"]["port"]), 5).close()
 """
-
-
-def test_submodules_and_attributes_of_a_repository_run_nothing(start: Callable[..., Any], tmp_path: Path) -> None:
-    """A submodule whose address is a command, and filters for every file: the submodule stays what it was."""
-    api = start()
-    repository = api.service.repositories["acme/api"]
-    trap = tmp_path / "sprung"
-    text = f'[submodule "vendored"]\n\tpath = vendored\n\turl = ext::sh -c "touch {trap}"\n\tupdate = !touch {trap}\n'
-    stream = SUBMODULE.format(length=len(text), text=text)
-    subprocess.run(["git", "fast-import", "--quiet"], cwd=repository, input=stream.encode(), check=True)
-    run = api.ended(api.start("write beside it", branch_name="modules"))
-    tree = git("ls-tree", "modules", "vendored", cwd=repository)
-
-    assert run["status"] == "completed", api.log(run["run_id"])
-    assert tree.startswith("160000 commit 4b40829f")
-    assert not trap.exists()
-
-
-TUNNEL = """
-import json, os, pathlib, shutil, sys
-outside = json.load(sys.stdin)["inputs"]["outside"]
-shutil.rmtree("src"); os.symlink(outside, "src")
-os.symlink("/", "root"); os.symlink("../../..", "up"); os.symlink("loop", "loop")
-"""
-
-
-def test_links_out_of_the_checkout_are_committed_as_links(start: Callable[..., Any], tmp_path: Path) -> None:
-    """What they point to is neither read, nor changed, nor removed with the workspace."""
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "secret").write_text("secret")
-    (tmp_path / "tunnel.py").write_text(TUNNEL)
-    setup = demo_setup(tmp_path)
-    setup["agents"].append({"name": "tunnel", "argv": ["{python}", str(tmp_path / "tunnel.py")]})
-    api = start(setup=setup)
-    body = {"repository": "acme/api", "inputs": {"outside": str(outside)}}
-    run = api.ended(api.post("/external/agents/tunnel/runs", body).json()["execution_id"])
-    tree = git("ls-tree", "-r", "--full-tree", run["branch_name"], cwd=api.service.repositories["acme/api"])
-
-    assert run["status"] == "completed", api.log(run["run_id"])
-    assert sorted(line.split()[-1] for line in tree.splitlines() if line.startswith("120000")) == [
-        "loop",
-        "root",
-        "src",
-        "up",
-    ]
-    assert "secret" not in tree
-    assert (outside / "secret").read_text() == "secret"
 
 
 def test_the_network_is_open_to_those_who_may(start: Callable[..., Any], tmp_path: Path) -> None:
     """`network = true` reaches the service's port, without it nobody does (when there is a sandbox)."""
-    script = tmp_path / "caller.py"
-    script.write_text(
-        "import json, socket, sys\nport = json.load(sys.stdin)['inputs']['port']\n"
-        "socket.create_connection(('127.0.0.1', port), 5).close()\n"
-    )
-    setup = demo_setup(tmp_path)
-    argv = ["{python}", str(script)]
-    setup["agents"] += [{"name": "open", "argv": argv, "network": True}, {"name": "shut", "argv": argv}]
-    api = start(setup=setup)
+    agents = [agent_of(tmp_path, name, CALLER, network=name == "open") for name in ("open", "shut")]
+    api = start(setup=with_agents(tmp_path, *agents))
     port = int(api.service.base_url.removesuffix("/v1").rpartition(":")[2])
-    ended = {}
-    for name in ("open", "shut"):
-        body = {"repository": "acme/api", "inputs": {"port": port}}
-        run_id = api.post(f"/external/agents/{name}/runs", body).json()["execution_id"]
-        ended[name] = api.ended(run_id)["status"]
+    ended = {name: api.ended(begin(api, name, port=port))["status"] for name in ("open", "shut")}
 
     boxed = api.service.admin("status")["sandbox"].startswith("bubblewrap")
     assert ended == {"open": "completed", "shut": "failed" if boxed else "completed"}

@@ -10,29 +10,11 @@ from typing import Any
 
 import pytest
 
+from tests.service.agents import agent_of, begin, with_agents
 from tests.service_process import demo_setup, git
 
 NEEDS_SANDBOX = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 EITHER_WAY = pytest.mark.parametrize("sandbox", ["none", pytest.param("require", marks=NEEDS_SANDBOX)])
-
-
-def agent_of(folder: Path, name: str, source: str, **fields: Any) -> dict[str, Any]:
-    """Write an agent's script and return its entry in a set-up."""
-    script = folder / f"{name}.py"
-    script.write_text(source, "utf-8")
-    return {"name": name, "argv": ["{python}", str(script)], **fields}
-
-
-def with_agents(folder: Path, *agents: dict[str, Any]) -> dict[str, Any]:
-    setup = demo_setup(folder)
-    setup["agents"] += agents
-    return setup
-
-
-def begin(api: Any, agent: str, **inputs: Any) -> str:
-    answer = api.post(f"/external/agents/{agent}/runs", {"repository": "acme/api", "inputs": inputs})
-    assert answer.status_code == 201, answer.text
-    return str(answer.json()["execution_id"])
 
 
 def task_of(api: Any, run_id: str, turn: int) -> dict[str, Any]:
@@ -266,57 +248,6 @@ def test_an_agent_that_talks_too_much_is_cut_off_in_the_log_only(start: Callable
     assert api.ended(run_id)["status"] == "completed"
     assert "output beyond 10000 bytes was dropped" in api.log(run_id)
     assert len(api.log(run_id)) < 12_000
-
-
-HOSTILE = """
-import json, os, pathlib, subprocess
-trap = pathlib.Path(json.load(__import__("sys").stdin)["inputs"]["trap"])
-alarm = f"touch {trap}"
-script = pathlib.Path("evil.sh"); script.write_text(f"#!/bin/sh\\n{alarm}\\n"); script.chmod(0o755)
-def infect(folder):
-    config = f'[core]\\n\\tfsmonitor = "{alarm}; false"\\n\\tsshCommand = "{alarm}"\\n\\thooksPath = {os.getcwd()}\\n'
-    config += f'[filter "x"]\\n\\tclean = "{alarm}; cat"\\n\\tsmudge = "{alarm}; cat"\\n'
-    config += f'[alias]\\n\\tadd = "!{alarm}"\\n'
-    try:
-        with open(os.path.join(folder, "config"), "a") as file: file.write(config)
-        hook = pathlib.Path(folder, "hooks", "pre-push"); hook.parent.mkdir(exist_ok=True)
-        hook.write_text(f"#!/bin/sh\\n{alarm}\\n"); hook.chmod(0o755)
-    except OSError: pass
-infect(os.environ["GIT_DIR"])
-clean = {k: v for k, v in os.environ.items() if not k.startswith("GIT_DIR") and not k.startswith("GIT_WORK")}
-subprocess.run(["git", "init", "-q", "nested"], env=clean, check=True)
-pathlib.Path("nested/file").write_text("kept")
-infect("nested/.git")
-pathlib.Path(".gitattributes").write_text("* filter=x\\n")
-pathlib.Path("nested/.gitattributes").write_text("* filter=x\\n")
-pathlib.Path(".git").mkdir(exist_ok=True); infect(".git")
-pathlib.Path("pre-push").write_text(f"#!/bin/sh\\n{alarm}\\n"); pathlib.Path("pre-push").chmod(0o755)
-pathlib.Path("link").symlink_to("/etc/passwd")
-locked = pathlib.Path("locked"); locked.mkdir(); (locked / "in").write_text("x"); locked.chmod(0o500)
-pathlib.Path(os.environ["RUNWARDEN_RESULT"]).symlink_to("/etc/passwd")
-"""
-
-
-@EITHER_WAY
-def test_what_an_agent_plants_for_git_never_runs(start: Callable[..., Any], tmp_path: Path, sandbox: str) -> None:
-    """Hooks, filters, fsmonitor and aliases in any git-dir it can write, a nested repository, links: harmless."""
-    trap = tmp_path / "sprung"
-    api = start(
-        setup=with_agents(tmp_path, agent_of(tmp_path, "hostile", HOSTILE)),
-        settings=f'[execution]\nsandbox = "{sandbox}"\n',
-    )
-    run_id = begin(api, "hostile", trap=str(trap))
-    run = api.ended(run_id)
-    repository = api.service.repositories["acme/api"]
-    committed = git("ls-tree", "-r", run["branch_name"], cwd=repository)
-
-    assert run["status"] == "completed", api.log(run_id)
-    assert not trap.exists()
-    assert "nested/file" in committed
-    assert "120000" in committed
-    assert ".git/" not in committed
-    assert "160000" not in committed
-    assert list((api.service.data_dir / "work").iterdir()) == []
 
 
 PRYING = """

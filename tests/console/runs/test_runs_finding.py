@@ -35,7 +35,7 @@ async def test_a_query_is_understood_while_it_is_typed(staged: Staged) -> None:
 
         await type_in(scene, "iled repo:pay")
         assert "1 of 60" in scene.text
-        assert "✗" not in scene.lines[3].split("status:failed")[0]
+        assert "✗ There" not in scene.text
 
         await scene.press("enter")
         assert "No run matches" in scene.text  # no owner has a repository that is called just `pay`
@@ -131,7 +131,7 @@ async def test_a_branch_and_a_pattern(staged: Staged) -> None:
         assert line(scene) == "branch:agent/*"
         assert "30 of 60" in scene.text
 
-        await scene.press("escape", "b")
+        await scene.press("escape", "g", "b")
         assert line(scene) == "repo:acme/api branch:fix/login-timeout"
         assert len(scene.rows) == 2
 
@@ -145,10 +145,10 @@ async def test_a_stretch_of_time_by_preset_and_by_hand(staged: Staged) -> None:
         assert 0 < few < 10
 
         await scene.press("t")
-        await scene.press("tab", *"2026-05-01", "enter")
+        await scene.press("tab", "tab", *"2026-05-01", "enter")
         assert line(scene) == "since:1h until:2026-05-01"
 
-        await scene.press("t", "tab", "tab", "x", "enter")
+        await scene.press("t", "tab", "x", "enter")
         assert "is no time" in scene.text
         await scene.press("escape")
         assert line(scene) == "since:1h until:2026-05-01"
@@ -274,7 +274,7 @@ async def test_a_search_is_given_up_for_the_next_letter(staged: Staged, monkeypa
         feed.want(replace(wanted, line="flaky"))
         await scene.settle()
 
-        assert [condition.search for condition in asked] == ["dark", "flaky"]
+        assert [condition.search for condition in asked if condition.search] == ["dark", "flaky"]
         assert [condition.search for condition in given_up] == ["dark"]
         assert all("flaky-retry" in row for row in scene.rows)
 

@@ -1,0 +1,116 @@
+"""The hosts over time, as the room says it: what was seen, and never more than that."""
+
+import pytest
+
+from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from tests.console.health.conftest import Lived, report
+from widgets.health_card import Card
+from widgets.incident_list import IncidentList
+from widgets.uptime_strip import fold
+
+
+def card(scene: Scene, title: str) -> Card:
+    """A host's card."""
+    return next(card for card in scene.app.screen.query("#hosts Card").results(Card) if str(card.border_title) == title)
+
+
+def text(scene: Scene, title: str) -> str:
+    return str(card(scene, title).render())
+
+
+async def test_uptime_is_of_what_was_seen(staged: Staged, lived: Lived) -> None:
+    """The four hours in which nobody looked count neither as up nor as down, and are shown as such."""
+    async with staged(WIDE, synced=False) as scene:
+        await scene.press("2")
+        await lived(scene)
+
+        # 19h50m seen of 24h, of which half an hour was bad and 12 minutes degraded.
+        assert "24h 97.47%" in text(scene, "github")
+        assert "seen     19h50m" in text(scene, "github")
+        strip = next(line for line in text(scene, "github").splitlines() if line.startswith("24h ago"))
+        assert "········" in strip
+        assert strip.count("▄") == 2
+
+
+async def test_a_host_never_seen_bad_is_at_a_hundred(staged: Staged) -> None:
+    """And only such a one: figures are rounded down."""
+    async with staged(WIDE) as scene:
+        await scene.press("2")
+        for _ in range(3):
+            scene.clock.move(minutes=5)
+            await scene.sync()
+
+        assert "24h 100%" in text(scene, "github")
+        assert "24h 0.00%" in text(scene, "gitlab")
+
+
+async def test_incidents_have_durations_and_say_what_they_were(staged: Staged, lived: Lived) -> None:
+    """The one that goes on first; then the newest."""
+    async with staged(WIDE, synced=False) as scene:
+        await scene.press("2")
+        await lived(scene)
+
+        lines = str(scene.app.screen.query_one(IncidentList).render()).splitlines()
+
+        assert [" ".join(line.split()) for line in lines] == [
+            "▲ degraded gitlab 21:50:00 10m00s so far",
+            "✗ unauthorized gitlab 13:10:00 30m00s",
+            "▲ degraded github 08:10:00 30m00s",
+            "▲ degraded gitlab 30 Apr 15:10 2h30m also unreachable",
+        ]
+
+
+async def test_flapping_is_shown_and_is_one_incident(staged: Staged) -> None:
+    """The state is what it is now; that it comes and goes stands beside it."""
+    async with staged(WIDE, synced=False) as scene:
+        await scene.press("2")
+        for number in range(8):
+            await scene.engine.cache.store_health(
+                report(github="ok" if number % 2 else "unreachable"), at=scene.clock()
+            )
+            scene.clock.move(seconds=30)
+        scene.app.screen._reader.ask()
+        await scene.settle()
+
+        assert "✓ ok" in text(scene, "github")
+        assert "⇄ flapping: 7 changes in 15m" in text(scene, "github")
+        assert str(scene.app.screen.query_one(IncidentList).render()).count("unreachable") == 1
+
+
+async def test_nothing_seen_is_said_as_such(staged: Staged) -> None:
+    """No incident is no boast where nobody looked."""
+    async with staged(SMALL, synced=False) as scene:
+        await scene.press("2")
+
+        assert "Nothing was seen of the hosts yet." in str(scene.app.screen.query_one(IncidentList).render())
+
+
+async def test_the_strip_takes_the_room_there_is(staged: Staged, lived: Lived) -> None:
+    """A cell a quarter of an hour, half an hour, or an hour; never half a slice."""
+    async with staged((220, 40), synced=False) as scene:
+        await scene.press("2")
+        await lived(scene)
+        cells = {}
+        for size in ((220, 40), (140, 40), (60, 24)):
+            await scene.pilot.resize_terminal(*size)
+            await scene.settle()
+            line = next(line for line in text(scene, "github").splitlines() if line.startswith("24h ago"))
+            cells[size[0]] = len(line.removeprefix("24h ago").removesuffix("now").strip())
+
+        assert cells == {220: 48, 140: 48, 60: 32}
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (8, ("well", "well", None, "bad", "well", None, None, "impaired")),
+        (7, ("well", "bad", "well", "impaired")),
+        (2, ("bad", "impaired")),
+        (1, ("bad",)),
+    ],
+)
+def test_folding_keeps_the_worst(cells: int, expected: tuple[str | None, ...]) -> None:
+    """A cell that stands for several slices hides no trouble."""
+    slices = ("well", "well", None, "bad", "well", None, None, "impaired")
+
+    assert fold(slices, cells) == expected
