@@ -20,6 +20,7 @@ LABEL: Final = 13
 QUIET: Final = STYLES["quiet"]
 HEADING: Final = "$accent bold"
 FIELD_LIMIT: Final = 400
+MOST_COUNTED: Final = 100
 
 Line = Content
 Part = tuple[str, str]
@@ -83,8 +84,13 @@ def branch(view: RunView, now: datetime, width: int, more: str) -> list[Line]:
     lines = [_beside(view, row, now, width) for row in view.branch.rows]
     hidden = view.branch.total - len(view.branch.rows)
     if hidden > 0:
-        lines.append(line((f"  and {hidden:,} more{more}", QUIET)))
+        lines.append(line((f"  and {counted(view.branch.total, -len(view.branch.rows))} more{more}", QUIET)))
     return lines
+
+
+def counted(total: int, plus: int = 0) -> str:
+    """A number of runs on a branch: they are counted up to a hundred."""
+    return f"{total + plus:,}{'' if total < MOST_COUNTED else '+'}"
 
 
 def heading(text: str, note: str = "") -> list[Line]:

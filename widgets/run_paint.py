@@ -91,7 +91,7 @@ class Paint:
             segments.append(Segment(fit(title, place.width), self.sorted_style if is_sorted else self.header_style))
             x = place.end
         strip = _scrolled(segments, layout, width, scroll_x, self.header_style)
-        note = f" {unseen:,} new ↑ " if unseen else ""
+        note = unseen_note(unseen)
         more = "" if layout.width <= width else "▸" if scroll_x < layout.width - width else "◂"
         note += more
         if not note:
@@ -159,6 +159,11 @@ class Paint:
             yield Segment(cell.text[start:end], style + self.found)
             done = end
         yield Segment(cell.text[done:], style)
+
+
+def unseen_note(unseen: int) -> str:
+    """How many runs wait above; empty: none."""
+    return f" {unseen:,} new ↑ " if unseen else ""
 
 
 def _scrolled(segments: list[Segment], layout: Layout, width: int, scroll_x: int, ground: Style) -> Strip:

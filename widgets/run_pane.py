@@ -120,7 +120,7 @@ class RunPane(VerticalScroll, can_focus=True):
         lines += facts.heading("Conversation", "sent from this machine") + facts.conversation(self._view, now, width)
         if self._view.branch.total > 1:
             is_page = self._form == "page"
-            note = f"{self._view.branch.total:,} runs{' · ] older · [ newer' if is_page else ''}"
+            note = f"{facts.counted(self._view.branch.total)} runs{' · ] older · [ newer' if is_page else ''}"
             more = "" if is_page else ": b shows them all"
             lines += facts.heading("On this branch", note) + facts.branch(self._view, now, width, more)
         return Content("\n").join(lines)

@@ -20,7 +20,7 @@ from widgets.run_columns import COLUMNS, ColumnKey, place
 from widgets.run_header import Grip, grip
 from widgets.run_line import Clocked, cells, clocked
 from widgets.run_marks import RunMarks
-from widgets.run_paint import COMPONENTS, Look, Paint
+from widgets.run_paint import COMPONENTS, Look, Paint, unseen_note
 from widgets.run_rows import RunRows
 
 
@@ -247,6 +247,9 @@ class RunTable(RunRows):
             self.action_choose()
 
     def _click_title(self, event: events.Click) -> None:
+        if self._unseen and event.x >= self.scrollable_content_region.width - len(unseen_note(self._unseen)) - 1:
+            self.action_first()
+            return
         found = grip(self._layout, self._choice, self._line_x(event.x))
         if found is None or self._was_dragged:
             return

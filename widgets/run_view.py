@@ -25,6 +25,7 @@ class Branch:
     """The runs on a run's branch, those around it."""
 
     total: int
+    """Counted up to a hundred."""
     rows: tuple[RunRow, ...] = ()
     """Newest first, the run itself among them."""
 

@@ -74,10 +74,13 @@ class FollowingApp(TerminalApp):
         except StorageError as error:
             self.storage_failed(str(error))
             return
-        if is_followed:
-            self.say("Followed to its end, also after a restart. F lists what is followed.")
-        else:
+        row = next((pinned.row for pinned in self.follow.pins if pinned.run_id == run_id), None)
+        if not is_followed:
             self.say("Not followed any more.")
+        elif row is not None and row.is_final:
+            self.say("It has ended; followed for a day, in case it is continued.")
+        else:
+            self.say("Followed to its end, also after a restart. F lists what is followed.")
 
     def action_followed(self) -> None:
         """Lists the followed runs."""

@@ -1,9 +1,7 @@
 """What the console remembers of a profile: saved views, the last view and order, the columns, the detail."""
 
-import fcntl
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -90,6 +88,8 @@ class Memory:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
+        import fcntl
+
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = os.open(self.path.parent, os.O_RDONLY)
         try:
@@ -99,6 +99,8 @@ class Memory:
             os.close(folder)
 
     def _write(self, remembered: Remembered) -> None:
+        import tempfile  # not for the first picture, as with fcntl
+
         # mkstemp makes it 0600; the rename makes it whole or absent, never half.
         handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=".console-")
         try:

@@ -8,7 +8,7 @@ from typing import Final
 from app.text import SafeText, safe_block, safe_text
 from storage.cache import Cache
 from storage.ledger import Ledger
-from storage.records import FINAL_STATUSES, Action, Run, RunFilter, RunSort
+from storage.records import FINAL_STATUSES, Action, RunFilter, RunSort
 from widgets.filter_extent import Extent
 from widgets.run_view import Branch, RunView, Turn
 from widgets.run_window import Place, RunWindow
@@ -28,6 +28,8 @@ class Beginning:
 
 BESIDE: Final = 3
 """Runs on the same branch that are shown before and after one."""
+MOST_BESIDE: Final = 100
+"""Further ones are not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ async def read_run(cache: Cache, ledger: Ledger, run_id: str, *, stuck: bool) ->
         tuple(turn_of(action) for action in actions),
         stuck,
         next(earlier, None),
-        await read_branch(cache, detail.run),
+        Branch(*await cache.on_branch(run_id, each_way=BESIDE, most=MOST_BESIDE)),
         indented(detail.run.raw_json),
     )
 
@@ -142,20 +144,6 @@ async def read_beginning(ledger: Ledger, run_id: str) -> Beginning:
         if action.kind == "run.start" and isinstance(body, dict):
             return Beginning(str(body.get("instructions") or ""), str(body.get("branch_name") or ""))
     return Beginning("", "")
-
-
-async def read_branch(cache: Cache, run: Run) -> Branch:
-    """The runs on its branch, as many as are shown around it.
-
-    Raises:
-        StorageError: The cache cannot be read.
-    """
-    if not run.branch_name:
-        return Branch(0)
-    condition = RunFilter(repositories=(run.repository.label,), branches=(run.branch_name,))
-    total, place = await cache.count(condition), await cache.index_of(run.run_id, condition, RunSort())
-    offset = max(0, min((place or 0) - BESIDE, total - 2 * BESIDE - 1))
-    return Branch(total, await cache.rows(condition, RunSort(), offset=offset, limit=2 * BESIDE + 1))
 
 
 def turn_of(action: Action) -> Turn:

@@ -9,6 +9,7 @@ from app.config import ViewSettings
 from app.console.query_line import as_typed
 from app.query import Query, parse
 from storage.records import RunFilter, RunSort
+from storage.records.query import SortColumn
 
 Origin = Literal["built in", "configured", "saved"]
 
@@ -25,6 +26,9 @@ class View:
     empty: str = "No run matches this view"
     """What it means that there is nothing in it."""
 
+
+DESCENDING: Final = frozenset({"started", "updated", "took"})
+"""Columns whose ends people look for at the top."""
 
 TODAY: Final = timedelta(hours=24)
 
@@ -80,3 +84,10 @@ class Wanted:
     def condition(self, now: datetime) -> RunFilter:
         """The filter as of now: `the last 24 hours` moves with the clock."""
         return self.query(now).filter
+
+
+def chosen_order(column: SortColumn, before: RunSort) -> RunSort:
+    """The order that asking for a column means: once more turns it round."""
+    if column == before.column:
+        return RunSort(column, not before.descending)
+    return RunSort(column, column in DESCENDING)

@@ -48,6 +48,8 @@ class Watch:
     clock: Callable[[], datetime]
     _mark: Mark | None = None
     _began_at: datetime | None = None
+    _since: datetime | None = None
+    """What came to be before it is history, however new to the cache."""
     _said: set[str] = field(default_factory=set)
     """Keys of states that this process, or an earlier one, has told already."""
     _held: set[str] = field(default_factory=set)
@@ -63,9 +65,12 @@ class Watch:
         Raises:
             StorageError: The cache cannot be read.
         """
-        self._mark = await self.cache.following.mark()
-        await self.cache.following.keep(self._mark)
-        self._began_at = self.clock()
+        now = self.clock()
+        self._mark = mark = await self.cache.following.mark()
+        await self.cache.following.keep(mark, at=now)
+        # Before the very first watch nothing is news, whatever the first sync brings.
+        self._since = now if mark.kept_at is None else min(now, mark.kept_at) - SKEW
+        self._began_at = now
         states = await self._states(self._began_at)
         keys = [key for one in states for key in (one.key, *one.after)]
         self._said = set(await self.cache.following.claimed(keys))
@@ -91,16 +96,16 @@ class Watch:
         return Telling(condensed(screen), condensed([one for one in outward if one.key in won]))
 
     async def _moved(self) -> tuple[Sequence[News], News | None]:
-        if self._mark is None or self._began_at is None:
+        if self._mark is None or self._began_at is None or self._since is None:
             raise RuntimeError("A watch begins before it looks.")
-        since = self._began_at - SKEW
-        found = await self.cache.following.moves(self._mark, since=since)
+        found = await self.cache.following.moves(self._mark, since=self._since)
         if found.mark != self._mark:
-            await self.cache.following.keep(found.mark)
+            await self.cache.following.keep(found.mark, at=self.clock())
             self._mark = found.mark
+        begun = self._began_at - SKEW
         # A followed run's end is told however late; others that moved before this watch began are summed up.
-        mine_or_new = [move for move in found.moves if move.at >= since or move.is_pinned]
-        missed = [move for move in found.moves if move.at < since and not move.is_pinned]
+        mine_or_new = [move for move in found.moves if move.at >= begun or move.is_pinned]
+        missed = [move for move in found.moves if move.at < begun and not move.is_pinned]
         news = move_news(mine_or_new, self.notify.on, self.profile)
         return news, missed_news(missed, self.notify.on, self.clock())
 

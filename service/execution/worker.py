@@ -99,6 +99,8 @@ class TurnWorker:
         self._woken.set()
         self._rounds.join()
         self._say_good_bye()
+        if idle and self._workroom is not None:
+            self._workroom.close()
         return idle
 
     def _say_good_bye(self) -> None:

@@ -187,6 +187,10 @@ class Cache:
         """Names of branches of recent runs within the filter, the one with the most recent run first, 500 at most."""
         return await self._reader.run(partial(read_runs.branches, wanted=filter))
 
+    async def on_branch(self, run_id: str, *, each_way: int, most: int) -> tuple[int, tuple[RunRow, ...]]:
+        """How many runs there are on a run's branch, counted up to `most`, and those around it, newest first."""
+        return await self._reader.run(partial(read_runs.on_branch, run_id=run_id, each_way=each_way, most=most))
+
     async def stuck(self) -> frozenset[str]:
         """Ids of active runs that take far longer than their repository's runs do, as `judge_stuck` flagged them."""
         return await self._reader.run(stuck.ids)

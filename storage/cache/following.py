@@ -60,11 +60,11 @@ class Following:
 
         return await self.reader.run(moves.mark)
 
-    async def keep(self, mark: "Mark") -> None:
+    async def keep(self, mark: "Mark", *, at: datetime) -> None:
         """Keep a mark for whoever looks next, in this process or a later one; it never goes back."""
         from storage.cache import moves
 
-        await self.writer.run(partial(moves.keep, here=mark))
+        await self.writer.run(partial(moves.keep, here=mark, at=at))
 
     async def moves(self, after: "Mark", *, since: datetime) -> "Moves":
         """What moved after the mark; of runs first seen after it, those that came to be as they are since then."""

@@ -18,18 +18,22 @@ _REST: Final = "r.active_since_us, EXISTS (SELECT 1 FROM pins AS p WHERE p.run_i
 def mark(connection: sqlite3.Connection) -> Mark:
     """The mark that was kept; where there is none, everything that is held now counts as seen."""
     with snapshot(connection):
-        kept = connection.execute("SELECT transition_id, run FROM mark").fetchone()
-        return Mark(*kept) if kept is not None else _mark(connection)
+        kept = connection.execute("SELECT transition_id, run, kept_us FROM mark").fetchone()
+        if kept is None:
+            return _mark(connection)
+        transition, run, kept_us = kept
+        return Mark(transition, run, from_us(kept_us))
 
 
-def keep(connection: sqlite3.Connection, here: Mark) -> None:
+def keep(connection: sqlite3.Connection, here: Mark, at: datetime) -> None:
     """Keep a mark for whoever looks next, in this process or a later one; it never goes back."""
     with immediate(connection):
         connection.execute(
-            "INSERT INTO mark (one, transition_id, run) VALUES (1, ?, ?) ON CONFLICT (one) DO UPDATE SET"
-            " transition_id = max(transition_id, excluded.transition_id), run = max(run, excluded.run)"
+            "INSERT INTO mark (one, transition_id, run, kept_us) VALUES (1, ?, ?, ?) ON CONFLICT (one) DO UPDATE SET"
+            " transition_id = max(transition_id, excluded.transition_id), run = max(run, excluded.run),"
+            " kept_us = max(kept_us, excluded.kept_us)"
             " WHERE excluded.transition_id > transition_id OR excluded.run > mark.run",
-            (here.transition, here.run),
+            (here.transition, here.run, to_us(at)),
         )
 
 

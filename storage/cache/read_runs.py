@@ -13,7 +13,7 @@ from storage.times import from_us, from_us_or_none
 REPOSITORIES_CAP: Final = 500
 BRANCHES_CAP: Final = 500
 
-_RECENT: Final = 20_000
+_RECENT: Final = 5_000
 """Runs whose branches are looked at: agents make a branch for each run, so that there are as many as runs."""
 
 _REMEMBERED: Final = 256
@@ -142,6 +142,31 @@ def branches(connection: sqlite3.Connection, wanted: RunFilter) -> tuple[str, ..
         (*condition.parameters, _RECENT, BRANCHES_CAP),
     )
     return tuple(branch for (branch,) in found.fetchall())
+
+
+def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: int) -> tuple[int, tuple[RunRow, ...]]:
+    """How many runs there are on a run's branch, at most `most`, and those around it, newest first."""
+    with snapshot(connection):
+        place = connection.execute(
+            "SELECT branch, repository, created_us, run_id FROM runs WHERE run_id = ? AND branch <> ''", (run_id,)
+        ).fetchone()
+        if place is None:
+            return 0, ()
+        # The plus keeps SQLite from walking the repository's index: a branch has few runs, a repository has many.
+        same = "branch = ? AND +repository = ?"
+        around = [
+            connection.execute(
+                f"SELECT {_COLUMNS} FROM runs AS r WHERE {same} AND (created_us, run_id) {side} (?, ?)"  # noqa: S608 — built from constants; values are bound
+                f" ORDER BY created_us {way}, run_id {way} LIMIT ?",
+                (*place, limit),
+            ).fetchall()
+            for side, way, limit in ((">", "ASC", each_way), ("<=", "DESC", each_way + 1))
+        ]
+        (total,) = connection.execute(
+            f"SELECT count(*) FROM (SELECT 1 FROM runs WHERE {same} LIMIT ?)",  # noqa: S608 — likewise
+            (*place[:2], most),
+        ).fetchone()
+    return total, tuple(_row(*values) for values in (*reversed(around[0]), *around[1]))
 
 
 def _window(

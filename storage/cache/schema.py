@@ -153,7 +153,8 @@ def _following(db: "Database") -> None:
     db.execute("CREATE TABLE claims (key TEXT PRIMARY KEY, at_us INTEGER NOT NULL) STRICT, WITHOUT ROWID")
     db.execute("CREATE INDEX claims_at ON claims (at_us)")
     db.execute(
-        "CREATE TABLE mark (one INTEGER PRIMARY KEY, transition_id INTEGER NOT NULL, run INTEGER NOT NULL) STRICT"
+        "CREATE TABLE mark (one INTEGER PRIMARY KEY, transition_id INTEGER NOT NULL, run INTEGER NOT NULL,"
+        " kept_us INTEGER NOT NULL) STRICT"
     )
 
 

@@ -70,6 +70,8 @@ class Mark:
 
     transition: int = 0
     run: int = 0
+    kept_at: datetime | None = None
+    """When somebody kept it. None: nobody did yet, and it is where everything held now has been seen."""
 
 
 @dataclass(frozen=True, slots=True)

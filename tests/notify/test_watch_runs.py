@@ -117,11 +117,16 @@ async def test_what_happened_while_nobody_looked_is_summed_up(world: World, titl
     world.pass_(minutes=5)
     for number in range(9):
         await world.run(f"run_{number}", "failed" if number < 3 or number == 8 else "completed")
+    # It came and went unseen, and is no less news; a run of last week that a backfill brings is none.
+    await world.run("run_unseen", "failed", minutes=1)
     world.pass_(hours=8)
+    later, world.now = world.now, world.now.replace(day=1, hour=1)
+    await world.run("run_old", "failed", hours=1)
+    world.now = later
 
     told = await (await world.watch()).look()
 
-    assert titles(told) == ["Run failed after 5m00s: acme/api", "While nobody was looking: 3 failed"]
+    assert titles(told) == ["Run failed after 5m00s: acme/api", "While nobody was looking: 4 failed"]
     assert outward(told) == ["Run failed after 5m00s: acme/api"]
 
 

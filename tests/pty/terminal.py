@@ -24,6 +24,7 @@ class Terminal:
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], size: tuple[int, int] = (100, 30)) -> None:
         self.master, self.slave = pty.openpty()
+        self._closed = False
         self.seen = b""
         self.screen = Screen(*size)
         self._set_size(size)
@@ -102,8 +103,10 @@ class Terminal:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-        os.close(self.slave)
-        os.close(self.master)
+        if not self._closed:
+            self._closed = True
+            os.close(self.slave)
+            os.close(self.master)
 
     def _read(self, wait_s: float) -> bool:
         if not select.select([self.master], [], [], max(0.0, wait_s))[0]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from storage.cache import Cache, read_runs, store_runs
 from storage.cache.opening import connect_reader, connect_writer, prepare
 from storage.cache.read_runs import Counts
-from storage.records import FINAL_STATUSES, Repository, Run, RunFilter, RunSort
+from storage.records import FINAL_STATUSES, Repository, Run, RunFilter, RunRow, RunSort
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 COLUMNS = ("started", "updated", "took", "status", "repository", "branch", "run")
@@ -246,6 +246,29 @@ def test_common_windows_are_walked_along_a_covering_index(
     assert index in inner
     # The one sort is that of the window's own rows.
     assert sum("TEMP B-TREE" in step for step in plan) == 1
+
+
+async def test_the_runs_around_one_on_its_branch(cache: Cache, make_run: Callable[..., Run], noon: datetime) -> None:
+    """Of its repository only, newest first, itself among them; a run without a branch stands alone."""
+    runs = [make_run(n, branch="main", created_at=noon + timedelta(hours=n)) for n in range(1, 8)]
+    runs.append(make_run(8, branch="main", repository="acme/web", created_at=noon + timedelta(hours=4)))
+    runs.append(make_run(9, branch=""))
+    await cache.store_runs(runs, seen_at=noon)
+
+    total, around = await cache.on_branch(runs[3].run_id, each_way=2, most=100)
+    assert total == 7
+    assert [row.run_id for row in around] == [runs[n].run_id for n in (5, 4, 3, 2, 1)]
+    assert (await cache.on_branch(runs[0].run_id, each_way=1, most=5)) == (
+        5,
+        (*around[-1:], await _row(cache, runs[0])),
+    )
+    assert await cache.on_branch(runs[8].run_id, each_way=2, most=100) == (0, ())
+    assert await cache.on_branch("not there", each_way=2, most=100) == (0, ())
+
+
+async def _row(cache: Cache, run: Run) -> RunRow:
+    rows = await cache.rows(RunFilter(), RunSort(), offset=0, limit=100)
+    return next(row for row in rows if row.run_id == run.run_id)
 
 
 async def test_branches_are_those_of_the_newest_runs_within_the_filter(

@@ -10,6 +10,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from app.console.screens.picker import PickerScreen
+from app.console.views import DESCENDING, chosen_order
 from storage.records import RunSort
 from storage.records.query import SortColumn
 
@@ -23,15 +24,6 @@ ORDERS: Final[tuple[tuple[SortColumn, str, str], ...]] = (
     ("run", "a to z", "z to a"),
 )
 """What each column's two orders mean, ascending and descending."""
-DESCENDING: Final = frozenset({"started", "updated", "took"})
-"""Columns whose ends people look for at the top."""
-
-
-def chosen_order(column: SortColumn, before: RunSort) -> RunSort:
-    """The order that asking for a column means: once more turns it round."""
-    if column == before.column:
-        return RunSort(column, not before.descending)
-    return RunSort(column, column in DESCENDING)
 
 
 class OrderPicker(PickerScreen[RunSort]):

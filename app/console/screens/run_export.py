@@ -20,7 +20,7 @@ from widgets.form_text import LineInput
 class RunExportScreen(PickerScreen[str]):
     """Closes with what was written, in words, once it is written."""
 
-    HINT = ".csv, .ndjson or .json, by the name's end · enter writes it"
+    HINT = ".csv, .ndjson or .json, by the name's end · enter writes"
     BINDINGS: ClassVar[list[BindingType]] = []
 
     def __init__(self, what: Export, suggested: Path) -> None:
@@ -39,7 +39,8 @@ class RunExportScreen(PickerScreen[str]):
     @property
     def title_text(self) -> str:
         """What is written."""
-        return f"Export {self._what.count:,} {'marked' if self._what.marks else 'matching'} runs"
+        kind = "marked" if self._what.marks else "matching"
+        return f"Export {self._what.count:,} {kind} {'run' if self._what.count == 1 else 'runs'}"
 
     def compose_choice(self) -> ComposeResult:
         """One field."""

@@ -11,9 +11,8 @@ from app.config import ViewSettings
 from app.console.opening import named
 from app.console.query_line import listed
 from app.console.run_facets import written_limit
-from app.console.screens.order_picker import chosen_order
 from app.console.screens.runs_line import RunLineScreen
-from app.console.views import View, Wanted
+from app.console.views import View, Wanted, chosen_order
 from app.query.keys import Meaning
 from app.text import safe_text
 from storage.errors import StorageError

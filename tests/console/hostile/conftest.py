@@ -1,5 +1,5 @@
+import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -8,15 +8,8 @@ from tests.pty.ansi import Piece, pieces, unprintable
 from tests.pty.terminal import Terminal
 
 TOKEN = "token-of-the-hostile-scene"
-OURS = frozenset({"]2;", "P"})
-"""Strings that the console itself sends: the window's title, and a question about the terminal."""
-
-
-@dataclass
-class Seen:
-    """What a calm console sends, to hold a troubled one against."""
-
-    shapes: set[str] = field(default_factory=set)
+OURS = re.compile(r"\]2;.*|\]22;[a-z-]+")
+"""Strings that the console itself sends: the window's title, and the pointer's shape."""
 
 
 @pytest.fixture
@@ -33,7 +26,8 @@ def terminals(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
             "RUNWARDEN_CONFIG": str(tmp_path / "config.toml"),
             "TZ": "UTC",
         }
-        (tmp_path / "config.toml").touch()
+        # Our own bell would be taken for a foreign one.
+        (tmp_path / "config.toml").write_text("[notify]\nbell = false\n")
         terminal = Terminal(["-m", "app"], env, size)
         opened.append(terminal)
         return terminal
@@ -58,7 +52,7 @@ def _is_ours(piece: Piece, calm: set[str]) -> bool:
         case "text":
             return not unprintable(piece.text)
         case "osc":
-            return piece.text.startswith("]2;") and not unprintable(piece.text)
+            return OURS.fullmatch(piece.text) is not None and not unprintable(piece.text)
         case "control":
             return piece.text in "\r\n"
         case _:

@@ -129,7 +129,7 @@ async def test_an_export_replaces_nothing_unasked(staged: Staged, tmp_path: Path
     path.write_text("mine")
     async with staged() as scene:
         await scene.press("space", "e")
-        assert "Export 1 marked runs" in scene.text
+        assert "Export 1 marked run" in scene.text
         field = scene.app.screen.query_one("LineInput")
         for wrong, said in (("x.txt", "End the name in .csv"), (f"{tmp_path}/no/x.csv", "There is no folder")):
             field.value = wrong
@@ -194,17 +194,35 @@ async def test_columns_are_moved_and_stretched_by_mouse(staged: Staged) -> None:
 
 
 async def test_the_wheel_and_the_scroll_bar_move_the_view(staged: Staged, board: Board) -> None:
-    """The cursor stays on its run meanwhile; every line on show is filled in."""
+    """The cursor stays on its run meanwhile, and every line on show is filled in."""
     for number in range(400):
         board.put(f"run_old{number:03}", "completed", created=-number - 10.0, branch_name=f"old-{number:03}")
     async with staged() as scene:
-        before = scene.table.row
-        await scene.pilot._post_mouse_events([events.MouseScrollDown], "RunTable", offset=(10, 5), times=1)
+        before, pilot = scene.table.row, scene.pilot
+        await pilot._post_mouse_events([events.MouseScrollDown], "RunTable", offset=(10, 5), times=1)
         await scene.settle()
         assert scene.table.scroll_offset.y > 0
 
-        scene.table.scroll_rows_to(300)
+        bar = scene.table.vertical_scrollbar
+        await pilot.mouse_down(bar, offset=(0, 1))
+        await pilot.hover(bar, offset=(0, bar.size.height - 3))
+        await pilot.mouse_up(bar, offset=(0, bar.size.height - 3))
         await scene.settle()
-        assert scene.table.row == before
-        assert "old-2" in scene.rows[0]
+        assert "old-3" in scene.rows[0]
         assert not any(row.strip().startswith("·") for row in scene.rows)
+        assert scene.table.row == before
+
+
+async def test_what_arrived_above_is_one_click_away(staged: Staged, board: Board) -> None:
+    """The note in the titles' line says how many, and leads there."""
+    async with staged() as scene:
+        await scene.press("pagedown")
+        for number in range(12):
+            board.put(f"run_new{number}", "queued", created=MINUTES_INTO_THE_DAY)
+        await scene.sync()
+        x = scene.lines[scene.table.region.y].index("12 new")
+        await scene.pilot.click(offset=(x, scene.table.region.y))
+        await scene.settle()
+
+        assert "new ↑" not in scene.text
+        assert "queued" in scene.rows[0]
