@@ -47,6 +47,9 @@ def remove(connection: sa.Connection, name: str, organization_id: str | None) ->
 
 def by_name(connection: sa.Connection, organization_id: str, name: str) -> Agent | None:
     """Return the organization's agent of that name, else everybody's; the reviewer is always there."""
+    if "\0" in name:
+        # Names come from paths, and PostgreSQL refuses to be asked for NUL.
+        return None
     condition = sa.and_(
         agents.c.name == name,
         sa.or_(agents.c.organization_id == organization_id, agents.c.organization_id.is_(None)),

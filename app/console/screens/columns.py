@@ -60,7 +60,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
     """Applies each change at once; closes with the choice, None gives back what was."""
 
     TITLE_TEXT = "Columns"
-    HINT = "space shows · J K move · < > width · = fits · 0 usual · enter"
+    HINT = "space shows · J K move · < > width · = fits · enter keeps"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,j", "cursor(1)", "down", show=False, id="columns.down"),
         Binding("up,k", "cursor(-1)", "up", show=False, id="columns.up"),

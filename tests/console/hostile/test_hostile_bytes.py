@@ -22,7 +22,7 @@ def hostile_board(board: Board, payloads: list[str]) -> None:
     """Puts each payload into every field that the service fills in."""
     for number, payload in enumerate(payloads):
         board.put(
-            f"run_{number:03}{payload}",
+            f"run_{number:03}{payload[:900]}",
             ["completed", "working", payload][number % 3],
             created=number,
             updated=number + 2.0,

@@ -1,0 +1,53 @@
+"""Pictures of finding, marking and of one run, at two sizes, under a clock that stands still."""
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from tests.console.conftest import SMALL, WIDE, Staged
+from tests.run_board import Board
+
+SIZES = pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
+KEYS = {
+    "marked": ("space", "space", "shift+down", "shift+down"),
+    "query": ("slash", *"failed", "escape", "slash", *"repo", "colon", *"acme", "slash", "asterisk", "space", *"da"),
+    "mistake": ("slash", *"stauts", "colon", *"failed", "space", *"dark"),
+    "nothing": ("slash", *"nowhere", "enter"),
+    "statuses": ("s", "j", "space", "j", "minus"),
+    "repositories": ("R", *"ac", "tab", "down", "tab", "tab"),
+    "dates": ("t", "tab", *"2026-04-01"),
+    "columns": ("C", "j", "j"),
+    "order": ("o", "j"),
+    "views": ("V", "j"),
+    "view": ("ctrl+s", *"Mine"),
+    "export": ("e",),
+    "raw": ("enter", "v"),
+    "sideways": ("right",),
+}
+
+
+@SIZES
+@pytest.mark.parametrize("scene_name", KEYS)
+async def test_runs_by_keys(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int], scene_name: str) -> None:
+    """Each after the keys that lead there."""
+    async with staged(size) as scene:
+        await scene.press(*KEYS[scene_name])
+
+        assert scene.app.export_screenshot() == picture
+
+
+@SIZES
+async def test_run_with_a_history(
+    staged: Staged, picture: SnapshotAssertion, board: Board, size: tuple[int, int]
+) -> None:
+    """A run that was seen queued, at work and failed."""
+    async with staged(size) as scene:
+        await scene.press("j")
+        run_id = scene.table.row.run_id if scene.table.row else ""
+        for status, minutes in (("working", 12), ("failed", 25)):
+            scene.clock.move(minutes=minutes)
+            stamp = scene.clock().strftime("%Y-%m-%dT%H:%M:%SZ")
+            board.runs[run_id] = {**board.runs[run_id], "status": status, "updated_at": stamp}
+            await scene.sync()
+        await scene.press("enter")
+
+        assert scene.app.export_screenshot() == picture
