@@ -37,7 +37,7 @@ def measure(count: int) -> Iterator[Figure]:
         organization, token = _fill(database, count)
         # Without a worker: what is accepted here names a repository that is not there.
         with _serving(data_dir) as base_url, _client(base_url, token) as client:
-            for name, query in _lists(database, organization).items():
+            for name, query in _lists(database).items():
                 first, last = _ends(database, organization, query)
                 deep, shallow = paired(_asking(client, last), _asking(client, first), rounds=5)
                 yield Figure(f"list: the last page of {name}", deep / REQUESTS, "its first page", shallow / REQUESTS)
@@ -59,7 +59,7 @@ def _fill(database: Database, count: int) -> tuple[str, str]:
     return str(made["id"]), str(made["tokens"][0]["value"])
 
 
-def _lists(database: Database, organization: str) -> dict[str, dict[str, str]]:
+def _lists(database: Database) -> dict[str, dict[str, str]]:
     with database.read() as connection:
         path = connection.execute(sa.select(runs_table.c.path).limit(1)).scalar_one()
     return {"everything": {}, "status=failed": {"status": "failed"}, "one repository": {"repository": str(path)}}

@@ -43,7 +43,7 @@ class TerminalApp(App[None]):
         """From now on the window's title says how things are; what is wrong with the user's own keys is told once."""
         self.window_title = WindowTitle(self._terminal)
         if self._terminal is not None and self.modes_before is not None:
-            self._terminal.attrs_before = self.modes_before  # type: ignore[attr-defined] — a Linux terminal's
+            self._terminal.attrs_before = self.modes_before  # type: ignore[attr-defined]  # a Linux terminal's
         if self.settings.keys or any(command.key for command in self.settings.commands):
             self.run_worker(self._check_keys())
 

@@ -154,7 +154,8 @@ class _Reading:
         piece = term.pieces[0]
         state = piece.text.casefold()
         if state not in STATES:
-            return Problem(piece.start, piece.end, f"A run is never {piece.text!r}.", "Write is:active, is:ended or is:stuck.")
+            cure = "Write is:active, is:ended or is:stuck."
+            return Problem(piece.start, piece.end, f"A run is never {piece.text!r}.", cure)
         if state == "stuck":
             if term.negated:
                 return Problem(term.start, term.end, "Stuck runs cannot be excluded.", "Take the minus away.")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.service_process import command, make_repository
 
 from service.cli import main
 from tests.fault_server import FaultServer, Respond
+from tests.service_process import command, make_repository
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.service_process import make_repository
 
 from service.hosts.health import HealthProbes
 from service.hosts.probes import Verdict
@@ -14,6 +13,7 @@ from service.store.hosts import Host
 from service.store.repositories import Repository
 from tests.fault_server import FaultServer, Hang
 from tests.service.git_hosts import GitHttpHost, git_daemon
+from tests.service_process import make_repository
 
 
 @pytest.fixture

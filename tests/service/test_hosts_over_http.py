@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service_process import demo_setup, git
 
 from tests.service.git_hosts import GitHttpHost
+from tests.service_process import demo_setup, git
 
 TOKEN = "sesame-of-the-host"
 

@@ -241,7 +241,7 @@ class OnboardingScreen(Screen[str | None]):
         return self.query_one("#access FormChoice", FormChoice)
 
     def _field(self, key: str) -> FormField:
-        return self.query_one(f"#field-{key}", FormField)
+        return self.query_one(f"#field-{key}", FormField)  # type: ignore[type-abstract]  # it is only asked whether it is one
 
 
 def _labelled(label: str, choice: FormChoice, name: str) -> Horizontal:
