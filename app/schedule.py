@@ -106,6 +106,10 @@ class Schedule:
         try:
             async with asyncio.timeout(job.deadline_s):
                 wait_s = await job.work()
+        except asyncio.CancelledError:
+            # Stopped: to be told to APScheduler it would be an error, and logged over whatever the terminal shows.
+            if name in self._jobs:
+                raise
         except TimeoutError:
             log.warning("%s did not end within %.0f s and was stopped", name, job.deadline_s)
         except Exception:

@@ -6,7 +6,9 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Final
 
+from textual import events
 from textual.content import Content
+from textual.message import Message
 from textual.widget import Widget
 
 from app.text import safe_text
@@ -30,6 +32,8 @@ class Vitals:
 
     profile: str
     read_only: bool = False
+    can_switch: bool = False
+    """There are other profiles to go to."""
     runs_link: LinkState | None = None
     working: int = 0
     queued: int = 0
@@ -55,6 +59,10 @@ class Terse(IntEnum):
 class HeaderBar(Widget):
     """One line; where it is short, words give way to glyphs and the least important facts go first."""
 
+    @dataclass
+    class ProfileClicked(Message):
+        """The profile's name was clicked."""
+
     def __init__(
         self, vitals: Vitals, patience: Patience, healthy_words: frozenset[str], clock: Callable[[], datetime]
     ) -> None:
@@ -64,6 +72,8 @@ class HeaderBar(Widget):
         self._healthy_words = healthy_words
         self._clock = clock
         self._shown: Content | None = None
+        self._name_end = 0
+        """Where the profile's name ends, in cells."""
 
     def show(self, vitals: Vitals) -> None:
         """Takes new facts."""
@@ -79,6 +89,11 @@ class HeaderBar(Widget):
         """The line, as wide as the screen."""
         self._shown = self._content()
         return self._shown
+
+    def on_click(self, event: events.Click) -> None:
+        """The left part is the profile's: a click on it asks for another."""
+        if self._vitals.can_switch and event.x < self._name_end:
+            self.post_message(self.ProfileClicked())
 
     def _content(self) -> Content:
         now, width = self._clock(), self.size.width
@@ -96,8 +111,11 @@ class HeaderBar(Widget):
         fresh = freshness(self._vitals.runs_link, self._patience, now)
         parts: list[Part] = [(f"{PRODUCT}  ", "$accent bold")] if terse is Terse.FULL else []
         parts.append((name, "bold"))
+        if self._vitals.can_switch:
+            parts.append((" ▾", STYLES["quiet"]))
         if self._vitals.read_only:
             parts.append((" read-only", STYLES["warn"]))
+        self._name_end = 1 + _width(parts)
         word = fresh.word if terse < Terse.GLYPHS else _in_brief(fresh.word)
         return [*parts, (" " * SPACE, ""), (f"{fresh.glyph} {word}", fresh.style)]
 

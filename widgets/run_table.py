@@ -80,7 +80,7 @@ class RunTable(RunRows):
     ) -> None:
         super().__init__(clock, id=id)
         self._choice = choice or ColumnChoice()
-        self._layout = place(0, self._choice.columns)
+        self._place(0)
         self._sort = RunSort()
         self._words: tuple[str, ...] = ()
         self._stuck: frozenset[str] = frozenset()
@@ -267,8 +267,12 @@ class RunTable(RunRows):
 
     def resize_to(self, total: int) -> None:
         """Places the columns, and makes room for so many rows."""
-        self._layout = place(self.scrollable_content_region.width, self._choice.columns)
+        self._place(self.scrollable_content_region.width)
         self.virtual_size = Size(self._layout.width, total + HEADER)
+
+    def _place(self, width: int) -> None:
+        self._placed_for = width
+        self._layout = place(width, self._choice.columns)
 
     def rows_came_into_view(self) -> None:
         """Forgets what was painted where."""
@@ -291,6 +295,9 @@ class RunTable(RunRows):
         paint = self._paint = self._paint or Paint.of(self)
         view = self.scrollable_content_region.size
         scroll_x = self.scroll_offset.x
+        if view.width != self._placed_for:
+            # A first frame is painted before its size is told: its columns would jump with the second.
+            self._place(view.width)
         if y < HEADER:
             return paint.header(self._layout, self._sort, self._unseen, view.width, scroll_x)
         if not self.total:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,12 +14,12 @@ from textual.reactive import reactive
 from textual.screen import Screen
 
 from app.config import Profile, Settings
-from app.console.follow_app import FollowingApp
 from app.console.latest import Latest
-from app.console.rooms import ROOMS
+from app.console.profiles_app import ProfilesApp
+from app.console.rooms import OVERVIEW, ROOMS
 from app.console.screens.base import Rang
 from app.console.themes import DEFAULT, FEW_COLOURS, NO_COLOURS, THEMES
-from app.console.troubles import link_notice, storage_notice
+from app.console.troubles import READ_ONLY, link_notice, storage_notice
 from app.console.window import title_of
 from app.events import ActionChanged, Event, StorageFailed
 from storage.errors import StorageError
@@ -42,7 +43,7 @@ def _commands() -> "type[Provider]":
     return ConsoleCommands
 
 
-class RunwardenApp(FollowingApp):
+class RunwardenApp(ProfilesApp):
     """One profile's console."""
 
     TITLE = "runwarden"
@@ -72,22 +73,26 @@ class RunwardenApp(FollowingApp):
         """
         super().__init__(settings)
         self.clock = clock
-        self.profile = profile
-        self.first = first
         self.healthy_words = frozenset(settings.console.health_ok)
-        self.patience = Patience(clock(), profile.poll.runs_s)
         self.engine: Engine | None = None
-        self.engine_opened = asyncio.Event()
-        self._open_engine = open_engine
-        self._storage_trouble: str | None = None
+        self._unsubscribe: Callable[[], None] = lambda: None
+        self._begin_with(profile, first, open_engine)
         self._vitals_reader = Latest(self._read_vitals, self._in_background)
-        self.set_reactive(RunwardenApp.vitals, _first_vitals(profile, first))
+        self.set_reactive(RunwardenApp.vitals, self._vitals_of(first))
         for theme in THEMES:
             self.register_theme(theme)
         # Setting it the ordinary way would parse every style sheet twice before the first picture.
         self.set_reactive(RunwardenApp.theme, self._wanted_theme())
         self.stylesheet.set_variables(self.get_css_variables())
         self._add_rooms()
+
+    def _begin_with(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
+        self.profile = profile
+        self.first = first
+        self.patience = Patience(self.clock(), profile.poll.runs_s)
+        self.engine_opened = asyncio.Event()
+        self._open_engine = open_engine
+        self._storage_trouble: str | None = None
 
     def on_mount(self) -> None:
         """Paints what is cached, then opens the engine."""
@@ -113,6 +118,11 @@ class RunwardenApp(FollowingApp):
             return storage_notice(self._storage_trouble)
         return link_notice(self.vitals.runs_link, self.clock())
 
+    @property
+    def standing(self) -> Notice | None:
+        """What is always to be known of this profile; None: nothing."""
+        return READ_ONLY if self.profile.read_only else None
+
     def storage_failed(self, message: str) -> None:
         """Our own files fail: every room says so from now on."""
         self._storage_trouble = message
@@ -120,6 +130,9 @@ class RunwardenApp(FollowingApp):
 
     def action_room(self, name: str) -> None:
         """Goes to a room, once the engine that it needs is there."""
+        if name == OVERVIEW and self.fleet is None:
+            self.action_profiles()
+            return
         if self.engine is None and name != "runs":
             self.say("Still opening; a moment.")
             return
@@ -162,6 +175,27 @@ class RunwardenApp(FollowingApp):
         """Closes what was opened; called once the screen is given back."""
         if self.engine is not None:
             await self.engine.close()
+        if self.fleet is not None:
+            await self.fleet.close()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the profile on show was opened, or could not be."""
+        return self.engine is not None or self._storage_trouble is not None
+
+    def leave_engine(self) -> None:
+        """Hears nothing more of the profile on show; whoever opened it closes it."""
+        self.end_following()
+        self._unsubscribe()
+        self.engine = None
+
+    def take_up(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
+        """Shows another profile from now on; the rooms of the one before are gone already."""
+        self._begin_with(profile, first, open_engine)
+        self.vitals = self._vitals_of(first)
+        self.add_mode("runs", self.get_default_screen)
+        self._add_rooms()
+        self._in_background(self._open())
 
     async def _open(self) -> None:
         try:
@@ -170,7 +204,10 @@ class RunwardenApp(FollowingApp):
             self.storage_failed(str(error))
             return
         self.engine = engine
-        engine.subscribe(self._ring)
+        self._unsubscribe = engine.subscribe(self._ring)
+        if self.fleet is not None:
+            self.fleet.adopt(engine)
+            self.vitals = replace(self.vitals, can_switch=len(self.fleet.profiles) > 1)
         self.engine_opened.set()
         self._vitals_reader.ask()
         self.begin_following(engine)
@@ -224,6 +261,7 @@ class RunwardenApp(FollowingApp):
         self.add_mode("organizations", self._organizations)
         self.add_mode("insights", self._insights)
         self.add_mode("activity", self._activity)
+        self.add_mode(OVERVIEW, self._overview)
 
     def _health(self) -> Screen[Any]:
         from app.console.screens.health import HealthScreen
@@ -245,19 +283,29 @@ class RunwardenApp(FollowingApp):
 
         return ActivityScreen(self._engine_of_rooms())
 
+    def _overview(self) -> Screen[Any]:
+        from app.console.screens.profiles import ProfilesScreen
+
+        if self.fleet is None:
+            raise RuntimeError("Without a fleet there is one profile.")
+        return ProfilesScreen(self.fleet)
+
     def _engine_of_rooms(self) -> "Engine":
         if self.engine is None:
             raise RuntimeError("No room but Runs is entered before the engine is open.")
         return self.engine
 
+    def _vitals_of(self, first: "FirstPaint | None") -> Vitals:
+        """What the header says before anything is read of the service."""
+        vitals = Vitals(self.profile.name, self.profile.read_only)
+        if self.fleet is not None:
+            vitals = replace(vitals, can_switch=len(self.fleet.profiles) > 1)
+        if first is None:
+            return vitals
+        link = next((link for link in first.links if link.subject == "runs"), None)
+        return replace(vitals, runs_link=link, health=first.health)
+
     def _fatal_error(self) -> None:
         from app.console.crash import end_without_values
 
         end_without_values(self)
-
-
-def _first_vitals(profile: Profile, first: "FirstPaint | None") -> Vitals:
-    if first is None:
-        return Vitals(profile.name, profile.read_only)
-    link = next((link for link in first.links if link.subject == "runs"), None)
-    return Vitals(profile.name, profile.read_only, runs_link=link, health=first.health)

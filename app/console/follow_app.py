@@ -36,17 +36,26 @@ class FollowingApp(TerminalApp):
         """From now on it follows and tells."""
         from app.console.follow import Follow, Ways
 
+        def show(pins: "tuple[PinnedRun, ...]") -> None:
+            # One that was left may still be reading.
+            if self.follow is follow:
+                self.pins = pins
+
         ways = Ways(
             start=self.run_worker,
-            show=self._show_pins,
+            show=show,
             tell=self._tell,
             say=lambda text: self.say(text, severity="warning"),
             ring_bell=self.bell,
             write=self._write,
             failed=self.storage_failed,
         )
-        self.follow = Follow.on(engine, ways)
-        self.follow.look()
+        self.follow = follow = Follow.on(engine, ways)
+        follow.look()
+
+    def end_following(self) -> None:
+        """Follows nothing, until it begins again."""
+        self.follow, self.pins = None, ()
 
     def heard(self, event: Event) -> None:
         """The engine's bell rang."""
@@ -88,9 +97,6 @@ class FollowingApp(TerminalApp):
 
         if self.follow is not None and not isinstance(self.screen, FollowList):
             self.push_screen(FollowList())
-
-    def _show_pins(self, pins: "tuple[PinnedRun, ...]") -> None:
-        self.pins = pins
 
     def _tell(self, news: "News") -> None:
         self.notify(news.body, title=news.title, severity=news.level, timeout=TOAST_S[news.level], markup=False)

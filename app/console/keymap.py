@@ -121,6 +121,7 @@ def _is_key(key: str) -> bool:
 
 def _clashes(facts: Sequence[KeyFact], keys: Mapping[str, str]) -> Iterator[str]:
     """Two things on one key in the same place: only one of them would be heard."""
+    by_id = {fact.id: fact for fact in facts}
     taken: dict[tuple[str, str], str] = {}
     told: set[tuple[str, str]] = set()
     # A sheet over a room has its keys to itself.
@@ -132,7 +133,9 @@ def _clashes(facts: Sequence[KeyFact], keys: Mapping[str, str]) -> Iterator[str]
             for key in map(normal, keys[fact.id].split(",")) if fact.id in keys else map(normal, fact.keys):
                 other = taken.setdefault((where, key), fact.id)
                 pair = (other, fact.id)
-                if other != fact.id and other in keys and pair not in told:
+                # Two of ours may share a key where only one of them ever makes sense at a time.
+                is_usual = key in map(normal, by_id[other].keys) and key in map(normal, fact.keys)
+                if other != fact.id and other in keys and not is_usual and pair not in told:
                     told.add(pair)
                     yield f'keys.{other}: "{keys[other]}" is the key of {fact.id} there. Give that one another key.'
 

@@ -58,6 +58,16 @@ def as_typed(line: str, cursor: int) -> str:
     return line if piece.quoted or not piece.text else line[: piece.start] + meant + line[piece.end :]
 
 
+def settled(line: str, cursor: int) -> str:
+    """The line once it is left: what a value that was begun stood for is written out, mistakes stay to be seen."""
+    now = datetime.now(UTC)
+    return line if parse(line, now).problems else " ".join(_pieces(as_typed(line, cursor)))
+
+
+def _pieces(line: str) -> Iterator[str]:
+    return (line[term.start : term.end] for term in terms(line))
+
+
 def _meant(key: Meaning, text: str) -> str | None:
     """What a value that is begun stands for; None: nothing yet."""
     if key == "status":

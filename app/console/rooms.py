@@ -4,6 +4,9 @@ from typing import Final
 
 from widgets.tab_bar import Tab
 
+OVERVIEW: Final = "profiles"
+"""The room of all profiles; it has no tab, for its subject is not the profile on show."""
+
 ROOMS: Final = (
     Tab("runs", "1", "Runs"),
     Tab("health", "2", "Health"),

@@ -3,15 +3,17 @@
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from app.text import SafeText, safe_block, safe_text
-from storage.cache import Cache
-from storage.ledger import Ledger
 from storage.records import FINAL_STATUSES, Action, RunFilter, RunSort
 from widgets.filter_extent import Extent
 from widgets.run_view import Branch, RunView, Turn
 from widgets.run_window import Place, RunWindow
+
+if TYPE_CHECKING:
+    from storage.cache import Cache
+    from storage.ledger import Ledger
 
 TURN_LINES: Final = 60
 """Lines of one instruction that are shown; the ledger has it in full."""
@@ -50,7 +52,7 @@ def is_scan(condition: RunFilter) -> bool:
     return bool(condition.search or excluded or any("*" in pattern for pattern in patterns))
 
 
-async def read_window(cache: Cache, question: Question) -> RunWindow:
+async def read_window(cache: "Cache", question: Question) -> RunWindow:
     """The rows of a place, and where its anchor and cursor are now.
 
     Raises:
@@ -68,7 +70,7 @@ async def read_window(cache: Cache, question: Question) -> RunWindow:
     return RunWindow(total, offset, rows, shift, cursor)
 
 
-async def read_first(cache: Cache, condition: RunFilter, sort: RunSort, place: Place) -> RunWindow:
+async def read_first(cache: "Cache", condition: RunFilter, sort: RunSort, place: Place) -> RunWindow:
     """The first rows, without a look at how many follow; the cursor is on its run if that is among them.
 
     Raises:
@@ -79,7 +81,7 @@ async def read_first(cache: Cache, condition: RunFilter, sort: RunSort, place: P
     return RunWindow(len(rows), 0, rows, 0, cursor)
 
 
-async def read_total(cache: Cache, condition: RunFilter) -> int:
+async def read_total(cache: "Cache", condition: RunFilter) -> int:
     """How many runs the filter lets through.
 
     Raises:
@@ -102,7 +104,7 @@ def statuses_through(condition: RunFilter, known: Iterable[str]) -> frozenset[st
     )
 
 
-async def read_extent(cache: Cache, matching: int, condition: RunFilter, *, is_counted: bool = True) -> Extent:
+async def read_extent(cache: "Cache", matching: int, condition: RunFilter, *, is_counted: bool = True) -> Extent:
     """How much of how much is on show.
 
     Raises:
@@ -112,7 +114,7 @@ async def read_extent(cache: Cache, matching: int, condition: RunFilter, *, is_c
     return Extent(matching, held, await cache.coverage(), is_filtered=bool(condition), is_counted=is_counted)
 
 
-async def read_run(cache: Cache, ledger: Ledger, run_id: str, *, stuck: bool) -> RunView | None:
+async def read_run(cache: "Cache", ledger: "Ledger", run_id: str, *, stuck: bool) -> RunView | None:
     """One run with what was said to it from here; None: the cache does not hold it.
 
     Raises:
@@ -133,7 +135,7 @@ async def read_run(cache: Cache, ledger: Ledger, run_id: str, *, stuck: bool) ->
     )
 
 
-async def read_beginning(ledger: Ledger, run_id: str) -> Beginning:
+async def read_beginning(ledger: "Ledger", run_id: str) -> Beginning:
     """How the run was started from here; empty where it was not.
 
     Raises:
@@ -161,7 +163,7 @@ def indented(raw_json: str) -> tuple[SafeText, ...]:
     return safe_block(text)
 
 
-async def _index(cache: Cache, run_id: str | None, question: Question) -> int | None:
+async def _index(cache: "Cache", run_id: str | None, question: Question) -> int | None:
     if run_id is None:
         return None
     return await cache.index_of(run_id, question.condition, question.sort)

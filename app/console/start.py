@@ -32,9 +32,11 @@ def run_console(
         The process's exit code: 0, 1 after a crash, 128 + n after signal n.
     """
     gc.disable()  # Starting makes objects and no garbage: collecting would cost the first picture a tenth of its time.
+    from app.console.fleet import Fleet
     from app.console.opening import first_picture
 
     first = first_picture(settings, profile, datetime.now(UTC))
+    fleet = Fleet(settings, profile, os.environ, lambda: datetime.now(UTC))
     with _early_picture(settings, profile, first) as modes:
         from app.console.app import RunwardenApp
 
@@ -42,10 +44,10 @@ def run_console(
             # Its imports take longer than the first picture did; the keys must not wait for them.
             await asyncio.to_thread(import_module, "app.engine")
             _collect_garbage_again()
-            return await (open_engine() if open_engine else _open(settings, profile))
+            return await (open_engine() if open_engine else fleet.at_work(profile.name))
 
         app = RunwardenApp(settings, profile, opening, first, lambda: datetime.now(UTC))
-        app.modes_before = modes
+        app.modes_before, app.fleet = modes, fleet
         asyncio.run(_show(app))
     return app.return_code or 0
 
@@ -81,14 +83,6 @@ async def _show(app: "RunwardenApp") -> None:
         sys.stdout.write(app.window_title.farewell)
         sys.stdout.flush()
         await app.close_engine()
-
-
-async def _open(settings: Settings, profile: Profile) -> "Engine":
-    from app.engine import Engine
-
-    engine = await Engine.open(settings, profile, actor="console")
-    engine.start_polling()
-    return engine
 
 
 def _collect_garbage_again() -> None:

@@ -65,6 +65,11 @@ class TerminalApp(App[None]):
         self.window_title.give_back()
         super().action_suspend_process()
 
+    def _handle_exception(self, error: Exception) -> None:
+        # A screen that is taken down half-built complains of what it lacks; whoever left does not want to hear of it.
+        if not self._exit:
+            super()._handle_exception(error)
+
     @property
     def _terminal(self) -> "Driver | None":
         """Where escape sequences may be written. None: there is a browser or a test in its place."""

@@ -27,6 +27,13 @@ def many(tmp_path: Path, postgres_url: str) -> Iterator[Fleet]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def many_api(tmp_path_factory: pytest.TempPathFactory, postgres: Cluster) -> Iterator[httpx.Client]:
+    """A client of an API process over PostgreSQL, for tests that only ask."""
+    with fleet(tmp_path_factory.mktemp("fleet"), postgres.create("asked"), settings=SETTINGS) as made:
+        yield made.client(made.api())
+
+
 def start(client: httpx.Client, instructions: str, **fields: Any) -> str:
     body = {"repository": "acme/api", "inputs": {"instructions": instructions}, **fields}
     answer = client.post("/external/agents/scribe/runs", json=body)
@@ -213,6 +220,25 @@ def test_whoever_listens_hears_the_doorbell_ring(postgres_url: str, postgres: Cl
         assert heard.wait(30), "it looks once when it listens again"
     bell.close()
     database.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/external/agents/%00/runs", {"repository": "acme/api"}, 404),
+        ("/external/agents/scribe/runs", {"repository": "acme/\0"}, 400),
+        ("/external/agents/scribe/runs", {"repository": "acme/api", "branch_name": "\0"}, 400),
+        ("/external/agents/scribe/runs", {"repository": "acme/api", "inputs": {"a": "\0", "\0": [2**70]}}, None),
+        ("/external/organizations", {"email": "jane@customer.example", "offer_code": "\0"}, 400),
+    ],
+)
+def test_what_postgresql_cannot_hold_is_no_failure_of_the_service(
+    many_api: httpx.Client, path: str, body: dict[str, Any], status: int | None
+) -> None:
+    """NUL in a text and numbers beyond 64 bits: refused or kept as on SQLite, and never 500."""
+    answer = many_api.post(path, json=body)
+
+    assert answer.status_code in ({201, 400} if status is None else {status}), answer.text
 
 
 def test_the_tables_can_be_made_ahead(many: Fleet) -> None:

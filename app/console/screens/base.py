@@ -83,7 +83,7 @@ class ConsoleScreen(Screen[None]):
 
     def show_trouble(self) -> None:
         """Brings what is said of troubles up to date."""
-        self.query_one(Banner).show(self.trouble())
+        self.query_one(Banner).show(self.trouble() or self.console.standing)
 
     @property
     def as_of(self) -> datetime | None:
@@ -112,6 +112,10 @@ class ConsoleScreen(Screen[None]):
     @on(FollowStrip.ListWanted)
     async def _on_followed_wanted(self) -> None:
         await self.app.run_action("followed")
+
+    @on(HeaderBar.ProfileClicked)
+    async def _on_profile(self) -> None:
+        await self.app.run_action("profiles")
 
     @on(TabBar.Picked)
     async def _on_tab(self, message: TabBar.Picked) -> None:

@@ -40,7 +40,7 @@ class OnboardingScreen(Screen[str | None]):
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s,ctrl+enter", "go", "check and open", priority=True, id="onboarding.go"),
-        Binding("ctrl+w", "write_anyway", "write anyway", priority=True, id="onboarding.anyway"),
+        Binding("ctrl+y", "write_anyway", "write anyway", priority=True, id="onboarding.anyway"),
         Binding("escape", "leave", "leave", priority=True, id="onboarding.leave"),
     ]
 
@@ -82,7 +82,7 @@ class OnboardingScreen(Screen[str | None]):
             yield Static(id="verdict")
             with Horizontal(id="verbs"):
                 yield Button("esc Leave", id="leave", compact=True)
-                yield Button("^w Write anyway", id="anyway", compact=True)
+                yield Button("^y Write anyway", id="anyway", compact=True)
                 yield Static(id="spring")
                 yield Button("^s Check and open", id="go", compact=True)
 
@@ -166,7 +166,7 @@ class OnboardingScreen(Screen[str | None]):
         self._doubt(new)
 
     def _tell(self, verdict: Verdict) -> None:
-        self._say(f"{verdict.text} Nothing was written; ^w writes it all the same.", "bad")
+        self._say(f"{verdict.text} Nothing was written; ^y writes it all the same.", "bad")
         self._field(self._origin if verdict.token_is_at_fault else "base_url").take_focus()
 
     def _write(self, new: NewProfile) -> None:

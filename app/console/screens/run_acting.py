@@ -1,6 +1,5 @@
 """What can be done with a run, wherever one is on show."""
 
-import webbrowser
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
@@ -111,6 +110,8 @@ class RunActingScreen(ConsoleScreen):
                 "branch": quote(run.branch_name, safe=""),
             }
         )
+        import webbrowser  # it looks for every browser there is: not before somebody wants one
+
         if not webbrowser.open(address):
             self.console.say(f"No browser here. The address: {address}", severity="warning")
 

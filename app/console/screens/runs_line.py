@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from app.console.opening import first_wanted, memory_of
-from app.console.query_line import replaced
+from app.console.query_line import replaced, settled
 from app.console.remembering import Remembering
 from app.console.run_facets import facets
 from app.console.screens.run_acting import RunActingScreen
@@ -119,7 +119,9 @@ class RunLineScreen(RunActingScreen):
 
     @on(SearchInput.Left)
     def _on_left(self) -> None:
-        self._leave(self.bar.line.value)
+        # What was shown while it was typed stays on show.
+        line = self.bar.line
+        self._leave(settled(line.value, line.cursor_position))
 
     @on(SearchInput.Cleared)
     def _on_cleared(self) -> None:
@@ -155,7 +157,7 @@ class RunLineScreen(RunActingScreen):
             self._search_pause.stop()
         self.table.focus()
         self.bar.offer(())
-        self.set_line(" ".join(line.split()) if '"' not in line else line.strip())
+        self.set_line(line.strip())
 
     def _search_now(self) -> None:
         line = self.bar.line

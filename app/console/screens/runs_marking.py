@@ -120,8 +120,9 @@ class RunMarkingScreen(RunFindingScreen):
     async def _continue_many(self, engine: "Engine") -> None:
         from app.console.screens.run_acting_many import ContinueManyForm
 
-        held = await engine.cache.details(self.table.marks.ids)
-        runs = tuple(detail.run for detail in held.values())
+        ids = self.table.marks.ids
+        held = await engine.cache.details(ids)
+        runs = tuple(held[run_id].run for run_id in ids if run_id in held)
         form = ContinueManyForm(engine, runs, cap=self.console.settings.console.send_cap)
         self.app.push_screen(form, lambda _: self._continued_many(form.confirmed))
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -45,9 +46,26 @@ class Newcomer:
         await self.pilot.press(*keys)
         await self.settle()
 
-    async def answer(self, address: str, *, token: str = TOKEN) -> None:
-        """Types the address, passes the name and the choice, and pastes a token."""
-        await self.press(*address, "tab", "tab", "tab", *token)
+    async def paste(self, text: str) -> None:
+        """As a terminal does."""
+        self.pilot.app.post_message(events.Paste(text))
+        await self.settle()
+
+    async def answer(self, address: str) -> None:
+        """Pastes the address, passes the name and the choice, and pastes a token."""
+        await self.paste(address)
+        await self.press("tab", "tab", "tab")
+        await self.paste(TOKEN)
+
+
+def files(place: Path) -> list[str]:
+    """What is in the folder."""
+    return sorted(path.name for path in place.iterdir())
+
+
+def modes(place: Path) -> set[int]:
+    """Who may do what with them."""
+    return {path.stat().st_mode & 0o777 for path in place.iterdir()}
 
 
 @pytest.fixture
@@ -66,7 +84,7 @@ async def test_by_keyboard_from_nothing_to_a_profile(place: Path, board: Board) 
     """Address and token typed, the name suggested; asked once; both files are for their owner alone."""
     async with first_screen().run_test(size=SMALL) as pilot:
         newcomer = Newcomer(pilot)
-        await newcomer.answer(board.base_url)
+        await newcomer.press(*board.base_url, "tab", "tab", "tab", *TOKEN)
         shown = newcomer.text
         await newcomer.press("ctrl+s")
 
@@ -76,10 +94,8 @@ async def test_by_keyboard_from_nothing_to_a_profile(place: Path, board: Board) 
     profile = load(place / "config.toml", {}).profile()
     assert (profile.name, profile.base_url, profile.read_only) == ("local", board.base_url, False)
     assert resolve(profile.token, {}).reveal() == TOKEN
-    assert {path.name: path.stat().st_mode & 0o777 for path in place.iterdir()} == {
-        "config.toml": 0o600,
-        "local.token": 0o600,
-    }
+    assert files(place) == ["config.toml", "local.token"]
+    assert modes(place) == {0o600}
 
 
 async def test_by_mouse_with_a_variable_and_to_look_only(
@@ -89,7 +105,7 @@ async def test_by_mouse_with_a_variable_and_to_look_only(
     monkeypatch.setenv("ACME_TOKEN", TOKEN)
     async with first_screen("ACME_TOKEN").run_test(size=(100, 40)) as pilot:
         newcomer = Newcomer(pilot)
-        await newcomer.press(*board.base_url)
+        await newcomer.paste(board.base_url)
         await pilot.click("#origin FormChoice", offset=(4, 1))
         await pilot.click("#access FormChoice", offset=(4, 1))
         await newcomer.settle()
@@ -117,7 +133,10 @@ async def test_a_file_or_a_command_gives_the_token(
     (place / "mine.token").chmod(0o600)
     async with first_screen().run_test(size=SMALL) as pilot:
         newcomer = Newcomer(pilot)
-        await newcomer.press(*board.base_url, "tab", "tab", str(choice + 1), "tab", *typed, "ctrl+s")
+        await newcomer.paste(board.base_url)
+        await newcomer.press("tab", "tab", str(choice + 1), "tab")
+        await newcomer.paste(typed)
+        await newcomer.press("ctrl+s")
 
     assert load(place / "config.toml", {}).profile().token == source(place)
 
@@ -162,20 +181,20 @@ async def test_what_the_service_does_not_confirm_is_not_written(place: Path, ans
             assert "Write anyway" not in newcomer.text
             assert "\x1b" not in said
 
-    assert list(place.iterdir()) == []
+    assert files(place) == []
 
 
 async def test_nobody_there_is_no_reason_not_to_write(place: Path) -> None:
-    """The service may be down, or behind a VPN: ctrl+w writes all the same."""
+    """The service may be down, or behind a VPN: ctrl+y writes all the same."""
     with FaultServer() as server:
         address = server.base_url
     async with first_screen().run_test(size=SMALL) as pilot:
         newcomer = Newcomer(pilot)
         await newcomer.answer(address)
-        await newcomer.press("ctrl+w")
-        early = list(place.iterdir())
+        await newcomer.press("ctrl+y")
+        early = files(place)
         await newcomer.press("ctrl+s")
-        await newcomer.press("ctrl+w")
+        await newcomer.press("ctrl+y")
 
     assert early == []
     assert load(place / "config.toml", {}).profile().base_url == address
@@ -198,14 +217,14 @@ async def test_escape_stops_asking_and_then_leaves(place: Path) -> None:
         assert len(server.requests) == 1
     assert "Stopped. Nothing was written." in said
     assert pilot.app.return_value is None
-    assert list(place.iterdir()) == []
+    assert files(place) == []
 
 
 async def test_wrong_answers_are_said_below_their_fields(place: Path) -> None:
     """None while one types, all of them when one wants to go on; the cursor goes to the first."""
     async with first_screen().run_test(size=(100, 40)) as pilot:
         newcomer = Newcomer(pilot)
-        await newcomer.press(*"http://api.example.com")
+        await newcomer.paste("http://api.example.com")
         while_typing = newcomer.text
         await newcomer.press("tab")
         after = newcomer.text
@@ -213,10 +232,11 @@ async def test_wrong_answers_are_said_below_their_fields(place: Path) -> None:
 
         assert "in the clear" not in while_typing
         assert "in the clear" in after
-        assert "The token is empty." in newcomer.text
+        assert "The token is empty" in newcomer.text
         assert pilot.app.focused is pilot.app.screen.query_one("#field-base_url Input")
 
-        await newcomer.press("home", *["delete"] * 40, *"https://api.example.com/v1")
+        await newcomer.press("ctrl+u")
+        await newcomer.paste("https://api.example.com/v1")
 
         assert "in the clear" not in newcomer.text
 
@@ -231,7 +251,7 @@ async def test_a_file_that_cannot_be_written_is_said(place: Path, board: Board) 
 
         assert "this is not TOML" in newcomer.text
 
-    assert [path.name for path in place.iterdir()] == ["config.toml"]
+    assert files(place) == ["config.toml"]
 
 
 async def test_the_token_goes_to_no_clipboard(place: Path) -> None:
@@ -271,7 +291,7 @@ async def test_the_variable_says_whether_it_is_there(place: Path) -> None:
         newcomer = Newcomer(pilot)
 
         assert pilot.app.screen.query_one("#origin FormChoice", FormChoice).chosen == 1
-        assert "RUNWARDEN_TOKEN is set." in newcomer.text
+        assert "RUNWARDEN_TOKEN is set" in newcomer.text
 
 
 class Terminal:
@@ -328,8 +348,12 @@ def test_on_a_terminal_the_console_opens_after_the_answers(tmp_path: Path, board
     terminal.read_until(b"Welcome", b"base address")
     terminal.type(board.base_url)
     terminal.read_until(b"local")
-    terminal.type(f"\t\t\t{TOKEN}")
-    terminal.read_until("•".encode() * len(TOKEN[:4]))
+    # Its label is painted anew when the field has the keys.
+    terminal.seen = b""
+    terminal.type("\t\t\t")
+    terminal.read_until(b"token")
+    terminal.type(TOKEN)
+    terminal.read_until("•".encode())
     terminal.type("\x13")
     terminal.read_until(b"fix/login-timeout")
     terminal.type("q")

@@ -38,7 +38,8 @@ async def test_a_query_is_understood_while_it_is_typed(staged: Staged) -> None:
         assert "✗ There" not in scene.text
 
         await scene.press("enter")
-        assert "No run matches" in scene.text  # no owner has a repository that is called just `pay`
+        assert line(scene) == "status:failed repo:*pay*"
+        assert "1 of 60" in scene.text
         assert scene.app.focused is scene.table
 
 

@@ -1,0 +1,135 @@
+"""The engines of all profiles: one at work, the others open only to be looked at; each token read once."""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import replace
+from datetime import datetime
+from io import StringIO
+from typing import TYPE_CHECKING
+
+from app.config import Profile, Settings
+from app.token import EnvToken, StreamToken, Token, TokenError, resolve
+
+if TYPE_CHECKING:
+    from app.engine import Engine
+
+
+class Fleet:
+    """Opens profiles as they are asked for, and closes what is open at the end."""
+
+    def __init__(
+        self, settings: Settings, current: Profile, env: MutableMapping[str, str], clock: Callable[[], datetime]
+    ) -> None:
+        """Opens nothing yet; takes every token that a variable holds out of the environment, which commands inherit.
+
+        Args:
+            settings: The configuration.
+            current: The profile that the console opens on, as it was asked for: it may differ from the configured one.
+            env: The environment.
+            clock: The time, aware UTC.
+        """
+        self.profiles = _profiles(settings, current)
+        """Every profile, in the order of the configuration."""
+        self._settings = settings
+        self._clock = clock
+        self._variables = _taken(self.profiles, env)
+        self._tokens: dict[str, Token] = {}
+        """Read already, by profile."""
+        self._engines: dict[str, asyncio.Task[Engine]] = {}
+
+    def profile(self, name: str) -> Profile:
+        """The profile of that name."""
+        return next(profile for profile in self.profiles if profile.name == name)
+
+    def adopt(self, engine: "Engine") -> None:
+        """Takes an engine in that somebody else opened; one of ours is ours already."""
+        if engine.profile.name in self._engines:
+            return
+
+        async def opened() -> Engine:
+            return engine
+
+        self._engines[engine.profile.name] = asyncio.create_task(opened())
+
+    async def engine(self, name: str) -> "Engine":
+        """A profile's engine, open; it polls only if somebody has it poll.
+
+        Raises:
+            StorageError: Its files cannot be used; the message names the cure.
+        """
+        task = self._engines.get(name)
+        if task is None:
+            task = self._engines[name] = asyncio.create_task(self._open(self.profile(name)))
+        try:
+            # Who asked may lose interest in the middle; what is half open must be finished to be closed.
+            return await asyncio.shield(task)
+        except Exception:
+            self._engines.pop(name, None)
+            raise
+
+    async def at_work(self, name: str) -> "Engine":
+        """A profile's engine, open and polling.
+
+        Raises:
+            StorageError: As for `engine`.
+        """
+        engine = await self.engine(name)
+        engine.start_polling()
+        return engine
+
+    async def let_go(self, name: str) -> None:
+        """Closes one profile's engine, if it is open."""
+        task = self._engines.pop(name, None)
+        if task is not None:
+            await (await task).close()
+
+    async def close(self) -> None:
+        """Closes every engine."""
+        tasks, self._engines = list(self._engines.values()), {}
+        for engine in await asyncio.gather(*tasks, return_exceptions=True):
+            if not isinstance(engine, BaseException):
+                await engine.close()
+
+    async def _open(self, profile: Profile) -> "Engine":
+        from app.engine import Engine
+
+        token = await self._token(profile)
+        if token is not None:
+            profile = replace(profile, token=StreamToken(StringIO(token.reveal())))
+        return await Engine.open(self._settings, profile, actor="console", clock=self._clock)
+
+    async def _token(self, profile: Profile) -> Token | None:
+        """The profile's token; None: there is none, and the engine says why when it looks for itself."""
+        if profile.name not in self._tokens:
+            source = profile.token
+            if isinstance(source, EnvToken):
+                if source.variable in self._variables:
+                    self._tokens[profile.name] = self._variables[source.variable]
+            else:
+                try:
+                    self._tokens[profile.name] = await asyncio.to_thread(resolve, source, os.environ)
+                except TokenError:
+                    return None
+        return self._tokens.get(profile.name)
+
+
+def _profiles(settings: Settings, current: Profile) -> tuple[Profile, ...]:
+    configured = {profile.name: profile for profile in settings.profiles}
+    # --read-only was meant for this console, not for the profile it began with.
+    is_forced = current.read_only and not configured.get(current.name, current).read_only
+    return tuple(
+        replace(profile, read_only=profile.read_only or is_forced)
+        for profile in {**configured, current.name: current}.values()
+    )
+
+
+def _taken(profiles: tuple[Profile, ...], env: MutableMapping[str, str]) -> Mapping[str, Token]:
+    taken: dict[str, Token] = {}
+    for variable in {profile.token.variable for profile in profiles if isinstance(profile.token, EnvToken)}:
+        try:
+            taken[variable] = Token(env.get(variable, "").strip())
+        except TokenError:
+            continue  # It stays where it is: the engine says what is wrong with it.
+        del env[variable]
+    return taken

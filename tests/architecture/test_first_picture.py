@@ -1,0 +1,48 @@
+"""What a start may import before the first picture: each of these would be seen as a wait."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EARLY = "import app.__main__, app.config, app.console.start, app.console.early, app.console.opening"
+CONSOLE = f"{EARLY}, storage.cache.first_paint, app.console.app, app.console.screens.runs, app.console.signals, app.console.window"
+SLOW = (
+    "httpx",
+    "pydantic",
+    "apscheduler",
+    "sqlite_utils",
+    "click",
+    "plotext",
+    "app.engine",
+    "app.api.client",
+    "app.actions",
+    "app.console.forms",
+    "app.console.keymap",
+    "storage.ledger",
+)
+
+
+def imported(program: str) -> set[str]:
+    """The modules that a program leaves imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}\nimport sys\nprint(*sys.modules, sep='\\n')"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("program", [EARLY, CONSOLE])
+def test_what_takes_long_is_imported_after_the_first_picture(program: str) -> None:
+    """The network, the schedule, the ledger, the forms and the command line are for later."""
+    assert imported(program).isdisjoint(SLOW)
+
+
+def test_the_earliest_picture_needs_no_toolkit() -> None:
+    """Rows are drawn before Textual is imported at all."""
+    assert "textual" not in imported(EARLY)
