@@ -7,6 +7,7 @@ from rich.cells import cell_len
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.geometry import Size
 from textual.message import Message
 from textual.widget import Widget
 
@@ -67,11 +68,18 @@ class ProfileList(Widget, can_focus=True):
 
     def show(self, facts: tuple[ProfileFacts, ...], by: Yardstick) -> None:
         """Takes the facts; the cursor stays on its profile, and paints only what reads differently."""
+        if len(facts) != len(self._facts):
+            self.refresh(layout=True)
         self._facts, self._by = facts, by
         if self._cursor not in {each.name for each in facts} and facts:
             self._cursor = next((each.name for each in facts if each.is_current), facts[0].name)
         if self._content() != self._shown:
             self.refresh()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """All of them, where there is room."""
+        del container, viewport, width
+        return max(1, len(self._facts) * self._height)
 
     def render(self) -> Content:
         """The profiles around the cursor."""

@@ -47,7 +47,7 @@ class Fleet:
         if engine.profile.name in self._engines:
             return
 
-        async def opened() -> Engine:
+        async def opened() -> "Engine":
             return engine
 
         self._engines[engine.profile.name] = asyncio.create_task(opened())

@@ -1,6 +1,6 @@
 """The part of the app that is about profiles: which there are, and going from one to another."""
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from textual.binding import Binding, BindingType
 
@@ -9,6 +9,7 @@ from app.console.follow_app import FollowingApp
 from app.console.rooms import OVERVIEW
 
 if TYPE_CHECKING:
+    from app.console.app import RunwardenApp
     from app.console.fleet import Fleet
 
 WRITING: Final = frozenset({"send", "import"})
@@ -55,7 +56,7 @@ class ProfilesApp(FollowingApp):
             return
         from app.console.switching import switch
 
-        self.run_worker(switch(self, self.fleet, name), group="switch", exit_on_error=True)
+        self.run_worker(switch(cast("RunwardenApp", self), self.fleet, name), group="switch", exit_on_error=True)
 
     @property
     def is_settled(self) -> bool:

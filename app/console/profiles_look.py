@@ -1,6 +1,5 @@
 """A gentle look at every profile: read from what is kept, and asked only now and then, one after the other."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -87,14 +86,10 @@ class ProfilesLook:
         now = self._clock()
         if now < self._not_before.get(name, now):
             return False
+        if link is None or link.last_ok_at is None or link.is_failing:
+            return True
         # Another console or a bot may be at it already.
-        is_fresh = link is not None and link.last_ok_at is not None and not link.is_failing
-        return not (
-            is_fresh
-            and link is not None
-            and link.last_ok_at is not None
-            and now - link.last_ok_at < timedelta(seconds=GENTLE_S)
-        )
+        return now - link.last_ok_at >= timedelta(seconds=GENTLE_S)
 
 
 def _wait_s(problem: ApiError | None, link: LinkState | None) -> float:

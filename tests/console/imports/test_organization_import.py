@@ -281,7 +281,8 @@ async def test_what_is_done_is_not_taken_up_again(staged: Staged, server: FaultS
     """The next import begins with an empty field."""
     async with importing(staged, server, file) as scene:
         await scene.press("ctrl+s", "ctrl+s")
-        await scene.press("escape", "i")
+        await scene.press("escape")
+        await scene.press("i")
 
         assert "Name a CSV file above" in scene.text
 

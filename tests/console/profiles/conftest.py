@@ -1,0 +1,76 @@
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.config import PollSettings, Profile, Settings
+from app.console.app import RunwardenApp
+from app.console.fleet import Fleet
+from app.console.opening import first_picture
+from app.token import EnvToken
+from tests.console.conftest import SMALL, Scene
+from tests.console.scenes import TOKEN_VARIABLE, SceneClock, a_day, settings_for
+from tests.fault_server import FaultServer
+from tests.run_board import Board, served
+
+FleetStaged = Callable[..., AbstractAsyncContextManager[Scene]]
+
+
+@pytest.fixture
+def staging() -> Iterator[Board]:
+    """Another service: few runs, all well."""
+    with served(Board()) as board:
+        a_day(board, 3)
+        board.health = {"github": {"status": "ok"}}
+        yield board
+
+
+@pytest.fixture
+def several(board: Board, staging: Board, tmp_path: Path) -> Settings:
+    """Three services: one with a degraded host, one that may only be looked at, one that is not there."""
+    with FaultServer() as gone:
+        nowhere = gone.base_url
+    one = settings_for(board.base_url, tmp_path)
+    poll = PollSettings(deadline_s=5.0)
+    return replace(
+        one,
+        profiles=(
+            *one.profiles,
+            Profile("acme-staging", staging.base_url, EnvToken(TOKEN_VARIABLE), read_only=True, poll=poll),
+            Profile("partner", nowhere, EnvToken(TOKEN_VARIABLE), poll=poll),
+        ),
+        default_profile="acme-prod",
+    )
+
+
+@pytest.fixture
+def fleet_staged(several: Settings) -> FleetStaged:
+    """The console on the first of them, over real engines."""
+
+    @asynccontextmanager
+    async def stage(size: tuple[int, int] = SMALL, settings: Settings = several) -> AsyncIterator[Scene]:
+        clock, profile = SceneClock(), settings.profile()
+        fleet = Fleet(settings, profile, os.environ, clock)
+        engine = await fleet.engine(profile.name)
+        await engine.refresh()
+
+        async def opened() -> Any:
+            return engine
+
+        first = await asyncio.to_thread(first_picture, settings, profile, clock())
+        app = RunwardenApp(settings, profile, opened, first, clock)
+        app.fleet = fleet
+        try:
+            async with app.run_test(size=size) as pilot:
+                scene = Scene(pilot, engine, clock)
+                await scene.settle()
+                yield scene
+        finally:
+            await app.close_engine()
+
+    return stage
