@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint campaign bench install lock pictures snapshots clean
+.PHONY: help demo test again check lint campaign bench install lock pictures snapshots clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,6 +16,9 @@ demo: .venv/.demo ## Show everything working on this machine: service, repositor
 
 test: .venv/.dev ## Run all tests
 	@$(BIN)/python -m pytest
+
+again: .venv/.dev ## Run the tests that failed last, one at a time
+	@$(BIN)/python -m pytest -n 0 --last-failed --last-failed-no-failures none
 
 check: lint test ## What CI runs: lint, types, contracts, tests
 

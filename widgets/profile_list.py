@@ -1,5 +1,6 @@
 """Profiles below one another, the cursor on one of them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -12,7 +13,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from app.text import safe_text
-from widgets.badges import STYLES
+from widgets.badges import STYLES, Badge
 from widgets.cells import fit, shorten
 from widgets.profile_words import (
     Part,
@@ -31,7 +32,9 @@ WIDE = 120
 """From this width on a block is two lines and a blank one; below, three and a blank one."""
 NAME = 24
 STATE = 30
-LINK = 30
+LINK = 24
+ADDRESS = 24
+"""Fewer cells than that say nothing of an address."""
 INDENT = 4
 
 
@@ -151,18 +154,27 @@ class ProfileList(Widget, can_focus=True):
             (fit(name, NAME), "bold"),
         ]
         if self._detail == "line":
-            room = max(0, self.size.width - INDENT - NAME - STATE - 1)
-            rest = [(fit(state.word, STATE), state.style), (fit(place_words(facts), room, "middle"), STYLES["quiet"])]
-            return [self._line([*head, *rest], is_here=is_here)]
-        head += [(fit(shorten(state.word, STATE - 1), STATE), state.style)]
-        more = [*count_words(facts), *host_words(facts, self._by)]
-        place: list[Part] = [(" " * INDENT, ""), (place_words(facts), STYLES["quiet"])]
+            return [self._line([*head, *self._rest_of_line(facts, state)], is_here=is_here)]
+        head.append((fit(shorten(state.word, STATE - 1), STATE), state.style))
+        place, counts, hosts = place_words(facts), count_words(facts), host_words(facts, self._by)
+        indent: Part = (" " * INDENT, "")
         if self.size.width >= WIDE:
             link_text, link_style = link_words(facts, self._by)
-            first = [*head, (fit(link_text, LINK), link_style), *_spaced(more)]
-            return [self._line(line, is_here=is_here) for line in (first, place)] + [Content("")]
-        second: list[Part] = [(" " * INDENT, ""), *_spaced(more)]
-        return [self._line(line, is_here=is_here) for line in (head, second, place)] + [Content("")]
+            first = [*head, (fit(link_text, LINK), link_style), *_spaced(counts)]
+            room = NAME + STATE + LINK
+            second = [indent, (fit(shorten(place, room - 1, "middle"), room), STYLES["quiet"]), *_spaced(hosts)]
+            return [self._line(line, is_here=is_here) for line in (first, second)] + [Content("")]
+        known = _spaced((*counts, *hosts)) or [("nothing is known of it yet", STYLES["quiet"])]
+        lines = (head, [indent, *known], [indent, (place, STYLES["quiet"])])
+        return [self._line(line, is_here=is_here) for line in lines] + [Content("")]
+
+    def _rest_of_line(self, facts: ProfileFacts, state: Badge) -> list[Part]:
+        room = self.size.width - INDENT - NAME - STATE - 1
+        place = place_words(facts, with_address=room > ADDRESS)
+        return [
+            (fit(shorten(state.word, STATE - 1), STATE), state.style),
+            (shorten(place, max(0, room), "middle"), STYLES["quiet"]),
+        ]
 
     def _line(self, parts: list[Part], *, is_here: bool) -> Content:
         """One line, the cursor's ground under all of it, cut where it would not fit."""
@@ -175,5 +187,5 @@ class ProfileList(Widget, can_focus=True):
         return Content.assemble(*fitted, (" " * max(0, room), ground.strip()))
 
 
-def _spaced(parts: list[Part]) -> list[Part]:
+def _spaced(parts: Sequence[Part]) -> list[Part]:
     return [part for one in parts for part in (one, ("  ", ""))]

@@ -59,7 +59,8 @@ def link_words(facts: ProfileFacts, by: Yardstick) -> Part:
     if facts.vitals is None:
         return "", ""
     badge = freshness(facts.vitals.runs_link, by.patience, by.now)
-    return badge.text, badge.style
+    # Where that is the worst of it, it stands there already.
+    return ("", "") if badge == worst(facts, by) else (badge.text, badge.style)
 
 
 def count_words(facts: ProfileFacts) -> tuple[Part, ...]:
@@ -83,12 +84,12 @@ def host_words(facts: ProfileFacts, by: Yardstick) -> tuple[Part, ...]:
     return tuple(_host(host, by, is_stale=is_stale) for host in facts.vitals.health if host.connected)
 
 
-def place_words(facts: ProfileFacts) -> SafeText:
+def place_words(facts: ProfileFacts, *, with_address: bool = True) -> SafeText:
     """Where it is, and what may be done there; what is wrong with our files, where that is the trouble."""
     if facts.problem:
         return safe_text(facts.problem, limit=300)
-    notes = [facts.address, *(["on show"] if facts.is_current else []), *(["read-only"] if facts.read_only else [])]
-    return safe_text(" · ".join(notes), limit=300)
+    words = ((facts.address, with_address), ("on show", facts.is_current), ("read-only", facts.read_only))
+    return safe_text(" · ".join(word for word, is_said in words if is_said), limit=300)
 
 
 def _states(vitals: Vitals, by: Yardstick) -> Iterator[Badge]:
@@ -98,7 +99,8 @@ def _states(vitals: Vitals, by: Yardstick) -> Iterator[Badge]:
     for host in vitals.health:
         badge = health_badge(host.status, by.healthy_words)
         if host.connected and badge.tone != "good" and not vitals.health_is_stale:
-            word = f"{safe_text(host.platform, limit=12)} {badge.word} {age(host.since, by.now)}"
+            since = age(host.since, by.now)
+            word = f"{safe_text(host.platform, limit=12)} {badge.word} {'just now' if since == 'now' else since}"
             yield Badge(badge.glyph, word, badge.tone)
     if vitals.failed_today:
         yield Badge("✗", f"{vitals.failed_today:,} failed in 24h", "warn")

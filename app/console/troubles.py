@@ -54,9 +54,7 @@ def storage_notice(message: str) -> Notice:
     return Notice("✗", "What is seen cannot be kept", (safe_text(message, limit=240),), "bad")
 
 
-READ_ONLY: Final = Notice(
-    "◇", "Read-only", ("Nothing is sent from here: --read-only, or the profile's read_only, says so.",), "wait"
-)
+READ_ONLY: Final = Notice("◇", "Read-only", ("Nothing can be sent from here.",), "wait")
 
 
 def nothing_to_show(wanted: Wanted, extent: Extent | None, link: LinkState | None, now: datetime) -> Notice:

@@ -31,7 +31,7 @@ class ProfileSwitcher(PickerScreen[str]):
     """Closes with a profile's name; None: it stays the one on show."""
 
     TITLE_TEXT = "Switch profile"
-    HINT = "enter opens · 0 outside shows all of them with all that is known"
+    HINT = "enter opens · 0 in any room compares them all"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,ctrl+n", "move(1)", "down", show=False, priority=True, id="picker.down"),
         Binding("up,ctrl+p", "move(-1)", "up", show=False, priority=True, id="picker.up"),

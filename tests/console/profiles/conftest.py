@@ -74,3 +74,9 @@ def fleet_staged(several: Settings) -> FleetStaged:
             await app.close_engine()
 
     return stage
+
+
+@pytest.fixture
+def clock() -> SceneClock:
+    """The scene's time."""
+    return SceneClock()

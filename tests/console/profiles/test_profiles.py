@@ -1,0 +1,282 @@
+"""Several profiles in one console: going from one to another, and looking at all of them."""
+
+import asyncio
+import os
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from app.config import CACHE_FILE, Profile, Settings, data_folder
+from app.console.app import RunwardenApp
+from app.console.fleet import Fleet
+from app.console.profiles_look import GENTLE_S, ProfilesLook
+from app.console.screens.profiles_switcher import ProfileSwitcher
+from app.token import StreamToken
+from storage.errors import StorageError
+from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from tests.console.profiles.conftest import FleetStaged
+from tests.console.scenes import TOKEN_VARIABLE, SceneClock
+from tests.run_board import Board
+from widgets.profile_list import ProfileList
+
+
+async def until(scene: Scene, *words: str) -> None:
+    """Waits until these words are on the screen."""
+    async with asyncio.timeout(20):
+        while not all(word in scene.text for word in words):
+            await scene.pilot.pause(0.02)
+
+
+async def test_another_profile_by_its_letters_and_back_again(fleet_staged: FleetStaged, staging: Board) -> None:
+    """Its runs, its header, its polling; the one that was left is closed, and opens again with the same token."""
+    async with fleet_staged() as scene:
+        left = scene.engine
+        await scene.press("ctrl+o", *"stag", "enter")
+        await until(scene, "acme-staging ▾ read-only", "3 · all")
+
+        assert scene.app.engine is not None
+        assert scene.app.engine.profile.base_url == staging.base_url
+        assert scene.app.engine.polling.is_poller
+        assert len(scene.rows) == 3
+        with pytest.raises(StorageError):
+            await left.cache.count(scene.app.profile)  # type: ignore[arg-type]  # closed: it is not even looked at
+
+        await scene.press("ctrl+o", *"prod", "enter")
+        await until(scene, "acme-prod ▾", "60 · all")
+
+        assert scene.app.engine.token_problem is None
+
+
+async def test_another_profile_by_mouse(fleet_staged: FleetStaged) -> None:
+    """A click on the name at the top, and one on the profile."""
+    async with fleet_staged(WIDE) as scene:
+        await scene.pilot.click("HeaderBar", offset=(14, 0))
+        await scene.settle()
+        await scene.pilot.click(ProfileList, offset=(6, 1))
+        await until(scene, "acme-staging ▾ read-only")
+
+
+async def test_the_rooms_are_those_of_the_profile_on_show(fleet_staged: FleetStaged) -> None:
+    """Health and the others are made anew; the keys work as before."""
+    async with fleet_staged(WIDE) as scene:
+        await scene.press("2")
+        await until(scene, "gitlab.acme.example")
+        await scene.press("ctrl+o", *"stag", "enter")
+        await until(scene, "acme-staging ▾", "3 runs")
+        await scene.press("2")
+        await until(scene, "Code hosts", "github")
+
+        assert "gitlab.acme.example" not in scene.text
+
+        for key, room in (("3", "organizations"), ("4", "insights"), ("6", "activity"), ("1", "runs")):
+            await scene.press(key)
+
+            assert scene.app.current_mode == room
+
+
+async def test_the_name_at_the_top_stays_what_it_is_where_there_is_one(staged: Staged) -> None:
+    """Nothing to switch to: said, and nothing opens."""
+    async with staged(SMALL) as scene:
+        for key in ("ctrl+o", "0"):
+            await scene.press(key)
+
+            assert "▾" not in scene.lines[0]
+            assert "There is one profile." in scene.text
+            assert not isinstance(scene.app.screen, ProfileSwitcher)
+
+
+async def test_every_profile_says_its_worst(fleet_staged: FleetStaged) -> None:
+    """One with a degraded host, one that is well, one whose service is not there."""
+    async with fleet_staged() as scene:
+        await scene.press("0")
+        await until(scene, "gitlab degraded just now", "all is well", "✗ 4 failed 24h", "nothing is known of it yet")
+
+        assert "All profiles  3, 2 need a look" in scene.text
+        assert "service unreachable" in scene.text
+
+        await scene.press("G", "k", "enter")
+        await until(scene, "acme-staging ▾ read-only", "3 · all")
+
+
+async def test_the_profile_on_show_is_gone_back_to(fleet_staged: FleetStaged) -> None:
+    """By enter, by escape, and by a second click."""
+    async with fleet_staged() as scene:
+        for keys in (("enter",), ("escape",)):
+            await scene.press("0", *keys)
+
+            assert scene.app.current_mode == "runs"
+
+        await scene.press("0")
+        await scene.pilot.click(ProfileList, offset=(6, 0), times=2)
+        await scene.settle()
+
+        assert scene.app.current_mode == "runs"
+        assert scene.app.engine is scene.engine
+
+
+async def test_looking_is_gentle(several: Settings, board: Board, staging: Board) -> None:
+    """A minute between two questions, longer where they fail; the one on show is never asked from here."""
+    clock = SceneClock()
+    fleet = Fleet(several, several.profile(), os.environ, clock)
+    look = ProfilesLook(fleet, "acme-prod", clock)
+
+    async def a_round() -> int:
+        before = len(staging.requests)
+        async for _ in look.round():
+            pass
+        return len(staging.requests) - before
+
+    try:
+        first, again = await a_round(), await a_round()
+        clock.move(seconds=GENTLE_S - 1)
+        early = await a_round()
+        clock.move(seconds=2)
+        late = await a_round()
+        failures = [look.facts["partner"].vitals]
+        clock.move(seconds=GENTLE_S + 1)
+        await a_round()
+        failures.append(look.facts["partner"].vitals)
+        look.hasten()
+        clock.move(seconds=1)
+        await a_round()
+        failures.append(look.facts["partner"].vitals)
+    finally:
+        await fleet.close()
+
+    assert first > 0
+    assert (again, early) == (0, 0)
+    assert late > 0
+    assert board.requests == []
+    counts = [vitals.runs_link.failures for vitals in failures if vitals is not None and vitals.runs_link is not None]
+    assert counts == [2, 2, 3]
+
+
+async def test_nobody_is_asked_while_nobody_looks(fleet_staged: FleetStaged, staging: Board) -> None:
+    """Back in another room the look around rests."""
+    async with fleet_staged() as scene:
+        await scene.press("0")
+        await until(scene, "all is well", "service unreachable")
+        await scene.press("1")
+        asked = len(staging.requests)
+        clock = scene.clock
+        clock.move(seconds=10 * GENTLE_S)
+        overview = scene.app._screen_stacks["profiles"][0]
+        overview._ask_again()  # type: ignore[attr-defined]
+        await scene.settle()
+
+        assert len(staging.requests) == asked
+
+
+async def test_files_that_cannot_be_used_are_one_profiles_trouble(fleet_staged: FleetStaged, several: Settings) -> None:
+    """Said in its line and, opened, in its banner; from there one goes on to another."""
+    cache = data_folder(several, several.profile("acme-staging")) / CACHE_FILE
+    cache.mkdir(parents=True)
+    async with fleet_staged(WIDE) as scene:
+        await scene.press("0")
+        await until(scene, "our files are unusable", str(cache)[:40], "gitlab degraded")
+        await scene.press("j", "enter")
+        await until(scene, "What is seen cannot be kept")
+        await scene.press("ctrl+o", *"prod", "enter")
+        await until(scene, "60 runs")
+
+
+async def test_nobody_leaves_while_something_is_sent(fleet_staged: FleetStaged) -> None:
+    """Cut off, its outcome would be unknown."""
+    async with fleet_staged() as scene:
+        outcome = asyncio.Event()
+        scene.app.screen.run_worker(outcome.wait(), group="import")
+        scene.app.switch_profile("acme-staging")
+        await scene.pilot.pause()
+
+        assert "Something is being sent." in scene.text
+        assert scene.app.profile.name == "acme-prod"
+
+        outcome.set()
+        await scene.settle()
+        scene.app.switch_profile("acme-staging")
+        await until(scene, "acme-staging ▾")
+
+
+async def test_read_only_is_said_in_every_room(fleet_staged: FleetStaged, several: Settings) -> None:
+    """Not in a toast that goes: in a line that stays."""
+    settings = replace(several, default_profile="acme-staging")
+    async with fleet_staged(SMALL, settings) as scene:
+        for key in ("1", "2", "3", "0"):
+            await scene.press(key)
+
+            assert "◇ Read-only  Nothing can be sent from here." in scene.text
+
+
+def test_read_only_for_this_console_holds_for_every_profile(several: Settings, clock: SceneClock) -> None:
+    """`--read-only` was asked of the console; what the configuration says of one profile is that one's."""
+    asked = Fleet(several, replace(several.profile(), read_only=True), {}, clock)
+    configured = Fleet(several, several.profile("acme-staging"), {}, clock)
+
+    assert [profile.read_only for profile in asked.profiles] == [True, True, True]
+    assert [profile.read_only for profile in configured.profiles] == [False, True, False]
+
+
+async def test_tokens_leave_the_environment_and_are_read_once(
+    several: Settings, clock: SceneClock, tmp_path: Path
+) -> None:
+    """A variable that two profiles share serves both; one from stdin is still there after coming back."""
+    stream = replace(several.profile("partner"), token=StreamToken(StringIO("from-stdin\n")))
+    env = {TOKEN_VARIABLE: "shared-token", "PATH": "/bin"}
+    fleet = Fleet(several, stream, env, clock)
+    try:
+        problems = []
+        for name in ("acme-prod", "acme-staging", "partner", "partner"):
+            problems.append((await fleet.engine(name)).token_problem)
+            await fleet.let_go(name)
+    finally:
+        await fleet.close()
+
+    assert env == {"PATH": "/bin"}
+    assert problems == [None] * 4
+
+
+async def test_a_missing_token_is_that_profiles_trouble(several: Settings, clock: SceneClock) -> None:
+    """It opens all the same, and says what is missing."""
+    fleet = Fleet(several, several.profile(), {}, clock)
+    os.environ.pop(TOKEN_VARIABLE, None)
+    try:
+        problem = (await fleet.engine("acme-prod")).token_problem
+    finally:
+        await fleet.close()
+
+    assert problem is not None
+    assert TOKEN_VARIABLE in str(problem)
+
+
+async def test_many_profiles_with_any_name_stay_a_list(fleet_staged: FleetStaged, several: Settings) -> None:
+    """The cursor stays in view; names are text, whatever is in them."""
+    first = several.profiles[0]
+    hostile = [Profile(f"[/b]\x1b[2J\u202e{n}", first.base_url, first.token) for n in range(30)]
+    settings = replace(several, profiles=(first, *hostile))
+    async with fleet_staged(SMALL, settings) as scene:
+        await scene.press("ctrl+o", "up")
+
+        assert "[/b]␛[2J�29" in scene.text
+        assert "\x1b" not in scene.text
+
+        await scene.press("escape", "0", "G")
+        await until(scene, "[/b]␛[2J�29")
+
+        assert "▌ " in scene.text
+        assert "\x1b" not in scene.text
+
+
+async def test_the_switcher_closes_with_its_own_key(fleet_staged: FleetStaged) -> None:
+    """ctrl+o, escape: nothing changes; what nobody is called opens nothing."""
+    async with fleet_staged() as scene:
+        await scene.press("ctrl+o")
+        opened = isinstance(scene.app.screen, ProfileSwitcher)
+        await scene.press("ctrl+o")
+        await scene.press("ctrl+o", *"zzz", "enter")
+
+        assert opened
+        assert isinstance(scene.app, RunwardenApp)
+        assert not isinstance(scene.app.screen, ProfileSwitcher)
+        assert scene.app.profile.name == "acme-prod"
