@@ -6,7 +6,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -342,9 +342,17 @@ class Terminal:
         return self.process.wait(15)
 
 
-def test_on_a_terminal_the_console_opens_after_the_answers(tmp_path: Path, board: Board) -> None:
-    """The whole way, in the program itself."""
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    """A terminal whose program does not outlive the test."""
     terminal = Terminal(tmp_path)
+    yield terminal
+    terminal.process.kill()
+    terminal.process.wait()
+
+
+def test_on_a_terminal_the_console_opens_after_the_answers(terminal: Terminal, board: Board) -> None:
+    """The whole way, in the program itself."""
     terminal.read_until(b"Welcome", b"base address")
     terminal.type(board.base_url)
     terminal.read_until(b"local")
@@ -362,9 +370,8 @@ def test_on_a_terminal_the_console_opens_after_the_answers(tmp_path: Path, board
     assert TOKEN.encode() not in terminal.seen
 
 
-def test_leaving_says_what_else_there_is(tmp_path: Path) -> None:
+def test_leaving_says_what_else_there_is(terminal: Terminal) -> None:
     """Exit code 2 and the ways to configure it, the demo among them."""
-    terminal = Terminal(tmp_path)
     terminal.read_until(b"Welcome", b"base address")
     terminal.type("\x1b")
 
