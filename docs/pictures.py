@@ -1,6 +1,7 @@
 """Makes the README's pictures from the real console on the demo's real service: `make pictures`."""
 
 import asyncio
+import os
 import re
 import sys
 import tempfile
@@ -62,6 +63,8 @@ def portable(svg: str) -> str:
 
 
 if __name__ == "__main__":
+    # The pictures show the colours of a modern terminal, whatever this one can do.
+    os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
     target = Path(sys.argv[1])
     target.mkdir(parents=True, exist_ok=True)
     asyncio.run(main(target))
