@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
@@ -26,12 +26,7 @@ from widgets.filter_search import Painted, SearchInput
 from widgets.run_table import RunTable
 
 if TYPE_CHECKING:
-    from textual.timer import Timer
-
     from app.console.run_feed import RunFeed
-
-SEARCH_PAUSE_S: Final = 0.03
-"""A pause in typing after which the search begins; what is under way then is given up by the next key."""
 
 
 class RunLineScreen(RunActingScreen):
@@ -44,7 +39,6 @@ class RunLineScreen(RunActingScreen):
     def __init__(self) -> None:
         super().__init__()
         self._feed: RunFeed | None = None
-        self._search_pause: Timer | None = None
         self._vocabulary = Vocabulary()
 
     @property
@@ -112,10 +106,11 @@ class RunLineScreen(RunActingScreen):
 
     @on(Input.Changed, "SearchInput")
     def _on_typed(self) -> None:
-        if self._search_pause is not None:
-            self._search_pause.stop()
-        self._search_pause = self.set_timer(SEARCH_PAUSE_S, self._search_now)
-        self._offer()
+        # At once, not after a pause in typing: what is under way is given up by the next key.
+        line = self.bar.line
+        if line.has_focus:
+            self.want(replace(self._wanted, line=line.value, cursor=line.cursor_position))
+            self._offer()
 
     @on(SearchInput.Left)
     def _on_left(self) -> None:
@@ -153,21 +148,12 @@ class RunLineScreen(RunActingScreen):
         return self._wanted.condition(self.console.clock())
 
     def _leave(self, line: str) -> None:
-        if self._search_pause is not None:
-            self._search_pause.stop()
         self.table.focus()
         self.bar.offer(())
         self.set_line(line.strip())
 
-    def _search_now(self) -> None:
-        line = self.bar.line
-        if line.has_focus:
-            self.want(replace(self._wanted, line=line.value, cursor=line.cursor_position))
-
     def _offer(self) -> None:
         line = self.bar.line
-        if not line.has_focus:
-            return
         found = suggestions(line.value, line.cursor_position, self._vocabulary) if line.value else ()
         # What cannot be typed cannot be offered either.
         offers = (Offer(s.start, s.end, safe_text(s.insert), s.about) for s in found if safe_text(s.insert) == s.insert)
