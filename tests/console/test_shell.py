@@ -116,7 +116,7 @@ async def test_keys_and_clicks_go_through_the_rooms(staged: Staged) -> None:
 
 async def test_help_names_every_key_of_the_screen(staged: Staged) -> None:
     """It is made from the bindings, so nothing can be missing."""
-    async with staged((100, 70)) as scene:
+    async with staged((100, 120)) as scene:
         expected = deeds(scene.app.screen)
         await scene.press("question_mark")
 
