@@ -8,7 +8,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 EARLY = "import app.__main__, app.config, app.console.start, app.console.early, app.console.opening"
-CONSOLE = f"{EARLY}, storage.cache.first_paint, app.console.app, app.console.screens.runs, app.console.signals, app.console.window"
+FIRST = "storage.cache.first_paint, app.console.app, app.console.screens.runs, app.console.signals, app.console.window"
+CONSOLE = f"{EARLY}, {FIRST}"
 SLOW = (
     "httpx",
     "pydantic",
