@@ -19,7 +19,7 @@ SETTINGS = """
 sandbox = "{sandbox}"
 [execution.agent]
 cpu_s = 3
-memory_bytes = 134217728
+memory_bytes = 536870912
 processes = 40
 workspace_bytes = 50331648
 file_bytes = 16777216
