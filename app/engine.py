@@ -162,8 +162,9 @@ class Engine:
         return problem
 
     async def close(self) -> None:
-        """Ends polling, then closes connections and files."""
+        """Ends polling, settles what is being sent, then closes connections and files."""
         await self.polling.stop()
+        await self.actions.under_way.close()
         await self.client.aclose()
         await self.ledger.close()
         await self.cache.close()

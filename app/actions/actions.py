@@ -1,12 +1,12 @@
 """The one way to write to the service: prepare, send, settle."""
 
-import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from app.actions.again import request_of
 from app.actions.refusals import AlreadyAsked, Blocked, InvalidRequest, ReadOnly
+from app.actions.under_way import UnderWay
 from app.actions.validate import problems
 from app.api.answer import Answer
 from app.api.client import Client
@@ -30,6 +30,7 @@ class Actions:
     actor: str
     """Who asks, as the ledger shall name it."""
     read_only: bool = False
+    under_way: UnderWay = field(default_factory=UnderWay)
 
     async def submit(self, request: WriteRequest, *, key: str | None = None) -> Action:
         """Carries the request out and returns what became of it; the action's state tells, no API error is raised.
@@ -97,15 +98,19 @@ class Actions:
             # The commit point: if this raises, no byte leaves.
             self._ring(await self.ledger.sending(action.action_id))
 
+        to_its_end = self.under_way.to_its_end
         try:
-            answer = await self.client.send(request, body_json=action.body_json, before_first_byte=before_first_byte)
+            with self.under_way.sending():
+                answer = await self.client.send(
+                    request, body_json=action.body_json, before_first_byte=before_first_byte
+                )
         except ApiError as error:
-            return await asyncio.shield(self._settle_failure(action.action_id, error))
+            return await to_its_end(self._settle_failure(action.action_id, error))
         except BaseException as interruption:
             # Cancelled, or broken in a way nobody foresaw: what the ledger says was begun may have been done.
-            await asyncio.shield(self._settle_interrupted(action.action_id, interruption))
+            await to_its_end(self._settle_interrupted(action.action_id, interruption))
             raise
-        return await asyncio.shield(self._settle_success(action.action_id, answer))
+        return await to_its_end(self._settle_success(action.action_id, answer))
 
     async def _settle_success(self, action_id: str, answer: Answer) -> Action:
         action = await self.ledger.confirm(action_id, result_id=answer.result_id, response_json=answer.raw_json)

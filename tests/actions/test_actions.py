@@ -251,3 +251,16 @@ async def test_an_unknown_start_is_found_by_its_branch(desk: Desk) -> None:
 
     assert ([run.run_id for run in certain.candidates], certain.certain) == (["run_1"], True)
     assert ([run.run_id for run in guess.candidates], guess.certain) == (["run_1", "run_2"], False)
+
+
+async def test_closing_breaks_off_what_is_on_its_way_and_writes_it_down(desk: Desk) -> None:
+    """Whoever closes the ledger next finds it settled: nobody has to guess at the next start."""
+    desk.server.script(Hang())
+    actions = desk.actions()
+    sending = asyncio.create_task(actions.submit(ADA))
+    await asyncio.to_thread(desk.server.wait_for, 1)
+    await actions.under_way.close()
+
+    (action,) = await desk.ledger.actions()
+    assert action.state == "unknown"
+    assert sending.cancelled()
