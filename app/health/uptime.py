@@ -59,20 +59,18 @@ def slices(
         for index in range(max(0, first), min(count - 1, last) + 1):
             there = _overlap_s(span, start + index * each, start + (index + 1) * each)
             seconds[index][found] = seconds[index].get(found, 0.0) + there
-    gone_s = (now - (start + (count - 1) * each)).total_seconds()
-    lengths = [each.total_seconds()] * (count - 1) + [gone_s]
-    return tuple(_worst(part, length_s) for part, length_s in zip(seconds, lengths, strict=True))
+    # The last slice is about now: whatever was seen in it speaks for it.
+    needed_s = [_SPEAKS_FROM * each.total_seconds()] * (count - 1) + [0.0]
+    return tuple(_worst(part, well_s) for part, well_s in zip(seconds, needed_s, strict=True))
 
 
 def _overlap_s(span: HealthSpan, start: datetime, end: datetime) -> float:
     return max(0.0, (min(span.end, end) - max(span.start, start)).total_seconds())
 
 
-def _worst(seconds: dict[Level, float], length_s: float) -> Level | None:
+def _worst(seconds: dict[Level, float], well_s: float) -> Level | None:
     if "bad" in seconds:
         return "bad"
     if "impaired" in seconds:
         return "impaired"
-    if "well" in seconds and seconds["well"] >= _SPEAKS_FROM * length_s:
-        return "well"
-    return None
+    return "well" if seconds.get("well", -1.0) >= well_s else None

@@ -56,6 +56,11 @@ def test_a_slice_shows_the_worst_it_had() -> None:
     assert found == ("well", "bad", "well", "well", None, "impaired", "well", "well")
 
 
+def test_the_last_slice_speaks_from_its_first_moment() -> None:
+    """Who opens the console for the first time sees that all is well now; of the time before nobody knows."""
+    assert slices(spans(("ok", 0.5, 0)), NOW + 10 * MINUTE, 3, 15 * MINUTE, WORDS) == (None, None, "well")
+
+
 def test_slices_stand_still_while_time_passes() -> None:
     """They begin at whole quarters: the same moment lies in the same slice, whenever one looks."""
     seen = spans(("unreachable", 61, 59))
