@@ -27,7 +27,7 @@ def base_address(text: str) -> str:
     _refuse_extras(parts)
     _check_host(host)
     if parts.scheme == "http" and not is_loopback(host):
-        raise ValueError("http would send the token in the clear: use https, or http on loopback only")
+        raise ValueError("use https: http sends the token in the clear")
     shown = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{shown}{f':{port}' if port is not None else ''}{parts.path.rstrip('/')}"
 

@@ -12,7 +12,7 @@ from widgets.times import age, ago
 LATE_AFTER_POLLS: Final = 4
 LATE_FLOOR_S: Final = 45.0
 """However short the polls' period is, facts this young are not stale yet."""
-DUE_AFTER_POLLS: Final = 3
+DUE_AFTER_POLLS: Final = 2
 DUE_GRACE_S: Final = 5.0
 """An answer may take this long: facts are live while their age is explained by the period and that."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from rich.cells import cell_len
 from textual import events
@@ -33,6 +33,7 @@ WIDE = 120
 NAME = 24
 STATE = 30
 LINK = 24
+_UNKNOWN: Final[tuple[Part, ...]] = (("nothing is known of it yet", STYLES["quiet"]),)
 ADDRESS = 24
 """Fewer cells than that say nothing of an address."""
 INDENT = 4
@@ -160,12 +161,11 @@ class ProfileList(Widget, can_focus=True):
         indent: Part = (" " * INDENT, "")
         if self.size.width >= WIDE:
             link_text, link_style = link_words(facts, self._by)
-            first = [*head, (fit(link_text, LINK), link_style), *_spaced(counts)]
+            first = [*head, (fit(link_text, LINK), link_style), *_spaced(counts or _UNKNOWN)]
             room = NAME + STATE + LINK
             second = [indent, (fit(shorten(place, room - 1, "middle"), room), STYLES["quiet"]), *_spaced(hosts)]
             return [self._line(line, is_here=is_here) for line in (first, second)] + [Content("")]
-        known = _spaced((*counts, *hosts)) or [("nothing is known of it yet", STYLES["quiet"])]
-        lines = (head, [indent, *known], [indent, (place, STYLES["quiet"])])
+        lines = (head, [indent, *_spaced((*counts, *hosts) or _UNKNOWN)], [indent, (place, STYLES["quiet"])])
         return [self._line(line, is_here=is_here) for line in lines] + [Content("")]
 
     def _rest_of_line(self, facts: ProfileFacts, state: Badge) -> list[Part]:

@@ -37,6 +37,10 @@ OpenEngine = Callable[[], Awaitable["Engine"]]
 Clock = Callable[[], datetime]
 
 
+def _nothing() -> None:
+    """To be done where nothing was begun."""
+
+
 def _commands() -> "type[Provider]":
     from app.console.commands import ConsoleCommands
 
@@ -75,7 +79,7 @@ class RunwardenApp(ProfilesApp):
         self.clock = clock
         self.healthy_words = frozenset(settings.console.health_ok)
         self.engine: Engine | None = None
-        self._unsubscribe: Callable[[], None] = lambda: None
+        self._unsubscribe: Callable[[], None] = _nothing
         self._begin_with(profile, first, open_engine)
         self._vitals_reader = Latest(self._read_vitals, self._in_background)
         self.set_reactive(RunwardenApp.vitals, self._vitals_of(first))
@@ -114,9 +118,12 @@ class RunwardenApp(ProfilesApp):
 
     def trouble(self) -> Notice | None:
         """What is wrong with our own files or the link; None: nothing."""
-        if self._storage_trouble is not None:
-            return storage_notice(self._storage_trouble)
-        return link_notice(self.vitals.runs_link, self.clock())
+        return self.storage_trouble or link_notice(self.vitals.runs_link, self.clock())
+
+    @property
+    def storage_trouble(self) -> Notice | None:
+        """What is wrong with our own files; None: nothing."""
+        return None if self._storage_trouble is None else storage_notice(self._storage_trouble)
 
     @property
     def standing(self) -> Notice | None:
@@ -187,7 +194,7 @@ class RunwardenApp(ProfilesApp):
         """Hears nothing more of the profile on show; whoever opened it closes it."""
         self.end_following()
         self._unsubscribe()
-        self.engine = None
+        self._unsubscribe, self.engine = _nothing, None
 
     def take_up(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
         """Shows another profile from now on; the rooms of the one before are gone already."""

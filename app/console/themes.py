@@ -31,15 +31,15 @@ THEMES: Final = (
         primary="#0b62b8",
         secondary="#6b4fc0",
         accent="#0a7c6a",
-        success="#137a3f",
-        warning="#8f5b00",
+        success="#12733b",
+        warning="#875500",
         error="#b8261f",
         foreground="#1b2229",
         background="#fafbfc",
         surface="#f1f4f7",
         panel="#e3e9ef",
         dark=False,
-        variables={"block-cursor-blurred-background": "#cfe0f1", "input-selection-background": "#0b62b8 25%"},
+        variables={"block-cursor-blurred-background": "#dfeaf6", "input-selection-background": "#0b62b8 25%"},
     ),
     # Okabe and Ito's hues: they stay apart for every kind of colour blindness.
     Theme(

@@ -123,8 +123,8 @@ def link(**fields: object) -> LinkState:
         (link(), "◌ connecting…"),
         (link(last_ok_at=before(hours=5)), "◌ connecting… · from 5h ago"),
         (link(last_ok_at=before(seconds=4)), "● live · 4s ago"),
-        (link(last_ok_at=before(seconds=29)), "● live · 29s ago"),
-        (link(last_ok_at=before(seconds=30)), "◌ 30s old, waiting for an answer"),
+        (link(last_ok_at=before(seconds=19)), "● live · 19s ago"),
+        (link(last_ok_at=before(seconds=20)), "◌ 20s old, waiting for an answer"),
         (link(last_ok_at=before(minutes=3)), "◌ stale 3m"),
         (
             link(last_ok_at=before(minutes=12), failing_since=before(minutes=11), failures=3, error_kind="unreachable"),

@@ -83,7 +83,8 @@ class ConsoleScreen(Screen[None]):
 
     def show_trouble(self) -> None:
         """Brings what is said of troubles up to date."""
-        self.query_one(Banner).show(self.trouble() or self.console.standing)
+        # A room may say by itself what is wrong with the link; our own files concern them all.
+        self.query_one(Banner).show(self.console.storage_trouble or self.trouble() or self.console.standing)
 
     @property
     def as_of(self) -> datetime | None:

@@ -1,6 +1,7 @@
 """Every key that does something now, made from the bindings themselves."""
 
 from itertools import groupby
+from textwrap import wrap
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
@@ -15,6 +16,7 @@ from widgets.badges import STYLES
 
 KEY_CELLS = 13
 DOES_CELLS = 20
+MORE_CELLS = 34
 PLACES = {"here": "On this screen", "in the list": "Where the cursor is", "everywhere": "Everywhere"}
 
 
@@ -58,6 +60,5 @@ class KeyHelpScreen(ModalScreen[None]):
 
 def _line(deed: Deed) -> Content:
     keys = " ".join(deed.keys)
-    return Content.assemble(
-        (f"{keys:<{KEY_CELLS}} ", "bold"), f"{deed.does:<{DOES_CELLS}}", (deed.more, STYLES["quiet"])
-    )
+    more = f"\n{'':<{KEY_CELLS + 1 + DOES_CELLS}}".join(wrap(deed.more, MORE_CELLS))
+    return Content.assemble((f"{keys:<{KEY_CELLS}} ", "bold"), f"{deed.does:<{DOES_CELLS}}", (more, STYLES["quiet"]))

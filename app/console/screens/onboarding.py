@@ -28,7 +28,7 @@ _HINTS: Final[dict[Origin, tuple[str, str]]] = {
     "pasted": ("token", "From its settings: API, Create API Token."),
     "variable": ("variable", "It must be set whenever the console starts."),
     "file": ("file", "Readable by you alone: chmod 600."),
-    "command": ("command", "With its arguments, as in: pass show runwarden. No shell is involved."),
+    "command": ("command", "With its arguments; no shell is involved."),
 }
 
 
@@ -69,7 +69,7 @@ class OnboardingScreen(Screen[str | None]):
                 yield LineField(
                     "base_url",
                     "service",
-                    "Its base address, up to the version.",
+                    "Its address, up to the version.",
                     placeholder="https://api.example.com/v1",
                 )
                 yield LineField("name", "name", "What you call it.")
@@ -166,7 +166,7 @@ class OnboardingScreen(Screen[str | None]):
         self._doubt(new)
 
     def _tell(self, verdict: Verdict) -> None:
-        self._say(f"{verdict.text} Nothing was written; ^y writes it all the same.", "bad")
+        self._say(f"{verdict.text} Nothing was written.", "bad")
         self._field(self._origin if verdict.token_is_at_fault else "base_url").take_focus()
 
     def _write(self, new: NewProfile) -> None:

@@ -18,7 +18,7 @@ ORIGINS: Final[dict[Origin, str]] = {
     "pasted": "pasted here, kept in a file only you can read",
     "variable": "an environment variable",
     "file": "a file that is there already",
-    "command": "what a command prints, as a password manager does",
+    "command": "what a command prints (a password manager)",
 }
 _DULL: Final = frozenset({"api", "www", "app", "runs", "agents"})
 """First parts of a host's name that say nothing of whose it is."""
@@ -110,4 +110,5 @@ def _command(typed: str) -> TokenSource | str:
 
 
 def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+    # A scheme is written as it is.
+    return f"{text}." if text.startswith("http") else f"{text[:1].upper()}{text[1:]}."

@@ -115,8 +115,7 @@ class ProfilesScreen(ConsoleScreen):
 
 def _title(facts: tuple[ProfileFacts, ...], by: Yardstick) -> Content:
     count = sum(worst(each, by).tone in NEEDS_A_LOOK for each in facts)
-    needs = "each of them is well" if not count else f"{count} need{'s' if count == 1 else ''} a look"
-    looking = any(each.vitals is None and not each.problem for each in facts)
-    return Content.assemble(
-        ("All profiles  ", "bold"), (f"{len(facts)}, {'looking…' if looking else needs}", STYLES["quiet"])
-    )
+    words = f"{count} of {len(facts)} need{'s' if count == 1 else ''} a look" if count else f"all {len(facts)} are well"
+    if any(each.vitals is None and not each.problem for each in facts):
+        words = "looking…"
+    return Content.assemble(("All profiles  ", "bold"), (words, STYLES["quiet"]))

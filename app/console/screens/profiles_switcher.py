@@ -107,7 +107,8 @@ def _as_seen(settings: Settings, profile: Profile, now: datetime) -> Badge:
     link = next((link for link in first.links if link.subject == "runs"), None) if first is not None else None
     if link is None or (link.last_ok_at is None and not link.is_failing):
         return Badge("·", "not opened yet", "quiet")
-    seen = f"seen {ago(link.last_ok_at, now)}" if link.last_ok_at is not None else "never answered"
+    seen = f"seen {ago(link.last_ok_at, now)}" if link.last_ok_at is not None else ""
     if link.is_failing:
-        return Badge("◌", f"{seen}, {trouble_word(link.error_kind)}", "warn")
+        trouble = trouble_word(link.error_kind)
+        return Badge("◌", f"{seen}, {trouble}" if link.last_ok_at is not None else trouble, "warn")
     return Badge("·", seen, "quiet")

@@ -5,6 +5,10 @@ from typing import Any
 from textual import events
 from textual.pilot import Pilot
 
+from app.config import data_folder
+from app.console.forms.drafts import Drafts
+from app.engine import Engine
+
 
 async def settle(pilot: Pilot[Any]) -> None:
     """Waits until everything that was begun is done and painted."""
@@ -31,3 +35,8 @@ def painted(app: Any) -> str:
 def words(app: Any) -> str:
     """Everything on the screen as one line: frames and line breaks do not matter."""
     return " ".join(painted(app).replace("│", " ").replace("▌", " ").split())
+
+
+def drafts_of(engine: Engine) -> Drafts:
+    """The profile's drafts."""
+    return Drafts(data_folder(engine.settings, engine.profile) / "drafts.json")

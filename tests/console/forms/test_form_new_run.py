@@ -1,17 +1,15 @@
-import json
-from datetime import timedelta
+"""A new run from the form: preview, sending, refusals and everything that helps to fill it in."""
+
 from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.widgets import Input, TextArea
 
-from app.config import data_folder
 from app.console.forms import NewRunForm
-from app.console.forms.drafts import Drafts
 from app.engine import Engine
 from storage.records import Action, Repository, Run
-from tests.console.forms.steps import painted, settle, words, write
+from tests.console.forms.steps import drafts_of, painted, settle, words, write
 from tests.fault_server import Drop, Respond
 from widgets.form_pairs import packed
 
@@ -24,11 +22,6 @@ CREATED = {
     "updated_at": "2026-05-04T12:00:00Z",
 }
 FILLED = "acme/web\t\tFix the flaky test.\nThen run it.\tdepth\t3"
-
-
-def drafts_of(engine: Engine) -> Drafts:
-    """The profile's drafts."""
-    return Drafts(data_folder(engine.settings, engine.profile) / "drafts.json")
 
 
 async def test_what_is_previewed_is_what_is_sent(stage: Any, engine: Engine, post: Any) -> None:
@@ -200,64 +193,6 @@ async def test_keys_pressed_while_sending_neither_send_twice_nor_close(stage: An
     assert sending == "sending"
     assert allowed == [False, False, False, False]
     assert len(post.requests) == 1
-
-
-async def test_a_draft_survives_escape_and_is_swapped_for_a_fresh_form_and_back(stage: Any, clock: Any) -> None:
-    """It says how old it is; ctrl+n puts it aside and brings it back."""
-    app = stage(NewRunForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await write(pilot, FILLED)
-        await pilot.press("escape")
-        await settle(pilot)
-    clock.move(timedelta(minutes=7))
-    again = stage(lambda engine: NewRunForm(engine, repository="acme/api"))
-    async with again.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        text, restored = painted(again), again.screen.values
-        await pilot.press("ctrl+n")
-        await settle(pilot)
-        fresh = again.screen.values
-        await pilot.press("ctrl+n")
-        await settle(pilot)
-        back = again.screen.values
-
-    assert app.outcome is None
-    assert "Your draft from 7m ago" in text
-    assert restored["instructions"] == "Fix the flaky test.\nThen run it."
-    assert json.loads(restored["metadata"]) == [["depth", "3"]]
-    assert fresh == {"repository": "acme/api", "branch_name": "", "instructions": "", "metadata": ""}
-    assert back == restored
-
-
-async def test_a_draft_survives_a_killed_program(stage: Any, engine: Engine) -> None:
-    """It is on the disk while the form is still open."""
-    app = stage(NewRunForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await write(pilot, "acme/web")
-        await app.screen._keep_draft()
-        draft = await drafts_of(engine).load("run.start")
-
-    assert draft is not None
-    assert draft.values["repository"] == "acme/web"
-
-
-async def test_drafts_that_cannot_be_kept_are_said_and_hinder_nothing(stage: Any, engine: Engine, post: Any) -> None:
-    """The form sends all the same."""
-    post.next(Respond(201, CREATED))
-    drafts_of(engine).path.write_text(json.dumps({"version": 99, "drafts": {}}))
-    app = stage(NewRunForm)
-    async with app.run_test(size=(100, 30)) as pilot:
-        await settle(pilot)
-        text = words(app)
-        await write(pilot, FILLED)
-        await pilot.press("ctrl+s", "ctrl+s")
-        await settle(pilot)
-
-        assert app.screen.phase == "outcome"
-
-    assert "written by a newer version" in text
 
 
 async def test_repositories_are_suggested_from_the_cache(stage: Any, engine: Engine, clock: Any) -> None:

@@ -1,93 +1,17 @@
 """The import of organizations from a file, over a real socket and the real ledger."""
 
 import asyncio
-import json
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from syrupy.assertion import SnapshotAssertion
-from textual import events
 
 from app.actions.imports import Import
 from app.console.screens.organization_import import OrganizationImportScreen
-from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from tests.console.conftest import WIDE, Scene, Staged
+from tests.console.imports.steps import creating, emails, importing, states, type_path
 from tests.console.scenes import SceneClock, app_on, engine_on, settings_for
-from tests.fault_server import Drop, FaultServer, Hang, Received, Respond, Step
-from widgets.import_table import ImportTable
-
-SIZES = pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
-LIST = """Email,offer_code
-ada@globex.example,
-bea@initech.example,PARTNER
-noone,
-ADA@globex.example,
-carl@hooli.example,
-dora@hooli.example,
-"""
-
-
-def creating(request: Received) -> Step:
-    """An organization for whoever asks; nothing else is there."""
-    if request.method != "POST":
-        return Respond(200, {"runs": [], "next_token": None, "code_hosting": {}})
-    email = json.loads(request.body)["email"]
-    return Respond(
-        201,
-        {
-            "organization_id": f"org_{email.partition('@')[0]}",
-            "organization_name": email,
-            "organization_slug": "x",
-            "parent_organization_id": "org_0",
-        },
-    )
-
-
-@pytest.fixture
-def server() -> Iterator[FaultServer]:
-    """A service that creates what it is asked for."""
-    with FaultServer() as server:
-        server.otherwise = creating
-        yield server
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """Four that can be created, one that is no address, one that is there twice."""
-    path = tmp_path / "partners.csv"
-    path.write_text(LIST, "utf-8")
-    return path
-
-
-def emails(server: FaultServer) -> Counter[str]:
-    """Who was invited, and how often."""
-    return Counter(str(json.loads(each.body)["email"]) for each in server.requests if each.method == "POST")
-
-
-@asynccontextmanager
-async def importing(
-    staged: Staged, server: FaultServer, file: Path | None, size: tuple[int, int] = WIDE
-) -> AsyncIterator[Scene]:
-    """The screen, with the file read."""
-    async with staged(size, synced=False, base_url=server.base_url) as scene:
-        await scene.press("3", "i")
-        if file is not None:
-            await type_path(scene, file)
-        yield scene
-
-
-async def type_path(scene: Scene, file: Path) -> None:
-    """Pastes the file's name and enters it."""
-    scene.app.post_message(events.Paste(str(file)))
-    await scene.press("enter")
-
-
-def states(scene: Scene) -> list[str]:
-    """What each row says of itself."""
-    return [row.state for row in scene.app.screen.query_one(ImportTable)._items]
+from tests.fault_server import Drop, FaultServer, Hang, Received, Respond
 
 
 async def test_everything_is_seen_before_anything_is_sent(staged: Staged, server: FaultServer, file: Path) -> None:
@@ -344,41 +268,3 @@ async def test_a_click_on_the_hint_sends_as_the_key_does(staged: Staged, server:
             await scene.settle()
 
         assert states(scene).count("created") == 4
-
-
-@pytest.fixture
-def fixed_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: Path) -> Path:
-    """A file whose name is the same in every picture."""
-    monkeypatch.chdir(tmp_path)
-    return Path(file.name)
-
-
-@SIZES
-async def test_picture_of_the_rows(
-    staged: Staged, server: FaultServer, fixed_place: Path, picture: SnapshotAssertion, size: tuple[int, int]
-) -> None:
-    """Asked whether to send."""
-    async with importing(staged, server, fixed_place, size) as scene:
-        await scene.press("ctrl+s")
-
-        assert scene.app.export_screenshot() == picture
-
-
-@SIZES
-async def test_picture_of_an_import_that_stopped(
-    staged: Staged, server: FaultServer, fixed_place: Path, picture: SnapshotAssertion, size: tuple[int, int]
-) -> None:
-    """One created, one unknown, the rest waiting."""
-    server.script(creating(Received("POST", "/", {}, b'{"email": "ada@globex.example"}')), Drop())
-    async with importing(staged, server, fixed_place, size) as scene:
-        await scene.press("ctrl+s", "ctrl+s")
-        scene.clock.move(minutes=3)
-        await scene.tick(seconds=1)
-
-        assert scene.app.export_screenshot() == picture
-
-
-async def test_picture_of_no_file(staged: Staged, server: FaultServer, picture: SnapshotAssertion) -> None:
-    """Before one is named."""
-    async with importing(staged, server, None, SMALL) as scene:
-        assert scene.app.export_screenshot() == picture

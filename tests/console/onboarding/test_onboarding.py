@@ -353,7 +353,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 def test_on_a_terminal_the_console_opens_after_the_answers(terminal: Terminal, board: Board) -> None:
     """The whole way, in the program itself."""
-    terminal.read_until(b"Welcome", b"base address")
+    terminal.read_until(b"Welcome", b"Its address")
     terminal.type(board.base_url)
     terminal.read_until(b"local")
     # Its label is painted anew when the field has the keys.
@@ -372,7 +372,7 @@ def test_on_a_terminal_the_console_opens_after_the_answers(terminal: Terminal, b
 
 def test_leaving_says_what_else_there_is(terminal: Terminal) -> None:
     """Exit code 2 and the ways to configure it, the demo among them."""
-    terminal.read_until(b"Welcome", b"base address")
+    terminal.read_until(b"Welcome", b"Its address")
     terminal.type("\x1b")
 
     assert terminal.end() == 2

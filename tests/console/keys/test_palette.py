@@ -1,0 +1,23 @@
+"""The palette: whatever a key does can be found by name."""
+
+import pytest
+from textual.command import DiscoveryHit
+
+from app.console.commands import HERE, MOVES, ConsoleCommands
+from app.console.hints import deeds
+from tests.console.keys.conftest import Configured
+
+
+@pytest.mark.parametrize("room", ["1", "2", "3", "4", "6"])
+async def test_every_action_of_a_room_is_in_it(configured: Configured, room: str) -> None:
+    """All that can be done now, but moving the cursor and what is open already."""
+    async with configured() as scene:
+        await scene.press(room)
+        screen = scene.app.screen
+        offered = {hit.text async for hit in ConsoleCommands(screen).discover() if isinstance(hit, DiscoveryHit)}
+        for deed in deeds(screen):
+            name = deed.action.partition("(")[0].rpartition(".")[2]
+            if deed.enabled and name not in MOVES and deed.does not in HERE:
+                shown = deed.does[0].upper() + deed.does[1:]
+
+                assert shown in offered, deed

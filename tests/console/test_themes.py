@@ -1,0 +1,53 @@
+"""The themes: every tone can be read on every ground, by everyone, and no two tones are told apart by hue alone."""
+
+import pytest
+from textual.color import Color
+from textual.theme import Theme
+
+from app.console.themes import FEW_COLOURS, NO_COLOURS, THEMES
+
+READABLE = 4.5
+"""Contrast of text that has to be read, by WCAG 2 (AA)."""
+HIGH = 7.0
+"""The same, AAA: what a high contrast theme is for."""
+OWN_GROUNDS = (NO_COLOURS, FEW_COLOURS)
+"""Where the cursor's line is in reverse, or in what the terminal's own palette makes of blue."""
+TONES = ("primary", "secondary", "success", "warning", "error", "foreground")
+
+
+def luminance(colour: Color) -> float:
+    parts = [part / 255 for part in (colour.r, colour.g, colour.b)]
+    red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    lights = sorted((luminance(Color.parse(one)), luminance(Color.parse(other))), reverse=True)
+    return (lights[0] + 0.05) / (lights[1] + 0.05)
+
+
+@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
+def test_every_tone_is_readable(theme: Theme) -> None:
+    """On the background, on surfaces and on the cursor's line."""
+    cursor = theme.variables["block-cursor-blurred-background"]
+    grounds = [str(theme.background), str(theme.surface), *([] if theme.name in OWN_GROUNDS else [cursor])]
+    least = HIGH if "contrast" in theme.name else READABLE
+    for tone in TONES:
+        for ground in grounds:
+            wanted = READABLE if ground == cursor else least
+
+            assert contrast(str(getattr(theme, tone)), ground) >= wanted, (tone, ground)
+
+
+def test_there_is_one_for_everyone() -> None:
+    """Dark, light, high contrast, colour-blind-safe, sixteen colours, none."""
+    names = {theme.name for theme in THEMES}
+
+    assert names >= {
+        "runwarden",
+        "runwarden-light",
+        "runwarden-contrast",
+        "runwarden-colour-blind",
+        "runwarden-16",
+        "runwarden-no-colour",
+    }
