@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from storage.cache import coverage, health, polls, read_details, read_runs, store_runs, stuck
 from storage.cache.following import Following
+from storage.cache.landmarks import Landmarks
 from storage.cache.opening import DAMAGE_CURE, connect_reader, connect_writer, mark_damaged, prepare
 from storage.database import data_version
 from storage.records import (
@@ -54,6 +55,7 @@ class Cache:
         """What people follow, and what they were told."""
         self._reader = reader
         self._counts = read_runs.Counts()
+        self._landmarks = Landmarks()
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
@@ -144,7 +146,15 @@ class Cache:
     async def rows(self, filter: RunFilter, sort: RunSort, *, offset: int, limit: int) -> tuple[RunRow, ...]:  # noqa: A002 — the field's own word
         """The window of at most `limit` runs that starts `offset` runs into the order."""
         return await self._reader.run(
-            partial(read_runs.rows, wanted=filter, sort=sort, offset=offset, limit=limit, counts=self._counts)
+            partial(
+                read_runs.rows,
+                wanted=filter,
+                sort=sort,
+                offset=offset,
+                limit=limit,
+                counts=self._counts,
+                landmarks=self._landmarks,
+            )
         )
 
     async def count(self, filter: RunFilter) -> int:  # noqa: A002 — the field's own word

@@ -41,6 +41,11 @@ def where(wanted: RunFilter) -> Where:
     return _joined([part for part in parts if part is not None], " AND ") or Where("1", ())
 
 
+def both(one: Where, other: Where) -> Where:
+    """A condition that is met where both are."""
+    return Where(f"{one.sql} AND {other.sql}", (*one.parameters, *other.parameters))
+
+
 def search_text(run_id: str, repository: str, branch: str) -> str:
     """What a search looks into: folded, so that case does not count in any script; no word spans two lines."""
     return f"{run_id}\n{repository}\n{branch}".casefold()

@@ -31,6 +31,15 @@ def key_columns(sort: RunSort) -> tuple[str, ...]:
     return tuple(column for column, _ in _ASCENDING[sort.column])
 
 
+def onwards(sort: RunSort, key: tuple[str | int, ...]) -> Where | None:
+    """The condition that the run of this key and all after it meet; None: in this order no one range of the index."""
+    if len(before(sort, key)) != 1:
+        return None
+    columns, marks = ", ".join(key_columns(sort)), ", ".join("?" * len(key))
+    rises = _ASCENDING[sort.column][0][1] != sort.descending
+    return Where(f"({columns}) {'>=' if rises else '<='} ({marks})", key)
+
+
 def before(sort: RunSort, key: tuple[str | int, ...]) -> tuple[Where, ...]:
     """Conditions that, between them, every run before this key meets exactly once; each is one range of the index."""
     terms = _ASCENDING[sort.column]

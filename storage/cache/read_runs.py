@@ -4,8 +4,9 @@ import sqlite3
 from dataclasses import replace
 from typing import Final, cast
 
-from storage.cache.filters import Where, where
-from storage.cache.orders import before, key_columns, order_by
+from storage.cache.filters import Where, both, where
+from storage.cache.landmarks import Landmark, Landmarks
+from storage.cache.orders import before, key_columns, onwards, order_by
 from storage.database import data_version, snapshot
 from storage.records import Presence, RunFilter, RunRow, RunSort
 from storage.times import from_us, from_us_or_none
@@ -85,22 +86,57 @@ def _count_by_status(connection: sqlite3.Connection, condition: Where) -> dict[s
 
 
 def rows(
-    connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, offset: int, limit: int, counts: Counts
+    connection: sqlite3.Connection,
+    wanted: RunFilter,
+    sort: RunSort,
+    offset: int,
+    limit: int,
+    counts: Counts,
+    landmarks: Landmarks | None = None,
 ) -> tuple[RunRow, ...]:
     """The window of at most `limit` runs that starts `offset` runs into the order."""
     offset, limit = max(0, offset), max(0, limit)
     with snapshot(connection):
-        if offset <= _NEAR:
-            return _window(connection, wanted, order_by(sort), offset, limit)
-        total = counts.total(connection, wanted)
-        if offset < total // 2:
-            return _window(connection, wanted, order_by(sort), offset, limit)
-        # Beyond the middle the end is nearer.
-        limit = min(limit, total - offset)
-        if limit <= 0:
-            return ()
-        backwards = _window(connection, wanted, order_by(sort, backwards=True), total - offset - limit, limit)
-        return tuple(reversed(backwards))
+        total = counts.total(connection, wanted) if offset > _NEAR else 0
+        to_end = total - offset - limit
+        if offset <= _NEAR or landmarks is None or to_end <= _NEAR:
+            return _from_nearer_end(connection, wanted, sort, offset, limit, total)
+        mark = landmarks.nearest(connection, wanted, sort, offset, within=min(offset, total - offset))
+        found = _from_landmark(connection, wanted, sort, offset, limit, mark)
+        if found is None:
+            found = _from_nearer_end(connection, wanted, sort, offset, limit, total)
+        if found:
+            landmarks.note(connection, wanted, sort, offset, found[0].run_id)
+        return found
+
+
+def _from_nearer_end(
+    connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, offset: int, limit: int, total: int
+) -> tuple[RunRow, ...]:
+    if offset <= _NEAR or offset < total // 2:
+        return _window(connection, where(wanted), order_by(sort), offset, limit)
+    # Beyond the middle the end is nearer.
+    limit = min(limit, total - offset)
+    if limit <= 0:
+        return ()
+    backwards = _window(connection, where(wanted), order_by(sort, backwards=True), total - offset - limit, limit)
+    return tuple(reversed(backwards))
+
+
+def _from_landmark(
+    connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, offset: int, limit: int, mark: Landmark | None
+) -> tuple[RunRow, ...] | None:
+    after = onwards(sort, mark.key) if mark is not None else None
+    if mark is None or after is None:
+        return None
+    gap = mark.offset - offset
+    rest, forwards = both(where(wanted), after), order_by(sort)
+    if gap <= 0:
+        return _window(connection, rest, forwards, -gap, limit)
+    some = min(gap, limit)
+    earlier = both(where(wanted), before(sort, mark.key)[0])
+    above = _window(connection, earlier, order_by(sort, backwards=True), gap - some, some)
+    return (*reversed(above), *_window(connection, rest, forwards, 0, limit - some))
 
 
 def index_of(connection: sqlite3.Connection, run_id: str, wanted: RunFilter, sort: RunSort) -> int | None:
@@ -170,9 +206,8 @@ def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: 
 
 
 def _window(
-    connection: sqlite3.Connection, wanted: RunFilter, order: str, offset: int, limit: int
+    connection: sqlite3.Connection, condition: Where, order: str, offset: int, limit: int
 ) -> tuple[RunRow, ...]:
-    condition = where(wanted)
     # The inner select skips along an index; only the window's own rows are looked up in the table.
     found = connection.execute(
         f"SELECT {_COLUMNS} FROM"  # noqa: S608 — built from constants; values are bound
