@@ -1,78 +1,110 @@
-"""What was typed into a form is not lost: escape, another form, a killed program."""
-
+import asyncio
 import json
-from datetime import timedelta
-from typing import Any
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
 
-from app.console.forms import NewRunForm
-from app.engine import Engine
-from tests.console.forms.steps import drafts_of, painted, settle, words, write
-from tests.fault_server import Respond
+import pytest
 
-CREATED = {
-    "run_id": "run_01J8",
-    "status": "queued",
-    "branch_name": "agent/x",
-    "repository": {"platform": "github", "data": {"owner": "acme", "repo": "web"}},
-    "created_at": "2026-05-04T12:00:00Z",
-    "updated_at": "2026-05-04T12:00:00Z",
-}
-FILLED = "acme/web\t\tFix the flaky test.\nThen run it.\tdepth\t3"
+from app.console.forms.draft_keeper import DraftKeeper
+from app.console.forms.drafts import Draft, Drafts, DraftsError
+
+NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
 
-async def test_a_draft_survives_escape_and_is_swapped_for_a_fresh_form_and_back(stage: Any, clock: Any) -> None:
-    """It says how old it is; ctrl+n puts it aside and brings it back."""
-    app = stage(NewRunForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await write(pilot, FILLED)
-        await pilot.press("escape")
-        await settle(pilot)
-    clock.move(timedelta(minutes=7))
-    again = stage(lambda engine: NewRunForm(engine, repository="acme/api"))
-    async with again.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        text, restored = painted(again), again.screen.values
-        await pilot.press("ctrl+n")
-        await settle(pilot)
-        fresh = again.screen.values
-        await pilot.press("ctrl+n")
-        await settle(pilot)
-        back = again.screen.values
-
-    assert app.outcome is None
-    assert "Your draft from 7m ago" in text
-    assert restored["instructions"] == "Fix the flaky test.\nThen run it."
-    assert json.loads(restored["metadata"]) == [["depth", "3"]]
-    assert fresh == {"repository": "acme/api", "branch_name": "", "instructions": "", "metadata": ""}
-    assert back == restored
+@pytest.fixture
+def drafts(tmp_path: Path) -> Drafts:
+    """Drafts in a folder that does not exist yet."""
+    return Drafts(tmp_path / "acme" / "drafts.json")
 
 
-async def test_a_draft_survives_a_killed_program(stage: Any, engine: Engine) -> None:
-    """It is on the disk while the form is still open."""
-    app = stage(NewRunForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await write(pilot, "acme/web")
-        await app.screen._keep_draft()
-        draft = await drafts_of(engine).load("run.start")
+async def test_a_draft_comes_back_as_it_was_saved(drafts: Drafts) -> None:
+    """Lone surrogates and control characters too."""
+    draft = Draft({"instructions": "a\n\x1b[2J\ud800例"}, NOON, sent_at=NOON)
+    await drafts.save("run.start", draft)
 
-    assert draft is not None
-    assert draft.values["repository"] == "acme/web"
+    assert await Drafts(drafts.path).load("run.start") == draft
+    assert await drafts.load("agent.start") is None
 
 
-async def test_drafts_that_cannot_be_kept_are_said_and_hinder_nothing(stage: Any, engine: Engine, post: Any) -> None:
-    """The form sends all the same."""
-    post.next(Respond(201, CREATED))
-    drafts_of(engine).path.write_text(json.dumps({"version": 99, "drafts": {}}))
-    app = stage(NewRunForm)
-    async with app.run_test(size=(100, 30)) as pilot:
-        await settle(pilot)
-        text = words(app)
-        await write(pilot, FILLED)
-        await pilot.press("ctrl+s", "ctrl+s")
-        await settle(pilot)
+async def test_only_the_owner_can_read_drafts(drafts: Drafts) -> None:
+    """Instructions may hold secrets."""
+    await drafts.save("run.start", Draft({"a": "b"}, NOON))
 
-        assert app.screen.phase == "outcome"
+    assert stat.S_IMODE(drafts.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(drafts.path.parent.stat().st_mode) == 0o700
+    assert [file.name for file in drafts.path.parent.iterdir()] == ["drafts.json"]
 
-    assert "written by a newer version" in text
+
+async def test_a_discarded_draft_is_gone(drafts: Drafts) -> None:
+    """The others stay."""
+    await drafts.save("one", Draft({"a": "1"}, NOON))
+    await drafts.save("two", Draft({"a": "2"}, NOON))
+    await drafts.discard("one")
+
+    assert await drafts.load("one") is None
+    assert await drafts.load("two") == Draft({"a": "2"}, NOON)
+
+
+async def test_two_consoles_do_not_lose_each_others_drafts(drafts: Drafts) -> None:
+    """Each change reads, changes and replaces the file alone."""
+    names = [f"run.continue:{number}" for number in range(20)]
+    both = (drafts, Drafts(drafts.path))
+    await asyncio.gather(*(both[i % 2].save(name, Draft({"a": name}, NOON)) for i, name in enumerate(names)))
+
+    assert [await drafts.load(name) for name in names] == [Draft({"a": name}, NOON) for name in names]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 1}', '{"version": 1, "drafts": {"a": {"values": 3}}}'])
+async def test_a_damaged_file_is_moved_aside_once(drafts: Drafts, text: str) -> None:
+    """Forms go on without it, and the next draft is kept again."""
+    drafts.path.parent.mkdir()
+    drafts.path.write_text(text)
+
+    with pytest.raises(DraftsError, match=r"drafts\.damaged"):
+        await drafts.load("run.start")
+    assert drafts.path.with_suffix(".damaged").read_text() == text
+    await drafts.save("run.start", Draft({"a": "b"}, NOON))
+    assert await drafts.load("run.start") == Draft({"a": "b"}, NOON)
+
+
+async def test_a_newer_file_is_left_alone(drafts: Drafts) -> None:
+    """An older program neither reads nor overwrites it."""
+    text = json.dumps({"version": 2, "drafts": {}})
+    drafts.path.parent.mkdir()
+    drafts.path.write_text(text)
+
+    with pytest.raises(DraftsError, match="newer version"):
+        await drafts.save("run.start", Draft({"a": "b"}, NOON))
+    assert drafts.path.read_text() == text
+
+
+async def test_where_drafts_cannot_be_kept_the_message_says_so(tmp_path: Path) -> None:
+    """A file stands where the folder should be."""
+    (tmp_path / "acme").write_text("")
+
+    with pytest.raises(DraftsError, match="cannot be kept"):
+        await Drafts(tmp_path / "acme" / "drafts.json").save("run.start", Draft({"a": "b"}, NOON))
+
+
+async def test_what_was_typed_last_is_what_the_file_ends_up_with(drafts: Drafts) -> None:
+    """However saves overlap."""
+    keeper = DraftKeeper(drafts, "run.start", {"a": ""}, lambda: NOON)
+    for text in ("x", "xy", "xyz"):
+        keeper.typed({"a": text})
+        flushing = asyncio.create_task(keeper.flush())
+    await flushing
+    await keeper.flush()
+
+    assert await drafts.load("run.start") == Draft({"a": "xyz"}, NOON)
+
+
+async def test_a_form_emptied_by_hand_leaves_no_draft(drafts: Drafts) -> None:
+    """What the form began with is not worth keeping."""
+    keeper = DraftKeeper(drafts, "run.start", {"a": "prefilled"}, lambda: NOON)
+    keeper.typed({"a": "more"})
+    await keeper.flush()
+    keeper.typed({"a": "prefilled"})
+    await keeper.flush()
+
+    assert await drafts.load("run.start") is None
