@@ -70,7 +70,7 @@ class RunningService:
             database.migrate()
             worker = None
             if self._serving.executes:
-                worker = build_worker(database, self._folder, settings.execution, self._serving.concurrency)
+                worker = build_worker(database, self._folder, settings, self._serving.concurrency)
             context = _context(self._folder, settings, database, worker)
             listener = self._bind()
             post = Post(database, context.mailer, settings.mail, context.clock)

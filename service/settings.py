@@ -126,6 +126,15 @@ class GitLab(_Section):
     """GitLab's names of what the webhook is called for."""
 
 
+class Retention(_Section):
+    """What workers remove when it is old; runs, their turns and what was said in them stay for ever."""
+
+    logs_days: Annotated[float, Field(gt=0)] | None = None
+    """Logs and diffs of turns that ended; None: they stay until `runwarden service prune` is called."""
+    queue_days: Annotated[float, Field(gt=0)] = 30
+    """The queue's notes on turns that ended; only whoever looks for a fault in the queue would read them."""
+
+
 class Settings(_Section):
     """The whole of `service.toml`."""
 
@@ -134,6 +143,7 @@ class Settings(_Section):
     mail: Mail = Mail()
     probing: Probing = Probing()
     gitlab: GitLab = GitLab()
+    retention: Retention = Retention()
 
 
 class DataFolder:

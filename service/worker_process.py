@@ -10,11 +10,12 @@ import threading
 from collections.abc import Iterator
 
 from service.clock import now_micros
+from service.execution.retention import RetentionRounds
 from service.execution.sandbox import NoSandboxError, find
 from service.execution.turn import TurnExecution
 from service.execution.worker import TurnWorker
 from service.premises import ServiceError, held
-from service.settings import DataFolder, Execution
+from service.settings import DataFolder, Execution, Settings
 from service.store.database import Database
 
 _log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class WorkerProcess:
             signal.signal(number, lambda *_: leaving.set())
         with contextlib.closing(Database(self._database_url)) as database, one_worker(database, self._folder):
             database.migrate()
-            worker = build_worker(database, self._folder, settings.execution, self._concurrency)
+            worker = build_worker(database, self._folder, settings, self._concurrency)
             worker.start()
             self._announce(worker)
             leaving.wait()
@@ -69,22 +70,22 @@ def one_worker(database: Database, folder: DataFolder) -> Iterator[None]:
         yield
 
 
-def build_worker(database: Database, folder: DataFolder, settings: Execution, concurrency: int | None) -> TurnWorker:
+def build_worker(database: Database, folder: DataFolder, settings: Settings, concurrency: int | None) -> TurnWorker:
     """Return a worker that has not started yet, and say in the log what will stand around its agents.
 
     Raises:
         ServiceError: A sandbox is required, and there is none.
     """
     try:
-        sandbox = find(settings.sandbox)
+        sandbox = find(settings.execution.sandbox)
     except NoSandboxError as error:
         raise ServiceError(str(error)) from error
     _log.log(logging.INFO if sandbox.program else logging.WARNING, "sandbox: %s", sandbox)
-    _log.info("limits of an agent: %s", settings.agent)
-    execution = TurnExecution(database, folder, settings, sandbox, now_micros)
-    return TurnWorker(
-        database, folder, settings, execution, now_micros, concurrency=concurrency or settings.concurrency
-    )
+    _log.info("limits of an agent: %s", settings.execution.agent)
+    execution = TurnExecution(database, folder, settings.execution, sandbox, now_micros)
+    retention = RetentionRounds(database, folder, settings.retention, now_micros)
+    places = concurrency or settings.execution.concurrency
+    return TurnWorker(database, folder, settings.execution, execution, retention, now_micros, concurrency=places)
 
 
 def drain(worker: TurnWorker, settings: Execution) -> None:

@@ -18,6 +18,7 @@ _COMMANDS: Final = {
     "repository": ("service.cli.repositories", "Configured repositories."),
     "agent": ("service.cli.agents", "Agents."),
     "run": ("service.cli.runs", "The log or the diff of a run."),
+    "prune": ("service.cli.prune", "Remove old logs, diffs and queue entries; runs stay."),
     "status": ("service.cli.status", "What is in force: sandbox, workers, queue."),
 }
 

@@ -48,7 +48,8 @@ def _file(desk: Desk, connection: "Connection", turn: Turn, what: Literal["log",
 
 
 def _absence(turn: Turn, what: str) -> str:
-    reason = "not executed yet" if turn.attempt == 0 else "nothing changed, or it is kept on the worker's machine"
+    kept = "nothing changed, it was pruned, or it is kept on the worker's machine"
+    reason = "not executed yet" if turn.attempt == 0 else kept
     return f"turn {turn.number}  {turn.status}: no {what} here ({reason})"
 
 

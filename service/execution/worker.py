@@ -13,6 +13,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from service.clock import SECOND_MICROS, Clock
 from service.execution.agent import InterruptedTurn
 from service.execution.queue import TurnQueue
+from service.execution.retention import RetentionRounds
 from service.execution.turn import SupersededError, TurnExecution
 from service.execution.workroom import Workroom
 from service.settings import DataFolder, Execution
@@ -42,6 +43,7 @@ class TurnWorker:
         folder: DataFolder,
         settings: Execution,
         execution: TurnExecution,
+        retention: RetentionRounds,
         clock: Clock,
         *,
         concurrency: int,
@@ -50,6 +52,7 @@ class TurnWorker:
         self._folder = folder
         self._settings = settings
         self._execution = execution
+        self._retention = retention
         self._clock = clock
         executor = secrets.token_hex(12)
         sandbox = str(execution.sandbox)
@@ -80,6 +83,7 @@ class TurnWorker:
         self._beat()
         self._queue.open(self._perform, self._settle)
         self._rounds.start()
+        self._retention.start()
         if not self._database.is_sqlite:
             self._doorbell = Doorbell(self._database.url, self.wake)
 
@@ -89,6 +93,7 @@ class TurnWorker:
         What was interrupted stays in the queue under this worker's name, and whoever comes next takes it over.
         """
         self._ended.set()
+        self._retention.close()
         if self._doorbell is not None:
             self._doorbell.close()
         self._queue.close(int(grace_s) + 1 if self._active else 0, grace_s if self._active else _CLOSING_S)

@@ -119,6 +119,18 @@ def unfinished(connection: sa.Connection) -> list[tuple[str, int]]:
     return [(row[0], row[1]) for row in connection.execute(query)]
 
 
+def open_runs(connection: sa.Connection) -> frozenset[str]:
+    """Return the runs with a turn that has not ended."""
+    query = sa.select(turns.c.run_id).where(turns.c.status.notin_(run_store.FINAL))
+    return frozenset(connection.execute(query).scalars())
+
+
+def open_among(connection: sa.Connection, run_ids: Sequence[str]) -> frozenset[str]:
+    """Return those of some runs that have a turn which has not ended."""
+    query = sa.select(turns.c.run_id).where(turns.c.run_id.in_(run_ids), turns.c.status.notin_(run_store.FINAL))
+    return frozenset(connection.execute(query).scalars())
+
+
 def by_number(connection: sa.Connection, run_id: str, number: int) -> Turn | None:
     """Return one turn of a run."""
     row = connection.execute(_select().where(*_is(run_id, number))).first()

@@ -1,0 +1,149 @@
+"""Retention: what only operators look at goes when it is old; what the API shows, or a run goes on with, never does."""
+
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from service import ids
+from service.clock import DAY_MICROS, SECOND_MICROS, Clock
+from service.execution.queue_history import QueueHistory
+from service.settings import DataFolder, Retention
+from service.store import turn_files, turns
+from service.store.database import Database
+
+_BATCH: Final = 500
+"""So many at a time: nobody waits long for a writer."""
+_PAUSE_S: Final = 3600.0
+_RETENTION: Final = 2
+"""The task that one worker at a time does for all (a data folder is each worker's own)."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What was removed, or would be."""
+
+    queue_entries: int = 0
+    stored_files: int = 0
+    """Logs and diffs in the database (PostgreSQL)."""
+    files: int = 0
+    """Logs and diffs in the data folder."""
+    bytes: int = 0
+    """What these files took."""
+
+
+class Pruning:
+    """Removes what is older than an instant (microseconds) from one database and one data folder, again and again."""
+
+    def __init__(self, database: Database, folder: DataFolder, *, dry_run: bool = False) -> None:
+        self._database = database
+        self._folder = folder
+        self._dry_run = dry_run
+        self.leaving = threading.Event()
+        """Set: end after the batch at hand."""
+
+    def queue(self, before: int) -> int:
+        """Forget the queue's entries of turns that ended before; return how many."""
+        forgotten = 0
+        with QueueHistory(self._database) as history:
+            passed_over = 0
+            while (found := history.ended(before, passed_over, _BATCH)) and not self.leaving.is_set():
+                with self._database.read() as connection:
+                    # The queue has given these up, and a worker has yet to see it: their runs would never end.
+                    open_runs = turns.open_among(connection, [entry.run_id for entry in found])
+                closed = [entry for entry in found if entry.run_id not in open_runs]
+                forgotten += len(closed)
+                if not self._dry_run:
+                    history.forget(closed)
+                passed_over += len(found) if self._dry_run else len(found) - len(closed)
+        return forgotten
+
+    def stored_files(self, before: int) -> int:
+        """Remove from the database the logs and diffs of turns that ended before; return how many."""
+        if self._dry_run:
+            with self._database.read() as connection:
+                return turn_files.count_ended(connection, before)
+        removed = 0
+        while not self.leaving.is_set():
+            with self._database.write() as connection:
+                batch = turn_files.remove_ended(connection, before, _BATCH)
+            removed += batch
+            if batch < _BATCH:
+                break
+        return removed
+
+    def files(self, before: int) -> tuple[int, int]:
+        """Remove from the data folder the logs and diffs last written before; return how many, and their bytes."""
+        number = size = 0
+        with self._database.read() as connection:
+            open_runs = turns.open_runs(connection)
+        for file in _old_files(self._folder.runs, before, open_runs):
+            if self.leaving.is_set():
+                break
+            number += 1
+            size += file.stat().st_size
+            if not self._dry_run:
+                file.unlink()
+        return number, size
+
+
+def _old_files(runs: Path, before: int, spared: frozenset[str]) -> Iterator[Path]:
+    """Yield the files of runs last written before an instant; folders found empty afterwards are removed."""
+    # Ids begin with their time: what was accepted later cannot have ended earlier, and needs no look.
+    end = f"run_{ids.ulid(before, lambda _: 0)}"
+    with os.scandir(runs) as found:
+        old = [entry.name for entry in found if entry.name < end and entry.name not in spared]
+    for name in old:
+        with os.scandir(runs / name) as entries:
+            files = [Path(entry) for entry in entries if entry.stat().st_mtime * SECOND_MICROS < before]
+        yield from files
+        if not any((runs / name).iterdir()):
+            (runs / name).rmdir()
+
+
+class RetentionRounds:
+    """A thread that prunes as the settings say: when the worker starts, and once an hour."""
+
+    def __init__(self, database: Database, folder: DataFolder, settings: Retention, clock: Clock) -> None:
+        self._pruning = Pruning(database, folder)
+        self._database = database
+        self._settings = settings
+        self._clock = clock
+
+    def start(self) -> None:
+        """Begin; the queue has its tables by now."""
+        # A daemon: whatever it is at can be cut off anywhere and goes on at the next start.
+        threading.Thread(target=self._run, name="retention", daemon=True).start()
+
+    def close(self) -> None:
+        """Remove nothing more."""
+        self._pruning.leaving.set()
+
+    def once(self) -> Pruned:
+        """Prune as the settings say, and return what went."""
+        now = self._clock()
+        pruned = Pruned()
+        with self._database.sole(_RETENTION) as mine:
+            if mine:
+                queue = self._pruning.queue(now - int(self._settings.queue_days * DAY_MICROS))
+                pruned = Pruned(queue, 0)
+            if self._settings.logs_days is not None:
+                before = now - int(self._settings.logs_days * DAY_MICROS)
+                stored = self._pruning.stored_files(before) if mine else 0
+                pruned = Pruned(pruned.queue_entries, stored, *self._pruning.files(before))
+        return pruned
+
+    def _run(self) -> None:
+        while True:
+            try:
+                pruned = self.once()
+                if pruned != Pruned():
+                    _log.info("retention: removed %s", pruned)
+            except Exception:  # noqa: BLE001 — the boundary: a database that is away must not end pruning for good
+                _log.exception("nothing old could be removed; it is tried again in an hour")
+            if self._pruning.leaving.wait(_PAUSE_S):
+                return
