@@ -9,6 +9,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
 SECOND_MICROS: Final = 1_000_000
 DAY_MICROS: Final = 86_400 * SECOND_MICROS
+CENTURY_MICROS: Final = 100 * 366 * DAY_MICROS
 
 Clock = Callable[[], int]
 """A callable that returns the present in microseconds since 1970: injected, so that expiry can be tested."""
@@ -72,9 +73,12 @@ def parse_duration(text: str) -> int:
     """Read `30d`, `12h`, `15m`, `90s` or `2w` into microseconds.
 
     Raises:
-        ValueError: The text is none of these.
+        ValueError: The text is none of these, or longer than a century: an instant so far off could not be written.
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None or int(match["count"]) == 0:
         raise ValueError(f"{text!r} is no duration; write a number and a unit, such as 30d, 12h or 15m")
-    return int(match["count"]) * _UNIT_S[match["unit"]] * SECOND_MICROS
+    micros = int(match["count"]) * _UNIT_S[match["unit"]] * SECOND_MICROS
+    if micros > CENTURY_MICROS:
+        raise ValueError(f"{text!r} is longer than 100 years; write a shorter one, such as 30d")
+    return micros

@@ -129,9 +129,9 @@ class GitLab(_Section):
 class Retention(_Section):
     """What workers remove when it is old; runs, their turns and what was said in them stay for ever."""
 
-    logs_days: Annotated[float, Field(gt=0)] | None = None
+    logs_days: Annotated[float, Field(gt=0, le=36_500)] | None = None
     """Logs and diffs of turns that ended; None: they stay until `runwarden service prune` is called."""
-    queue_days: Annotated[float, Field(gt=0)] = 30
+    queue_days: Annotated[float, Field(gt=0, le=36_500)] = 30
     """The queue's notes on turns that ended; only whoever looks for a fault in the queue would read them."""
 
 

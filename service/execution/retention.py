@@ -94,7 +94,7 @@ class Pruning:
 def _old_files(runs: Path, before: int, spared: frozenset[str]) -> Iterator[Path]:
     """Yield the files of runs last written before an instant; folders found empty afterwards are removed."""
     # Ids begin with their time: what was accepted later cannot have ended earlier, and needs no look.
-    end = f"run_{ids.ulid(before, lambda _: 0)}"
+    end = f"run_{ids.ulid(max(0, before), lambda _: 0)}"
     with os.scandir(runs) as found:
         old = [entry.name for entry in found if entry.name < end and entry.name not in spared]
     for name in old:

@@ -8,12 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from service.api import failures
 from service.api.bodies import ReadBody
 from service.api.failures import Failure, bad_request
-from service.clock import parse_duration, parse_rfc3339, rfc3339
+from service.clock import CENTURY_MICROS, SECOND_MICROS, parse_duration, parse_rfc3339, rfc3339
 from service.lab import history
 from service.lab.faults import Fault
 from service.lab.lab import PREFIX, Lab
 
-_CENTURY_S = 100 * 366 * 86_400
+_CENTURY_S = CENTURY_MICROS // SECOND_MICROS
 
 
 class ClockOrder(BaseModel):
@@ -102,6 +102,8 @@ def make_history(lab: Opened, order: Annotated[HistoryOrder, Depends(ReadBody(Hi
         raise bad_request("invalid_request", str(error)) from error
     if until <= span:
         raise bad_request("invalid_request", "the span begins before 1970")
+    if until > lab.context.clock() + CENTURY_MICROS:
+        raise bad_request("invalid_request", "until: more than 100 years from now")
     wish = history.Wish(order.organization, order.runs, order.seed, span, until, order.active, order.repositories)
     try:
         return history.make(lab.context.database, wish)

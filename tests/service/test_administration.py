@@ -51,6 +51,7 @@ def refusal(data: Path, *arguments: str) -> str:
         (["token", "create", "--org", "acme"], "--scope"),
         (["token", "create", "--org", "acme", "--scope", "root"], "organizations:create"),
         (["token", "create", "--org", "acme", "--scope", "admin", "--duration", "soon"], "30d"),
+        (["token", "create", "--org", "acme", "--scope", "admin", "--duration", "999999w"], "100 years"),
         (["token", "revoke", "tok_none"], "token list"),
         (["offer", "retire", "NONE"], "offer list"),
         (["offer", "add", "X", "--kind", "secret"], "partner"),

@@ -88,6 +88,7 @@ def test_the_lab_refuses_to_listen_beyond_this_machine(tmp_path: Path, host: str
         ("/runs", {"organization": "acme", "runs": 1, "span": "long"}, "duration"),
         ("/runs", {"organization": "acme", "runs": 1, "until": "2025-01-01"}, "date-time"),
         ("/runs", {"organization": "acme", "runs": 1, "until": "1970-01-02T00:00:00Z"}, "1970"),
+        ("/runs", {"organization": "acme", "runs": 1, "until": "9999-12-31T23:59:59Z"}, "100 years"),
     ],
 )
 def test_an_order_that_makes_no_sense_is_400_and_named(

@@ -51,12 +51,16 @@ def make_gate_unneeded(api: Any, run_id: str) -> None:
 
 
 def test_what_was_accepted_in_the_last_moment_is_executed(start: Callable[..., Any]) -> None:
-    """Ten runs answered with 201 and a kill -9 at once: all ten complete after the restart, one commit each."""
+    """Ten runs and an organization answered with 201 and a kill -9 at once: nothing is missing after the restart."""
     api = start()
     accepted = [api.start(f"number {number}") for number in range(10)]
+    made = api.post("/external/organizations", {"email": "jane@customer.example"}).json()["organization_id"]
     api.service.kill()
     api.service.restart()
+    invitations = api.service.admin("invitation", "list", "--org", made)["invitations"]
 
+    assert made in {one["id"] for one in api.service.admin("org", "list")["organizations"]}
+    assert [one["email"] for one in invitations] == ["jane@customer.example"]
     assert {api.ended(run_id)["status"] for run_id in accepted} == {"completed"}
     assert [len(commits(api, run_id)) for run_id in accepted] == [1] * 10
 

@@ -192,7 +192,7 @@ def test_where_no_worker_has_ever_been_there_is_nothing_to_prune(tmp_path: Path)
     assert done.stdout.splitlines()[1].split()[-1] == "0"
 
 
-@pytest.mark.parametrize("age", ["soon", "0d", "-1d"])
+@pytest.mark.parametrize("age", ["soon", "0d", "-1d", "999999w"])
 def test_an_age_that_cannot_be_read_is_refused(tmp_path: Path, age: str) -> None:
     """Status 2, and how to write one; nothing is opened before."""
     done = CliRunner().invoke(main, ["prune", f"--older-than={age}", "--data-dir", str(tmp_path / "none")])
