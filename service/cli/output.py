@@ -113,6 +113,7 @@ def administers(function: Function) -> Function:
 def plain_errors(*, as_json: bool) -> Iterator[None]:
     """Turn what an operator can cure into one sentence and exit status 2."""
     from pydantic import ValidationError
+    from sqlalchemy.exc import DBAPIError
 
     from service.setup import SetupError
     from service.store.database import DatabaseError
@@ -121,6 +122,10 @@ def plain_errors(*, as_json: bool) -> Iterator[None]:
         yield
     except (SetupError, SettingsError, DatabaseError, OSError) as error:
         fail(str(error), as_json=as_json)
+    except DBAPIError as error:
+        # Damaged, full, read-only, or gone in mid-command: what the database says of it is the best there is to say.
+        cure = "see that its server or disk is well, or restore the back-up"
+        fail(f"the database cannot be used: {error.orig}; {cure}", as_json=as_json)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         fail(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}", as_json=as_json)

@@ -59,7 +59,7 @@ def _worker(one: Worker) -> dict[str, Any]:
 def _lines(document: dict[str, Any]) -> list[str]:
     heads = {"data folder": "data_dir", "database": "database", "sandbox here": "sandbox"}
     lines = [f"{head:14}{document[key]}" for head, key in heads.items()]
-    lines += [f"{'limits here':14}{', '.join(f'{key} {value:g}' for key, value in document['limits'].items())}"]
+    lines += [f"{'limits here':14}{', '.join(f'{key} {value:.10g}' for key, value in document['limits'].items())}"]
     lines += [f"{'workers':14}{len(document['workers'])}"]
     for one in document["workers"]:
         lines.append(f"  {one['host']} pid {one['pid']}, {one['concurrency']} at a time, sandbox: {one['sandbox']}")

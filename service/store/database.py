@@ -114,7 +114,7 @@ def now_in(connection: sa.Connection, clock: Clock) -> int:
 def _checked(url: str) -> sa.URL:
     try:
         made = sa.make_url(url)
-    except sa.exc.ArgumentError as error:
+    except (sa.exc.ArgumentError, ValueError) as error:
         raise DatabaseError("the database's address must read postgresql://user@host/name") from error
     if made.drivername in {"postgres", "postgresql"}:
         return made.set(drivername="postgresql+psycopg")

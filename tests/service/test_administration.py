@@ -85,6 +85,16 @@ def test_a_folder_without_a_service_is_not_made_into_one_by_looking(tmp_path: Pa
     assert not (tmp_path / "typo").exists()
 
 
+def test_a_damaged_database_is_said_to_be_one(data: Path) -> None:
+    """Status 2 with what the database says and the cure, and no traceback; nothing is made anew over it."""
+    damaged = b"no database at all, though as long as the header of one would be" * 20
+    (data / "service.sqlite").write_bytes(damaged)
+
+    assert "not a database; see that" in refusal(data, "status")
+    assert "restore the back-up" in refusal(data, "org", "create", "Other")
+    assert (data / "service.sqlite").read_bytes() == damaged
+
+
 def test_tokens_need_the_entitlement(data: Path) -> None:
     """ServiceAPI (spec 5.5): refused without it, with the command that gives it; granted, it works."""
     command(data, "org", "create", "Poor")

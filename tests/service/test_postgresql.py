@@ -256,6 +256,7 @@ def test_the_tables_can_be_made_ahead(many: Fleet) -> None:
         ("postgresql://nobody:s3cret@127.0.0.1:1/none", "cannot be used"),
         ("mysql://localhost/x", "no database we know"),
         ("nonsense", "must read postgresql://"),
+        ("postgresql://nobody:s3cret@host:port/none", "must read postgresql://"),
     ],
 )
 @pytest.mark.parametrize("name", ["worker", "serve", "status"])
