@@ -116,7 +116,8 @@ def test_the_reviewer_is_the_agent_of_plain_runs(api: Any) -> None:
 
 def test_two_runs_on_one_branch_wait_for_each_other(start: Callable[..., Any], tmp_path: Path) -> None:
     """The second stays queued while the first works, and then builds on its commit; other branches are not held up."""
-    api = start(settings='[execution]\nsandbox = "none"\n')
+    # Places for all three: what holds the second one back is the branch alone.
+    api = start(settings='[execution]\nsandbox = "none"\nconcurrency = 3\n')
     gate = tmp_path / "gate"
     first = api.start(f"wait {gate}", branch_name="shared")
     api.reaches(first, "working")

@@ -1,0 +1,64 @@
+"""The fence: an attempt that was taken over while it worked leaves no trace, whatever became of the turn since."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from service.clock import now_micros
+from service.entries import AgentEntry
+from service.execution.sandbox import Sandbox
+from service.execution.turn import SupersededError, TurnExecution
+from service.execution.workroom import Workroom
+from service.settings import DataFolder, Execution
+from service.setup import put_agent
+from service.store import organizations, runs, turns
+from service.store.database import Database
+from service.store.runs import Order
+from service.store.turns import Ending
+from tests.service_process import git, make_repository
+
+SLEEPER = """
+import pathlib, time
+here = pathlib.Path(__file__).parent
+(here / "begun").touch()
+while not (here / "gate").exists(): time.sleep(0.01)
+pathlib.Path("late.txt").write_text("too late")
+"""
+
+
+@pytest.mark.parametrize("status", ["completed", "failed"])
+def test_who_was_taken_over_pushes_nothing(tmp_path: Path, eventually: Callable[..., None], status: str) -> None:
+    """The heir ended the turn without a commit, so that the branch still is where the late one found it."""
+    repository = make_repository(tmp_path / "api", {"README.md": "# api\n"})
+    (tmp_path / "sleeper.py").write_text(SLEEPER, "utf-8")
+    folder = DataFolder(tmp_path / "data")
+    folder.create()
+    with closing(Database(folder.database_url)) as database:
+        database.migrate()
+        with database.write() as connection:
+            owner = organizations.create(connection, name="Acme", now=now_micros()).id
+            put_agent(
+                connection, AgentEntry(name="sleeper", argv=["{python}", str(tmp_path / "sleeper.py")]), now_micros()
+            )
+            order = Order(owner, "sleeper", "github", "acme/api", str(repository), "wanted", "do it")
+            run_id = runs.accept(connection, order, now_micros()).id
+        execution = TurnExecution(database, folder, Execution(), Sandbox(None, "a test"), now_micros)
+        with ThreadPoolExecutor(1) as pool:
+            late = pool.submit(execution.perform, run_id, 1, Workroom(folder, "late"))
+            eventually((tmp_path / "begun").exists, "the agent of the late one works")
+            with database.write() as connection:
+                turns.claim(connection, run_id, 1, "heir", now_micros())
+                turns.end(connection, run_id, 1, Ending(status, attempt=2), now_micros())
+            (tmp_path / "gate").touch()
+            error = late.exception(60)
+        with database.read() as connection:
+            turn = turns.by_number(connection, run_id, 1)
+
+    assert isinstance(error, SupersededError)
+    assert git("branch", "--list", cwd=repository).split() == ["*", "main"]
+    assert turn is not None
+    assert (turn.status, turn.commit_sha, turn.attempt) == (status, None, 2)
+    assert list(folder.work.iterdir()) == []
