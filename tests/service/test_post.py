@@ -148,6 +148,15 @@ def test_two_posts_never_deliver_the_same_mail(office: Office) -> None:
     assert len(office.letterbox.letters) == 1
 
 
+def test_of_two_who_saw_the_same_mail_due_one_gets_it(office: Office) -> None:
+    """Both have read the list; the claim decides."""
+    one = office.invite(due_in=0)
+    with office.database.write() as connection:
+        claims = [mails.claim(connection, one, office.now, until=office.now + CLAIM_MICROS) for _ in range(2)]
+
+    assert claims == [True, False]
+
+
 def test_an_invitation_that_expired_is_not_sent(office: Office) -> None:
     """30 days of trying are enough (spec 3)."""
     one = office.invite()
