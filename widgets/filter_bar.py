@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
+from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -30,6 +31,8 @@ class FilterBar(Vertical):
         super().__init__()
         self._understand = understand
         self._extent: tuple[Extent, datetime] | None = None
+        self._remark: tuple[SafeText | None, Tone] = (None, "quiet")
+        self._said = ""
 
     def compose(self) -> ComposeResult:
         """From left to right, twice."""
@@ -70,12 +73,18 @@ class FilterBar(Vertical):
 
     def remark(self, text: SafeText | None, tone: Tone = "quiet") -> None:
         """Says something instead of the facets; None: nothing."""
+        if (text, tone) == self._remark:
+            return
+        self._remark = (text, tone)
         self.query_one("#remark", Static).update(Content.styled(text or "", STYLES[tone]))
         self.set_class(text is not None, "-remark")
 
     def offer(self, offers: tuple[Offer, ...]) -> None:
         """Takes what could come next in the line."""
-        self.query_one(OfferList).show(offers)
+        shown = self.query_one(OfferList)
+        # Nothing in place of nothing is no reason to lay out the screen, at every letter of a search.
+        if offers or shown.display:
+            shown.show(offers)
 
     def on_resize(self) -> None:
         """Says it in as many words as fit."""
@@ -112,4 +121,5 @@ class FilterBar(Vertical):
     def _update(self) -> None:
         if self._extent is not None:
             text = extent_text(*self._extent, wide=self.size.width >= WIDE)
-            self.query_one("#extent", Static).update(Content.styled(text, STYLES["quiet"]))
+            is_as_wide, self._said = cell_len(text) == cell_len(self._said), text
+            self.query_one("#extent", Static).update(Content.styled(text, STYLES["quiet"]), layout=not is_as_wide)

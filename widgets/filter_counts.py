@@ -49,9 +49,12 @@ class StatusCounts(Widget):
             shown: The statuses that the filter lets through.
         """
         others = sorted(set(counts) - set(KNOWN), key=lambda status: -counts[status])
-        self._counts = tuple((status, counts[status]) for status in (*KNOWN, *others) if counts.get(status))[:MOST]
-        self._shown = shown
-        self.refresh(layout=True)
+        known = tuple((status, counts[status]) for status in (*KNOWN, *others) if counts.get(status))[:MOST]
+        if (known, shown) == (self._counts, self._shown):
+            return
+        width = self._width
+        self._counts, self._shown = known, shown
+        self.refresh(layout=self._width != width)
 
     def render(self) -> Content:
         """The line."""
@@ -65,6 +68,10 @@ class StatusCounts(Widget):
             if event.x < x:
                 self.post_message(self.Clicked(status))
                 return
+
+    @property
+    def _width(self) -> int:
+        return sum(cell_len(text) for text, _, _ in self._parts())
 
     def _parts(self) -> Iterator[tuple[str, str, str]]:
         for status, count in self._counts:

@@ -58,8 +58,9 @@ class ViewBar(Widget):
             current: The one that was picked last.
             is_changed: What is shown is no longer what that one asks for.
         """
-        self._titles, self._current, self._is_changed = titles, current, is_changed
-        self.refresh()
+        if (titles, current, is_changed) != (self._titles, self._current, self._is_changed):
+            self._titles, self._current, self._is_changed = titles, current, is_changed
+            self.refresh()
 
     def render(self) -> Content:
         """The line."""

@@ -7,11 +7,11 @@ from datetime import datetime
 from textual.message import Message
 
 from storage.records import RunRow
-from widgets.cursor_view import CursorView
+from widgets.held_view import HeldView, Still
 from widgets.run_window import NOTHING, Place, RunWindow
 
 
-class RunRows(CursorView):
+class RunRows(HeldView):
     """A window over any number of runs.
 
     It holds the rows around what is on show, asks for others with `WindowWanted` and is given them with `show`.
@@ -36,8 +36,14 @@ class RunRows(CursorView):
             """Only the latest run counts."""
             return isinstance(message, RunRows.Highlighted)
 
-    def __init__(self, clock: Callable[[], datetime], *, id: str | None = None) -> None:  # noqa: A002 — Textual's word
-        super().__init__(id=id)
+    def __init__(
+        self,
+        clock: Callable[[], datetime],
+        still: Still,
+        *,
+        id: str | None = None,  # noqa: A002 — Textual's word
+    ) -> None:
+        super().__init__(still, id=id)
         self._now = clock()
         self._as_of: datetime | None = None
         self._window = NOTHING
@@ -45,6 +51,8 @@ class RunRows(CursorView):
         """The cursor's run; None: there is none, or its row is not here yet."""
         self._row: RunRow | None = None
         """The cursor's run, once it is here."""
+        self._named: RunRow | None = None
+        """The run that was named last."""
         self._asked: tuple[int, int] | None = None
         self._unseen = 0
         """Runs that arrived above what is on show."""
@@ -72,7 +80,11 @@ class RunRows(CursorView):
         self._settle_cursor(window, place)
         self.resize_to(window.total)
         self._hold_still(window, place, follows=follows)
-        if before.total != window.total or self.scroll_offset.y != top or not before.rows:
+        if self.is_held:
+            # Rows for where the reader was before: those for where he is now are on their way.
+            if self._holds_what_is_on_show():
+                self.release()
+        elif before.total != window.total or self.scroll_offset.y != top or not before.rows:
             self.refresh()
         else:
             self._repaint_changed(before, cursor_before)
@@ -93,6 +105,7 @@ class RunRows(CursorView):
         Args:
             follow: The cursor stays on its run if that is among them; otherwise it goes to the first one.
         """
+        self.hold()
         if self.scroll_offset.y:
             self._window = replace(self._window, offset=0, rows=())
         if not follow:
@@ -140,11 +153,13 @@ class RunRows(CursorView):
 
     def cursor_moved(self) -> None:
         """Names the run that the cursor is on now."""
-        row = self._window.row(self._cursor)
+        row = self._row = self._window.row(self._cursor)
         self._cursor_id = row.run_id if row else None
-        if row != self._row:
-            self._row = row
-            self.post_message(self.Highlighted(row))
+        is_awaited = row is None and self.total > 0
+        if row != self._named and not is_awaited:
+            self._named = row
+            # The rows are painted first: whoever shows the run itself may need as long again.
+            self.call_after_refresh(self.post_message, self.Highlighted(row))
 
     def _settle_cursor(self, window: RunWindow, place: Place) -> None:
         if self._cursor_id != place.cursor_id:
@@ -171,10 +186,16 @@ class RunRows(CursorView):
         visible, margin = self.rows_on_show, self.page // 2
         if not visible or self._window.holds(visible.start - margin, visible.stop - 1 + margin):
             return
+        if not self._holds_what_is_on_show():
+            self.hold()
         here = self.here
         if self._asked != (here.offset, here.limit):
             self._asked = (here.offset, here.limit)
             self.post_message(self.WindowWanted())
+
+    def _holds_what_is_on_show(self) -> bool:
+        visible = self.rows_on_show
+        return self._window.holds(visible.start, visible.stop - 1)
 
     def _repaint_changed(self, before: RunWindow, cursor_before: int) -> None:
         for index in self.rows_on_show:

@@ -1,6 +1,7 @@
 """The table of runs: as long as there are runs, as heavy as what is on show; its columns and marks are its reader's."""
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
@@ -14,6 +15,7 @@ from textual.strip import Strip
 from storage.records import RunSort
 from storage.records.query import SortColumn
 from widgets.cursor_view import HEADER
+from widgets.held_view import Still
 from widgets.notice import Notice
 from widgets.run_column_choice import ColumnChoice
 from widgets.run_columns import COLUMNS, ColumnKey, place
@@ -75,10 +77,19 @@ class RunTable(RunRows):
         self,
         clock: Callable[[], datetime],
         choice: ColumnChoice | None = None,
+        still: Still = nullcontext,
         *,
         id: str | None = None,  # noqa: A002 — Textual's word
     ) -> None:
-        super().__init__(clock, id=id)
+        """Holds nothing yet.
+
+        Args:
+            clock: The time.
+            choice: Its columns.
+            still: Keeps the screen's frame while rows are a moment away.
+            id: Its name in the style sheet.
+        """
+        super().__init__(clock, still, id=id)
         self._choice = choice or ColumnChoice()
         self._place(0)
         self._sort = RunSort()

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Final
 
 from app.console.latest import Latest, Start
 from app.console.run_reading import (
     Question,
     is_scan,
     read_extent,
-    read_first,
-    read_total,
     read_window,
     statuses_through,
+    window_of_first,
 )
 from app.console.views import Wanted
 from storage.cache import Cache
@@ -19,6 +19,9 @@ from storage.errors import StorageError
 from storage.records import RunFilter
 from widgets.filter_extent import Extent
 from widgets.run_table import RunTable
+
+LOOKS_S: Final = (0.015, 0.06)
+"""How long a search may look for its first page before what was found is shown; then once more, from the beginning."""
 
 
 class RunFeed:
@@ -87,6 +90,10 @@ class RunFeed:
                 await self._read_page_by_page(condition)
             else:
                 await self._read_window(condition, is_fresh=is_new or is_stale)
+            if is_new or is_stale:
+                await self._say(condition)
+            if is_stale:
+                self._table.mark_stuck(await self._cache.stuck())
         except StorageError as error:
             self._failed(error)
 
@@ -94,21 +101,31 @@ class RunFeed:
         place = self._table.here
         window = await read_window(self._cache, Question(condition, self.wanted.sort, place, is_fresh))
         self._table.show(window, place)
-        if is_fresh:
-            await self._say(condition, window.total)
 
     async def _read_page_by_page(self, condition: RunFilter) -> None:
-        """The first page as soon as it is found; how many there are once all were looked at."""
-        place = self._table.here
-        window = await read_first(self._cache, condition, self.wanted.sort, place)
-        self._table.show(window, place)
-        if len(window.rows) == place.limit:
-            self._tell(await read_extent(self._cache, window.total, condition, is_counted=False))
-            self._table.counted(await read_total(self._cache, condition))
-        await self._say(condition, self._table.total)
+        """What is found at once, then the rows around it, and how many there are once all were looked at."""
+        table, sort, cache = self._table, self.wanted.sort, self._cache
+        found = 0
+        for patience_s in LOOKS_S:
+            place = table.here
+            rows = await cache.first_rows(condition, sort, limit=table.page, patience_s=patience_s)
+            if len(rows) > found:
+                found = len(rows)
+                table.show(window_of_first(rows, place), place)
+                await table.wait_for_refresh()
+            if found == table.page:
+                break
+        place = table.here
+        last = place.offset + place.limit
+        rows = await cache.rows(condition, sort, offset=0, limit=last)
+        table.show(window_of_first(rows, place), place)
+        if len(rows) == last:
+            self._tell(await read_extent(cache, len(rows), condition, is_counted=False))
+            table.counted(await cache.count(condition))
 
-    async def _say(self, condition: RunFilter, total: int) -> None:
-        self._tell(await read_extent(self._cache, total, condition))
-        self._table.mark_stuck(await self._cache.stuck())
+    async def _say(self, condition: RunFilter) -> None:
+        # The rows first: what is said of them may lay out the screen anew.
+        await self._table.wait_for_refresh()
+        self._tell(await read_extent(self._cache, self._table.total, condition))
         counts = await self._cache.status_counts(condition)
         self._count(counts, statuses_through(condition, counts))

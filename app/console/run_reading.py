@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from app.text import SafeText, safe_block, safe_text
-from storage.records import FINAL_STATUSES, Action, RunFilter, RunSort
+from storage.records import Action, RunFilter, RunRow, RunSort
 from widgets.filter_extent import Extent
 from widgets.run_view import Branch, RunView, Turn
 from widgets.run_window import Place, RunWindow
@@ -58,50 +58,29 @@ async def read_window(cache: "Cache", question: Question) -> RunWindow:
     Raises:
         StorageError: The cache cannot be read.
     """
-    place, condition, sort = question.place, question.condition, question.sort
-    total = await read_total(cache, condition)
-    shift, cursor = 0, place.cursor_index if place.cursor_id is not None else None
-    if question.is_fresh:
-        anchor = await _index(cache, place.anchor_id, question)
-        shift = anchor - place.anchor_index if anchor is not None else 0
-        cursor = anchor if place.cursor_id == place.anchor_id else await _index(cache, place.cursor_id, question)
-    offset = max(0, min(place.offset + shift, total - place.limit))
-    rows = await cache.rows(condition, sort, offset=offset, limit=place.limit)
-    return RunWindow(total, offset, rows, shift, cursor)
+    place, is_fresh = question.place, question.is_fresh
+    anchor = (place.anchor_id, place.anchor_index) if is_fresh and place.anchor_id is not None else None
+    found = await cache.window(
+        question.condition,
+        question.sort,
+        offset=place.offset,
+        limit=place.limit,
+        anchor=anchor,
+        cursor_id=place.cursor_id if is_fresh else None,
+    )
+    known = place.cursor_index if place.cursor_id is not None else None
+    return RunWindow(found.total, found.offset, found.rows, found.shift, found.cursor_index if is_fresh else known)
 
 
-async def read_first(cache: "Cache", condition: RunFilter, sort: RunSort, place: Place) -> RunWindow:
-    """The first rows, without a look at how many follow; the cursor is on its run if that is among them.
-
-    Raises:
-        StorageError: The cache cannot be read.
-    """
-    rows = await cache.rows(condition, sort, offset=0, limit=place.limit)
+def window_of_first(rows: tuple[RunRow, ...], place: Place) -> RunWindow:
+    """The first rows, whose number is all that is known so far; the cursor is on its run if that is among them."""
     cursor = next((index for index, row in enumerate(rows) if row.run_id == place.cursor_id), 0)
     return RunWindow(len(rows), 0, rows, 0, cursor)
 
 
-async def read_total(cache: "Cache", condition: RunFilter) -> int:
-    """How many runs the filter lets through.
-
-    Raises:
-        StorageError: The cache cannot be read.
-    """
-    if condition.statuses or condition.not_statuses or condition.active:
-        return await cache.count(condition)
-    # The numbers by status are asked for as well: one look at the runs gives both.
-    return sum((await cache.status_counts(condition)).values())
-
-
 def statuses_through(condition: RunFilter, known: Iterable[str]) -> frozenset[str]:
     """Which of these statuses the filter lets through."""
-    return frozenset(
-        status
-        for status in known
-        if (not condition.statuses or status in condition.statuses)
-        and status not in condition.not_statuses
-        and not (condition.active and status in FINAL_STATUSES)
-    )
+    return frozenset(filter(condition.lets_status_through, known))
 
 
 async def read_extent(cache: "Cache", matching: int, condition: RunFilter, *, is_counted: bool = True) -> Extent:
@@ -161,12 +140,6 @@ def indented(raw_json: str) -> tuple[SafeText, ...]:
     except ValueError:
         text = raw_json
     return safe_block(text)
-
-
-async def _index(cache: "Cache", run_id: str | None, question: Question) -> int | None:
-    if run_id is None:
-        return None
-    return await cache.index_of(run_id, question.condition, question.sort)
 
 
 def _said(body_json: str) -> tuple[SafeText, ...]:

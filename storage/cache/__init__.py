@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from storage.cache import coverage, health, polls, read_details, read_runs, store_runs, stuck
+from storage.cache.first_rows import first_rows
 from storage.cache.following import Following
 from storage.cache.landmarks import Landmarks
 from storage.cache.opening import DAMAGE_CURE, connect_reader, connect_writer, mark_damaged, prepare
+from storage.cache.read_window import Question, Window, window
 from storage.database import data_version
 from storage.records import (
     Coverage,
@@ -155,6 +157,33 @@ class Cache:
                 counts=self._counts,
                 landmarks=self._landmarks,
             )
+        )
+
+    async def first_rows(
+        self,
+        filter: RunFilter,  # noqa: A002 — the field's own word
+        sort: RunSort,
+        *,
+        limit: int,
+        patience_s: float,
+    ) -> tuple[RunRow, ...]:
+        """The first `limit` runs of the order, or those of them that are found within `patience_s`."""
+        return await self._reader.run(partial(first_rows, wanted=filter, sort=sort, limit=limit, patience_s=patience_s))
+
+    async def window(
+        self,
+        filter: RunFilter,  # noqa: A002 — the field's own word
+        sort: RunSort,
+        *,
+        offset: int,
+        limit: int,
+        anchor: tuple[str, int] | None = None,
+        cursor_id: str | None = None,
+    ) -> Window:
+        """The rows around a place, and where it is by now; see `read_window.window`."""
+        question = Question(filter, sort, offset, limit, anchor, cursor_id)
+        return await self._reader.run(
+            partial(window, question=question, counts=self._counts, landmarks=self._landmarks)
         )
 
     async def count(self, filter: RunFilter) -> int:  # noqa: A002 — the field's own word

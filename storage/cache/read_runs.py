@@ -23,7 +23,7 @@ _REMEMBERED: Final = 256
 _NEAR: Final = 2000
 """Up to here skipping from the front costs less than counting would."""
 
-_COLUMNS: Final = "r.run_id, r.status, r.branch, r.repository, r.created_us, r.updated_us, r.first_seen_us, r.presence"
+COLUMNS: Final = "r.run_id, r.status, r.branch, r.repository, r.created_us, r.updated_us, r.first_seen_us, r.presence"
 
 
 class Counts:
@@ -37,8 +37,12 @@ class Counts:
     def total(self, connection: sqlite3.Connection, wanted: RunFilter) -> int:
         """How many runs the filter lets through."""
         self._forget_stale(connection)
+        if not (wanted.statuses or wanted.not_statuses or wanted.active) or not replaced_statuses(wanted):
+            # The numbers by status are asked for as well: one look at the runs gives both.
+            known = self.by_status(connection, wanted)
+            return sum(runs for status, runs in known.items() if wanted.lets_status_through(status))
         if wanted not in self._totals:
-            self._totals[wanted] = count(connection, where(wanted)) if wanted else _count_all(connection)
+            self._totals[wanted] = count(connection, where(wanted))
         return self._totals[wanted]
 
     def by_status(self, connection: sqlite3.Connection, wanted: RunFilter) -> dict[str, int]:
@@ -66,10 +70,6 @@ def count(connection: sqlite3.Connection, condition: Where) -> int:
     """How many runs meet the condition."""
     found = connection.execute(f"SELECT count(*) FROM runs WHERE {condition.sql}", condition.parameters)  # noqa: S608 — built from constants; values are bound
     return int(found.fetchone()[0])
-
-
-def _count_all(connection: sqlite3.Connection) -> int:
-    return sum(_count_statuses(connection).values())
 
 
 def _count_statuses(connection: sqlite3.Connection) -> dict[str, int]:
@@ -192,7 +192,7 @@ def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: 
         same = "branch = ? AND +repository = ?"
         around = [
             connection.execute(
-                f"SELECT {_COLUMNS} FROM runs AS r WHERE {same} AND (created_us, run_id) {side} (?, ?)"  # noqa: S608 — built from constants; values are bound
+                f"SELECT {COLUMNS} FROM runs AS r WHERE {same} AND (created_us, run_id) {side} (?, ?)"  # noqa: S608 — built from constants; values are bound
                 f" ORDER BY created_us {way}, run_id {way} LIMIT ?",
                 (*place, limit),
             ).fetchall()
@@ -202,7 +202,7 @@ def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: 
             f"SELECT count(*) FROM (SELECT 1 FROM runs WHERE {same} LIMIT ?)",  # noqa: S608 — likewise
             (*place[:2], most),
         ).fetchone()
-    return total, tuple(_row(*values) for values in (*reversed(around[0]), *around[1]))
+    return total, tuple(row_of(*values) for values in (*reversed(around[0]), *around[1]))
 
 
 def _window(
@@ -210,15 +210,15 @@ def _window(
 ) -> tuple[RunRow, ...]:
     # The inner select skips along an index; only the window's own rows are looked up in the table.
     found = connection.execute(
-        f"SELECT {_COLUMNS} FROM"  # noqa: S608 — built from constants; values are bound
+        f"SELECT {COLUMNS} FROM"  # noqa: S608 — built from constants; values are bound
         f" (SELECT id FROM runs WHERE {condition.sql} ORDER BY {order} LIMIT ? OFFSET ?) AS w"
         f" CROSS JOIN runs AS r ON r.id = w.id ORDER BY {order}",
         (*condition.parameters, limit, offset),
     )
-    return tuple(_row(*values) for values in found.fetchall())
+    return tuple(row_of(*values) for values in found.fetchall())
 
 
-def _row(
+def row_of(
     run_id: str,
     status: str,
     branch: str,
@@ -228,6 +228,7 @@ def _row(
     first_seen_us: int,
     presence: str,
 ) -> RunRow:
+    """A row from its `COLUMNS`."""
     return RunRow(
         run_id=run_id,
         status=status,

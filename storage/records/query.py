@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from storage.records.run import FINAL_STATUSES
+
 SortColumn = Literal["started", "updated", "took", "status", "repository", "branch", "run"]
 
 
@@ -33,6 +35,11 @@ class RunFilter:
     def __bool__(self) -> bool:
         """Whether anything is filtered at all."""
         return self != RunFilter()
+
+    def lets_status_through(self, status: str) -> bool:
+        """Whether runs of this status get through what the filter says of statuses."""
+        wanted = (not self.statuses or status in self.statuses) and status not in self.not_statuses
+        return wanted and not (self.active and status in FINAL_STATUSES)
 
 
 @dataclass(frozen=True, slots=True)

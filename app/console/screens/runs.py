@@ -54,7 +54,7 @@ class RunsScreen(RunMarkingScreen):
         self.recall()
         yield FilterBar(self.understand)
         with Container(id="runs"):
-            yield RunTable(self.console.clock, self.memory.now.columns)
+            yield RunTable(self.console.clock, self.memory.now.columns, self.app.batch_update)
             yield RunPane(self.console.clock)
 
     def on_mount(self) -> None:

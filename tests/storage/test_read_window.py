@@ -1,0 +1,104 @@
+"""A window is what counting by hand finds; a search's first rows are the first of what the whole search finds."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from sqlite3 import Connection, OperationalError
+
+import pytest
+
+from storage.cache import store_runs
+from storage.cache.first_rows import first_rows
+from storage.cache.landmarks import Landmarks
+from storage.cache.opening import connect_reader, connect_writer, prepare
+from storage.cache.read_runs import Counts, rows
+from storage.cache.read_window import Question, Window, window
+from storage.records import Repository, Run, RunFilter, RunSort
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+RUNS = 60
+NEWEST_FIRST = RunSort()
+
+
+def run(number: int) -> Run:
+    at = NOON + timedelta(minutes=number)
+    status = "failed" if number % 3 else "completed"
+    return Run(f"run_{number:03}", status, f"agent/{number}", Repository.parse("acme/api"), at, at, "{}")
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[tuple[Connection, Connection]]:
+    """A writer and a reader of sixty runs, one a minute."""
+    path = tmp_path / "cache.sqlite3"
+    prepare(path, NOON)
+    writer, reader = connect_writer(path), connect_reader(path)
+    store_runs.store(writer, [run(number) for number in range(RUNS)], NOON)
+    yield writer, reader
+    reader.close()
+    writer.close()
+
+
+def ask(reader: Connection, question: Question) -> Window:
+    return window(reader, question, Counts(), Landmarks())
+
+
+def test_a_window_moves_with_its_anchor(database: tuple[Connection, Connection]) -> None:
+    """Two runs arrive above: the same rows are found two further down, and so is the cursor's."""
+    writer, reader = database
+    question = Question(RunFilter(), NEWEST_FIRST, 10, 5, ("run_049", 10), "run_047")
+    before = ask(reader, question)
+    store_runs.store(writer, [run(RUNS), run(RUNS + 1)], NOON)
+
+    after = ask(reader, question)
+
+    assert (before.shift, before.offset, before.cursor_index) == (0, 10, 12)
+    assert (after.shift, after.offset, after.cursor_index) == (2, 12, 14)
+    assert after.rows == before.rows
+    assert after.total == before.total + 2
+
+
+def test_a_window_whose_anchor_is_gone_stays_where_it_is(database: tuple[Connection, Connection]) -> None:
+    """What the filter hides has no row, and moves nothing."""
+    question = Question(RunFilter(statuses=("failed",)), NEWEST_FIRST, 3, 4, ("run_048", 7), "run_048")
+
+    found = ask(database[1], question)
+
+    assert (found.shift, found.offset, found.cursor_index, found.total) == (0, 3, None, 40)
+
+
+def test_a_window_ends_where_the_order_does(database: tuple[Connection, Connection]) -> None:
+    """Beyond the end there is nothing to show: the last rows are."""
+    found = ask(database[1], Question(RunFilter(), NEWEST_FIRST, 58, 10))
+
+    assert (found.offset, found.rows[-1].run_id) == (RUNS - 10, "run_000")
+
+
+def test_the_first_rows_of_a_search_are_its_first_rows(database: tuple[Connection, Connection]) -> None:
+    """With time enough they are what a window shows, in either direction."""
+    wanted = RunFilter(search="run_0 5", not_statuses=("completed",))
+    for sort in (NEWEST_FIRST, RunSort(descending=False), RunSort("branch")):
+        found = first_rows(database[1], wanted, sort, limit=7, patience_s=60)
+
+        assert found
+        assert found == rows(database[1], wanted, sort, 0, 7, Counts())
+
+
+def test_a_search_that_takes_too_long_shows_what_it_found(database: tuple[Connection, Connection]) -> None:
+    """Without any time it is some of the first rows, perhaps none, and the connection serves on without a limit."""
+    writer, reader = database
+    store_runs.store(writer, [run(number) for number in range(RUNS, 4_000)], NOON)
+    wanted = RunFilter(search="run_000")
+
+    found = first_rows(reader, wanted, NEWEST_FIRST, limit=5, patience_s=0)
+
+    assert found == ()
+    assert [row.run_id for row in rows(reader, wanted, NEWEST_FIRST, 0, 5, Counts())] == ["run_000"]
+
+
+def test_a_search_that_is_interrupted_says_so(database: tuple[Connection, Connection]) -> None:
+    """Only the end of its time makes less of it; whoever interrupts it is told."""
+    reader = database[1]
+    reader.create_function("instr", 2, lambda *_: reader.interrupt())
+
+    with pytest.raises(OperationalError, match="interrupted"):
+        first_rows(reader, RunFilter(search="run"), NEWEST_FIRST, limit=5, patience_s=60)
