@@ -9,12 +9,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
 
 from app.text import safe_text
 from widgets import run_facts as facts
 from widgets.badges import run_badge
 from widgets.cells import shorten
+from widgets.line_text import LineText
 from widgets.run_timeline import timeline, timeline_in_brief
 from widgets.run_view import RunView
 
@@ -40,13 +40,12 @@ class RunPane(VerticalScroll, can_focus=True):
         self._said = ""
         self._now = clock()
         self._as_of: datetime | None = None
-        self._shown: Content | None = None
         self._raw_of: RunView | None = None
         self._raw_shown: list[Content] = []
 
     def compose(self) -> ComposeResult:
         """One text."""
-        yield Static(markup=False)
+        yield LineText()
 
     def show(self, view: RunView | None, *, otherwise: str = "") -> None:
         """Takes the run.
@@ -86,10 +85,8 @@ class RunPane(VerticalScroll, can_focus=True):
         self._paint()
 
     def _paint(self) -> None:
-        content = self._content()
-        if content != self._shown and self.is_mounted:
-            self._shown = content
-            self.query_one(Static).update(content)
+        if self.is_mounted:
+            self.query_one(LineText).take(self._lines())
 
     def on_resize(self) -> None:
         """Breaks the lines anew."""
@@ -103,18 +100,18 @@ class RunPane(VerticalScroll, can_focus=True):
             self._raw_of, self._raw_shown = self._view, facts.raw(self._view)
         return self._raw_shown
 
-    def _content(self) -> Content:
+    def _lines(self) -> list[Content]:
         width = max(20, self.scrollable_content_region.width)
         if self._view is None:
-            return Content.styled(self._said, facts.QUIET)
+            return [Content.styled(self._said, facts.QUIET)]
         now = self._now
         as_of = self._as_of or now
         if self._form == "strip":
-            return Content("\n").join(_strip(self._view, as_of, width))
+            return _strip(self._view, as_of, width)
         lines = facts.title(self._view, now, width)
         if self._raw:
             lines += facts.heading("Raw JSON", "as received · v back to facts · Y copies") + self._raw_lines()
-            return Content("\n").join(lines)
+            return lines
         lines += [Content(), *facts.fields(self._view, now, as_of, width)]
         lines += facts.heading("Timeline", "as observed, to scale") + timeline(self._view, now, as_of, width)
         lines += facts.heading("Conversation", "sent from this machine") + facts.conversation(self._view, now, width)
@@ -123,7 +120,7 @@ class RunPane(VerticalScroll, can_focus=True):
             note = f"{facts.counted(self._view.branch.total)} runs{' · ] older · [ newer' if is_page else ''}"
             more = "" if is_page else ": b shows them all"
             lines += facts.heading("On this branch", note) + facts.branch(self._view, now, width, more)
-        return Content("\n").join(lines)
+        return lines
 
 
 def _strip(view: RunView, as_of: datetime, width: int) -> list[Content]:
