@@ -28,7 +28,7 @@ def main() -> int:
     arguments = parser.parse_args()
     print(
         f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {os.cpu_count()} cores, "
-        f"{arguments.runs:,} runs; medians\n"
+        f"{arguments.runs:,} runs, load {os.getloadavg()[0]:.1f}; medians\n"
     )
     for name in arguments.subject or SUBJECTS:
         for figure in SUBJECTS[name].measure(arguments.runs):
@@ -37,9 +37,9 @@ def main() -> int:
 
 
 def line(figure: Figure) -> str:
-    """A figure as one line: what, how long, and how many times the yardstick."""
+    """A figure as one line: what, how long, how many times the yardstick, and its bar."""
     value = f"{figure.value * figure.factor:>10.1f} {figure.unit:<2}"
-    return f"{figure.name:<58} {value}   {figure.ratio:>6.2f} x {figure.yardstick}"
+    return f"{figure.name:<58} {value}   {figure.ratio:>6.2f} x {figure.yardstick:<24} {figure.verdict}".rstrip()
 
 
 if __name__ == "__main__":

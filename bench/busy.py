@@ -31,7 +31,7 @@ def measure(count: int) -> Iterator[Figure]:
 
 def _memory(count: int) -> Iterator[Figure]:
     small, large = map(_anonymous, (1_000, count))
-    yield Figure(f"memory with {count:,} cached runs", large, "1,000 runs", small, unit="MB", factor=1e-6)
+    yield Figure(f"memory with {count:,} cached runs", large, "1,000 runs", small, unit="MB", factor=1e-6, bar=1.5)
 
 
 def _anonymous(runs: int) -> float:
@@ -55,7 +55,9 @@ def _idle() -> Iterator[Figure]:
         while time.perf_counter() < start + IDLE_S:
             console.settled()
         used = (console.cpu_s() - before) / (time.perf_counter() - start)
-    yield Figure(f"processor while nothing changes, {IDLE_S:.0f} s", used, "1 % of a core", 0.01, unit="%", factor=100)
+    yield Figure(
+        f"processor while nothing changes, {IDLE_S:.0f} s", used, "1 % of a core", 0.01, unit="%", factor=100, bar=1.0
+    )
 
 
 def _syncing() -> Iterator[Figure]:
@@ -72,7 +74,7 @@ def _syncing() -> Iterator[Figure]:
             presses = iter(range(PRESSES))
             idle = list(_presses(console, lambda: next(presses, None) is not None))
     name = f"p95 of a key while {SYNCED:,} runs are synced"
-    yield Figure(name, _p95(busy), "the same when idle", _p95(idle))
+    yield Figure(name, _p95(busy), "the same when idle", _p95(idle), bar=2.0)
     yield Figure(name.replace("p95", "median"), statistics.median(busy), "the same when idle", statistics.median(idle))
 
 

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-from bench.figures import Figure, paired, timed
+from bench.figures import Figure, in_turn, timed
 
 COMMANDS = (["--version"], ["--help"], ["config", "path"], ["runs", "list", "--cached", "--json"])
 
@@ -23,7 +23,7 @@ def measure(_: int) -> Iterator[Figure]:
         }
         for command in COMMANDS:
             argv = [sys.executable, "-m", "app", *command]
-            seconds, bare = paired(lambda argv=argv: run(argv, env), lambda: run([sys.executable, "-c", "pass"], env))
+            seconds, bare = in_turn(lambda argv=argv: run(argv, env), lambda: run([sys.executable, "-c", "pass"], env))
             yield Figure(f"runwarden {' '.join(command)}", seconds, "python -c pass", bare)
 
 

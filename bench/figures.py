@@ -20,11 +20,20 @@ class Figure:
     unit: str = "ms"
     factor: float = 1e3
     """From the value to the unit."""
+    bar: float | None = None
+    """The ratio that it shall not exceed. None: it is there to be known."""
 
     @property
     def ratio(self) -> float:
         """How many times the yardstick."""
         return self.value / self.yardstick_value
+
+    @property
+    def verdict(self) -> str:
+        """Its bar, and whether it stays below it; nothing, where there is none."""
+        if self.bar is None:
+            return ""
+        return f"bar {self.bar:.2f}: {'met' if self.ratio <= self.bar else 'MISSED'}"
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -34,14 +43,14 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def paired(first: Callable[[], float], second: Callable[[], float], *, rounds: int = 7) -> tuple[float, float]:
-    """The medians of two measurements taken in turn, so that a machine that slows down slows both.
+def in_turn(*measurements: Callable[[], float], rounds: int = 7) -> tuple[float, ...]:
+    """The medians of measurements taken in turn, so that a machine that slows down slows them all.
 
     Args:
-        first: Measures once and returns seconds.
-        second: Likewise.
+        measurements: Each measures once and returns seconds.
         rounds: How often; a warm-up comes before.
     """
-    first(), second()
-    pairs = [(first(), second()) for _ in range(rounds)]
-    return statistics.median(pair[0] for pair in pairs), statistics.median(pair[1] for pair in pairs)
+    for measure in measurements:
+        measure()
+    taken = [[measure() for measure in measurements] for _ in range(rounds)]
+    return tuple(statistics.median(values) for values in zip(*taken, strict=True))

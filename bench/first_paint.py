@@ -4,9 +4,9 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from bench.figures import Figure, paired
+from bench.figures import Figure, in_turn
 from bench.terminal import CONSOLE, LEFT, Terminal, filled, ready
 
 BARE = """
@@ -17,26 +17,53 @@ class Bare(App):
         yield Static("first-painted-line")
 Bare().run()
 """
+ROWS = rb"acme/service-"
+HELP = rb"Keys"
+ROUNDS = 11
 POSTING = "RUNWARDEN_BENCH_POSTING"
 """The variable that may name an installed `posting`, to be measured against."""
 
 
+BARE_BAR, POSTING_BAR = 1.5, 0.35
+
+
 def measure(count: int) -> Iterator[Figure]:
-    """The console with one and with many cached runs."""
+    """The console with few and with many cached runs, and on a terminal that it has not seen before."""
     for runs in (1_000, count):
         with tempfile.TemporaryDirectory() as folder:
             env = filled(folder, runs)
             visit(env)
-            seconds, bare = paired(
-                lambda env=env: painted([str(CONSOLE)], env, rb"acme/service-"),
+            seconds, bare, *posting = in_turn(
+                lambda env=env: painted([str(CONSOLE)], env, ROWS),
                 lambda env=env: painted([sys.executable, "-c", BARE], env, rb"first-painted-line"),
-                rounds=11,
+                *_posting(env),
+                rounds=ROUNDS,
             )
-            yield Figure(f"first painted rows of {runs:,} cached runs", seconds, "bare Textual", bare)
-            if posting := os.environ.get(POSTING):
-                argv = shlex.split(posting)
-                _, other = paired(lambda: 0.0, lambda env=env, argv=argv: painted(argv, env, rb"Collection"), rounds=5)
-                yield Figure(f"first painted rows of {runs:,} cached runs", seconds, "posting", other)
+            name = f"first painted rows of {runs:,} cached runs"
+            yield Figure(name, seconds, "bare Textual", bare, bar=BARE_BAR)
+            for other in posting:
+                yield Figure(name, seconds, "posting", other, bar=POSTING_BAR)
+            if runs == count:
+                yield from _unseen(env)
+
+
+def _unseen(env: Mapping[str, str]) -> Iterator[Figure]:
+    """Where nothing can be drawn before the toolkit is there: rows, and until a key is answered."""
+    elsewhere = {**env, "TERM_PROGRAM": "never-seen-before"}
+    seconds, keyed, bare = in_turn(
+        lambda: painted([str(CONSOLE)], elsewhere, ROWS),
+        lambda: answered(env),
+        lambda: painted([sys.executable, "-c", BARE], env, rb"first-painted-line"),
+        rounds=ROUNDS,
+    )
+    yield Figure("the same on a terminal of a new kind or size", seconds, "bare Textual", bare, bar=BARE_BAR)
+    yield Figure("until a key typed at the start is answered", keyed, "bare Textual's first line", bare)
+
+
+def _posting(env: Mapping[str, str]) -> Iterator[Callable[[], float]]:
+    if posting := os.environ.get(POSTING):
+        argv = shlex.split(posting)
+        yield lambda: painted(argv, env, rb"Collection")
 
 
 def visit(env: Mapping[str, str]) -> None:
@@ -53,3 +80,11 @@ def painted(argv: Sequence[str], env: Mapping[str, str], pattern: bytes) -> floa
     """Seconds until the pattern is on the terminal."""
     with Terminal(argv, env) as terminal:
         return terminal.until(pattern) - terminal.started_s
+
+
+def answered(env: Mapping[str, str]) -> float:
+    """Seconds until a key that was pressed as soon as rows were on show has shown the list of keys."""
+    with Terminal([str(CONSOLE)], env) as console:
+        console.until(ROWS)
+        console.press("?")
+        return console.until(HELP) - console.started_s

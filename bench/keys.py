@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 
 from bench.figures import Figure
-from bench.terminal import CONSOLE, Terminal, filled, ready
+from bench.terminal import CONSOLE, Terminal, environment, filled, ready
 
 TABLE = """
 from textual.app import App
@@ -20,9 +20,10 @@ class Table(App):
         yield table
 Table().run()
 """
-PAGE_DOWN, HOME, END = "\x1b[6~", "\x1b[H", "\x1b[F"
+PAGE_DOWN, PAGE_UP, HOME, END, CLEAR = "\x1b[6~", "\x1b[5~", "\x1b[H", "\x1b[F", "\x1b"
 ROUNDS = 9
-ROWS = rb"(?s)(agent/topic-.*?){8}"
+SEVERAL = 8
+ROWS = rb"(?s)(agent/topic-.*?){%d}" % SEVERAL
 """Several rows were painted: more than the one under the cursor, and more than the detail beside them shows."""
 
 DIGITS = "4321"
@@ -32,47 +33,77 @@ JOURNEYS = {
     "page down": (PAGE_DOWN, ""),
     "to the end": (END, HOME),
     "back to the top": (HOME, END),
-    "page up from the end": ("\x1b[5~", ""),
+    "page up from the end": (PAGE_UP, ""),
     "next view": ("]", "["),
 }
 """What is pressed and timed, and what undoes it."""
 
 
+BAR = 1.0
+
+
 def measure(count: int) -> Iterator[Figure]:
-    """A figure for each key."""
-    with tempfile.TemporaryDirectory() as folder:
-        env = filled(folder, count)
-        with Terminal([sys.executable, "-c", TABLE], env) as table:
-            table.until(rb"acme/service-")
-            yardstick = statistics.median(timings(table, PAGE_DOWN))
-        with Terminal([str(CONSOLE)], env) as console:
-            console.until(rb"acme/service-")
-            ready(console)
-            for name, (keys, undo) in JOURNEYS.items():
-                if name == "page up from the end":
-                    console.painted_after(END)
-                seconds = statistics.median(timings(console, keys, undo))
-                yield Figure(f"{name}, {count:,} runs", seconds, "DataTable's page down", yardstick)
-            console.painted_after("/")
-            letters = [rows_after(console, letter) for letter in DIGITS]
-            yield Figure(f"a letter of a search, {count:,} runs", statistics.median(letters), "the same", yardstick)
-            yield Figure(f"the slowest letter, {count:,} runs", max(letters), "the same", yardstick)
+    """A figure for each key; the table's page is turned in turn with it, so that a busy machine slows both."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Terminal([sys.executable, "-c", TABLE], environment(folder)) as table,
+        Terminal([str(CONSOLE)], filled(folder, count)) as console,
+    ):
+        table.until(rb"acme/service-")
+        console.until(rb"acme/service-")
+        ready(console)
+        for name, (keys, undo) in JOURNEYS.items():
+            if name == "page up from the end":
+                console.painted_after(END)
+            seconds, yardstick = _in_turn(console, table, keys, undo)
+            yield Figure(f"{name}, {count:,} runs", seconds, "DataTable's page down", yardstick, bar=BAR)
+        yield from _search(console, table, DIGITS[: max(1, len(str(count)) - 3)], f"{count:,} runs")
 
 
-def timings(terminal: Terminal, keys: str, undo: str = "") -> list[float]:
-    """Seconds from key to painted rows, again and again."""
-    found = []
+def _in_turn(console: Terminal, table: Terminal, keys: str, undo: str) -> tuple[float, float]:
+    ours, theirs = [], []
     for _ in range(ROUNDS):
         if undo:
-            terminal.painted_after(undo)
-        found.append(rows_after(terminal, keys))
-    return found
+            console.painted_after(undo)
+        ours.append(rows_after(console, keys))
+        theirs.append(page_down(table))
+    return statistics.median(ours), statistics.median(theirs)
 
 
-def rows_after(terminal: Terminal, keys: str) -> float:
+def _search(console: Terminal, table: Terminal, letters: str, among: str) -> Iterator[Figure]:
+    """Each letter several times over: until rows are lit up where it was found, and what took longest of them."""
+    by_letter: list[list[float]] = [[] for _ in letters]
+    theirs = []
+    for _ in range(ROUNDS):
+        console.painted_after("/")
+        for index, letter in enumerate(letters):
+            by_letter[index].append(rows_after(console, letter, lit_up(letters[: index + 1])))
+            theirs.append(page_down(table))
+        console.painted_after(CLEAR)
+    yardstick = statistics.median(theirs)
+    medians = [statistics.median(seconds) for seconds in by_letter]
+    yield Figure(
+        f"a letter of a search, {among}", statistics.median(medians), "DataTable's page down", yardstick, bar=BAR
+    )
+    yield Figure(f"the letter that finds least, {among}", medians[-1], "DataTable's page down", yardstick)
+
+
+def lit_up(found: str) -> bytes:
+    """Rows in which this alone is painted in a style of its own."""
+    return rb"(?s)(m" + found.encode() + rb"\x1b.*?){%d}" % SEVERAL
+
+
+def page_down(table: Terminal) -> float:
+    """The yardstick, once; the table stays where it is."""
+    seconds = rows_after(table, PAGE_DOWN)
+    table.painted_after(PAGE_UP)
+    return seconds
+
+
+def rows_after(terminal: Terminal, keys: str, rows: bytes = ROWS) -> float:
     """Seconds from a key to other rows; what stands beside them may follow."""
     terminal.settled()
     start = terminal.press(keys)
-    seconds = terminal.until(ROWS) - start
+    seconds = terminal.until(rows) - start
     terminal.settled()
     return seconds

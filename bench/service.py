@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import sqlalchemy as sa
 
-from bench.figures import Figure, paired, timed
+from bench.figures import Figure, in_turn, timed
 from service.api.page_token import PageToken
 from service.clock import DAY_MICROS, now_micros
 from service.entries import OrganizationEntry, RepositoryEntry, Setup, TokenEntry
@@ -39,9 +39,9 @@ def measure(count: int) -> Iterator[Figure]:
         with _serving(data_dir) as base_url, _client(base_url, token) as client:
             for name, query in _lists(database).items():
                 first, last = _ends(database, organization, query)
-                deep, shallow = paired(_asking(client, last), _asking(client, first), rounds=5)
+                deep, shallow = in_turn(_asking(client, last), _asking(client, first), rounds=5)
                 yield Figure(f"list: the last page of {name}", deep / REQUESTS, "its first page", shallow / REQUESTS)
-            accepted, bare = paired(_accepting(client), _committing(data_dir), rounds=5)
+            accepted, bare = in_turn(_accepting(client), _committing(data_dir), rounds=5)
             yield Figure("accept a run", accepted / REQUESTS, "bare SQLite commit", bare / REQUESTS)
         database.close()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import sqlite_utils
 
-from bench.figures import Figure, paired, timed
+from bench.figures import Figure, in_turn, timed
 from bench.history import BATCH, fill, runs
 
 COUNT = 20_000
@@ -20,13 +20,13 @@ def measure(_: int) -> Iterator[Figure]:
         numbers = iter(range(1000))
         kept = place / "kept.sqlite3"
         fill(kept, COUNT)
-        load, yardstick = paired(
+        load, yardstick = in_turn(
             lambda: timed(lambda: fill(place / f"{next(numbers)}.sqlite3", COUNT)),
             lambda: timed(lambda: upsert(place / f"{next(numbers)}.sqlite3")),
             rounds=3,
         )
         yield Figure(f"load {COUNT:,} runs", load, "sqlite-utils upsert_all", yardstick)
-        again, _ = paired(lambda: timed(lambda: fill(kept, COUNT)), lambda: 0.0, rounds=3)
+        again, _ = in_turn(lambda: timed(lambda: fill(kept, COUNT)), lambda: 0.0, rounds=3)
         yield Figure(f"load {COUNT:,} runs again, unchanged", again, "sqlite-utils upsert_all", yardstick)
 
 
