@@ -11,7 +11,7 @@ import signal
 import sys
 import termios
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -127,7 +127,9 @@ def on_terminal(picture: str) -> Iterator[list[Any]]:
         _write(BACK)
         raise
     finally:
-        termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, modes)
+        # A terminal that is gone has no modes.
+        with suppress(termios.error):
+            termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, modes)
         for number, handler in handlers.items():
             signal.signal(number, handler)
 

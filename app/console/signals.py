@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from textual.app import App
 
+from app.console.hangup import SIGNAL_STATUS
+
 SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-SIGNAL_STATUS: Final = 128
-"""Shells add a signal's number to this."""
 
 
 def restore_on_signals(app: App[Any]) -> None:

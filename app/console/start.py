@@ -33,11 +33,12 @@ def run_console(
     """
     gc.disable()  # Starting makes objects and no garbage: collecting would cost the first picture a tenth of its time.
     from app.console.fleet import Fleet
+    from app.console.hangup import ending_with_terminal
     from app.console.opening import first_picture
 
     first = first_picture(settings, profile, datetime.now(UTC))
     fleet = Fleet(settings, profile, os.environ, lambda: datetime.now(UTC))
-    with _early_picture(settings, profile, first) as modes:
+    with ending_with_terminal(), _early_picture(settings, profile, first) as modes:
         from app.console.app import RunwardenApp
 
         async def opening() -> "Engine":

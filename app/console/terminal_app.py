@@ -3,10 +3,10 @@
 import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.app import App
 from textual.binding import Binding, BindingsMap, BindingType
 
 from app.config import Settings
+from app.console.key_turns import KeyTurnsApp
 from app.console.window import WindowTitle, lend_mouse
 from app.text import safe_text
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from textual.driver import Driver
 
 
-class TerminalApp(App[None]):
+class TerminalApp(KeyTurnsApp[None]):
     """An app that leaves the terminal as it found it, and the keys to whoever presses them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -21,22 +21,27 @@ def board() -> Iterator[Board]:
 
 @pytest.fixture
 def opened(board: Board, tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
-    """Opens the program on a terminal; `program` runs in place of `python -m app`."""
+    """Opens the program on a terminal: `program`, or else `python -m app`; without a config there is no file."""
     terminals: list[Terminal] = []
 
     def start(
-        *arguments: str, config: str = "", program: str | None = None, size: tuple[int, int] = (100, 30), **env: Any
+        *arguments: str,
+        config: str | None = "",
+        program: str | None = None,
+        size: tuple[int, int] = (100, 30),
+        **env: Any,
     ) -> Terminal:
-        (tmp_path / "config.toml").write_text(config)
         argv = ["-m", "app", *arguments] if program is None else ["-c", program, *arguments]
         place = {
             "HOME": str(tmp_path),
-            "RUNWARDEN_CONFIG": str(tmp_path / "config.toml"),
             "RUNWARDEN_DATA_DIR": str(tmp_path / "data"),
             "RUNWARDEN_BASE_URL": board.base_url,
             "RUNWARDEN_TOKEN": TOKEN,
             "TZ": "UTC",
         }
+        if config is not None:
+            (tmp_path / "config.toml").write_text(config)
+            place["RUNWARDEN_CONFIG"] = str(tmp_path / "config.toml")
         terminal = Terminal(argv, {**place, **env}, size)
         terminals.append(terminal)
         return terminal

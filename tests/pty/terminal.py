@@ -98,11 +98,19 @@ class Terminal:
             pass
         return self.process.returncode
 
+    def vanish(self) -> int:
+        """The terminal goes, and no signal is sent for it; the exit status of the program that was on it."""
+        self._close_both()
+        return self.process.wait(DEADLINE_S)
+
     def close(self) -> None:
         """Ends what is left of it."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+        self._close_both()
+
+    def _close_both(self) -> None:
         if not self._closed:
             self._closed = True
             os.close(self.slave)

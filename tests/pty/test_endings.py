@@ -42,7 +42,40 @@ from app.console.early import on_terminal
 with on_terminal("early-picture"):
     signal.pause()
 """
+CRASH_AT_FIRST = """
+import sys
+from app.console.screens import onboarding
+from app.__main__ import main
+
+async def broken(new, token):
+    raise RuntimeError("broken on purpose")
+
+onboarding.check = broken
+sys.exit(main())
+"""
+HANGING = """
+import sys, threading
+from app.console.app import RunwardenApp
+from app.__main__ import main
+
+def hang(app):
+    app._driver.write("hanging")
+    threading.Event().wait()
+
+RunwardenApp.action_help = hang
+sys.exit(main())
+"""
+NOTHING = {"config": None, "RUNWARDEN_BASE_URL": "", "RUNWARDEN_TOKEN": ""}
+"""Is configured: `opened` writes no file, and the variables are as good as unset."""
 Opened = Callable[..., Terminal]
+
+
+@pytest.fixture
+def newcomer(opened: Opened) -> Terminal:
+    """The first screen, with nothing configured."""
+    terminal = opened(**NOTHING)
+    terminal.shows("Welcome", "up to the version")
+    return terminal
 
 
 def assert_given_back(terminal: Terminal) -> None:
@@ -99,10 +132,48 @@ def test_a_signal_during_the_earliest_picture(opened: Opened, number: signal.Sig
     assert terminal.attributes == terminal.attributes_before
 
 
-def test_a_hangup_of_the_terminal_leaves_no_process_behind(opened: Opened) -> None:
-    """The window is closed: the program ends by itself."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_the_first_screen_in_order(newcomer: Terminal, number: signal.Signals) -> None:
+    """Nothing configured, nothing answered: the status tells the signal, and nothing is written."""
+    newcomer.process.send_signal(number)
+
+    assert newcomer.end() == 128 + number
+    assert_given_back(newcomer)
+    assert b"Traceback" not in newcomer.seen
+
+
+def test_a_crash_of_the_first_screen_shows_no_answer(opened: Opened) -> None:
+    """The token is a local variable of what breaks; the traceback has the place alone."""
+    terminal = opened(program=CRASH_AT_FIRST, **NOTHING)
+    terminal.shows("Welcome", "up to the version")
+    terminal.type("https://api.acme.example/v1\t\t\tsesame-sesame")
+    terminal.shows("\N{BULLET}" * len("sesame-sesame"))
+    terminal.type("\x13")
+
+    assert terminal.end() == 1
+    assert_given_back(terminal)
+    assert b"broken on purpose" in terminal.seen
+    assert b"sesame-sesame" not in terminal.seen
+
+
+def test_a_terminal_that_vanishes_takes_the_console_along(opened: Opened) -> None:
+    """A window that is closed sends SIGHUP, a container's or a lost line's terminal does not."""
     terminal = opened()
     terminal.shows("complete")
-    terminal.process.send_signal(signal.SIGHUP)
 
-    assert terminal.end() == 128 + signal.SIGHUP
+    assert terminal.vanish() == 128 + signal.SIGHUP
+
+
+def test_a_terminal_that_vanishes_takes_the_first_screen_along(newcomer: Terminal) -> None:
+    """Nobody is left to answer."""
+    assert newcomer.vanish() == 128 + signal.SIGHUP
+
+
+def test_a_terminal_that_vanishes_takes_a_console_along_that_hangs(opened: Opened) -> None:
+    """Where the signal does nothing, because nothing is done any more."""
+    terminal = opened(program=HANGING)
+    terminal.shows("complete")
+    terminal.type("?")
+    terminal.wrote(b"hanging")
+
+    assert terminal.vanish() == 128 + signal.SIGHUP

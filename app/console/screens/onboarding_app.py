@@ -4,15 +4,15 @@ import os
 from pathlib import Path
 from typing import ClassVar
 
-from textual.app import App
-
 from app.console.crash import end_without_values
+from app.console.hangup import ending_with_terminal
+from app.console.key_turns import KeyTurnsApp
 from app.console.screens.onboarding import OnboardingScreen
 from app.console.signals import restore_on_signals
 from app.console.themes import DEFAULT, FEW_COLOURS, THEMES
 
 
-class OnboardingApp(App[str]):
+class OnboardingApp(KeyTurnsApp[str]):
     """Ends with the new profile's name, or without one."""
 
     TITLE = "runwarden"
@@ -46,6 +46,7 @@ def run_onboarding(file: Path) -> int:
     Returns:
         The exit code: 0 also where they left without one, otherwise as a signal or a crash ended it.
     """
-    app = OnboardingApp(file, frozenset(os.environ))
-    app.run()
+    app = OnboardingApp(file, frozenset(name for name, value in os.environ.items() if value))
+    with ending_with_terminal():
+        app.run()
     return app.return_code or 0

@@ -1,11 +1,6 @@
 """The first screen: from nothing configured to an open console, or to nothing changed."""
 
 import os
-import pty
-import select
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,11 +15,11 @@ from app.console.screens.onboarding_app import OnboardingApp
 from app.token import CommandToken, EnvToken, FileToken, resolve
 from tests.console.conftest import SMALL
 from tests.fault_server import FaultServer, Hang, Respond
+from tests.pty.terminal import Terminal
 from tests.run_board import Board
 from widgets.form_facts import FormChoice
 
 TOKEN = "a-token-for-newcomers"
-ROOT = Path(__file__).resolve().parents[3]
 
 
 class Newcomer:
@@ -294,76 +289,22 @@ async def test_the_variable_says_whether_it_is_there(place: Path) -> None:
         assert "RUNWARDEN_TOKEN is set" in newcomer.text
 
 
-class Terminal:
-    """`runwarden` on a terminal of its own, with nothing configured."""
-
-    def __init__(self, home: Path) -> None:
-        self.master, slave = pty.openpty()
-        self.seen = b""
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "app"],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            cwd=ROOT,
-            env={
-                "PATH": os.environ["PATH"],
-                "HOME": str(home),
-                "TERM": "xterm-256color",
-                "PYTHONPATH": str(ROOT),
-                "COLUMNS": "100",
-                "LINES": "30",
-            },
-            start_new_session=True,
-        )
-        os.close(slave)
-
-    def read_until(self, *words: bytes, deadline_s: float = 30.0) -> None:
-        end = time.monotonic() + deadline_s
-        while not all(word in self.seen for word in words) and time.monotonic() < end:
-            if not select.select([self.master], [], [], 0.2)[0]:
-                continue
-            try:
-                self.seen += os.read(self.master, 65536)
-            except OSError:
-                return
-        assert all(word in self.seen for word in words) or not words, self.seen[-2000:]
-
-    def type(self, keys: str) -> None:
-        os.write(self.master, keys.encode())
-
-    def end(self) -> int:
-        while select.select([self.master], [], [], 10.0)[0]:
-            try:
-                self.seen += os.read(self.master, 65536)
-            except OSError:
-                break
-        os.close(self.master)
-        return self.process.wait(15)
-
-
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    """A terminal whose program does not outlive the test."""
-    terminal = Terminal(tmp_path)
+    """`runwarden` on a terminal of its own, with nothing configured."""
+    nothing = {"RUNWARDEN_CONFIG": "", "RUNWARDEN_BASE_URL": "", "RUNWARDEN_TOKEN": "", "RUNWARDEN_PROFILE": ""}
+    terminal = Terminal(["-m", "app"], {"HOME": str(tmp_path), "XDG_CONFIG_HOME": "", **nothing})
     yield terminal
-    terminal.process.kill()
-    terminal.process.wait()
+    terminal.close()
 
 
 def test_on_a_terminal_the_console_opens_after_the_answers(terminal: Terminal, board: Board) -> None:
-    """The whole way, in the program itself."""
-    terminal.read_until(b"Welcome", b"Its address")
-    terminal.type(board.base_url)
-    terminal.read_until(b"local")
-    # Its label is painted anew when the field has the keys.
-    terminal.seen = b""
-    terminal.type("\t\t\t")
-    terminal.read_until(b"token")
-    terminal.type(TOKEN)
-    terminal.read_until("•".encode())
+    """The whole way, in the program itself, typed faster than it answers."""
+    terminal.shows("Welcome", "up to the version")
+    terminal.type(f"{board.base_url}\t\t\t{TOKEN}")
+    terminal.shows("local", "\N{BULLET}" * len(TOKEN))
     terminal.type("\x13")
-    terminal.read_until(b"fix/login-timeout")
+    terminal.shows("fix/login-timeout")
     terminal.type("q")
 
     assert terminal.end() == 0
@@ -372,7 +313,7 @@ def test_on_a_terminal_the_console_opens_after_the_answers(terminal: Terminal, b
 
 def test_leaving_says_what_else_there_is(terminal: Terminal) -> None:
     """Exit code 2 and the ways to configure it, the demo among them."""
-    terminal.read_until(b"Welcome", b"Its address")
+    terminal.shows("Welcome", "up to the version")
     terminal.type("\x1b")
 
     assert terminal.end() == 2

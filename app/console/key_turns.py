@@ -1,0 +1,111 @@
+"""Keys take turns: each one meets the screen that the key before it left, however fast they come.
+
+Textual hands a key to whatever has the focus at once, and acts on it some messages later. On a slow line several keys
+arrive together: of `/dark` only the first would reach the room, and the rest would press its keys.
+"""
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from textual import events
+from textual.app import App
+from textual.worker import Worker, WorkerCancelled, WorkerFailed
+
+if TYPE_CHECKING:
+    from textual.message_pump import MessagePump
+
+Result = TypeVar("Result")
+
+PATIENCE_S: Final = 1.0
+"""A screen that waits for something while it answers a key must not hold back the others for ever."""
+OPENING: Final = frozenset({"form", "pick"})
+"""Groups of workers that end with a sheet over the room, to which the next key belongs."""
+_LAPS: Final = 2
+"""The first time round the key itself has been answered, the second time also what was announced because of it."""
+
+
+@dataclass(eq=False, slots=True)
+class Turn:
+    """A key or a paste that is being answered."""
+
+    event: events.Key | events.Paste
+    asked: "MessagePump | None" = None
+    """Who had the keys when this time round began."""
+    laps: int = _LAPS
+    too_long: asyncio.TimerHandle | None = None
+    waiting: asyncio.Task[None] | None = None
+    """For a sheet that is on its way."""
+
+
+class KeyTurnsApp(App[Result]):
+    """An app that answers one key after the other."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._turn: Turn | None = None
+        """None: nobody is typing faster than is answered."""
+        self._ahead: deque[events.Key | events.Paste] = deque()
+        """Typed while the turn was another's."""
+
+    async def on_event(self, event: events.Event) -> None:
+        """Has a key wait for the one before it."""
+        if not isinstance(event, (events.Key, events.Paste)) or event.is_forwarded:
+            await super().on_event(event)
+        elif self._turn is not None:
+            self._ahead.append(event)
+        else:
+            self._turn = Turn(event)
+            await self._answer(self._turn)
+
+    async def _answer(self, turn: Turn) -> None:
+        turn.too_long = asyncio.get_running_loop().call_later(PATIENCE_S, self._end_turn, turn)
+        turn.asked = self._first_asked
+        await super().on_event(turn.event)
+        self._after(turn, turn.asked if turn.event.is_forwarded else self)
+
+    def _after(self, turn: Turn, node: "MessagePump") -> None:
+        """Comes back once this node has dealt with all that it was sent up to now."""
+        if not node.call_later(self._dealt_with, turn, node):
+            # It is closing: nothing is dealt with there any more.
+            self._dealt_with(turn, node)
+
+    def _dealt_with(self, turn: Turn, node: "MessagePump") -> None:
+        above = node._parent  # noqa: SLF001 — the way that a key itself takes
+        if node is not self and above is not None:
+            is_answered = turn.event._stop_propagation  # noqa: SLF001 — Textual has no other name for it
+            turn.laps = 1 if is_answered else turn.laps
+            self._after(turn, self if is_answered else above)
+            return
+        before, turn.asked = turn.asked, self._first_asked
+        turn.laps -= 1
+        if turn.laps > 0 or turn.asked is not before:
+            self._after(turn, turn.asked)
+        elif on_their_way := [worker for worker in self.workers if worker.group in OPENING and worker.is_running]:
+            turn.waiting = asyncio.create_task(self._open_first(turn, on_their_way))
+        else:
+            self._end_turn(turn)
+
+    async def _open_first(self, turn: Turn, sheets: list[Worker[Any]]) -> None:
+        for sheet in sheets:
+            # What went wrong with it is said elsewhere; here it only counts that it is over.
+            with suppress(WorkerFailed, WorkerCancelled):
+                await sheet.wait()
+        self._after(turn, self)
+
+    def _end_turn(self, turn: Turn) -> None:
+        if turn is not self._turn:
+            return
+        if turn.too_long is not None:
+            turn.too_long.cancel()
+        self._turn = Turn(self._ahead.popleft()) if self._ahead else None
+        if self._turn is not None:
+            self.call_later(self._answer, self._turn)
+
+    @property
+    def _first_asked(self) -> "MessagePump":
+        if not self._screen_stack:
+            return self
+        return self.focused or self.screen

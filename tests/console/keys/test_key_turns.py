@@ -1,0 +1,91 @@
+"""Keys that come faster than they are answered, as on a slow line."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from textual import events
+from textual.widgets import Input
+
+from tests.console.conftest import Scene, Staged
+from tests.console.keys.conftest import until
+from widgets.form_field import FormField
+from widgets.run_table import RunTable
+
+
+def at_once(scene: Scene, *keys: str) -> None:
+    """All of them before the first one is answered."""
+    for key in keys:
+        scene.app.post_message(events.Key(key, key if len(key) == 1 else None))
+
+
+def typed(scene: Scene, field: str) -> str:
+    """What stands in a form's field; "": there is no such field, yet."""
+    return next((found.value for found in scene.app.screen.query(f"#field-{field}").results(FormField)), "")
+
+
+async def test_a_search_is_typed_in_one_go(staged: Staged) -> None:
+    """The letters behind the slash are letters, not keys of the room."""
+    async with staged() as scene:
+        at_once(scene, "slash", *"dark")
+        await until(lambda: isinstance(scene.app.focused, Input) and scene.app.focused.value == "dark")
+        await scene.settle()
+
+        assert "10 of 60" in scene.text
+        assert len(scene.app.screen_stack) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "field", "text"), [("n", "repository", "acme/web"), ("c", "instructions", "jk?q"), ("a", "name", "qqq")]
+)
+async def test_a_form_gets_what_is_typed_behind_its_key(staged: Staged, key: str, field: str, text: str) -> None:
+    """From the first letter on, although the form is fetched and its draft is read first."""
+    async with staged() as scene:
+        at_once(scene, key, *text)
+        await until(lambda: len(typed(scene, field)) >= len(text))
+
+        assert typed(scene, field) == text
+
+
+async def test_a_field_gets_what_is_typed_behind_a_tab(staged: Staged) -> None:
+    """Not the field before it."""
+    async with staged() as scene:
+        await scene.press("n")
+        at_once(scene, *"acme/api", "tab", *"topic", "tab")
+        scene.app.post_message(events.Paste("Tidy up."))
+        await until(lambda: bool(typed(scene, "instructions")))
+
+        assert [typed(scene, field) for field in ("repository", "branch_name", "instructions")] == [
+            "acme/api",
+            "topic",
+            "Tidy up.",
+        ]
+
+
+async def test_a_sheet_gets_the_keys_behind_the_one_that_opens_it(staged: Staged) -> None:
+    """Escape closes the sheet, and the next digit goes to the next room."""
+    async with staged() as scene:
+        at_once(scene, "question_mark", "escape", "2", "question_mark", "q", "1", "j", "j")
+        await until(lambda: [table._cursor for table in scene.app.screen.query(RunTable)] == [2])
+
+
+async def test_one_that_takes_long_does_not_hold_back_the_others_for_ever(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part of the screen that waits for something leaves the keys to the others after a while."""
+    never = asyncio.Event()
+
+    async def wait(*_: Any) -> None:
+        await never.wait()
+
+    async with staged() as scene:
+        monkeypatch.setattr(RunTable, "on_key", wait, raising=False)
+        at_once(scene, "x")
+        search = scene.app.screen.query_one(Input)
+        search.focus()
+        await until(lambda: scene.app.focused is search)
+        at_once(scene, *"dark")
+        try:
+            await until(lambda: search.value == "dark")
+        finally:
+            never.set()
