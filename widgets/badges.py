@@ -16,7 +16,7 @@ STYLES: Final[dict[Tone, str]] = {
     "wait": "$secondary",
     "warn": "$warning",
     "plain": "$foreground",
-    "quiet": "$foreground 62%",
+    "quiet": "$foreground 70%",
 }
 """A tone as a style of Textual's Content, in the theme's own colours."""
 

@@ -39,7 +39,7 @@ class Chart(PlotextPlot):
         & > .chart--wait { color: $secondary; }
         & > .chart--warn { color: $warning; }
         & > .chart--plain { color: $foreground; }
-        & > .chart--quiet { color: $foreground 65%; }
+        & > .chart--quiet { color: $foreground 70%; }
     }
     """
 

@@ -79,5 +79,5 @@ class OfferList(Widget):
         return Content.assemble(
             (" ▸ " if here else "   ", f"$accent{here}"),
             (fit(offer.insert, width), f"$foreground{here}"),
-            (f"  {offer.about} " if offer.about else " ", f"$foreground 60%{here}"),
+            (f"  {offer.about} " if offer.about else " ", f"$foreground 70%{here}"),
         )

@@ -48,9 +48,9 @@ class FormDialog(Vertical):
         border: round $primary;
         border-title-color: $foreground;
         border-title-style: bold;
-        border-subtitle-color: $text-muted;
+        border-subtitle-color: $foreground 70%;
         padding: 0 1;
-        #note { height: auto; min-height: 1; max-height: 2; padding-left: 1; color: $text-muted; }
+        #note { height: auto; min-height: 1; max-height: 2; padding-left: 1; color: $foreground 70%; }
         #fields, #preview, #sending, #outcome { height: 1fr; display: none; }
         #fields, #preview, #outcome {
             scrollbar-size-vertical: 1;
@@ -114,7 +114,7 @@ class FormDialog(Vertical):
             self.query_one(f"#verb-{verb.name}").display = phase in verb.phases and verb.name not in without
         here = _STEPS[phase]
         self.border_subtitle = Content(" ▸ ").join(
-            Content.assemble((f"{step + 1} {word}", "bold $primary" if step == here else "$foreground 60%"))
+            Content.assemble((f"{step + 1} {word}", "bold $primary" if step == here else "$foreground 70%"))
             for step, word in enumerate(_STEP_WORDS)
         )
 

@@ -27,7 +27,7 @@ class FormFact(Widget):
         layout: horizontal;
         height: auto;
         max-height: 2;
-        .form-fact--label { width: 15; color: $text-muted; padding-left: 1; }
+        .form-fact--label { width: 15; color: $foreground 70%; padding-left: 1; }
         .form-fact--value { width: 1fr; padding-left: 2; }
     }
     """
@@ -52,7 +52,7 @@ class FactList(Vertical):
     FactList {
         height: auto;
         Horizontal { height: auto; }
-        .fact-list--name { width: 14; color: $text-muted; }
+        .fact-list--name { width: 14; color: $foreground 70%; }
         .fact-list--value { width: 1fr; }
     }
     """

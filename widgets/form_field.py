@@ -42,13 +42,13 @@ class FormField(Widget):
     FormField {
         layout: horizontal;
         height: auto;
-        .form-field--label { width: 15; color: $text-muted; padding-left: 1; }
+        .form-field--label { width: 15; color: $foreground 70%; padding-left: 1; }
         &.-focused .form-field--label { color: $foreground; text-style: bold; }
         .form-field--body { height: auto; width: 1fr; }
         .form-field--message {
             height: 1;
             padding-left: 2;
-            color: $text-muted;
+            color: $foreground 70%;
             text-wrap: nowrap;
             text-overflow: ellipsis;
         }

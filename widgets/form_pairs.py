@@ -44,9 +44,9 @@ class PairLine(Widget):
         layout: horizontal;
         height: 1;
         .pair-line--key { width: 2fr; max-width: 24; }
-        .pair-line--equals { width: 3; text-align: center; color: $text-muted; }
+        .pair-line--equals { width: 3; text-align: center; color: $foreground 70%; }
         .pair-line--value { width: 3fr; }
-        .pair-line--reading { width: 10; padding-left: 1; color: $text-muted; text-wrap: nowrap; }
+        .pair-line--reading { width: 10; padding-left: 1; color: $foreground 70%; text-wrap: nowrap; }
     }
     """
 

@@ -13,12 +13,14 @@ from textual.widget import Widget
 
 from app.text import safe_text
 from storage.records import LinkState, PlatformHealth
-from widgets.badges import STYLES, Tone, health_badge
+from widgets.badges import STYLES, Badge, Tone, health_badge
 from widgets.cells import shorten
 from widgets.freshness import Patience, freshness
 from widgets.times import age
 
 PRODUCT: Final = "runwarden"
+FILES_FAIL: Final = Badge("✗", "own files unusable", "bad")
+"""Whatever the link says, what is on show stays as it is."""
 SPACE: Final = 3
 """Cells between the groups."""
 
@@ -32,6 +34,8 @@ class Vitals:
 
     profile: str
     read_only: bool = False
+    files_fail: bool = False
+    """Our own files cannot be used: nothing on show follows the service."""
     can_switch: bool = False
     """There are other profiles to go to."""
     runs_link: LinkState | None = None
@@ -108,16 +112,23 @@ class HeaderBar(Widget):
 
     def _left(self, now: datetime, terse: Terse) -> list[Part]:
         name = shorten(safe_text(self._vitals.profile, limit=60), 28 if terse < Terse.GLYPHS else 14, "middle")
-        fresh = freshness(self._vitals.runs_link, self._patience, now)
+        fresh = self._freshness(now)
         parts: list[Part] = [(f"{PRODUCT}  ", "$accent bold")] if terse is Terse.FULL else []
         parts.append((name, "bold"))
         if self._vitals.can_switch:
             parts.append((" ▾", STYLES["quiet"]))
         if self._vitals.read_only:
             parts.append((" read-only", STYLES["warn"]))
+        if self._vitals.runs_link is not None and self._vitals.runs_link.in_lab:
+            parts.append((" lab", STYLES["wait"]))
         self._name_end = 1 + _width(parts)
         word = fresh.word if terse < Terse.GLYPHS else _in_brief(fresh.word)
         return [*parts, (" " * SPACE, ""), (f"{fresh.glyph} {word}", fresh.style)]
+
+    def _freshness(self, now: datetime) -> Badge:
+        if self._vitals.files_fail:
+            return FILES_FAIL
+        return freshness(self._vitals.runs_link, self._patience, now)
 
     def _right(self, now: datetime, terse: Terse) -> list[Part]:
         counts = self._counts(terse) if self._vitals.known else []

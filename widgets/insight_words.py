@@ -57,7 +57,7 @@ def known(view: InsightsView) -> str:
         return "complete"
     complete_since = view.coverage.complete_since
     if complete_since is None:
-        return "partial: the history is not fetched yet"
+        return "partial: not fetched yet"
     return f"complete since {day(complete_since, view.at)} {complete_since.astimezone():%H:%M}, older is partial"
 
 

@@ -17,7 +17,7 @@ from app.text import SafeText
 from widgets.badges import STYLES, Tone
 from widgets.cells import fit
 from widgets.cursor_view import HEADER, CursorView
-from widgets.notice import Notice
+from widgets.notice import Notice, wrapped
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class LineTable(CursorView, Generic[T]):
         scrollbar-size-vertical: 1;
         scrollbar-background: $background;
         scrollbar-color: $panel;
-        & > .line-table--header { color: $foreground 55%; }
+        & > .line-table--header { color: $foreground 70%; }
         & > .line-table--cursor { background: $primary 18%; }
         & > .line-table--resting { background: $panel; }
         & > .line-table--mark { color: $accent; }
@@ -66,7 +66,7 @@ class LineTable(CursorView, Generic[T]):
         & > .line-table--wait { color: $secondary; }
         & > .line-table--warn { color: $warning; }
         & > .line-table--plain { color: $foreground; }
-        & > .line-table--quiet { color: $foreground 65%; }
+        & > .line-table--quiet { color: $foreground 70%; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "open", show=False, id="lines.open")]
@@ -223,7 +223,7 @@ class LineTable(CursorView, Generic[T]):
         notice, ground = self._notice, self.rich_style
         if notice is None:
             return Strip.blank(width, ground)
-        lines = (f"{notice.glyph}  {notice.title}", "", *notice.lines)
+        lines = (f"{notice.glyph}  {notice.title}", "", *wrapped(notice, width))
         at = y - max(0, (self.size.height - len(lines)) // 3)
         if not 0 <= at < len(lines):
             return Strip.blank(width, ground)

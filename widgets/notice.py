@@ -1,10 +1,17 @@
 """What a room says when it has nothing to show, or when what it shows is not what it should be."""
 
 from dataclasses import dataclass
+from textwrap import wrap
+from typing import Final
 
 from textual.content import Content
 
 from widgets.badges import STYLES, Tone
+
+MEASURE: Final = 64
+"""Cells of a notice's longest line."""
+MARGIN: Final = 2
+"""Cells that stay empty at each side of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +21,14 @@ class Notice:
     glyph: str
     title: str
     lines: tuple[str, ...] = ()
-    """Each fits into 60 cells; the last one says what to do."""
+    """Paragraphs; the last one says what to do."""
     tone: Tone = "quiet"
+
+
+def wrapped(notice: Notice, width: int) -> list[str]:
+    """What stands below the title, in lines for a view of that many cells."""
+    measure = max(1, min(MEASURE, width - 2 * MARGIN))
+    return [part for text in notice.lines for part in wrap(text, measure) or [""]]
 
 
 def notice_content(notice: Notice) -> Content:

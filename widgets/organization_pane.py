@@ -1,6 +1,7 @@
 """The facts of one attempt, beside the table, below it, or alone."""
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
@@ -8,7 +9,10 @@ from textual.content import Content
 
 from widgets.badges import STYLES
 from widgets.form_facts import FactList
-from widgets.organization_words import Attempt, Part, facts_of
+from widgets.organization_words import Attempt, facts_of
+
+if TYPE_CHECKING:
+    from widgets.line_table import Part
 
 
 class OrganizationPane(VerticalScroll):

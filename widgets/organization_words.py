@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from app.text import SafeText, safe_text
+from app.text import safe_text
 from storage.records import INVITATION_LIFETIME, Action, Organization
-from widgets.badges import Badge, Tone, action_badge
+from widgets.badges import Badge, action_badge
 from widgets.form_outcome import reason
+from widgets.line_table import Line, Part
 from widgets.times import ago, span, stamp
 
 SOON: Final = timedelta(days=3)
@@ -45,20 +46,6 @@ class Attempt:
         return sent + INVITATION_LIFETIME if sent is not None else None
 
 
-Part = tuple[SafeText, Tone]
-
-
-@dataclass(frozen=True, slots=True)
-class OrganizationLine:
-    """One line of the table."""
-
-    badge: Badge
-    email: Part
-    organization: Part
-    invitation: Part
-    when: Part
-
-
 def attempt_badge(attempt: Attempt) -> Badge:
     """The attempt's state, in the words of creation."""
     if attempt.action.state == "confirmed":
@@ -68,10 +55,11 @@ def attempt_badge(attempt: Attempt) -> Badge:
     return action_badge(attempt.action.state)
 
 
-def line_of(attempt: Attempt, now: datetime) -> OrganizationLine:
-    """The attempt as it reads now."""
-    return OrganizationLine(
-        attempt_badge(attempt),
+def line_of(attempt: Attempt, now: datetime) -> Line:
+    """State, email, organization, invitation, when it was asked for."""
+    badge = attempt_badge(attempt)
+    return (
+        (safe_text(badge.text), badge.tone),
         (safe_text(attempt.email, limit=254), "plain"),
         _organization(attempt),
         _invitation(attempt, now),

@@ -16,7 +16,7 @@ from widgets.cells import fit, shorten
 
 Mark = Literal["only", "not"]
 _BOXES: Final[dict[Mark | None, tuple[str, str]]] = {
-    None: ("□", "$foreground 60%"),
+    None: ("□", "$foreground 70%"),
     "only": ("■", "$accent"),
     "not": ("⊘", STYLES["bad"]),
 }

@@ -1,6 +1,6 @@
 """One run as a line of the table: its cells as text and tone, without a style and without a screen."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -10,6 +10,7 @@ from storage.records import RunRow
 from widgets.badges import Badge, Tone, run_badge
 from widgets.cells import fit
 from widgets.run_columns import ColumnKey, Layout, Placed
+from widgets.run_sought import NOTHING, Sought
 from widgets.times import span, started
 
 FIELD_LIMIT: Final = 200
@@ -54,7 +55,7 @@ def took(row: RunRow, now: datetime, as_of: datetime | None = None) -> str:
 
 
 def cells(
-    row: RunRow, layout: Layout, times: Clocked, words: Sequence[str] = (), *, stuck: bool = False
+    row: RunRow, layout: Layout, times: Clocked, sought: Sought = NOTHING, *, stuck: bool = False
 ) -> Iterator[Cell]:
     """The line's cells from left to right.
 
@@ -62,7 +63,7 @@ def cells(
         row: The run.
         layout: Where its columns are.
         times: Its times, see `clocked`.
-        words: What the search looks for; found again in repository, branch and run id.
+        sought: What is looked for; found again in repository, branch and run id.
         stuck: Whether the run takes far longer than its repository's runs do.
     """
     badge = _badge(row, stuck=stuck)
@@ -78,8 +79,7 @@ def cells(
     for placed in layout.placed:
         text, tone = texts[placed.column.key]
         shown = fit(text, placed.width, placed.column.cut)
-        searched = placed.column.key in {"repository", "branch", "run"}
-        yield Cell(placed, shown, tone, tuple(_found(shown, words)) if searched else ())
+        yield Cell(placed, shown, tone, tuple(sought.found(shown, placed.column.key)))
 
 
 def _badge(row: RunRow, *, stuck: bool) -> Badge:
@@ -89,15 +89,3 @@ def _badge(row: RunRow, *, stuck: bool) -> Badge:
     if row.presence == "unconfirmed":
         return Badge("◌", f"{badge.word}?", "quiet")
     return Badge(badge.glyph, f"{badge.word} !", "warn") if stuck else badge
-
-
-def _found(text: str, words: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Where the words are; nothing for text whose case cannot be folded in place."""
-    folded = text.casefold()
-    if len(folded) != len(text):
-        return
-    for word in words:
-        start = folded.find(word)
-        while word and start >= 0:
-            yield start, start + len(word)
-            start = folded.find(word, start + len(word))

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from textwrap import wrap
 from typing import Final, Self
 
 from rich.segment import Segment
@@ -13,7 +12,7 @@ from textual.widget import Widget
 from storage.records import RunSort
 from widgets.badges import Tone
 from widgets.cells import fit, shorten
-from widgets.notice import Notice
+from widgets.notice import Notice, wrapped
 from widgets.run_columns import Layout
 from widgets.run_line import Cell
 
@@ -21,9 +20,6 @@ TONES: Final[tuple[Tone, ...]] = ("good", "bad", "busy", "wait", "warn", "plain"
 COMPONENTS: Final = {
     f"run-table--{part}" for part in (*TONES, "header", "sorted", "cursor", "cursor-resting", "mark", "found", "unseen")
 }
-
-NOTICE: Final = 64
-"""Cells of a notice's longest line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +127,7 @@ class Paint:
         """One line of what there is to say where rows would be, in the middle of them."""
         if notice is None:
             return self.blank(width)
-        lines = [part for text in notice.lines for part in wrap(text, min(NOTICE, width - 4)) or [""]]
+        lines = wrapped(notice, width)
         top = max(0, (height - len(lines) - 2) // 3)
         line = y - top
         if line == 0:

@@ -24,6 +24,7 @@ from widgets.run_line import Clocked, cells, clocked
 from widgets.run_marks import RunMarks
 from widgets.run_paint import COMPONENTS, Look, Paint, unseen_note
 from widgets.run_rows import RunRows
+from widgets.run_sought import Sought
 
 
 class RunTable(RunRows):
@@ -93,7 +94,7 @@ class RunTable(RunRows):
         self._choice = choice or ColumnChoice()
         self._place(0)
         self._sort = RunSort()
-        self._words: tuple[str, ...] = ()
+        self._sought = Sought()
         self._stuck: frozenset[str] = frozenset()
         self._marks = RunMarks()
         self._notice: Notice | None = None
@@ -142,11 +143,10 @@ class RunTable(RunRows):
         changed, self._stuck = self._stuck ^ run_ids, run_ids
         self._repaint_runs(changed)
 
-    def highlight(self, search: str) -> None:
-        """What the search looks for, to be seen where it was found."""
-        words = tuple(search.casefold().split())
-        if words != self._words:
-            self._words = words
+    def highlight(self, sought: Sought) -> None:
+        """What is looked for, to be seen where it was found."""
+        if sought != self._sought:
+            self._sought = sought
             self.refresh()
 
     def mark_all(self, run_ids: Iterable[str]) -> None:
@@ -321,7 +321,7 @@ class RunTable(RunRows):
         if row is None:
             return paint.awaited(self._layout, view.width, at_cursor=at_cursor)
         times = self._painted[index] = clocked(row, self._now, self._as_of)
-        line = cells(row, self._layout, times, self._words, stuck=row.run_id in self._stuck)
+        line = cells(row, self._layout, times, self._sought, stuck=row.run_id in self._stuck)
         look = Look(at_cursor, row.run_id in self._marks, self.has_focus)
         return paint.row(line, self._layout, view.width, scroll_x, look)
 

@@ -53,6 +53,11 @@ class Client:
         """Close all connections."""
         await self._transport.aclose()
 
+    @property
+    def in_lab(self) -> bool:
+        """Whether the service says that it is a lab, where faults are scripted; False before its first answer."""
+        return self._transport.in_lab
+
     async def list_runs(
         self,
         *,

@@ -26,6 +26,7 @@ _FIRST_BYTE: Final = "http11.send_request_headers.started"
 _KEEP_S: Final = 2.0
 """Shorter than any server's patience: a connection that is reused has not just been closed over there."""
 _CONNECTIONS: Final = 16
+_LAB: Final = "X-Runwarden-Lab"
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._~%-]+)+")
 
 
@@ -85,6 +86,8 @@ class Transport:
     token: Token | TokenError | None
     """None, or an error that says why there is none."""
     deadline_s: float
+    in_lab: bool = field(default=False, init=False)
+    """Whether the last answer said that it comes from a lab, where faults are scripted."""
     _lanes: dict[bool, httpx.AsyncHTTPTransport] = field(default_factory=dict, init=False)
     """One for reads, one for writes (True)."""
 
@@ -159,6 +162,7 @@ class Transport:
         lane = await self._lane(writes=call.method != "GET")
         async with aclosing(await lane.handle_async_request(request)) as response:
             status = response.status_code
+            self.in_lab = response.headers.get(_LAB) == "on"
             if 400 <= status < 600:  # noqa: PLR2004 — HTTP's own ranges
                 raise await _failure(response, token)
             if status not in call.expected:

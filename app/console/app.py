@@ -133,7 +133,7 @@ class RunwardenApp(ProfilesApp):
     def storage_failed(self, message: str) -> None:
         """Our own files fail: every room says so from now on."""
         self._storage_trouble = message
-        self.mutate_reactive(RunwardenApp.vitals)
+        self.vitals = replace(self.vitals, files_fail=True)
 
     def action_room(self, name: str) -> None:
         """Goes to a room, once the engine that it needs is there."""

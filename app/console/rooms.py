@@ -8,9 +8,9 @@ OVERVIEW: Final = "profiles"
 """The room of all profiles; it has no tab, for its subject is not the profile on show."""
 
 ROOMS: Final = (
-    Tab("runs", "1", "Runs"),
-    Tab("health", "2", "Health"),
-    Tab("organizations", "3", "Organizations"),
-    Tab("insights", "4", "Insights"),
-    Tab("activity", "6", "Activity"),
+    Tab("runs", "1", "Runs", "Runs"),
+    Tab("health", "2", "Health", "Health"),
+    Tab("organizations", "3", "Organizations", "Orgs"),
+    Tab("insights", "4", "Insights", "Insights"),
+    Tab("activity", "6", "Activity", "Activity"),
 )

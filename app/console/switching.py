@@ -22,7 +22,7 @@ BETWEEN: Final = "between"
 class BetweenScreen(Screen[None]):
     """Says where it goes."""
 
-    CSS = "BetweenScreen { align: center middle; } BetweenScreen Static { width: auto; color: $foreground 62%; }"
+    CSS = "BetweenScreen { align: center middle; } BetweenScreen Static { width: auto; color: $foreground 70%; }"
 
     def __init__(self, name: str) -> None:
         super().__init__()

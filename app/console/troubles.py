@@ -54,10 +54,15 @@ def storage_notice(message: str) -> Notice:
     return Notice("✗", "What is seen cannot be kept", (safe_text(message, limit=240),), "bad")
 
 
+STARTS: Final = "n starts one on a repository; a starts a named agent."
+UNREADABLE: Final = Notice("∅", "Nothing can be shown", ("The reason stands below.",))
+"""In a room's place, while its banner says what is wrong with our own files."""
 READ_ONLY: Final = Notice("◇", "Read-only", ("Nothing can be sent from here.",), "wait")
 
 
-def nothing_to_show(wanted: Wanted, extent: Extent | None, link: LinkState | None, now: datetime) -> Notice:
+def nothing_to_show(
+    wanted: Wanted, extent: Extent | None, link: LinkState | None, now: datetime, *, read_only: bool = False
+) -> Notice:
     """Why there are no rows."""
     if extent is not None and extent.is_filtered and extent.held:
         if wanted.is_changed:
@@ -67,7 +72,8 @@ def nothing_to_show(wanted: Wanted, extent: Extent | None, link: LinkState | Non
         return trouble
     if extent is None or link is None or link.last_ok_at is None:
         return Notice("◌", "Asking the service for its runs…", ("The first answer fills this table.",), "busy")
-    return Notice("○", "No runs yet", ("n starts one on a repository; a starts a named agent.",), "plain")
+    starts = "They appear here as others start them." if read_only else STARTS
+    return Notice("○", "No runs yet", (starts,), "plain")
 
 
 def _since(failing_since: datetime, link: LinkState, now: datetime) -> str:

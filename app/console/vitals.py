@@ -21,6 +21,7 @@ async def read_vitals(cache: Cache, before: Vitals, now: datetime) -> Vitals:
         profile=before.profile,
         read_only=before.read_only,
         can_switch=before.can_switch,
+        files_fail=before.files_fail,
         runs_link=runs_link,
         working=counts.get("working", 0),
         queued=counts.get("queued", 0),

@@ -38,5 +38,5 @@ class HealthSync:
 
     async def record(self, error: ApiError | None) -> None:
         """Keeps how a poll of health went, and rings."""
-        state = await self._cache.record_poll(outcome("health", self._clock(), error))
+        state = await self._cache.record_poll(outcome("health", self._clock(), error, in_lab=self._client.in_lab))
         self._announce(LinkChanged(state))

@@ -7,8 +7,8 @@ from storage.records import PollOutcome
 from storage.records.link import Subject
 
 
-def outcome(subject: Subject, at: datetime, error: ApiError | None) -> PollOutcome:
+def outcome(subject: Subject, at: datetime, error: ApiError | None, *, in_lab: bool) -> PollOutcome:
     """The outcome of a poll that ended with this error, or with none."""
     if error is None:
-        return PollOutcome(subject, at)
-    return PollOutcome(subject, at, error.kind, error.message, getattr(error, "status", None))
+        return PollOutcome(subject, at, in_lab=in_lab)
+    return PollOutcome(subject, at, error.kind, error.message, getattr(error, "status", None), in_lab)

@@ -58,7 +58,7 @@ class RunSync:
 
     async def record(self, error: ApiError | None) -> None:
         """Keeps how a poll of runs went, and rings."""
-        state = await self.cache.record_poll(outcome("runs", self.clock(), error))
+        state = await self.cache.record_poll(outcome("runs", self.clock(), error, in_lab=self._client.in_lab))
         self._announce(LinkChanged(state))
 
     async def store(self, runs: Iterable[Run]) -> RunChanges:

@@ -10,17 +10,18 @@ from storage.storable import storable
 from storage.times import from_us_or_none, to_us
 
 _SUCCEEDED: Final = """
-INSERT INTO links (subject, last_ok_us, failures) VALUES (:subject, :at_us, 0)
+INSERT INTO links (subject, last_ok_us, failures, in_lab) VALUES (:subject, :at_us, 0, :in_lab)
 ON CONFLICT (subject) DO UPDATE SET
-    last_ok_us = excluded.last_ok_us, failing_since_us = NULL, failures = 0, error_kind = NULL, error_message = NULL
+    last_ok_us = excluded.last_ok_us, failing_since_us = NULL, failures = 0, error_kind = NULL, error_message = NULL,
+    in_lab = excluded.in_lab
 """
 
 _FAILED: Final = """
-INSERT INTO links (subject, failing_since_us, failures, error_kind, error_message)
-VALUES (:subject, :at_us, 1, :error_kind, :error_message)
+INSERT INTO links (subject, failing_since_us, failures, error_kind, error_message, in_lab)
+VALUES (:subject, :at_us, 1, :error_kind, :error_message, :in_lab)
 ON CONFLICT (subject) DO UPDATE SET
     failing_since_us = coalesce(failing_since_us, excluded.failing_since_us), failures = failures + 1,
-    error_kind = excluded.error_kind, error_message = excluded.error_message
+    error_kind = excluded.error_kind, error_message = excluded.error_message, in_lab = excluded.in_lab
 """
 
 
@@ -35,6 +36,7 @@ def record(connection: sqlite3.Connection, outcome: PollOutcome) -> LinkState:
         "at_us": to_us(outcome.at),
         "error_kind": outcome.error_kind,
         "error_message": message,
+        "in_lab": int(outcome.in_lab),
     }
     with immediate(connection):
         activity.note(connection, outcome)
@@ -50,12 +52,12 @@ def links(connection: sqlite3.Connection) -> tuple[LinkState, ...]:
 
 def _link(connection: sqlite3.Connection, subject: Subject) -> LinkState:
     row = connection.execute(
-        "SELECT last_ok_us, failing_since_us, failures, error_kind, error_message FROM links WHERE subject = ?",
+        "SELECT last_ok_us, failing_since_us, failures, error_kind, error_message, in_lab FROM links WHERE subject = ?",
         (subject,),
     ).fetchone()
     if row is None:
         return LinkState(subject)
-    last_ok_us, failing_since_us, failures, error_kind, error_message = row
+    last_ok_us, failing_since_us, failures, error_kind, error_message, in_lab = row
     return LinkState(
         subject=subject,
         last_ok_at=from_us_or_none(last_ok_us),
@@ -63,4 +65,5 @@ def _link(connection: sqlite3.Connection, subject: Subject) -> LinkState:
         failures=failures,
         error_kind=error_kind,
         error_message=error_message,
+        in_lab=bool(in_lab),
     )

@@ -158,6 +158,10 @@ def _following(db: "Database") -> None:
     )
 
 
+def _lab(db: "Database") -> None:
+    db.execute("ALTER TABLE links ADD COLUMN in_lab INTEGER NOT NULL DEFAULT 0")
+
+
 SCHEMA: Final = Schema(
     name="cache",
     steps={
@@ -166,6 +170,7 @@ SCHEMA: Final = Schema(
         "0003_activity": _activity,
         "0004_took": _took,
         "0005_following": _following,
+        "0006_lab": _lab,
     },
     newer_cure="Install that version again, or delete the file: everything in it can be fetched anew.",
 )

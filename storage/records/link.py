@@ -17,6 +17,8 @@ class PollOutcome:
     """None: it succeeded. Otherwise an `ApiError.kind`."""
     error_message: str | None = None
     http_status: int | None = None
+    in_lab: bool = False
+    """The service said that it is a lab, where faults are scripted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class LinkState:
     """How many polls failed in a row."""
     error_kind: str | None = None
     error_message: str | None = None
+    in_lab: bool = False
+    """The service said so when it answered last."""
 
     @property
     def is_failing(self) -> bool:

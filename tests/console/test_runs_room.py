@@ -15,6 +15,7 @@ from widgets.banner import Banner
 from widgets.cursor_view import HEADER
 from widgets.filter_bar import SearchInput
 from widgets.run_pane import RunPane
+from widgets.run_sought import Sought
 
 
 def cursor_line(scene: Scene) -> str:
@@ -137,7 +138,7 @@ async def test_search_narrows_as_it_is_typed_and_marks_what_it_found(staged: Sta
         assert "10 of 60" in scene.text
         assert len(scene.rows) == 10
         assert all("dark-mode" in row for row in scene.rows)
-        assert scene.table._words == ("dark-mode",)
+        assert scene.table._sought == Sought(words=("dark-mode",))
 
         await scene.press("escape")
 

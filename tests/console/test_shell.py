@@ -20,8 +20,8 @@ from app.console.app import RunwardenApp
 from app.console.forms import ContinueRunForm, NewRunForm, StartAgentForm
 from app.console.hints import deeds
 from app.console.screens.runs import RunsScreen
-from app.events import StorageFailed
-from storage.records import Action
+from app.events import LinkChanged, StorageFailed
+from storage.records import Action, PollOutcome
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.scenes import MINUTES_INTO_THE_DAY, SceneClock, a_day, app_on, engine_on, settings_for
 from tests.run_board import Board, served
@@ -114,6 +114,30 @@ async def test_keys_and_clicks_go_through_the_rooms(staged: Staged) -> None:
         assert scene.app.current_mode == "health"
 
 
+async def test_every_tab_has_its_place_on_a_small_screen(staged: Staged) -> None:
+    """Titles get shorter before one is cut, and a click still finds its room."""
+    async with staged((60, 20)) as scene:
+        bar = scene.lines[1]
+        assert bar.split() == ["1", "Runs", "2", "Health", "3", "Orgs", "4", "Insights", "6", "Activity"]
+
+        for title, room in (("Activity", "activity"), ("Orgs", "organizations"), ("Health", "health")):
+            await scene.pilot.click("TabBar", offset=(bar.index(title) + 1, 0))
+            await scene.settle()
+
+            assert scene.app.current_mode == room
+
+
+async def test_a_lab_is_said_at_the_top(staged: Staged) -> None:
+    """Whoever asked the service, for it stands in the cache; an answer without the mark ends it."""
+    async with staged() as scene:
+        for in_lab in (True, False):
+            state = await scene.engine.cache.record_poll(PollOutcome("runs", scene.clock(), in_lab=in_lab))
+            scene.app._ring(LinkChanged(state))
+            await scene.settle()
+
+            assert ("acme-prod lab" in scene.lines[0]) is in_lab
+
+
 async def test_help_names_every_key_of_the_screen(staged: Staged) -> None:
     """It is made from the bindings, so nothing can be missing."""
     async with staged((100, 120)) as scene:
@@ -200,6 +224,7 @@ async def test_files_that_fail_are_said_with_the_cure(staged: Staged) -> None:
         scene.engine.doorbell.ring(StorageFailed("No space is left for cache.sqlite3. Free some, then try again."))
         await scene.settle()
 
+        assert "own files unusable" in scene.lines[0]
         assert "Free some, then try again." in scene.text
         assert "fix/login-timeout" in scene.text
 

@@ -1,11 +1,16 @@
 """The themes: every tone can be read on every ground, by everyone, and no two tones are told apart by hue alone."""
 
+import re
+from pathlib import Path
+
 import pytest
 from textual.color import Color
 from textual.theme import Theme
 
 from app.console.themes import FEW_COLOURS, NO_COLOURS, THEMES
+from widgets.badges import STYLES
 
+ROOT = Path(__file__).parents[2]
 READABLE = 4.5
 """Contrast of text that has to be read, by WCAG 2 (AA)."""
 HIGH = 7.0
@@ -37,6 +42,36 @@ def test_every_tone_is_readable(theme: Theme) -> None:
             wanted = READABLE if ground == cursor else least
 
             assert contrast(str(getattr(theme, tone)), ground) >= wanted, (tone, ground)
+
+
+def blended(ink: str, ground: str, share: float) -> str:
+    return Color.parse(ground).blend(Color.parse(ink), share).hex6
+
+
+@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
+def test_what_is_quiet_is_readable(theme: Theme) -> None:
+    """On the background, on surfaces, panels and on the cursor's line."""
+    ink, _, share = STYLES["quiet"].partition(" ")
+    assert ink == "$foreground"
+    cursor = theme.variables["block-cursor-blurred-background"]
+    for ground in (theme.background, theme.surface, theme.panel, *([] if theme.name in OWN_GROUNDS else [cursor])):
+        quiet = blended(str(theme.foreground), str(ground), int(share.removesuffix("%")) / 100)
+
+        assert contrast(quiet, str(ground)) >= READABLE, ground
+
+
+def test_nothing_is_fainter_than_what_is_quiet() -> None:
+    """But what cannot be done now, and grounds."""
+    for file in (
+        *(ROOT / "widgets").rglob("*.py"),
+        *(ROOT / "app/console").rglob("*.*css"),
+        *(ROOT / "app/console").rglob("*.py"),
+    ):
+        faint = re.findall(
+            r"(?<!tint: )\$foreground (\d+)%|\$(text-(?:muted|disabled))", file.read_text(encoding="utf-8")
+        )
+
+        assert {share or word for share, word in faint} <= {"30", "70", "85"}, file
 
 
 def test_there_is_one_for_everyone() -> None:

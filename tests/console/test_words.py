@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from app.console.latest import Latest
-from storage.records import LinkState, Repository, Run, RunDetail, Transition
+from storage.records import LinkState, Repository, Run, RunDetail, RunFilter, Transition
 from widgets.badges import health_badge, run_badge
 from widgets.cells import fit, shorten
 from widgets.freshness import Patience, freshness
 from widgets.run_column_choice import ColumnChoice
-from widgets.run_columns import GAP, place
+from widgets.run_columns import GAP, ColumnKey, place
+from widgets.run_sought import Sought
 from widgets.timeline import Stretch, stretches
 from widgets.times import ago, clock_time, span, started
 
@@ -101,6 +102,31 @@ def test_status_and_repository_are_always_in_view(width: int) -> None:
 
     assert [p.column.key for p in layout.placed if p.column.frozen] == ["status", "repository"]
     assert layout.frozen_width < width
+
+
+@pytest.mark.parametrize(
+    ("wanted", "column", "shown", "marked"),
+    [
+        (RunFilter(search="FLAKY re"), "branch", "agent/flaky-retry  ", ["flaky", "re"]),
+        (RunFilter(search="acme"), "run", "run_acme", ["acme"]),
+        (RunFilter(search="acme"), "status", "acme", []),
+        (RunFilter(repositories=("acme/*",)), "repository", "acme/acme/api", ["acme/"]),
+        (RunFilter(repositories=("acme/*",)), "branch", "acme/x", []),
+        (RunFilter(repositories=("acme/api",)), "repository", "acme/api   ", ["acme/api"]),
+        (RunFilter(repositories=("acme/api",)), "repository", "acme/api-two", []),
+        (RunFilter(branches=("*-retry",)), "branch", "agent/-retry-retry ", ["-retry"]),
+        (RunFilter(branches=("a*la*y",)), "branch", "agent/flaky", ["a", "la", "y"]),
+        (RunFilter(branches=("*",)), "branch", "main", []),
+        (RunFilter(not_branches=("main",)), "branch", "main", []),
+    ],
+)
+def test_what_was_looked_for_is_marked_where_it_is(
+    wanted: RunFilter, column: ColumnKey, shown: str, marked: list[str]
+) -> None:
+    """Words wherever they are, patterns in their own column and as they are anchored."""
+    found = sorted(Sought.of(wanted).found(shown, column))
+
+    assert [shown[start:end] for start, end in found] == marked
 
 
 def test_unknown_statuses_are_shown_as_received() -> None:

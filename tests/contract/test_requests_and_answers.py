@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from app.api.client import Client
+from app.api.errors import ApiError
 from app.api.requests import ContinueRun, CreateOrganization, OnboardProject, StartAgent, StartRun
 from app.token import Token
 from app.version import __version__
@@ -77,6 +78,19 @@ async def test_a_repository_without_a_path_is_filtered_by_its_parts(server: Faul
     assert server.requests[0].target.partition("?")[2] == (
         "page_size=100&platform=sourcehut&data=%7B%22tree%22%3A%22~ada%2Fx%22%7D"
     )
+
+
+async def test_a_lab_is_known_by_its_answers(server: FaultServer, client: Client) -> None:
+    """Failures say so as well; whoever stops saying so is none any more."""
+    mark = {"X-Runwarden-Lab": "on"}
+    server.script(Respond(503, {"message": "scripted"}, mark), Respond(200, {"runs": []}))
+
+    assert not client.in_lab
+    with pytest.raises(ApiError):
+        await client.list_runs()
+    assert client.in_lab
+    await client.list_runs()
+    assert not client.in_lab
 
 
 async def test_a_page_of_runs_is_read_whole(server: FaultServer, client: Client) -> None:

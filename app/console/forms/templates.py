@@ -70,4 +70,4 @@ class TemplatePicker(ModalScreen[str | None]):
 
 def _entry(template: Template) -> Content:
     beginning = safe_text(" ".join(template.instructions.split()), limit=200)
-    return Content.assemble((safe_text(template.name, limit=60), "bold"), "\n", (beginning, "$foreground 60%"))
+    return Content.assemble((safe_text(template.name, limit=60), "bold"), "\n", (beginning, "$foreground 70%"))

@@ -50,7 +50,7 @@ class ColumnList(Widget):
         notes = f"{f'{width} wide' if width else 'as wide as fits':<16}{'stays in view' if column.frozen else '':<14}"
         return Content.assemble(
             ("▌ " if here else "  ", f"$accent{here}"),
-            ("■ " if shown else "□ ", f"{'$accent' if shown else '$foreground 60%'}{here}"),
+            ("■ " if shown else "□ ", f"{'$accent' if shown else '$foreground 70%'}{here}"),
             (f"{key:<12}{arrow} ", f"$foreground{here}"),
             (notes, f"{STYLES['quiet']}{here}"),
         )

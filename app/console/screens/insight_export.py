@@ -26,7 +26,7 @@ class InsightExport(ModalScreen[Path | None]):
         background: $background 60%;
         #export {
             width: 92%; max-width: 90; height: auto; padding: 1 2; border: round $primary; background: $surface;
-            border-title-color: $primary; border-subtitle-color: $foreground 60%;
+            border-title-color: $primary; border-subtitle-color: $foreground 70%;
         }
         LineInput, LineInput:focus { border: none; height: 1; padding: 0 1; background: $panel; }
         Static { height: auto; margin-top: 1; }

@@ -15,7 +15,8 @@ from textual.widgets import Static
 from app.console.insight_span import SPANS, InsightSpan
 from app.console.latest import Latest
 from app.console.screens.base import ConsoleScreen
-from app.events import CacheChangedElsewhere, Event, RunsChanged
+from app.console.troubles import UNREADABLE
+from app.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.text import safe_text
 from storage.cache import Cache
 from storage.errors import StorageError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 AT_MOST_EVERY: Final = timedelta(seconds=5)
 """However often runs change, figures of many runs are not made more often."""
 FIRST: Final = SPANS[1]
+ASKING: Final = Notice("◌", "Asking the service for its runs…", ("The figures come with its first answer.",), "busy")
 
 
 class InsightsScreen(ConsoleScreen):
@@ -87,6 +89,8 @@ class InsightsScreen(ConsoleScreen):
         self._engine = engine
         self._span = FIRST
         self._view: InsightsView | None = None
+        self._said: Notice | None = None
+        """What stands in place of figures; None: figures do."""
         self._is_stale = False
         """Runs changed since the figures were made."""
         self._reader = Latest(self._read, self.run_worker)
@@ -127,14 +131,18 @@ class InsightsScreen(ConsoleScreen):
         """Notes that figures may differ; they are made again while somebody looks, not for every run."""
         if isinstance(event, RunsChanged | CacheChangedElsewhere):
             self._is_stale = True
-            if self._view is not None and not self._view.runs:
-                self._reader.ask()
+        if isinstance(event, RunsChanged | CacheChangedElsewhere | LinkChanged) and not (
+            self._view and self._view.runs
+        ):
+            self._reader.ask()
 
     def tick(self, now: datetime) -> None:
         """Makes the figures again, if they may differ and are old enough; time alone moves them too."""
         view = self._view
         if view is None:
             return
+        if not view.runs:
+            self._say(self._nothing(view))
         age = now - view.at
         if (self._is_stale and age >= AT_MOST_EVERY) or age >= self._span.fine:
             self._reader.ask()
@@ -211,8 +219,9 @@ class InsightsScreen(ConsoleScreen):
         self.query_one("#insight-extent", Static).update(Content.styled(extent(view), STYLES["quiet"]))
         self.refresh_bindings()
         if not view.runs:
-            self._say(_nothing(self._span, view))
+            self._say(self._nothing(view))
             return
+        self._said = None
         self.query_one("#insights").remove_class("-nothing")
         self.query_one("#insight-outcomes").border_title = f"Outcomes by {view.step}"
         self.query_one("#insight-concurrency").border_title = "Runs at once"
@@ -226,7 +235,17 @@ class InsightsScreen(ConsoleScreen):
         if is_first:
             self._scroller.focus()
 
+    def _nothing(self, view: InsightsView) -> Notice:
+        if self.console.storage_trouble:
+            return UNREADABLE
+        link = self.console.vitals.runs_link
+        was_asked = link is not None and (link.last_ok_at is not None or link.is_failing)
+        return _nothing(self._span, view) if was_asked else ASKING
+
     def _say(self, notice: Notice) -> None:
+        if notice == self._said:
+            return
+        self._said = notice
         self.query_one("#insight-nothing", Static).update(notice_content(notice))
         self.query_one("#insights").add_class("-nothing")
 

@@ -65,5 +65,5 @@ class OrderPicker(PickerScreen[RunSort]):
         return Content.assemble(
             (f"{column:<12}", "bold" if is_current else ""),
             (f"{arrow} ", "$accent"),
-            (descending if is_down else ascending, "$foreground 60%"),
+            (descending if is_down else ascending, "$foreground 70%"),
         )

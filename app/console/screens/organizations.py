@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -33,13 +34,13 @@ NOTHING_YET: Final = Notice(
     "○",
     "No organization was created from here yet",
     (
-        "Each success creates an organization and invites its administrator,",
-        "who has 30 days to accept. Every attempt is kept here, so that none",
-        "is repeated by accident, and none is lost.",
+        "Each success creates an organization and invites its administrator, who has 30 days to accept.",
+        "Every attempt is kept here, so that none is repeated by accident, and none is lost.",
         "",
         "n creates the first one; i imports many from a file.",
     ),
 )
+NEVER_HERE: Final = replace(NOTHING_YET, lines=(*NOTHING_YET.lines[:-1], "This profile is read-only: it creates none."))
 
 
 class OrganizationsScreen(ConsoleScreen):
@@ -172,11 +173,11 @@ class OrganizationsScreen(ConsoleScreen):
 
     @property
     def _selected(self) -> Attempt | None:
-        return self.query_one(OrganizationTable).attempt if self.is_mounted else None
+        return self.query_one(OrganizationTable).item if self.is_mounted else None
 
     @on(OrganizationTable.Highlighted)
-    def _highlighted(self, message: OrganizationTable.Highlighted) -> None:
-        self.query_one(OrganizationPane).show(message.attempt, self._engine.clock())
+    def _highlighted(self) -> None:
+        self.query_one(OrganizationPane).show(self._selected, self._engine.clock())
         self.refresh_bindings()
 
     @on(OrganizationTable.Chosen)
@@ -195,7 +196,7 @@ class OrganizationsScreen(ConsoleScreen):
         self._known = {action.action_id: self._attempt(action) for action in actions}
         self._attempts = tuple(self._known.values())
         table = self.query_one(OrganizationTable)
-        table.say(NOTHING_YET)
+        table.say(NEVER_HERE if self._engine.actions.read_only else NOTHING_YET)
         table.show(self._attempts)
         self.query_one("#organizations").set_class(not self._attempts, "-empty")
         self.query_one("#organizations-summary", Static).update(_summary(self._attempts))

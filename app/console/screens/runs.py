@@ -14,7 +14,7 @@ from app.console.latest import Latest
 from app.console.run_feed import RunFeed
 from app.console.run_reading import read_run
 from app.console.screens.runs_marking import RunMarkingScreen
-from app.console.troubles import nothing_to_show
+from app.console.troubles import UNREADABLE, nothing_to_show
 from app.console.views import Wanted
 from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from storage.errors import StorageError
@@ -211,4 +211,6 @@ class RunsScreen(RunMarkingScreen):
         """Says why there are no rows, while there are none."""
         link = self.console.vitals.runs_link
         self.query_one("#runs").set_class(not self.table.total, "-empty")
-        self.table.say(nothing_to_show(self.wanted, self._extent, link, self.console.clock()))
+        read_only = self.console.profile.read_only
+        nothing = nothing_to_show(self.wanted, self._extent, link, self.console.clock(), read_only=read_only)
+        self.table.say(UNREADABLE if self.console.storage_trouble else nothing)

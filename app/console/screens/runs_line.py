@@ -23,6 +23,7 @@ from storage.records import RunFilter
 from widgets.filter_bar import FilterBar
 from widgets.filter_offers import Offer
 from widgets.filter_search import Painted, SearchInput
+from widgets.run_sought import Sought
 from widgets.run_table import RunTable
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class RunLineScreen(RunActingScreen):
         """Shows what is wanted, everywhere it is shown."""
         wanted = self._wanted
         query = wanted.query(self.console.clock())
-        self.table.highlight(query.filter.search)
+        self.table.highlight(Sought.of(query.filter))
         self.table.sorted_by(wanted.sort)
         names = [view.name for view in self.views]
         titles = tuple(safe_text(name, limit=30) for name in names)

@@ -145,5 +145,5 @@ class ViewSaver(PickerScreen[ViewSettings]):
 def _entry(view: View) -> Content:
     return Content.assemble(
         (f"{safe_text(view.name, limit=24):<25}", "bold"),
-        (safe_text(view.query, limit=80) or "every run", "$foreground 60%"),
+        (safe_text(view.query, limit=80) or "every run", "$foreground 70%"),
     )

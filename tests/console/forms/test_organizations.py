@@ -87,7 +87,7 @@ async def test_the_countdown_goes_on_without_reading_again(console: Any, attempt
         table = console.screen.query_one(OrganizationTable)
         await settle(pilot)
         painted_again: list[int] = []
-        table._repaint = painted_again.append
+        table.repaint_row = painted_again.append
         console.screen.tick(clock())
         nothing = list(painted_again)
         clock.move(timedelta(hours=1))
@@ -112,8 +112,8 @@ async def test_the_cursor_stays_on_its_attempt_when_new_ones_arrive(
         table = console.screen.query_one(OrganizationTable)
         text = painted(console)
 
-        assert table.attempt is not None
-        assert table.attempt.email == "noone@nowhere.example"
+        assert table.item is not None
+        assert table.item.email == "noone@nowhere.example"
 
     assert lines_with(text, "Newcomer")
     assert "invalid_email" in text
@@ -219,7 +219,7 @@ async def test_a_click_goes_to_a_line_and_a_second_one_opens_it(console: Any, at
         table = console.screen.query_one(OrganizationTable)
         await pilot.click(OrganizationTable, offset=(20, 3))
         await settle(pilot)
-        email = table.attempt.email if table.attempt else ""
+        email = table.item.email if table.item else ""
         await pilot.double_click(OrganizationTable, offset=(20, 3))
         await settle(pilot)
 

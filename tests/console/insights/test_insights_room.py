@@ -9,6 +9,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 from textual.widgets import Input
 
+from app.api.errors import Unreachable
 from storage.records import PollOutcome, Repository, Run
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.run_board import Board
@@ -159,12 +160,20 @@ async def test_no_runs_in_a_stretch_says_where_to_look(staged: Staged, board: Bo
 
 
 async def test_nothing_known_yet_is_not_called_nothing(staged: Staged, empty_board: Board) -> None:
-    """Before the first sync."""
+    """Before the first answer the service is being asked; where it fails, nobody knows; then there is nothing."""
     async with staged(SMALL, synced=False) as scene:
         await scene.press("4")
+        assert "Asking the service for its runs" in scene.text
 
+        await scene.engine.runs.record(Unreachable("gone"))
+        await scene.settle()
+        await scene.tick(seconds=1)
         assert "No run of the last 7 days is known" in scene.text
         assert "not fetched completely" in scene.text
+
+        await scene.sync()
+        await scene.tick(seconds=1)
+        assert "No run was created in the last 7 days" in scene.text
 
 
 async def test_new_runs_are_counted_while_somebody_looks_but_not_at_every_ring(
