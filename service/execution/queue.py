@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 QUEUE: Final = "turns"
 WORKFLOW: Final = "execute_turn"
 """What a turn is called in the queue's tables."""
+_APPLICATION: Final = "runwarden"
 # Pinned: workflows are recovered only by a program of the same version, and ours stay compatible.
 APPLICATION_VERSION: Final = "runwarden-1"
 _QUICK_S: Final = 0.2
@@ -55,9 +56,10 @@ class TurnQueue:
 
         # DBOS would otherwise advertise its console at every start.
         logging.getLogger("dbos").setLevel(logging.WARNING)
+        _make_queue(self._database, self._concurrency)
         engine = DBOS(
             config={
-                "name": "runwarden",
+                "name": _APPLICATION,
                 "system_database_url": self._database.url.render_as_string(hide_password=False),
                 "sys_db_pool_size": self._concurrency + _SPARE_CONNECTIONS,
                 "executor_id": self._executor,
@@ -79,14 +81,7 @@ class TurnQueue:
         self._execute = execute_turn
         DBOS.launch()
         _calm(engine)
-        self._queue = DBOS.register_queue(
-            QUEUE,
-            worker_concurrency=self._concurrency,
-            # One branch is one partition: two runs on it wait for each other, and are never mixed.
-            partition_concurrency=1,
-            polling_interval_sec=_QUICK_S,
-            on_conflict="always_update",
-        )
+        self._queue = DBOS.retrieve_queue(QUEUE)
 
     def close(self, wait_s: int, give_up_s: float) -> None:
         """Take nothing up any more; wait for what is at work, but no longer than `give_up_s`."""
@@ -139,6 +134,25 @@ class TurnQueue:
         if current_s != wanted_s:
             self._queue.set_polling_interval_sec(wanted_s)
         self._interval_s = wanted_s
+
+
+def _make_queue(database: Database, concurrency: int) -> None:
+    """Make the queue, or set it as this program wants it, before DBOS starts: later it would notice a second late."""
+    from dbos import DBOSClient
+
+    migrate_queue(database)
+    url = database.url.render_as_string(hide_password=False)
+    client = DBOSClient(system_database_url=url, system_database_pool_size=1, application_name=_APPLICATION)
+    try:
+        client.register_queue(
+            QUEUE,
+            worker_concurrency=concurrency,
+            # One branch is one partition: two runs on it wait for each other, and are never mixed.
+            partition_concurrency=1,
+            polling_interval_sec=_QUICK_S,
+        )
+    finally:
+        client.destroy()
 
 
 def migrate_queue(database: Database) -> None:
