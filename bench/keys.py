@@ -4,6 +4,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from bench.figures import Figure
 from bench.terminal import CONSOLE, Terminal, environment, filled, ready
@@ -43,61 +44,57 @@ BAR = 1.0
 
 
 def measure(count: int) -> Iterator[Figure]:
-    """A figure for each key; the table's page is turned in turn with it, so that a busy machine slows both."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Terminal([sys.executable, "-c", TABLE], environment(folder)) as table,
-        Terminal([str(CONSOLE)], filled(folder, count)) as console,
-    ):
-        table.until(rb"acme/service-")
+    """A figure for each key; the table turns a page in turn with it, so that a busy machine slows both."""
+    with tempfile.TemporaryDirectory() as folder, Terminal([str(CONSOLE)], filled(folder, count)) as console:
         console.until(rb"acme/service-")
         ready(console)
         for name, (keys, undo) in JOURNEYS.items():
             if name == "page up from the end":
                 console.painted_after(END)
-            seconds, yardstick = _in_turn(console, table, keys, undo)
+            seconds, yardstick = _in_turn(console, keys, undo)
             yield Figure(f"{name}, {count:,} runs", seconds, "DataTable's page down", yardstick, bar=BAR)
-        yield from _search(console, table, DIGITS[: max(1, len(str(count)) - 3)], f"{count:,} runs")
+        yield from _search(console, DIGITS[: max(1, len(str(count)) - 3)], f"{count:,} runs")
 
 
-def _in_turn(console: Terminal, table: Terminal, keys: str, undo: str) -> tuple[float, float]:
+@contextmanager
+def _table() -> Iterator[Terminal]:
+    """A table that nobody has paged through yet: what it painted once it keeps."""
+    with tempfile.TemporaryDirectory() as folder, Terminal([sys.executable, "-c", TABLE], environment(folder)) as table:
+        table.until(rb"acme/service-")
+        yield table
+
+
+def _in_turn(console: Terminal, keys: str, undo: str) -> tuple[float, float]:
     ours, theirs = [], []
-    for _ in range(ROUNDS):
-        if undo:
-            console.painted_after(undo)
-        ours.append(rows_after(console, keys))
-        theirs.append(page_down(table))
+    with _table() as table:
+        for _ in range(ROUNDS):
+            if undo:
+                console.painted_after(undo)
+            ours.append(rows_after(console, keys))
+            theirs.append(rows_after(table, PAGE_DOWN))
     return statistics.median(ours), statistics.median(theirs)
 
 
-def _search(console: Terminal, table: Terminal, letters: str, among: str) -> Iterator[Figure]:
-    """Each letter several times over: until rows are lit up where it was found, and what took longest of them."""
+def _search(console: Terminal, letters: str, among: str) -> Iterator[Figure]:
+    """Each letter several times over: until rows are lit up where it was found."""
     by_letter: list[list[float]] = [[] for _ in letters]
     theirs = []
-    for _ in range(ROUNDS):
-        console.painted_after("/")
-        for index, letter in enumerate(letters):
-            by_letter[index].append(rows_after(console, letter, lit_up(letters[: index + 1])))
-            theirs.append(page_down(table))
-        console.painted_after(CLEAR)
-    yardstick = statistics.median(theirs)
+    with _table() as table:
+        for _ in range(ROUNDS):
+            console.painted_after("/")
+            for index, letter in enumerate(letters):
+                by_letter[index].append(rows_after(console, letter, lit_up(letters[: index + 1])))
+            theirs.append(rows_after(table, PAGE_DOWN))
+            console.painted_after(CLEAR)
+    yardstick = "DataTable's page down", statistics.median(theirs)
     medians = [statistics.median(seconds) for seconds in by_letter]
-    yield Figure(
-        f"a letter of a search, {among}", statistics.median(medians), "DataTable's page down", yardstick, bar=BAR
-    )
-    yield Figure(f"the letter that finds least, {among}", medians[-1], "DataTable's page down", yardstick)
+    yield Figure(f"a letter of a search, {among}", statistics.median(medians), *yardstick, bar=BAR)
+    yield Figure(f"the letter that finds least, {among}", medians[-1], *yardstick)
 
 
 def lit_up(found: str) -> bytes:
     """Rows in which this alone is painted in a style of its own."""
     return rb"(?s)(m" + found.encode() + rb"\x1b.*?){%d}" % SEVERAL
-
-
-def page_down(table: Terminal) -> float:
-    """The yardstick, once; the table stays where it is."""
-    seconds = rows_after(table, PAGE_DOWN)
-    table.painted_after(PAGE_UP)
-    return seconds
 
 
 def rows_after(terminal: Terminal, keys: str, rows: bytes = ROWS) -> float:
