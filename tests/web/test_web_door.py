@@ -2,16 +2,21 @@
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+from app.config.write import NewProfile, add_profile
+from app.token import EnvToken
+from tests.run_board import Board
 from tests.web.conftest import ROOT, Web
 
 Eventually = Callable[[Callable[[], bool]], None]
@@ -115,13 +120,31 @@ async def test_every_answer_tells_the_browser_to_be_careful(web: Web) -> None:
 
 async def talk(client: aiohttp.ClientSession, web: Web, room: str) -> aiohttp.ClientWebSocketResponse:
     """A console of one's own, once it has drawn something."""
-    socket = await client.ws_connect(f"{room}ws", origin=web.origin, params={"width": "100", "height": "30"})
-    drawn = b""
-    while b"runwarden" not in drawn:
-        message: Any = await socket.receive(30)
-        assert message.type is aiohttp.WSMsgType.BINARY
-        drawn += message.data
-    return socket
+    tab = await Tab.opened(client, web, room)
+    await tab.drawn(b"runwarden")
+    return tab.socket
+
+
+@dataclass
+class Tab:
+    """A tab's connection, and what its console drew that nobody has read yet."""
+
+    socket: aiohttp.ClientWebSocketResponse
+    unread: bytes = b""
+
+    @classmethod
+    async def opened(cls, client: aiohttp.ClientSession, web: Web, room: str) -> "Tab":
+        """A tab as large as a window."""
+        size = {"width": "140", "height": "40"}
+        return cls(await client.ws_connect(f"{room}ws", origin=web.origin, params=size))
+
+    async def drawn(self, words: bytes) -> None:
+        """Reads on, up to the end of these words."""
+        while words not in self.unread:
+            message: Any = await self.socket.receive(30)
+            assert message.type is aiohttp.WSMsgType.BINARY, self.unread[-2000:]
+            self.unread = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", self.unread + message.data)
+        self.unread = self.unread.partition(words)[2]
 
 
 async def test_a_tab_that_closes_takes_its_console_along(web: Web, eventually: Eventually) -> None:
@@ -139,17 +162,37 @@ async def test_a_tab_that_closes_takes_its_console_along(web: Web, eventually: E
     assert len(before) == 2
 
 
-@pytest.mark.parametrize("nonsense", ["{", "[]", "[1]", '["resize"]', '["resize", 1]', '["stdin", 7]', "{}"])
+async def test_profiles_are_switched_without_ending(environment: dict[str, str], board: Board, tmp_path: Path) -> None:
+    """The same console goes on in the same tab, with another service."""
+    file = tmp_path / "config.toml"
+    for name in ("prod", "staging"):
+        add_profile(file, NewProfile(name, board.base_url, EnvToken()))
+    del environment["RUNWARDEN_BASE_URL"]
+    several = Web(environment, "--config", str(file), "--profile", "prod")
+    try:
+        async with browser_of(several) as client:
+            room = await come_in(client, several)
+            tab = await Tab.opened(client, several, room)
+            await tab.drawn(b"60 runs")
+            for keys, words in (("\x0f", b"Switch profile"), ("stag\r", b"Opening staging"), ("", b"60 runs")):
+                await tab.socket.send_json(["stdin", keys])
+                await tab.drawn(words)
+            await tab.socket.close()
+    finally:
+        several.end()
+
+
+@pytest.mark.parametrize("nonsense", ["{", "[]", '["resize", 1]'])
 async def test_nonsense_ends_its_own_connection_only(web: Web, eventually: Eventually, nonsense: str) -> None:
     """The console behind it ends, the server goes on."""
     async with browser_of(web) as client:
         room = await come_in(client, web)
         socket = await talk(client, web, room)
         await socket.send_str(nonsense)
-        await socket.close()
         eventually(lambda: web.consoles == [])
         async with client.get(room) as page:
             assert page.status == 200
+        await socket.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
@@ -228,6 +271,17 @@ def test_what_cannot_be_served_is_refused_with_a_cure(
 
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
+
+
+def test_it_needs_a_profile(environment: dict[str, str]) -> None:
+    """Nobody is asked in a browser what only a terminal asks."""
+    del environment["RUNWARDEN_BASE_URL"]
+    done = subprocess.run(
+        [sys.executable, "-m", "app", "web"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "No service is configured." in done.stderr
 
 
 def test_a_port_in_use_is_said(web: Web, environment: dict[str, str]) -> None:
