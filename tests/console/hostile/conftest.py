@@ -17,7 +17,7 @@ def terminals(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
     """Opens the console on a service's address, on a terminal."""
     opened: list[Terminal] = []
 
-    def start(base_url: str, *, folder: str = "data", size: tuple[int, int] = (100, 30)) -> Terminal:
+    def start(base_url: str, *, folder: str = "data", arguments: tuple[str, ...] = ()) -> Terminal:
         env = {
             "HOME": str(tmp_path),
             "RUNWARDEN_DATA_DIR": str(tmp_path / folder),
@@ -28,7 +28,7 @@ def terminals(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
         }
         # Our own bell would be taken for a foreign one.
         (tmp_path / "config.toml").write_text("[notify]\nbell = false\n")
-        terminal = Terminal(["-m", "app"], env, size)
+        terminal = Terminal(["-m", "app", *arguments], env)
         opened.append(terminal)
         return terminal
 

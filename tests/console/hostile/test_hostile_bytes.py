@@ -12,10 +12,16 @@ from tests.console.hostile.conftest import TOKEN, foreign, shapes
 from tests.console.hostile.payloads import SEQUENCES, texts
 from tests.console.scenes import a_day
 from tests.pty.terminal import Terminal
-from tests.run_board import Board, served
+from tests.run_board import Board, served, stamp
 
 Terminals = Callable[..., Terminal]
+ESCAPE, PAGE_DOWN = "\x1b", "\x1b[6~"
 ROOMS = ("2", "3", "4", "6", "1")
+ROWS = ("v", *"jjjjjjjjj", "\r", "v", PAGE_DOWN, ESCAPE, "f", "F", ESCAPE, " ")
+"""Each run beside the list, one of them alone, its JSON; followed, and marked."""
+SHEETS = tuple(key for sheet in ("s", "R", "B", "t", "V", "C", "o", "n", "a", "N", "c", "E") for key in (sheet, ESCAPE))
+"""Whatever is chosen from, and the forms that begin with the run under the cursor."""
+OVER_ALL = ("?", "q", ":", ESCAPE, ESCAPE, ESCAPE)
 
 
 def hostile_board(board: Board, payloads: list[str]) -> None:
@@ -39,31 +45,8 @@ def hostile_board(board: Board, payloads: list[str]) -> None:
 
 
 def visit(terminal: Terminal) -> None:
-    """Into every room, every run of the first page opened, the JSON shown, the search filled, the help looked at."""
-    for key in ROOMS:
-        _press(terminal, key)
-    for key in (
-        "v",
-        "j",
-        "j",
-        "j",
-        "j",
-        "j",
-        "j",
-        "j",
-        "j",
-        "j",
-        "\r",
-        "v",
-        "\x1b[6~",
-        "\x1b",
-        "s",
-        "\x1b",
-        "R",
-        "\x1b",
-    ):
-        _press(terminal, key)
-    for key in ("?", "q", ":", "\x1b", "c", "\x1b"):
+    """Into every room, every run of the first page, every sheet and form, the palette and the help."""
+    for key in (*ROOMS, *ROWS, *SHEETS, *OVER_ALL):
         _press(terminal, key)
     assert terminal.process.poll() is None, terminal.seen[-2000:]
 
@@ -111,6 +94,12 @@ def test_the_worst_known_text_in_every_field(terminals: Terminals, calm: set[str
         terminal = terminals(board.base_url)
         terminal.shows("the-marker")
         visit(terminal)
+        # What is followed ends, and is told: a toast, the strip, the window's title.
+        for run in board.runs.values():
+            run.update(status="failed", updated_at=stamp(700.0))
+        board.health = {"github": {"status": SEQUENCES[0], "host": "".join(SEQUENCES[:6])}}
+        for key in ("r", "2", "6", "1"):
+            _press(terminal, key)
 
     assert_clean(terminal, calm)
 
