@@ -80,7 +80,9 @@ class Chart(PlotextPlot):
         """Names places at the bottom, leaving out what would run into its neighbour."""
         kept: list[Tick] = []
         for tick in ticks:
-            if not kept or places[tick.at] - places[kept[-1].at] >= len(kept[-1].text) + _LABEL_GAP:
+            # Plotext places names in any order, and shifts one that has another in its reach.
+            reach = max(len(tick.text) + _LABEL_GAP, ceil(len(tick.text) * 1.5))
+            if not kept or places[tick.at] - places[kept[-1].at] >= reach:
                 kept.append(tick)
         self.plt.xticks([places[tick.at] for tick in kept], [tick.text for tick in kept])
 

@@ -121,6 +121,12 @@ class InsightsScreen(ConsoleScreen):
         self._name_spans()
         self._reader.ask()
 
+    def show_trouble(self) -> None:
+        """The banner, and why there are no figures, which may be the same trouble."""
+        super().show_trouble()
+        if self._view is not None and not self._view.runs:
+            self._say(self._nothing(self._view))
+
     def on_screen_resume(self) -> None:
         """Brings up to date what changed while nobody looked."""
         if self._view is not None:
@@ -141,8 +147,6 @@ class InsightsScreen(ConsoleScreen):
         view = self._view
         if view is None:
             return
-        if not view.runs:
-            self._say(self._nothing(view))
         age = now - view.at
         if (self._is_stale and age >= AT_MOST_EVERY) or age >= self._span.fine:
             self._reader.ask()
