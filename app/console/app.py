@@ -61,7 +61,8 @@ class RunwardenApp(ProfilesApp):
         Binding("question_mark", "help", "help", key_display="?", id="app.help"),
     ]
 
-    vitals: reactive[Vitals] = reactive(Vitals(""), init=False, always_update=True)
+    vitals: reactive[Vitals] = reactive(Vitals(""), init=False, always_update=True, repaint=False)
+    """Whoever shows some of it watches it: a poll is no reason to paint the whole screen."""
 
     def __init__(
         self, settings: Settings, profile: Profile, open_engine: OpenEngine, first: "FirstPaint | None", clock: Clock

@@ -26,7 +26,7 @@ class FollowingApp(TerminalApp):
         Binding("F", "followed", "followed runs", show=False, tooltip="Those in the strip", id="app.followed"),
     ]
 
-    pins: "reactive[tuple[PinnedRun, ...]]" = reactive((), init=False)
+    pins: "reactive[tuple[PinnedRun, ...]]" = reactive((), init=False, repaint=False)
     """The followed runs, as they were read last."""
 
     follow: "Follow | None" = None

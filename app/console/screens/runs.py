@@ -94,7 +94,8 @@ class RunsScreen(RunMarkingScreen):
     def tick(self, now: datetime) -> None:
         """Moves the ages on show."""
         self.table.tick(now, self.as_of)
-        self.pane.tick(now, self.as_of)
+        # A frame of its own: in one with the header's age all that lies between the two lines would be painted.
+        self.call_after_refresh(self.pane.tick, now, self.as_of)
 
     def show_trouble(self) -> None:
         """The banner, or the table while it has the room."""
