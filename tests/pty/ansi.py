@@ -85,6 +85,10 @@ class Screen:
     """The rightmost column and the lowest line that were ever written to, from 1."""
     _rest: bytes = b""
 
+    def blank(self, width: int, height: int) -> "Screen":
+        """An empty one that goes on where this one stands, in the middle of a sequence as it may be."""
+        return Screen(width, height, x=self.x, y=self.y, _rest=self._rest)
+
     def write(self, data: bytes) -> None:
         """Follows the stream, which may be cut anywhere."""
         data, self._rest = _whole(self._rest + data)

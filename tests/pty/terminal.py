@@ -66,13 +66,13 @@ class Terminal:
 
     def resize(self, size: tuple[int, int]) -> None:
         """The window has another size from now on; what was drawn in the old one is forgotten."""
-        self.screen = Screen(*size)
+        self.screen = self.screen.blank(*size)
         self._set_size(size)
         os.kill(self.process.pid, signal.SIGWINCH)
 
     def forget(self) -> None:
         """From now on only what is painted anew is on the picture."""
-        self.screen = Screen(self.screen.width, self.screen.height)
+        self.screen = self.screen.blank(self.screen.width, self.screen.height)
 
     def state(self) -> str:
         """The process's state, as the kernel names it: T is stopped."""
