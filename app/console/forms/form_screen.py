@@ -135,6 +135,9 @@ class FormScreen(ModalScreen[Action | None]):
     async def on_unmount(self) -> None:
         """Closing by whatever way keeps the draft."""
         await self.keeper.flush()
+        # Textual forgets whoever watches the theme only when that changes: every paragraph would stay till then.
+        watchers = getattr(self.app, "__watchers", {}).get("theme", [])
+        watchers[:] = [watcher for watcher in watchers if not watcher[0]._closing]  # noqa: SLF001 — as Textual does it
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Each key means something in its own phases only; while sending none does."""
