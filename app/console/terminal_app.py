@@ -42,6 +42,8 @@ class TerminalApp(KeyTurnsApp[None]):
     def take_terminal(self) -> None:
         """From now on the window's title says how things are; what is wrong with the user's own keys is told once."""
         self.window_title = WindowTitle(self._terminal)
+        # Continued, nothing of it is on the terminal any more, although nothing has changed.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh())
         if self._terminal is not None and self.modes_before is not None:
             self._terminal.attrs_before = self.modes_before  # type: ignore[attr-defined]  # a Linux terminal's
         if self.settings.keys or any(command.key for command in self.settings.commands):
