@@ -17,7 +17,7 @@ from app.text import SafeText
 from widgets.badges import STYLES, Tone
 from widgets.cells import fit
 from widgets.cursor_view import HEADER, CursorView
-from widgets.notice import Notice, wrapped
+from widgets.frame.notice import Notice, wrapped
 
 T = TypeVar("T")
 

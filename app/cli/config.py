@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from app.config import Settings
-    from app.console.keymap import KeyFact
+    from app.console.keys.keymap import KeyFact
 
 
 @click.group(cls=Noun)
@@ -69,7 +69,7 @@ def check(invocation: Invocation) -> int:
 @click.pass_obj
 def keys(invocation: Invocation) -> int:
     """List what can have another key in [keys], with the keys that the console gives it."""
-    from app.console.keymap import catalog
+    from app.console.keys.keymap import catalog
 
     own = invocation.settings().keys
     facts = catalog()
@@ -116,7 +116,7 @@ def _keys_of(fact: "KeyFact", own: "Mapping[str, str]") -> list[str]:
 def _refuse_bad_keys(settings: "Settings") -> None:
     if not settings.keys and not any(command.key for command in settings.commands):
         return
-    from app.console.keymap import problems
+    from app.console.keys.keymap import problems
 
     if found := problems(settings.keys, settings.commands):
         raise failed("config", " ".join((f"{settings.file}:", *found)), file=str(settings.file), problems=list(found))

@@ -42,7 +42,7 @@ def _is_newcomer(invocation: Invocation, settings: "Settings") -> bool:
 
 def _onboard(invocation: Invocation) -> int:
     from app.config import config_path
-    from app.console.screens.onboarding_app import run_onboarding
+    from app.console.onboarding.app import run_onboarding
 
     return run_onboarding(config_path(invocation.config_file, os.environ))
 

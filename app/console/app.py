@@ -15,17 +15,17 @@ from textual.screen import Screen
 
 from app.config import Profile, Settings
 from app.console.latest import Latest
-from app.console.profiles_app import ProfilesApp
+from app.console.profiles.app import ProfilesApp
+from app.console.room import Rang
 from app.console.rooms import OVERVIEW, ROOMS
-from app.console.screens.base import Rang
+from app.console.terminal.window import title_of
 from app.console.themes import DEFAULT, FEW_COLOURS, NO_COLOURS, THEMES
 from app.console.troubles import READ_ONLY, link_notice, storage_notice
-from app.console.window import title_of
 from app.events import ActionChanged, Event, StorageFailed
 from storage.errors import StorageError
-from widgets.freshness import Patience
-from widgets.header_bar import Vitals
-from widgets.notice import Notice
+from widgets.frame.freshness import Patience
+from widgets.frame.header_bar import Vitals
+from widgets.frame.notice import Notice
 
 if TYPE_CHECKING:
     from textual.command import Provider
@@ -42,7 +42,7 @@ def _nothing() -> None:
 
 
 def _commands() -> "type[Provider]":
-    from app.console.commands import ConsoleCommands
+    from app.console.keys.palette import ConsoleCommands
 
     return ConsoleCommands
 
@@ -101,7 +101,7 @@ class RunwardenApp(ProfilesApp):
 
     def on_mount(self) -> None:
         """Paints what is cached, then opens the engine."""
-        from app.console.signals import restore_on_signals
+        from app.console.terminal.signals import restore_on_signals
 
         restore_on_signals(self)
         self.take_terminal()
@@ -148,13 +148,13 @@ class RunwardenApp(ProfilesApp):
 
     def action_help(self) -> None:
         """Shows every key of the screen."""
-        from app.console.screens.key_help import KeyHelpScreen
+        from app.console.keys.help import KeyHelpScreen
 
         self.push_screen(KeyHelpScreen(self.screen))
 
     async def action_own_command(self, index: int) -> None:
         """Runs one of the user's own commands."""
-        from app.console.screens.own_command import run_own_command
+        from app.console.keys.own_command_screen import run_own_command
 
         self.run_worker(run_own_command(self, self.settings.commands[index]), exclusive=True, group="own command")
 
@@ -168,9 +168,9 @@ class RunwardenApp(ProfilesApp):
         super().exit(*arguments, **options)
 
     def _keep_canvas(self) -> None:
-        from app.console.canvas import canvas_of
-        from app.console.early import remember
-        from app.console.opening import picture_file
+        from app.console.runs.opening import picture_file
+        from app.console.terminal.canvas import canvas_of
+        from app.console.terminal.early import remember
 
         is_usual = self.theme == self._wanted_theme() and self._terminal is not None
         canvas = canvas_of(self.screen, self.settings.console.theme, dict(os.environ)) if is_usual else None
@@ -260,7 +260,7 @@ class RunwardenApp(ProfilesApp):
 
     def get_default_screen(self) -> Screen[Any]:
         """The Runs room; as a mode like the others it would have Textual parse every style sheet three times."""
-        from app.console.screens.runs import RunsScreen
+        from app.console.runs.screen import RunsScreen
 
         return RunsScreen()
 
@@ -272,27 +272,27 @@ class RunwardenApp(ProfilesApp):
         self.add_mode(OVERVIEW, self._overview)
 
     def _health(self) -> Screen[Any]:
-        from app.console.screens.health import HealthScreen
+        from app.console.health.screen import HealthScreen
 
         return HealthScreen()
 
     def _organizations(self) -> Screen[Any]:
-        from app.console.screens.organizations import OrganizationsScreen
+        from app.console.organizations.screen import OrganizationsScreen
 
         return OrganizationsScreen(self._engine_of_rooms())
 
     def _insights(self) -> Screen[Any]:
-        from app.console.screens.insights import InsightsScreen
+        from app.console.insights.screen import InsightsScreen
 
         return InsightsScreen(self._engine_of_rooms())
 
     def _activity(self) -> Screen[Any]:
-        from app.console.screens.activity import ActivityScreen
+        from app.console.activity.screen import ActivityScreen
 
         return ActivityScreen(self._engine_of_rooms())
 
     def _overview(self) -> Screen[Any]:
-        from app.console.screens.profiles import ProfilesScreen
+        from app.console.profiles.screen import ProfilesScreen
 
         if self.fleet is None:
             raise RuntimeError("Without a fleet there is one profile.")
@@ -314,6 +314,6 @@ class RunwardenApp(ProfilesApp):
         return replace(vitals, runs_link=link, health=first.health)
 
     def _fatal_error(self) -> None:
-        from app.console.crash import end_without_values
+        from app.console.terminal.crash import end_without_values
 
         end_without_values(self)

@@ -32,9 +32,9 @@ def run_console(
         The process's exit code: 0, 1 after a crash, 128 + n after signal n.
     """
     gc.disable()  # Starting makes objects and no garbage: collecting would cost the first picture a tenth of its time.
-    from app.console.fleet import Fleet
-    from app.console.hangup import ending_with_terminal
-    from app.console.opening import first_picture
+    from app.console.profiles.fleet import Fleet
+    from app.console.runs.opening import first_picture
+    from app.console.terminal.hangup import ending_with_terminal
 
     first = first_picture(settings, profile, datetime.now(UTC))
     fleet = Fleet(settings, profile, os.environ, lambda: datetime.now(UTC))
@@ -56,9 +56,9 @@ def run_console(
 @contextmanager
 def _early_picture(settings: Settings, profile: Profile, first: "FirstPaint | None") -> Iterator[list[Any] | None]:
     """What is cached, drawn while the toolkit is imported; the terminal's modes from before, where it was drawn."""
-    from app.console import early
-    from app.console.opening import first_wanted, memory_of, picture_file
-    from widgets.freshness import Patience, freshness
+    from app.console.runs.opening import first_wanted, memory_of, picture_file
+    from app.console.terminal import early
+    from widgets.frame.freshness import Patience, freshness
 
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and "TEXTUAL_DRIVER" not in os.environ
     if first is None or not first.rows or not is_terminal:

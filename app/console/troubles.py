@@ -3,11 +3,11 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from app.console.views import Wanted
+from app.console.runs.views import Wanted
 from app.text import safe_text
 from storage.records import LinkState
-from widgets.filter_extent import Extent
-from widgets.notice import Notice
+from widgets.filter.extent import Extent
+from widgets.frame.notice import Notice
 from widgets.times import clock_time
 
 if TYPE_CHECKING:

@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from app.console.views import failed_today
+from app.console.runs.views import failed_today
 from storage.cache import Cache
 from storage.records import LinkState, RunFilter
-from widgets.header_bar import Vitals
+from widgets.frame.header_bar import Vitals
 
 
 async def read_vitals(cache: Cache, before: Vitals, now: datetime) -> Vitals:

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-EARLY = "import app.__main__, app.config, app.console.start, app.console.early, app.console.opening"
-FIRST = "storage.cache.first_paint, app.console.app, app.console.screens.runs, app.console.signals, app.console.window"
+EARLY = "import app.__main__, app.config, app.console.start, app.console.terminal.early, app.console.runs.opening"
+FIRST = (
+    "storage.cache.first_paint, app.console.app, app.console.runs.screen,"
+    " app.console.terminal.signals, app.console.terminal.window"
+)
 CONSOLE = f"{EARLY}, {FIRST}"
 SLOW = (
     "httpx",
@@ -21,7 +24,7 @@ SLOW = (
     "app.api.client",
     "app.actions",
     "app.console.forms",
-    "app.console.keymap",
+    "app.console.keys.keymap",
     "storage.ledger",
 )
 

@@ -15,7 +15,7 @@ from app.engine import Engine
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, a_day, app_on, engine_on, settings_for
 from tests.run_board import Board, served
 from widgets.cursor_view import HEADER
-from widgets.run_table import RunTable
+from widgets.runs.table import RunTable
 
 WIDE = (140, 40)
 SMALL = (80, 24)

@@ -13,11 +13,11 @@ from storage.records import RunFilter, RunSort
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.scenes import MINUTES_INTO_THE_DAY, SceneClock, engine_on, settings_for
 from tests.run_board import Board
-from widgets.banner import Banner
 from widgets.cursor_view import HEADER
-from widgets.filter_bar import SearchInput
-from widgets.run_pane import RunPane
-from widgets.run_sought import Sought
+from widgets.filter.bar import SearchInput
+from widgets.frame.banner import Banner
+from widgets.runs.pane import RunPane
+from widgets.runs.sought import Sought
 
 
 def cursor_line(scene: Scene) -> str:

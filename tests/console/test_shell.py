@@ -18,8 +18,8 @@ from textual.widgets import Input
 
 from app.console.app import RunwardenApp
 from app.console.forms import ContinueRunForm, NewRunForm, StartAgentForm
-from app.console.hints import deeds
-from app.console.screens.runs import RunsScreen
+from app.console.keys.hints import deeds
+from app.console.runs.screen import RunsScreen
 from app.events import LinkChanged, StorageFailed
 from storage.records import Action, PollOutcome
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
@@ -37,7 +37,7 @@ from app.token import EnvToken
 profile = Profile("acme", sys.argv[1], EnvToken("RUNWARDEN_SCENE_TOKEN"))
 settings = Settings(data_dir=Path(sys.argv[2]), profiles=(profile,))
 if sys.argv[3] == "crash":
-    from app.console.run_feed import RunFeed
+    from app.console.runs.feed import RunFeed
 
     async def broken(self):
         secret_in_a_local = "sesame-" + "sesame"

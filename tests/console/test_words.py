@@ -13,11 +13,11 @@ from app.console.latest import Latest
 from storage.records import LinkState, Repository, Run, RunDetail, RunFilter, Transition
 from widgets.badges import health_badge, run_badge
 from widgets.cells import fit, shorten
-from widgets.freshness import Patience, freshness
-from widgets.run_column_choice import ColumnChoice
-from widgets.run_columns import GAP, ColumnKey, place
-from widgets.run_sought import Sought
-from widgets.timeline import Stretch, stretches
+from widgets.frame.freshness import Patience, freshness
+from widgets.runs.column_choice import ColumnChoice
+from widgets.runs.columns import GAP, ColumnKey, place
+from widgets.runs.sought import Sought
+from widgets.runs.timeline import Stretch, stretches
 from widgets.times import ago, clock_time, span, started
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)

@@ -10,11 +10,11 @@ from tests.pty.terminal import Terminal
 
 CRASH = """
 import sys
-from app.console.run_feed import RunFeed
+from app.console.runs.feed import RunFeed
 from app.console.app import RunwardenApp
-from app.console.screens.runs import RunsScreen
+from app.console.runs.screen import RunsScreen
 from app.engine import Engine
-from widgets.run_table import RunTable
+from widgets.runs.table import RunTable
 from app.__main__ import main
 
 def broken(*arguments, **options):
@@ -38,13 +38,13 @@ sys.exit(main())
 OVER = (b"\x1b[?1049l", b"\x1b[?1000l", b"\x1b[?1003l", b"\x1b[?25h", b"\x1b[?2004l")
 EARLY = """
 import signal
-from app.console.early import on_terminal
+from app.console.terminal.early import on_terminal
 with on_terminal("early-picture"):
     signal.pause()
 """
 CRASH_AT_FIRST = """
 import sys
-from app.console.screens import onboarding
+from app.console.onboarding import screen as onboarding
 from app.__main__ import main
 
 async def broken(new, token):

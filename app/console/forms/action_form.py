@@ -12,8 +12,8 @@ from app.engine import Engine
 from app.text import safe_text
 from storage.errors import StorageError
 from storage.records import Action
-from widgets.form_dialog import Phase, Verb
-from widgets.form_outcome import Outcome, OutcomePage
+from widgets.forms.dialog import Phase, Verb
+from widgets.forms.outcome import Outcome, OutcomePage
 from widgets.times import span
 
 if TYPE_CHECKING:

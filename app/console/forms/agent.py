@@ -10,8 +10,8 @@ from app.console.forms.action_form import ActionForm
 from app.console.forms.form_screen import Built
 from app.console.forms.values import faithful, read_pairs, reading
 from app.engine import Engine
-from widgets.form_field import ChoiceField, LineField
-from widgets.form_pairs import PairsField
+from widgets.forms.field import ChoiceField, LineField
+from widgets.forms.pairs import PairsField
 
 
 class StartAgentForm(ActionForm):

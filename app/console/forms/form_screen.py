@@ -23,10 +23,10 @@ from app.engine import Engine
 from app.text import safe_block, safe_text
 from storage.errors import StorageError
 from storage.records import Action
-from widgets.form_dialog import FormDialog, Phase, Verb
-from widgets.form_field import ChoiceField, FormField
-from widgets.form_pairs import Pairs, unpacked
-from widgets.form_preview import RequestPreview
+from widgets.forms.dialog import FormDialog, Phase, Verb
+from widgets.forms.field import ChoiceField, FormField
+from widgets.forms.pairs import Pairs, unpacked
+from widgets.forms.preview import RequestPreview
 
 if TYPE_CHECKING:
     from textual.timer import Timer

@@ -10,8 +10,8 @@ from app.console.forms.action_form import ActionForm
 from app.console.forms.editor import EditorError, edit
 from app.console.forms.templates import TemplatePicker
 from app.text import safe_text
-from widgets.form_dialog import Verb
-from widgets.form_field import ParagraphField
+from widgets.forms.dialog import Verb
+from widgets.forms.field import ParagraphField
 
 
 class InstructedForm(ActionForm):

@@ -9,7 +9,7 @@ from app.api.requests import OnboardProject, WriteRequest
 from app.console.forms.action_form import ActionForm
 from app.console.forms.form_screen import Built
 from app.engine import Engine
-from widgets.form_field import LineField
+from widgets.forms.field import LineField
 
 
 class OnboardForm(ActionForm):

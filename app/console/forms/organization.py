@@ -13,8 +13,8 @@ from app.text import safe_text
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.badges import Tone
-from widgets.form_facts import FormNotice
-from widgets.form_field import FormField, LineField
+from widgets.forms.facts import FormNotice
+from widgets.forms.field import FormField, LineField
 from widgets.times import ago
 
 _NOTICE = (

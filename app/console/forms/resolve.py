@@ -17,10 +17,10 @@ from app.text import safe_text
 from storage.errors import StorageError
 from storage.ledger import LedgerRefusal
 from storage.records import Action, ActionKind
-from widgets.form_dialog import FormDialog, Verb
-from widgets.form_facts import FormChoice, FormFact
-from widgets.form_field import ChoiceField
-from widgets.form_outcome import reason
+from widgets.forms.dialog import FormDialog, Verb
+from widgets.forms.facts import FormChoice, FormFact
+from widgets.forms.field import ChoiceField
+from widgets.forms.outcome import reason
 from widgets.times import ago
 
 Word = Literal["created", "not_created", "send_again"]

@@ -15,9 +15,9 @@ from app.engine import Engine
 from app.text import safe_text
 from storage.records import Repository, Run
 from widgets.badges import run_badge
-from widgets.form_facts import FormFact
-from widgets.form_field import ChoiceField, LineField, ParagraphField
-from widgets.form_pairs import PairsField
+from widgets.forms.facts import FormFact
+from widgets.forms.field import ChoiceField, LineField, ParagraphField
+from widgets.forms.pairs import PairsField
 
 _ANY: Final = Repository.of("github", {})
 """Stands for a repository that cannot be read yet, so that the other fields can be judged."""

@@ -16,10 +16,10 @@ from app.api.requests import (
     WriteRequest,
     as_json,
 )
-from app.console.screens.run import RunScreen
+from app.console.runs.run_screen import RunScreen
 from storage.records import ActionError, ActionState, PollOutcome, Repository, RunFilter, RunSort
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
-from widgets.activity_table import ActivityTable
+from widgets.activity.table import ActivityTable
 
 SIZES = pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
 HOSTILE = "Now also \x1b[2J\u202e fix [/b] the \x9bdocs"
@@ -252,7 +252,7 @@ async def test_filters_are_reached_by_mouse(staged: Staged) -> None:
 
 async def test_older_entries_come_as_the_end_is_reached(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page at a time; the line of the cursor stays."""
-    monkeypatch.setattr("app.console.screens.activity.PAGE", 5)
+    monkeypatch.setattr("app.console.activity.screen.PAGE", 5)
     async with staged(synced=False) as scene:
         scene.clock.move(minutes=1)
         for number in range(12):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from app.config import NotifySettings
-from app.console.follow import Follow, Ways
+from app.console.follow.follow import Follow, Ways
 from app.notify.news import News
 from tests.console.conftest import Scene, Staged
 from tests.console.follow.conftest import Mover

@@ -11,7 +11,7 @@ from app.engine import Engine
 from storage.records import Action, Repository, Run
 from tests.console.forms.steps import drafts_of, painted, settle, words, write
 from tests.fault_server import Drop, Respond
-from widgets.form_pairs import packed
+from widgets.forms.pairs import packed
 
 CREATED = {
     "run_id": "run_01J8",

@@ -4,9 +4,9 @@ import pytest
 
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.health.conftest import Lived, report
-from widgets.health_card import Card
-from widgets.incident_list import IncidentList
-from widgets.uptime_strip import fold
+from widgets.health.card import Card
+from widgets.health.incidents import IncidentList
+from widgets.health.uptime_strip import fold
 
 
 def card(scene: Scene, title: str) -> Card:

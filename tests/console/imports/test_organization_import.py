@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.actions.imports import Import
-from app.console.screens.organization_import import OrganizationImportScreen
+from app.console.organizations.import_screen import OrganizationImportScreen
 from tests.console.conftest import WIDE, Scene, Staged
 from tests.console.imports.steps import creating, emails, importing, states, type_path
 from tests.console.scenes import SceneClock, app_on, engine_on, settings_for

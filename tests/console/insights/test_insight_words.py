@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.console.insight_span import SPANS
-from widgets.chart import ceiling, columns, stacked
-from widgets.insight_words import share
+from app.console.insights.span import SPANS
+from widgets.insights.chart import ceiling, columns, stacked
+from widgets.insights.words import share
 
 DAY, WEEK, MONTH = SPANS
 

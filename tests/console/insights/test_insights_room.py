@@ -13,7 +13,7 @@ from app.api.errors import Unreachable
 from storage.records import PollOutcome, Repository, Run
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.run_board import Board
-from widgets.insight_charts import OutcomesChart
+from widgets.insights.charts import OutcomesChart
 
 SIZES = pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
 STATUSES = ("completed",) * 8 + ("failed",)

@@ -9,8 +9,8 @@ from textual.widgets import Input
 
 from tests.console.conftest import Scene, Staged
 from tests.console.keys.conftest import until
-from widgets.form_field import FormField
-from widgets.run_table import RunTable
+from widgets.forms.field import FormField
+from widgets.runs.table import RunTable
 
 
 def at_once(scene: Scene, *keys: str) -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from app.config import Command
-from app.console.keymap import catalog, problems
-from app.console.screens.key_help import KeyHelpScreen
+from app.console.keys.help import KeyHelpScreen
+from app.console.keys.keymap import catalog, problems
 from tests.console.keys.conftest import Configured
 
 

@@ -3,8 +3,8 @@
 import pytest
 from textual.command import DiscoveryHit
 
-from app.console.commands import HERE, MOVES, ConsoleCommands
-from app.console.hints import deeds
+from app.console.keys.hints import deeds
+from app.console.keys.palette import HERE, MOVES, ConsoleCommands
 from tests.console.keys.conftest import Configured
 
 

@@ -10,14 +10,14 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from app.config import load
-from app.console.screens.onboarding_answers import suggested_name
-from app.console.screens.onboarding_app import OnboardingApp
+from app.console.onboarding.answers import suggested_name
+from app.console.onboarding.app import OnboardingApp
 from app.token import CommandToken, EnvToken, FileToken, resolve
 from tests.console.conftest import SMALL
 from tests.fault_server import FaultServer, Hang, Respond
 from tests.pty.terminal import Terminal
 from tests.run_board import Board
-from widgets.form_facts import FormChoice
+from widgets.forms.facts import FormChoice
 
 TOKEN = "a-token-for-newcomers"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from app.console.screens.onboarding import OnboardingScreen
-from app.console.screens.onboarding_app import OnboardingApp
-from app.console.screens.onboarding_check import Verdict
+from app.console.onboarding.app import OnboardingApp
+from app.console.onboarding.check import Verdict
+from app.console.onboarding.screen import OnboardingScreen
 from tests.console.conftest import SMALL, WIDE
 from tests.console.onboarding.test_onboarding import Newcomer
 

@@ -10,8 +10,8 @@ import pytest
 
 from app.config import PollSettings, Profile, Settings
 from app.console.app import RunwardenApp
-from app.console.fleet import Fleet
-from app.console.opening import first_picture
+from app.console.profiles.fleet import Fleet
+from app.console.runs.opening import first_picture
 from app.token import EnvToken
 from tests.console.conftest import SMALL, Scene
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, a_day, settings_for

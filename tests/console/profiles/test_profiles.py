@@ -10,16 +10,16 @@ import pytest
 
 from app.config import LEDGER_FILE, Profile, Settings, data_folder
 from app.console.app import RunwardenApp
-from app.console.fleet import Fleet
-from app.console.profiles_look import GENTLE_S, ProfilesLook
-from app.console.screens.profiles_switcher import ProfileSwitcher
+from app.console.profiles.fleet import Fleet
+from app.console.profiles.look import GENTLE_S, ProfilesLook
+from app.console.profiles.switcher import ProfileSwitcher
 from app.token import StreamToken
 from storage.errors import StorageError
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.profiles.conftest import FleetStaged
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock
 from tests.run_board import Board
-from widgets.profile_list import ProfileList
+from widgets.profiles.profile_list import ProfileList
 
 
 async def until(scene: Scene, *words: str) -> None:

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from app.console.screens.profiles import ProfilesScreen
-from app.console.screens.profiles_switcher import ProfileSwitcher
+from app.console.profiles.screen import ProfilesScreen
+from app.console.profiles.switcher import ProfileSwitcher
 from tests.console.conftest import SMALL, WIDE, Scene
 from tests.console.profiles.conftest import FleetStaged
-from widgets.profile_words import ProfileFacts
+from widgets.profiles.words import ProfileFacts
 
 SIZES = pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
 

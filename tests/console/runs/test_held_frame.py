@@ -9,9 +9,9 @@ from textual.pilot import Pilot
 
 from storage.records import RunRow
 from widgets.held_view import MOMENT_S
-from widgets.run_rows import RunRows
-from widgets.run_table import RunTable
-from widgets.run_window import RunWindow
+from widgets.runs.rows import RunRows
+from widgets.runs.table import RunTable
+from widgets.runs.window import RunWindow
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TOTAL = 1_000

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from app.config import ViewSettings
-from app.console.remembered import Memory, Remembered, RememberingError
+from app.console.runs.remembered import Memory, Remembered, RememberingError
 from storage.records import RunSort
-from widgets.run_column_choice import ColumnChoice
+from widgets.runs.column_choice import ColumnChoice
 
 FULL = Remembered(
     views=(ViewSettings("Mine", "repo:acme/* \x1b", RunSort("took")), ViewSettings("Plain", "")),

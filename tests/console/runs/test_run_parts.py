@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from storage.records import Repository, Run, RunDetail, Transition
-from widgets.run_column_choice import KEYS, USUAL, ColumnChoice
-from widgets.run_columns import place
-from widgets.run_header import grip
-from widgets.run_marks import RunMarks
-from widgets.run_timeline import timeline
-from widgets.run_view import RunView
+from widgets.runs.column_choice import KEYS, USUAL, ColumnChoice
+from widgets.runs.columns import place
+from widgets.runs.header import grip
+from widgets.runs.marks import RunMarks
+from widgets.runs.timeline_chart import timeline
+from widgets.runs.view import RunView
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 

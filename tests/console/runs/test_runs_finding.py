@@ -7,12 +7,12 @@ import pytest
 
 from app.config import ViewSettings, data_folder
 from app.console.app import RunwardenApp
-from app.console.remembered import FILE, Memory
+from app.console.runs.remembered import FILE, Memory
 from storage.records import RunFilter, RunSort
 from tests.console.conftest import SMALL, Scene, Staged
 from tests.console.scenes import app_on
 from tests.run_board import Board
-from widgets.filter_search import SearchInput
+from widgets.filter.search import SearchInput
 
 
 def line(scene: Scene) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from app.console.screens import runs_marking
+from app.console.runs import marking as runs_marking
 from tests.console.conftest import SMALL, Scene, Staged
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.run_board import Board

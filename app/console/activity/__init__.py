@@ -1,0 +1,1 @@
+"""The Activity room: what was asked and polled, and what became of it."""

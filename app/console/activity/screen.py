@@ -1,0 +1,309 @@
+"""The Activity room: every write and every poll, with what became of it; what the bot did while nobody looked."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.widget import Widget
+from textual.widgets import Input
+
+from app.console.activity.chips import filters, kind_badge, nothing, views
+from app.console.activity.reading import Activity, read_activity
+from app.console.activity.wish import VIEWS, ActivityWish
+from app.console.latest import Latest
+from app.console.room import ConsoleScreen
+from app.events import ActionChanged, CacheChangedElsewhere, Event, LinkChanged
+from app.text import safe_text
+from storage.errors import StorageError
+from storage.records import Action
+from widgets.activity.bar import ActivityBar, ActivitySearch, ChipBar
+from widgets.activity.pane import ActivityPane
+from widgets.activity.table import ActivityTable
+from widgets.activity.words import Entry, outcome_badge
+from widgets.badges import Badge
+from widgets.frame.notice import Notice
+from widgets.line_table import LineTable
+
+if TYPE_CHECKING:
+    from textual.timer import Timer
+
+    from app.engine import Engine
+
+PAGE: Final = 300
+"""Entries read at first, and again each time that the last one is reached."""
+SEARCH_PAUSE_S: Final = 0.08
+WIDE: Final = 110
+"""Narrower lines name only the filters that are set; the keys for the others stand below."""
+READING: Final = Notice("◌", "Reading the ledger and the poll log")
+_ROOMS: Final[Mapping[str, str]] = {
+    "poll.runs": "runs",
+    "poll.health": "health",
+    "organization.create": "organizations",
+}
+"""Where enter leads from what is about no run."""
+
+
+class ActivityScreen(ConsoleScreen):
+    """What happened, newest first."""
+
+    ROOM = "activity"
+    CSS = """
+    #activity { height: 1fr; layout: vertical; }
+    ActivityScreen.-tall ActivityBar { margin-bottom: 1; }
+    ActivityScreen.-wide #activity { layout: horizontal; }
+    ActivityScreen.-wide ActivityPane {
+        width: 38%; max-width: 76; height: 1fr; border-top: none; border-left: solid $panel;
+    }
+    ActivityScreen.-wide ActivityPane:focus { border-top: none; border-left: solid $accent; }
+    ActivityScreen.-short ActivityPane { height: 8; }
+    #activity.-empty ActivityPane { display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("v", "resolve", "resolve", tooltip="Say what became of an unknown outcome", id="activity.resolve"),
+        Binding(
+            "slash", "search", "search", key_display="/", tooltip="What was asked, sent or said", id="activity.find"
+        ),
+        Binding("f", "kinds", "what", tooltip="Show only some kinds", id="activity.kinds"),
+        Binding("s", "outcomes", "outcome", tooltip="Show only some outcomes", id="activity.outcomes"),
+        Binding("w", "since", "since", tooltip="The last hour, day, week, month, or any time", id="activity.since"),
+        Binding("right_square_bracket", "view(1)", "next view", show=False, key_display="]", id="activity.next_view"),
+        Binding(
+            "left_square_bracket", "view(-1)", "previous view", show=False, key_display="[", id="activity.prev_view"
+        ),
+        Binding("y", "copy_id", "copy id", show=False, id="activity.copy_id"),
+        Binding("d", "pane", "detail on/off", show=False, id="activity.pane"),
+        Binding("escape", "clear", "clear filters", show=False, id="activity.clear"),
+    ]
+
+    def __init__(self, engine: "Engine") -> None:
+        super().__init__()
+        self._engine = engine
+        self._wish = ActivityWish()
+        self._limit = PAGE
+        self._activity: Activity | None = None
+        self._search_pause: Timer | None = None
+        self._reader = Latest(self._read, self.run_worker)
+
+    def compose_body(self) -> Iterable[Widget]:
+        """The filters, the table, the facts."""
+        yield ActivityBar()
+        with Container(id="activity", classes="-empty"):
+            yield ActivityTable(self._engine.clock())
+            yield ActivityPane()
+
+    def on_mount(self) -> None:
+        """Reads what happened."""
+        self._table.say(READING)
+        self._table.focus()
+        self._explain()
+        self._reader.ask()
+
+    def rang(self, event: Event) -> None:
+        """Reads again what changed."""
+        if isinstance(event, ActionChanged | LinkChanged | CacheChangedElsewhere):
+            self._reader.ask()
+
+    def tick(self, now: datetime) -> None:
+        """Moves the ages."""
+        self._table.tick(now)
+        self.query_one(ActivityPane).tick(now)
+
+    def on_resize(self) -> None:
+        """Names as many filters as fit."""
+        self._explain()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that have nothing to act on are shown as such."""
+        entry = self._entry
+        if action == "resolve":
+            return True if entry is not None and entry.unknown is not None else None
+        if action in {"open", "copy_id"}:
+            return True if entry is not None else None
+        return super().check_action(action, parameters)
+
+    # What its keys do
+
+    async def action_open(self) -> None:
+        """Goes to the run that it is about, or to the room."""
+        entry = self._entry
+        if entry is None:
+            return
+        if (room := _ROOMS.get(entry.source.kind)) is not None:
+            await self.app.run_action(f"app.room('{room}')")
+            return
+        run_id = _run_of(entry)
+        if run_id is None:
+            self.console.say("It made no run: there is nothing to go to.")
+        elif await self._engine.cache.detail(run_id) is None:
+            self.console.say(f"No listed run has the id {safe_text(run_id)}.", severity="warning")
+        else:
+            from app.console.runs.run_screen import RunScreen
+
+            self.app.push_screen(RunScreen(run_id))
+
+    def action_resolve(self) -> None:
+        """Lets a person say what became of the write under the cursor."""
+        from app.console.forms import ResolveForm
+
+        action = self._entry.unknown if self._entry is not None else None
+        if action is not None:
+            self.app.push_screen(ResolveForm(self._engine, action), lambda _: self._reader.ask())
+
+    def action_copy_id(self) -> None:
+        """Copies the id of what it made; of the action, where it made nothing; a poll's message."""
+        if self._entry is not None:
+            source = self._entry.source
+            made = source.result_id or source.action_id if isinstance(source, Action) else source.error_message
+            text = safe_text(made or source.kind)
+            self.app.copy_to_clipboard(text)
+            self.console.say(f"Copied {text}")
+
+    def action_search(self) -> None:
+        """The keys go to the search."""
+        self.query_one(ActivitySearch).focus()
+
+    def action_view(self, step: int) -> None:
+        """The next view, or the one before."""
+        self._want(replace(self._wish, view=(self._wish.view + step) % len(VIEWS)))
+
+    def action_since(self) -> None:
+        """Another stretch of time."""
+        self._want(self._wish.later())
+
+    def action_kinds(self) -> None:
+        """Asks which kinds are wanted."""
+        kinds = dict(sorted((self._activity or Activity()).kinds.items()))
+        self._pick("Show what", kinds, self._wish.kinds, kind_badge, lambda kinds: replace(self._wish, kinds=kinds))
+
+    def action_outcomes(self) -> None:
+        """Asks which outcomes are wanted."""
+        found = (self._activity or Activity()).outcomes
+        wish = self._wish
+        self._pick("Show outcome", found, wish.outcomes, outcome_badge, lambda picked: replace(wish, outcomes=picked))
+
+    def action_pane(self) -> None:
+        """Shows or hides the facts."""
+        pane = self.query_one(ActivityPane)
+        pane.display = not pane.display
+
+    def action_clear(self) -> None:
+        """Takes the filters away, then the view."""
+        view = self._wish.view if self._wish.is_narrowed else 0
+        with self.prevent(Input.Changed):
+            self.query_one(ActivitySearch).value = ""
+        self._want(ActivityWish(view=view))
+
+    # What it hears from its widgets
+
+    @on(LineTable.Highlighted)
+    def _highlighted(self) -> None:
+        self.query_one(ActivityPane).show(self._entry, self._engine.clock())
+        self.refresh_bindings()
+
+    @on(LineTable.Chosen)
+    async def _chosen(self) -> None:
+        await self.action_open()
+
+    @on(LineTable.EndReached)
+    def _end_reached(self) -> None:
+        if self._activity is not None and self._activity.has_more:
+            self._limit += PAGE
+            self._reader.ask()
+
+    @on(Input.Changed)
+    def _search_changed(self) -> None:
+        if self._search_pause is not None:
+            self._search_pause.stop()
+        self._search_pause = self.set_timer(SEARCH_PAUSE_S, self._search_now)
+
+    @on(ActivitySearch.Left)
+    def _search_left(self) -> None:
+        self._search_now()
+        self._table.focus()
+
+    @on(ChipBar.Clicked)
+    async def _chip_clicked(self, message: ChipBar.Clicked) -> None:
+        if message.name.isdigit():
+            self._want(replace(self._wish, view=int(message.name)))
+        else:
+            await self.run_action(message.name)
+
+    # How it does that
+
+    @property
+    def _table(self) -> ActivityTable:
+        return self.query_one(ActivityTable)
+
+    @property
+    def _entry(self) -> Entry | None:
+        return self._table.item if self.is_mounted else None
+
+    def _search_now(self) -> None:
+        if self._search_pause is not None:
+            self._search_pause.stop()
+        self._want(replace(self._wish, search=" ".join(self.query_one(ActivitySearch).value.split())))
+
+    def _want(self, wish: ActivityWish) -> None:
+        if wish != self._wish:
+            self._wish, self._limit = wish, PAGE
+            self._reader.ask()
+
+    async def _read(self) -> None:
+        wish = self._wish
+        condition = wish.condition(self._engine.clock())
+        before = self._activity or Activity()
+        try:
+            found = await read_activity(
+                self._engine.cache, self._engine.ledger, condition, limit=self._limit, before=before
+            )
+        except StorageError as error:
+            self.storage_failed(error)
+            return
+        if wish != self._wish:
+            return  # Nobody wants it any more; the next reading is already asked for.
+        self._activity = found
+        self.query_one("#activity").set_class(not found.entries, "-empty")
+        self._table.show(found.entries)
+        self._explain()
+
+    def _pick(
+        self,
+        title: str,
+        counts: Mapping[str, int],
+        wanted: tuple[str, ...],
+        badge_of: Callable[[str], Badge],
+        then: Callable[[tuple[str, ...]], ActivityWish],
+    ) -> None:
+        from app.console.activity.picker import ActivityPicker
+
+        if not counts:
+            self.console.say("Nothing happened yet: there is nothing to choose from.")
+            return
+
+        def picked(names: tuple[str, ...] | None) -> None:
+            if names is not None:
+                self._want(then(names))
+
+        self.app.push_screen(ActivityPicker(title, counts, wanted, badge_of), picked)
+
+    def _explain(self) -> None:
+        """Says what is filtered by, how much is on show, and why there is nothing, while there is nothing."""
+        wish, found = self._wish, self._activity
+        extent = "" if found is None else f"{found.matching:,} of {found.held:,}"
+        chips = filters(wish)
+        if self.size.width < WIDE:
+            chips = tuple(chip for chip in chips if chip.is_set)
+        self.query_one(ActivityBar).show(views(wish), chips, extent)
+        if found is not None and not found.entries:
+            self._table.say(nothing(wish, found.held))
+
+
+def _run_of(entry: Entry) -> str | None:
+    source = entry.source
+    if not isinstance(source, Action):
+        return None
+    return source.result_id or (source.subject if source.kind == "run.continue" else None)

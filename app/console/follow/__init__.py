@@ -1,0 +1,1 @@
+"""Following runs to their end, and telling about them."""

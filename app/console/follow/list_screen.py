@@ -1,0 +1,118 @@
+"""The followed runs, all of them, to look into or let go."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+
+from storage.errors import StorageError
+from storage.records.following import PinnedRun
+from widgets.follow.line import follow_line
+
+if TYPE_CHECKING:
+    from app.console.app import RunwardenApp
+
+TICK_S = 1.0
+HINTS = "enter opens · f lets go · x lets go of the ended · esc closes"
+NOTHING = "No run is followed. f on a run follows it to its end; the strip above the keys shows it in every room."
+
+
+class FollowList(ModalScreen[None]):
+    """A sheet over the room."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,F", "dismiss", "close", id="follow.close"),
+        Binding("f,delete", "let_go", "let go", id="follow.let_go"),
+        Binding("x", "let_go_ended", "let go of the ended", id="follow.let_go_ended"),
+        Binding("j", "move(1)", "down", show=False, id="follow.down"),
+        Binding("k", "move(-1)", "up", show=False, id="follow.up"),
+    ]
+
+    def compose(self) -> ComposeResult:
+        """The sheet."""
+        with Vertical() as sheet:
+            sheet.border_title = "Followed runs"
+            sheet.border_subtitle = HINTS
+            yield OptionList(markup=False)
+            yield Static(NOTHING, markup=False)
+
+    def on_mount(self) -> None:
+        """Shows what is followed, and what comes to be."""
+        self.watch(self.app, "pins", self._show)
+        self.set_interval(TICK_S, self._tick)
+        self._list.focus()
+
+    def on_resize(self) -> None:
+        """Draws for the new width, once it is known."""
+        self.call_after_refresh(self._tick)
+
+    def action_move(self, rows: int) -> None:
+        """Moves the cursor."""
+        if rows > 0:
+            self._list.action_cursor_down()
+        else:
+            self._list.action_cursor_up()
+
+    async def action_let_go(self) -> None:
+        """Lets go of the run under the cursor."""
+        index = self._list.highlighted
+        if index is not None and index < len(self._pins):
+            await self._runwarden.follow_run(self._pins[index].run_id)
+
+    async def action_let_go_ended(self) -> None:
+        """Lets go of all that have ended."""
+        follow = self._runwarden.follow
+        if follow is None:
+            return
+        try:
+            count = await follow.let_go_ended()
+        except StorageError as error:
+            self._runwarden.storage_failed(str(error))
+            return
+        self._runwarden.say(f"Let go of {count}." if count else "None of them has ended.")
+
+    @on(OptionList.OptionSelected)
+    def _on_selected(self, message: OptionList.OptionSelected) -> None:
+        run_id = self._pins[message.option_index].run_id
+        self.dismiss()
+        self._runwarden.open_run(run_id)
+
+    @property
+    def _runwarden(self) -> "RunwardenApp":
+        return cast("RunwardenApp", self.app)
+
+    @property
+    def _list(self) -> OptionList:
+        return self.query_one(OptionList)
+
+    @property
+    def _pins(self) -> tuple[PinnedRun, ...]:
+        return self._runwarden.pins
+
+    def _show(self, pins: Iterable[PinnedRun]) -> None:
+        """Other runs: the cursor stays where it is, or on the last one."""
+        lines = [self._line(pinned) for pinned in pins]
+        at = self._list.highlighted
+        self._list.clear_options().add_options(lines)
+        self._list.display = bool(lines)
+        self.query_one(Static).display = not lines
+        if lines:
+            self._list.highlighted = min(at or 0, len(lines) - 1)
+
+    def _tick(self) -> None:
+        for index, pinned in enumerate(self._pins[: self._list.option_count]):
+            line = self._line(pinned)
+            if line != self._list.get_option_at_index(index).prompt:
+                self._list.replace_option_prompt_at_index(index, line)
+
+    def _line(self, pinned: PinnedRun) -> Content:
+        now = self._runwarden.clock()
+        link = self._runwarden.vitals.runs_link
+        as_of = link.last_ok_at if link is not None and link.is_failing else None
+        return follow_line(pinned, now, as_of or now, max(40, self._list.size.width - 4))

@@ -1,0 +1,1 @@
+"""The Health room: code hosts, our link and the token."""

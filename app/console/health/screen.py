@@ -1,0 +1,145 @@
+"""The Health room: the code hosts now and over time, our link to the service, and the token, each by itself."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.containers import ItemGrid, VerticalScroll
+from textual.widget import Widget
+from textual.widgets import Static
+
+from app.console.health.hosts import (
+    LONGEST_GAP,
+    LONGEST_WINDOW,
+    Past,
+    Reader,
+    host_card,
+    incident_facts,
+    no_incidents,
+)
+from app.console.health.own_side import link_card, no_hosts, token_card
+from app.console.latest import Latest
+from app.console.room import ConsoleScreen
+from app.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
+from storage.errors import StorageError
+from storage.records import LinkState, PlatformHealth
+from widgets.health.card import Card, CardFacts
+from widgets.health.incidents import IncidentList
+
+CARD_CELLS = 46
+
+
+class HealthScreen(ConsoleScreen):
+    """A card for each code host, and under them those for what is ours."""
+
+    ROOM = "health"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "refresh", "refresh", tooltip="Ask the service now", id="app.refresh"),
+        Binding("j,down", "scroll_down", "down", show=False),
+        Binding("k,up", "scroll_up", "up", show=False),
+        Binding("pagedown,ctrl+d", "page(1)", "page down", show=False),
+        Binding("pageup,ctrl+u", "page(-1)", "page up", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._hosts: tuple[PlatformHealth, ...] | None = None
+        self._links: tuple[LinkState, ...] = ()
+        self._pasts: dict[str, Past] = {}
+        """By platform."""
+        self._reader = Latest(self._read, self.run_worker)
+
+    def compose_body(self) -> Iterable[Widget]:
+        """Two groups of cards."""
+        with VerticalScroll(id="health"):
+            yield Static("Code hosts", classes="section", markup=False)
+            yield ItemGrid(id="hosts", min_column_width=CARD_CELLS, stretch_height=True)
+            yield Static("Incidents, 30 days", classes="section", markup=False)
+            yield IncidentList(id="incidents")
+            yield Static("Between this console and the service", classes="section", markup=False)
+            yield ItemGrid(Card(id="link"), Card(id="token"), min_column_width=CARD_CELLS, stretch_height=True)
+
+    def on_mount(self) -> None:
+        """Reads what is known."""
+        self.query_one("#health").focus()
+        self._reader.ask()
+
+    def rang(self, event: Event) -> None:
+        """Reads again what changed."""
+        if isinstance(event, HealthChanged | LinkChanged | CacheChangedElsewhere):
+            self._reader.ask()
+
+    def tick(self, now: datetime) -> None:
+        """Moves the ages."""
+        self._show(now)
+
+    def action_refresh(self) -> None:
+        """Asks the service now."""
+        if self.console.engine is not None:
+            self.console.engine.polling.poll_soon("runs")
+            self.console.engine.polling.poll_soon("health")
+
+    def action_page(self, pages: int) -> None:
+        """Scrolls by a page."""
+        room = self.query_one("#health")
+        room.scroll_relative(y=pages * (room.size.height - 1), animate=False)
+
+    def action_scroll_down(self) -> None:
+        """Scrolls down."""
+        self.query_one("#health").scroll_down(animate=False)
+
+    def action_scroll_up(self) -> None:
+        """Scrolls up."""
+        self.query_one("#health").scroll_up(animate=False)
+
+    async def _read(self) -> None:
+        engine = self.console.engine
+        if engine is None:
+            return
+        reader, now = self._past_reader, self.console.clock()
+        try:
+            hosts, self._links = await engine.cache.health(), await engine.cache.links()
+            spans = await engine.cache.health_spans(now - LONGEST_WINDOW, longest_gap=reader.longest_gap)
+        except StorageError as error:
+            self.storage_failed(error)
+            return
+        self._hosts, self._pasts = hosts, reader.pasts(hosts, spans, now)
+        await self._lay_out(self._hosts)
+        self._show(self.console.clock())
+
+    async def _lay_out(self, hosts: tuple[PlatformHealth, ...]) -> None:
+        """One card for each host, or one that says why there is none; cards stay where their hosts stay."""
+        grid = self.query_one("#hosts", ItemGrid)
+        cards = list(grid.query(Card))
+        wanted = max(1, len(hosts))
+        if len(cards) > wanted:
+            await grid.remove_children(cards[wanted:])
+        if len(cards) < wanted:
+            await grid.mount_all(Card() for _ in range(wanted - len(cards)))
+
+    def _show(self, now: datetime) -> None:
+        if self._hosts is None:
+            return
+        self.query_one("#link", Card).show(link_card(self._links, self.console.patience, now))
+        self.query_one("#token", Card).show(token_card(self._links, now))
+        for card, facts in zip(self.query_one("#hosts").query(Card), self._host_facts(now), strict=False):
+            card.show(facts)
+        words = self.console.healthy_words
+        found = incident_facts(self._pasts, words, now - LONGEST_WINDOW)
+        self.query_one(IncidentList).show(found, no_incidents(self._pasts), now)
+
+    def _host_facts(self, now: datetime) -> list[CardFacts]:
+        is_stale = self.console.vitals.health_is_stale
+        words = self.console.healthy_words
+        hosts = self._hosts or ()
+        cards = [host_card(host, self._pasts[host.platform], words, now, is_stale=is_stale) for host in hosts]
+        return cards or [no_hosts(self._links)]
+
+    @property
+    def _past_reader(self) -> Reader:
+        console = self.console
+        hold = timedelta(seconds=console.settings.notify.hold_s)
+        # Samples that are meant to be far apart still speak for the time between them.
+        gap = max(LONGEST_GAP, timedelta(seconds=3 * console.profile.poll.health_s))
+        return Reader(console.healthy_words, hold, gap)

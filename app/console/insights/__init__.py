@@ -1,0 +1,1 @@
+"""The Insights room: figures as charts, tables and files."""

@@ -1,0 +1,120 @@
+"""The figures on show, written to a file for other programs: the very numbers of charts and tables."""
+
+import csv
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from typing import Final
+
+from app.spreadsheet import csv_cell
+from widgets.insights.view import InsightsView
+
+FORMATS: Final = (".csv", ".json")
+COLUMNS: Final = ("figure", "from", "to", "repository", "measure", "value")
+
+Fact = tuple[str, str, str, str, str, float | int | None]
+
+
+class ExportError(Exception):
+    """The file could not be written; the message names it and the cure."""
+
+
+def problem(path: Path) -> str | None:
+    """What keeps a file of this name from being written; None: nothing that is known before it is tried."""
+    if path.suffix.lower() not in FORMATS:
+        return "End the name in .csv or .json: it says what is written."
+    if path.is_dir():
+        return f"{path} is a folder: name a file."
+    if not path.parent.is_dir():
+        return f"There is no folder {path.parent}."
+    return None
+
+
+def write(view: InsightsView, path: Path) -> None:
+    """Writes the figures as the file's name says; whole, or not at all.
+
+    Raises:
+        ExportError: It could not be written.
+    """
+    text = as_json(view) if path.suffix.lower() == ".json" else as_csv(view)
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem[:40]}-")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise ExportError(f"{path} cannot be written: {error.strerror or error}.") from error
+
+
+def as_csv(view: InsightsView) -> str:
+    """One fact a line."""
+    buffer = StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for fact in _facts(view):
+        writer.writerow([csv_cell(value) for value in fact])
+    return buffer.getvalue()
+
+
+def as_json(view: InsightsView) -> str:
+    """One document; `complete_since` is null where nothing is known to be complete."""
+    document = {
+        "from": _time(view.since),
+        "to": _time(view.at),
+        "complete_since": _time(view.coverage.complete_since),
+        "complete": view.is_complete,
+        "outcomes": [
+            {
+                "from": _time(each.start),
+                "to": _time(each.end),
+                "completed": each.completed,
+                "failed": each.failed,
+                "unfinished": each.unfinished,
+            }
+            for each in view.outcomes
+        ],
+        "repositories": [
+            {
+                "repository": each.repository,
+                "completed": each.completed,
+                "failed": each.failed,
+                "unfinished": each.unfinished,
+                "success_rate": each.success,
+                "p50_s": each.p50_s,
+                "p95_s": each.p95_s,
+                "timed_runs": each.timed,
+            }
+            for each in view.repositories
+        ],
+        "concurrency": [
+            {"from": _time(each.start), "to": _time(each.end), "average": round(each.average, 4)}
+            for each in view.concurrency
+        ],
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _facts(view: InsightsView) -> Iterator[Fact]:
+    since, until = _time(view.since) or "", _time(view.at) or ""
+    for outcome in view.outcomes:
+        start, end = _time(outcome.start) or "", _time(outcome.end) or ""
+        for measure in ("completed", "failed", "unfinished"):
+            yield "outcomes", start, end, "", measure, getattr(outcome, measure)
+    for each in view.repositories:
+        for measure in ("completed", "failed", "unfinished", "success", "p50_s", "p95_s", "timed"):
+            yield "repositories", since, until, each.repository, measure, getattr(each, measure)
+    for moment in view.concurrency:
+        start, end = _time(moment.start) or "", _time(moment.end) or ""
+        yield "concurrency", start, end, "", "average", round(moment.average, 4)
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

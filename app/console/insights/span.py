@@ -1,0 +1,44 @@
+"""The stretches of time that the Insights room can show, cut where people cut them: at full hours and at midnight."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+from typing import Final
+
+from widgets.insights.view import Step
+
+
+@dataclass(frozen=True, slots=True)
+class InsightSpan:
+    """A stretch up to now."""
+
+    name: str
+    """`7d`."""
+    title: str
+    key: str
+    step: Step
+    count: int
+    """So many hours or days, the one that goes on now among them."""
+    fine: timedelta
+    """What the number of runs at once is averaged over."""
+
+    def edges(self, now: datetime) -> tuple[datetime, ...]:
+        """Where each hour or day begins, and where the last one ends; local time, daylight saving included."""
+        if self.step == "hour":
+            last = now.astimezone().replace(minute=0, second=0, microsecond=0).astimezone(UTC)
+            return tuple(last + timedelta(hours=index) for index in range(1 - self.count, 2))
+        today = now.astimezone().date()
+        days = (today + timedelta(days=index) for index in range(1 - self.count, 2))
+        return tuple(datetime.combine(each, time.min).astimezone().astimezone(UTC) for each in days)
+
+    def fine_edges(self, now: datetime) -> tuple[datetime, ...]:
+        """From the first of `edges` to now, in finer steps."""
+        first = self.edges(now)[0]
+        whole = max(0, -((first - now) // self.fine) - 1)
+        return (*(first + self.fine * index for index in range(whole + 1)), now)
+
+
+SPANS: Final = (
+    InsightSpan("24h", "the last 24 hours", "d", "hour", 24, timedelta(minutes=15)),
+    InsightSpan("7d", "the last 7 days", "w", "day", 7, timedelta(hours=2)),
+    InsightSpan("30d", "the last 30 days", "m", "day", 30, timedelta(hours=6)),
+)

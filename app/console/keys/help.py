@@ -1,0 +1,64 @@
+"""Every key that does something now, made from the bindings themselves."""
+
+from itertools import groupby
+from textwrap import wrap
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Static
+
+from app.console.keys.hints import Deed, deeds
+from widgets.badges import STYLES
+
+KEY_CELLS = 13
+DOES_CELLS = 20
+MORE_CELLS = 34
+PLACES = {"here": "On this screen", "in the list": "Where the cursor is", "everywhere": "Everywhere"}
+
+
+class KeyHelpScreen(ModalScreen[None]):
+    """A sheet of keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark,enter", "dismiss", "close"),
+        Binding("j,down", "down", "down", show=False),
+        Binding("k,up", "up", "up", show=False),
+    ]
+
+    def __init__(self, screen: Screen[Any]) -> None:
+        super().__init__()
+        self._deeds = deeds(screen)
+
+    def compose(self) -> ComposeResult:
+        """The sheet."""
+        with VerticalScroll() as sheet:
+            sheet.border_title = "Keys"
+            sheet.border_subtitle = "esc closes"
+            yield Static(self._content(), markup=False)
+
+    def action_down(self) -> None:
+        """Scrolls down."""
+        self.query_one(VerticalScroll).scroll_down(animate=False)
+
+    def action_up(self) -> None:
+        """Scrolls up."""
+        self.query_one(VerticalScroll).scroll_up(animate=False)
+
+    def _content(self) -> Content:
+        order = list(PLACES)
+        found = sorted(self._deeds, key=lambda deed: order.index(deed.place))
+        blocks: list[Content] = []
+        for place, group in groupby(found, key=lambda deed: deed.place):
+            lines = [Content.styled(PLACES[place], "$accent bold"), *(_line(deed) for deed in group)]
+            blocks.append(Content("\n").join(lines))
+        return Content("\n\n").join(blocks)
+
+
+def _line(deed: Deed) -> Content:
+    keys = " ".join(deed.keys)
+    more = f"\n{'':<{KEY_CELLS + 1 + DOES_CELLS}}".join(wrap(deed.more, MORE_CELLS))
+    return Content.assemble((f"{keys:<{KEY_CELLS}} ", "bold"), f"{deed.does:<{DOES_CELLS}}", (more, STYLES["quiet"]))

@@ -1,0 +1,81 @@
+"""Keys and what they do, read from the bindings themselves: for the line at the bottom, the help and the palette."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from textual.binding import ActiveBinding
+from textual.dom import DOMNode
+from textual.screen import Screen
+from textual.widget import Widget
+
+from widgets.frame.key_bar import KeyHint
+
+Place = Literal["here", "in the list", "everywhere"]
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """Something that can be done now."""
+
+    keys: tuple[str, ...]
+    """As they are shown."""
+    does: str
+    action: str
+    node: DOMNode
+    """Whose action it is."""
+    place: Place
+    enabled: bool
+    shown: bool
+    """Whether it belongs into the line at the bottom."""
+    more: str = ""
+    """A sentence on it."""
+
+
+def deeds(screen: Screen[Any]) -> tuple[Deed, ...]:
+    """All that our keys do on a screen, those of the focused widget first."""
+    found: dict[tuple[Place, str], list[ActiveBinding]] = {}
+    for active in screen.active_bindings.values():
+        # What Textual binds by itself has neither: moving the focus, scrolling by half a screen.
+        if active.binding.id is not None or active.binding.show:
+            found.setdefault((_place(screen, active), active.binding.action), []).append(active)
+    return tuple(_deed(screen, place, group) for (place, _), group in found.items())
+
+
+def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
+    """The hints for the line at the bottom, without the keys that whoever has the focus would type."""
+    focused = screen.focused
+    return tuple(_hint(d) for d in deeds(screen) if d.shown and not (focused and _types(focused, d.keys[0])))
+
+
+def _types(widget: Widget, key: str) -> bool:
+    return len(key) == 1 and widget.check_consume_key(key, key)
+
+
+def _hint(deed: Deed) -> KeyHint:
+    return KeyHint(deed.keys[0], deed.does, deed.action, deed.enabled, at_end=deed.does == "help")
+
+
+def _deed(screen: Screen[Any], place: Place, group: list[ActiveBinding]) -> Deed:
+    first = group[0].binding
+    return Deed(
+        tuple(_keys(screen, group)),
+        first.description,
+        first.action,
+        group[0].node,
+        place,
+        group[0].enabled,
+        first.show,
+        first.tooltip,
+    )
+
+
+def _keys(screen: Screen[Any], group: list[ActiveBinding]) -> Iterator[str]:
+    for active in group:
+        yield screen.app.get_key_display(active.binding)
+
+
+def _place(screen: Screen[Any], active: ActiveBinding) -> Place:
+    if active.node is screen.app:
+        return "everywhere"
+    return "here" if active.node is screen else "in the list"

@@ -1,0 +1,77 @@
+"""The command palette: every key's action by name, and the themes."""
+
+import shlex
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+from app.console.keys.hints import deeds
+from app.console.rooms import ROOMS
+from app.console.terminal.app import TerminalApp
+from app.text import safe_text
+
+OWN: Final = "own_command"
+"""The action behind the user's own commands, which are listed by their names."""
+HERE: Final = frozenset({"palette", *(room.title for room in ROOMS)})
+"""What is open already, or has a better name here."""
+MOVES: Final = frozenset(
+    {"move", "page", "first", "last", "sideways", "up", "down", "top", "bottom", "scroll_up", "scroll_down"}
+)
+"""Actions that only move the cursor: nobody looks for them by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One line of the palette."""
+
+    name: str
+    help: str
+    run: Callable[[], Awaitable[object] | object]
+
+
+class ConsoleCommands(Provider):
+    """What can be done on the screen that the palette was opened on."""
+
+    async def discover(self) -> Hits:
+        """Everything but the themes, while nothing is typed."""
+        for command in (*self._deeds(), *self._own(), *self._rooms()):
+            yield DiscoveryHit(command.name, command.run, help=command.help)
+
+    async def search(self, query: str) -> Hits:
+        """What matches, best first."""
+        matcher = self.matcher(query)
+        for command in (*self._deeds(), *self._own(), *self._rooms(), *self._themes()):
+            if (score := matcher.match(command.name)) > 0:
+                yield Hit(score, matcher.highlight(command.name), command.run, help=command.help)
+
+    def _deeds(self) -> Iterator[Command]:
+        seen: set[str] = set()
+        for deed in deeds(self.screen):
+            name = deed.action.partition("(")[0].rpartition(".")[2]
+            if deed.enabled and name not in {*MOVES, OWN} and deed.action not in seen and deed.does not in HERE:
+                seen.add(deed.action)
+                name = deed.does[0].upper() + deed.does[1:]
+                keys = " ".join(deed.keys)
+                run = partial(self.app.run_action, deed.action, deed.node)
+                yield Command(name, f"{keys} · {deed.more}" if deed.more else keys, run)
+
+    def _own(self) -> Iterator[Command]:
+        for index, own in enumerate(self.app.settings.commands if isinstance(self.app, TerminalApp) else ()):
+            line = safe_text(shlex.join(own.argv), limit=200)
+            run = partial(self.app.run_action, f"app.{OWN}({index})")
+            yield Command(safe_text(own.name, limit=60), f"{own.key} · {line}" if own.key else line, run)
+
+    def _rooms(self) -> Iterator[Command]:
+        for room in ROOMS:
+            yield Command(f"Go to {room.title}", room.key, partial(self.app.run_action, f"app.room('{room.name}')"))
+
+    def _themes(self) -> Iterator[Command]:
+        for name in sorted(self.app.available_themes):
+            yield Command(
+                f"Theme: {name}",
+                "Until the console is closed; the configuration sets it for good.",
+                partial(setattr, self.app, "theme", name),
+            )

@@ -1,0 +1,248 @@
+"""The first screen of all: where the service is, and where the token comes from; checked, then written."""
+
+from pathlib import Path
+from typing import ClassVar, Final
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Button, Input, Static
+
+from app.config import ConfigError
+from app.config.write import NewProfile, add_profile, keep_token
+from app.console.onboarding.answers import ORIGINS, UNWRITTEN, Answers, Origin, suggested_name, understood
+from app.console.onboarding.check import Verdict, check
+from app.text import safe_text
+from app.token import FileToken, Token
+from widgets.badges import STYLES, Tone
+from widgets.forms.facts import FormChoice
+from widgets.forms.field import FormField, LineField
+from widgets.forms.secret import SecretField
+
+_ORIGINS: Final[tuple[Origin, ...]] = tuple(ORIGINS)
+_ACCESS: Final = ("see and act", "look only: nothing is ever changed")
+_HINTS: Final[dict[Origin, tuple[str, str]]] = {
+    "pasted": ("token", "From its settings: API, Create API Token."),
+    "variable": ("variable", "It must be set whenever the console starts."),
+    "file": ("file", "Readable by you alone: chmod 600."),
+    "command": ("command", "With its arguments; no shell is involved."),
+}
+
+
+class OnboardingScreen(Screen[str | None]):
+    """Ends with the new profile's name; None: left without one."""
+
+    CSS_PATH = "onboarding.tcss"
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012 — typed by Textual
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s,ctrl+enter", "go", "check and open", priority=True, id="onboarding.go"),
+        Binding("ctrl+y", "write_anyway", "write anyway", priority=True, id="onboarding.anyway"),
+        Binding("escape", "leave", "leave", priority=True, id="onboarding.leave"),
+    ]
+
+    def __init__(self, file: Path, variables: frozenset[str]) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            file: The configuration to write.
+            variables: Names of the environment's variables, to say which of them are there.
+        """
+        super().__init__()
+        self._file = file
+        self._variables = variables
+        self._suggested = ""
+        """The name that stands there because nobody chose another."""
+        self._checking = False
+        self._doubted: NewProfile | None = None
+        """What the service did not confirm, and may be written anyway."""
+
+    def compose(self) -> ComposeResult:
+        """The questions, what came of them, and what can be done."""
+        with Vertical(id="onboarding") as sheet:
+            sheet.border_title = Content("Welcome to runwarden")
+            with VerticalScroll(id="questions", can_focus=False):
+                yield Static("Nothing is configured yet. Where is your code-review service?", markup=False)
+                yield LineField(
+                    "base_url",
+                    "service",
+                    "Its address, up to the version.",
+                    placeholder="https://api.example.com/v1",
+                )
+                yield LineField("name", "name", "What you call it.")
+                yield _labelled("token from", FormChoice(tuple(ORIGINS.values())), "origin")
+                yield SecretField("pasted", *_HINTS["pasted"])
+                yield LineField("variable", *_HINTS["variable"], value="RUNWARDEN_TOKEN")
+                yield LineField("file", *_HINTS["file"], placeholder="~/.secrets/runwarden.token")
+                yield LineField("command", *_HINTS["command"], placeholder="pass show runwarden")
+                yield _labelled("access", FormChoice(_ACCESS), "access")
+            yield Static(id="verdict")
+            with Horizontal(id="verbs"):
+                yield Button("esc Leave", id="leave", compact=True)
+                yield Button("^y Write anyway", id="anyway", compact=True)
+                yield Static(id="spring")
+                yield Button("^s Check and open", id="go", compact=True)
+
+    def on_mount(self) -> None:
+        """The likeliest answers stand there already."""
+        self._origin_choice.chosen = _ORIGINS.index("variable" if "RUNWARDEN_TOKEN" in self._variables else "pasted")
+        self._access_choice.chosen = 0
+        self._say(f"Will be written to {safe_text(str(self._file), limit=200)}, readable by you alone.", "quiet")
+        self._field("base_url").take_focus()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """While the service is asked, only leaving is possible."""
+        del parameters
+        if action == "go":
+            return not self._checking
+        if action == "write_anyway":
+            return self._doubted is not None and not self._checking
+        return True
+
+    def action_go(self) -> None:
+        """Checks the answers, asks the service, writes, and opens the console."""
+        new = self._complain(everywhere=True)
+        if new is None:
+            return
+        self._checking = True
+        self._doubt(None)
+        self._say(f"Asking {safe_text(new.base_url, limit=120)} …", "busy")
+        self.run_worker(self._check(new), group="check", exclusive=True)
+
+    def action_write_anyway(self) -> None:
+        """Writes what the service did not confirm."""
+        if self._doubted is not None:
+            self._write(self._doubted)
+
+    def action_leave(self) -> None:
+        """Stops asking, or leaves."""
+        if self._checking:
+            self.workers.cancel_group(self, "check")
+            self._checking = False
+            self._say("Stopped. Nothing was written.", "quiet")
+            return
+        self.dismiss(None)
+
+    @on(Button.Pressed)
+    async def _pressed(self, event: Button.Pressed) -> None:
+        action = {"leave": "leave", "anyway": "write_anyway", "go": "go"}[event.button.id or "leave"]
+        await self.run_action(action)
+
+    @on(FormField.Changed)
+    def _changed(self, event: FormField.Changed) -> None:
+        self._doubt(None)
+        if event.field == "base_url":
+            self._suggest_name()
+        if self._field(event.field).has_class("-error"):
+            self._complain()
+
+    @on(FormField.Left)
+    def _left(self) -> None:
+        self._complain()
+
+    @on(FormChoice.Changed)
+    def _chosen(self) -> None:
+        self._doubt(None)
+        for origin in ORIGINS:
+            self._field(origin).display = origin == self._origin
+        variable = self._field("variable").value
+        is_set = f"{variable} is set." if variable in self._variables else f"{variable} is not set here."
+        self._field("variable").say(safe_text(f"{is_set} {_HINTS['variable'][1]}"))
+
+    @on(Input.Submitted)
+    def _next(self) -> None:
+        self.focus_next()
+
+    async def _check(self, new: NewProfile) -> None:
+        verdict = await check(new, self._token if self._origin == "pasted" else "")
+        self._checking = False
+        if verdict.is_good:
+            self._write(new)
+            return
+        self._tell(verdict)
+        self._doubt(new)
+
+    def _tell(self, verdict: Verdict) -> None:
+        self._say(f"{verdict.text} Nothing was written.", "bad")
+        self._field(self._origin if verdict.token_is_at_fault else "base_url").take_focus()
+
+    def _write(self, new: NewProfile) -> None:
+        kept: Path | None = None
+        try:
+            if new.token == FileToken(UNWRITTEN):
+                kept = keep_token(self._file.resolve().parent, new.name, Token(self._token))
+                # By its name alone: the configuration counts paths from where it is itself.
+                new = NewProfile(new.name, new.base_url, FileToken(Path(kept.name)), new.read_only)
+            add_profile(self._file, new)
+        except ConfigError as error:
+            if kept is not None:
+                kept.unlink(missing_ok=True)
+            self._say(safe_text(str(error), limit=300), "bad")
+            return
+        self._field("pasted").fill("")
+        self.dismiss(new.name)
+
+    def _complain(self, *, everywhere: bool = False) -> NewProfile | None:
+        """Shows what is wrong where a person has been, or everywhere; the profile where nothing is."""
+        new, problems = understood(self._answers, Path.cwd())
+        first: FormField | None = None
+        for key in ("base_url", "name", self._origin):
+            problem = problems.get("token" if key in ORIGINS else key)
+            field = self._field(key)
+            field.touched = field.touched or everywhere
+            field.complain(safe_text(problem) if problem and field.touched else None)
+            first = first or (field if problem else None)
+        if everywhere and first is not None:
+            first.take_focus()
+        return new
+
+    def _suggest_name(self) -> None:
+        field = self._field("name")
+        if field.value in {"", self._suggested}:
+            self._suggested = suggested_name(self._field("base_url").value) or self._suggested
+            field.fill(self._suggested)
+
+    def _doubt(self, new: NewProfile | None) -> None:
+        self._doubted = new
+        self.query_one("#anyway").display = new is not None
+        self.refresh_bindings()
+
+    def _say(self, text: str, tone: Tone) -> None:
+        mark = {"bad": "✗ ", "busy": "◌ "}.get(tone, "")
+        self.query_one("#verdict", Static).update(Content.assemble((f"{mark}{text}", STYLES[tone])))
+
+    @property
+    def _answers(self) -> Answers:
+        return Answers(
+            base_url=self._field("base_url").value,
+            name=self._field("name").value,
+            origin=self._origin,
+            token=self._token,
+            read_only=self._access_choice.chosen == 1,
+        )
+
+    @property
+    def _origin(self) -> Origin:
+        return _ORIGINS[self._origin_choice.chosen or 0]
+
+    @property
+    def _token(self) -> str:
+        return self._field(self._origin).value.strip()
+
+    @property
+    def _origin_choice(self) -> FormChoice:
+        return self.query_one("#origin FormChoice", FormChoice)
+
+    @property
+    def _access_choice(self) -> FormChoice:
+        return self.query_one("#access FormChoice", FormChoice)
+
+    def _field(self, key: str) -> FormField:
+        return self.query_one(f"#field-{key}", FormField)  # type: ignore[type-abstract]  # it is only asked whether it is one
+
+
+def _labelled(label: str, choice: FormChoice, name: str) -> Horizontal:
+    return Horizontal(Static(label, classes="onboarding--label", markup=False), choice, id=name, classes="choice")

@@ -1,0 +1,1 @@
+"""The Organizations room: every attempt to create one, and many from a file."""

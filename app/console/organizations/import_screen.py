@@ -1,0 +1,320 @@
+"""Many organizations from a file: seen before they are sent, sent one after the other, taken up again at any time."""
+
+import asyncio
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+from textual.widgets import Input
+
+from app.actions import ActionRefused, AlreadyAsked
+from app.actions.import_file import ImportFileError, ImportRow, read_rows
+from app.actions.imports import Import
+from app.api.requests import CreateOrganization
+from app.config import data_folder
+from app.console.forms.draft_keeper import DraftKeeper
+from app.console.forms.drafts import Drafts
+from app.console.forms.form_screen import DRAFTS_FILE
+from app.console.latest import Latest
+from app.console.organizations.import_rows import ImportList, line, why_stopped
+from app.console.room import ConsoleScreen
+from app.events import ActionChanged, CacheChangedElsewhere, Event
+from app.text import safe_text
+from storage.errors import StorageError
+from storage.records import Action
+from widgets.badges import Tone
+from widgets.forms.field import FormField
+from widgets.frame.notice import Notice
+from widgets.line_table import LineTable
+from widgets.organizations.import_bar import ImportBar
+from widgets.organizations.import_table import ImportTable
+from widgets.organizations.import_words import counts
+
+if TYPE_CHECKING:
+    from app.engine import Engine
+
+MOST: Final = 50
+"""How many are sent at once, where nobody says otherwise."""
+NO_FILE: Final = Notice(
+    "○",
+    "Name a CSV file above",
+    (
+        "Its first line: email and, if wanted, offer_code.",
+        "You see what would be done before anything is sent.",
+        "It may be stopped and taken up again: what was created",
+        "is passed over, and nobody is invited twice.",
+    ),
+)
+
+
+class OrganizationImportScreen(ConsoleScreen):
+    """An import: the file, its rows, and what became of each."""
+
+    ROOM = "organizations"
+    CSS = """
+    OrganizationImportScreen.-tall ImportBar { padding-bottom: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "go", "create them", key_display="^s", priority=True, id="import.go"),
+        Binding("x", "stop", "stop", tooltip="After the row that is on its way", id="import.stop"),
+        Binding("v", "resolve", "resolve", tooltip="Say what became of an unknown outcome", id="import.resolve"),
+        Binding("f", "file", "file", tooltip="Another file", id="import.file"),
+        Binding("escape", "back", "back", key_display="esc", priority=True, id="import.back"),
+    ]
+
+    def __init__(self, engine: "Engine") -> None:
+        super().__init__()
+        self._engine = engine
+        self._list = ImportList()
+        self._followed = ""
+        """The row that the cursor was taken to; it goes on from there only, not from where somebody put it."""
+        self._is_asked = False
+        """Whether ctrl+s, pressed once more, sends."""
+        self._is_sending = False
+        self._is_stopping = False
+        drafts = Drafts(data_folder(engine.settings, engine.profile) / DRAFTS_FILE)
+        self._keeper = DraftKeeper(drafts, "organization.import", self._values("", str(MOST)), engine.clock)
+        self._planner = Latest(self._plan, self.run_worker)
+
+    def compose_body(self) -> Iterable[Widget]:
+        """What is above the rows, and the rows."""
+        yield ImportBar(MOST)
+        yield ImportTable(self._engine.clock())
+
+    def on_mount(self) -> None:
+        """Takes up the import that was begun before."""
+        self._table.say(NO_FILE)
+        self._bar.file.take_focus()
+        self.run_worker(self._take_up())
+
+    async def _take_up(self) -> None:
+        draft = await self._keeper.restore()
+        if draft is not None:
+            self._bar.file.fill(draft.values.get("path", ""))
+            self._bar.most.fill(draft.values.get("most", str(MOST)))
+            await self._open()
+
+    def rang(self, event: Event) -> None:
+        """Somebody resolved or created something."""
+        if isinstance(event, ActionChanged | CacheChangedElsewhere) and not self._is_sending:
+            self._planner.ask()
+
+    def tick(self, now: datetime) -> None:
+        """Moves the ages."""
+        self._table.tick(now)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that have nothing to act on are shown as such."""
+        if action == "go":
+            can = bool(self._list.to_send) and not self._is_sending and not self._engine.actions.read_only
+            return True if can else None
+        if action == "stop":
+            return self._is_sending
+        if action == "file":
+            return not self._is_sending
+        if action == "resolve":
+            return True if self._unknown is not None and not self._is_sending else None
+        return super().check_action(action, parameters)
+
+    # What its keys do
+
+    def action_go(self) -> None:
+        """Says what would be done; pressed once more, does it."""
+        if self._most is None:
+            self._bar.most.take_focus()
+            return
+        if not self._is_asked:
+            self._is_asked = True
+            self._ask()
+            self._table.focus()
+            return
+        self._is_asked, self._is_sending, self._is_stopping = False, True, False
+        self.refresh_bindings()
+        self.run_worker(self._send(), group="import")
+
+    def action_stop(self) -> None:
+        """Sends nothing after the row that is on its way."""
+        self._is_stopping = True
+
+    def action_file(self) -> None:
+        """The keys go to the file's name."""
+        self._bar.file.take_focus()
+
+    def action_resolve(self) -> None:
+        """Lets a person say what became of the row under the cursor."""
+        from app.console.forms import ResolveForm
+
+        if self._unknown is not None:
+            self.app.push_screen(ResolveForm(self._engine, self._unknown), lambda _: self._planner.ask())
+
+    def action_back(self) -> None:
+        """One step back: out of the question, or to the organizations; never out of what is on its way."""
+        if self._is_sending:
+            self.console.say("A row is on its way: x stops after it.", severity="warning")
+        elif self._is_asked:
+            self._is_asked = False
+            self._say(*self._what_now())
+        else:
+            self.dismiss()
+
+    # What it hears from its widgets
+
+    @on(Input.Submitted)
+    async def _entered(self) -> None:
+        await self._open()
+
+    @on(FormField.Changed)
+    def _typed(self, message: FormField.Changed) -> None:
+        if self._is_asked:
+            self._is_asked = False
+            self._say(*self._what_now())
+        self._keeper.typed(self._values(self._bar.file.value, self._bar.most.value))
+        if message.field == "most":
+            wrong = self._most is None
+            self._bar.most.complain(safe_text("A whole number, from 1.") if wrong else None)
+        else:
+            self._bar.file.complain(None)
+
+    @on(LineTable.Highlighted)
+    def _highlighted(self) -> None:
+        self.refresh_bindings()
+
+    @on(LineTable.Chosen)
+    def _chosen(self) -> None:
+        self.action_resolve()
+
+    # How it does that
+
+    @property
+    def _bar(self) -> ImportBar:
+        return self.query_one(ImportBar)
+
+    @property
+    def _table(self) -> ImportTable:
+        return self.query_one(ImportTable)
+
+    @property
+    def _unknown(self) -> Action | None:
+        item = self._table.item if self.is_mounted else None
+        return item.unknown if item is not None else None
+
+    @property
+    def _most(self) -> int | None:
+        """How many may be sent at once; None: what was typed is no such number."""
+        text = self._bar.most.value.strip()
+        return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
+
+    @staticmethod
+    def _values(path: str, most: str) -> dict[str, str]:
+        return {"path": path, "most": most}
+
+    async def _open(self) -> None:
+        """Reads the file and shows how its rows stand."""
+        text = self._bar.file.value.strip()
+        if not text or self._is_sending:
+            return
+        try:
+            self._list.load(await asyncio.to_thread(_read, text))
+        except ImportFileError as error:
+            self._list.load(())
+            self._bar.file.complain(safe_text(str(error)))
+        else:
+            await self._keeper.flush()
+            self._table.focus()
+        await self._plan()
+
+    async def _plan(self) -> None:
+        if self._is_sending:
+            return
+        try:
+            self._list.stand(await self._engine.ledger.organizations())
+        except StorageError as error:
+            self.storage_failed(error)
+            return
+        self._show()
+        if self._is_asked:
+            self._ask()
+        else:
+            self._say(*self._what_now())
+        self.refresh_bindings()
+
+    def _show(self) -> None:
+        self._table.show(self._list.shown)
+        self._bar.stand(counts(self._list.shown))
+
+    def _what_now(self) -> tuple[str, Tone]:
+        if not self._list.shown:
+            return "", "quiet"
+        if self._engine.actions.read_only:
+            return "Read-only: nothing can be sent from here.", "warn"
+        count = len(self._list.to_send)
+        return (f"^s creates {_organizations(count)}." if count else "Nothing is left to create."), "quiet"
+
+    def _ask(self) -> None:
+        most, count = self._most or MOST, len(self._list.to_send)
+        first = f"{most:,} of {_organizations(count)}" if most < count else _organizations(count)
+        people = "1 person" if min(most, count) == 1 else f"{min(most, count):,} people"
+        self._say(f"^s again creates {first} and invites {people}; esc cancels.", "warn")
+
+    async def _send(self) -> None:
+        rows, most = self._list.to_send, self._most or MOST
+        work = Import(self._engine.ledger, self._submit, most=most)
+        self._bar.disabled = True
+        try:
+            for row in rows:
+                if self._is_stopping or work.is_spent or work.stopped_by is not None:
+                    break
+                self._list.begin(row)
+                self._follow(row.line)
+                self._bar.progress(work.sent, min(most, len(rows)), safe_text(row.email))
+                self._list.put(line(await work.take(row)))
+                self._show()
+        except (ActionRefused, StorageError) as error:
+            await self._ended(work)
+            self._say(str(error), "bad")
+        else:
+            await self._ended(work)
+
+    def _follow(self, number: int) -> None:
+        """Shows the row on its way; the cursor goes along, unless somebody took it elsewhere."""
+        here = self._table.item
+        goes_along = not self._followed or (here is not None and str(here.line) == self._followed)
+        self._show()
+        if goes_along:
+            self._followed = str(number)
+            self._table.seek(self._followed)
+
+    async def _ended(self, work: Import) -> None:
+        self._is_sending = self._bar.disabled = False
+        self._followed = ""
+        await self._plan()
+        if not self._list.to_send and work.stopped_by is None:
+            await self._keeper.done()
+        if work.stopped_by is not None:
+            self._say(why_stopped(work.stopped_by), "warn")
+        elif self._list.to_send and self._is_stopping:
+            self._say(f"Stopped. ^s goes on with {_organizations(len(self._list.to_send))}.", "warn")
+        elif self._list.to_send and work.is_spent:
+            self._say(f"{work.sent:,} were sent, as many as may be at once. ^s goes on with the next.", "warn")
+        self._is_stopping = False
+
+    async def _submit(self, request: CreateOrganization, key: str) -> Action:
+        try:
+            return await self._engine.actions.submit(request, key=key)
+        except AlreadyAsked as asked:
+            return asked.existing  # Another import of the same row was first.
+
+    def _say(self, text: str, tone: Tone) -> None:
+        self._bar.say(safe_text(text), tone)
+
+
+def _read(text: str) -> tuple[ImportRow, ...]:
+    return read_rows(Path(text).expanduser())
+
+
+def _organizations(count: int) -> str:
+    return "1 organization" if count == 1 else f"{count:,} organizations"

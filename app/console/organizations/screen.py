@@ -1,0 +1,227 @@
+"""The Organizations room: every attempt that was ever made, and what a person still has to find out."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widget import Widget
+from textual.widgets import Static
+
+from app.console.latest import Latest
+from app.console.room import ConsoleScreen
+from app.events import ActionChanged, CacheChangedElsewhere, Event
+from app.text import safe_text
+from storage.errors import StorageError
+from storage.records import Action
+from widgets.frame.notice import Notice
+from widgets.organizations.pane import OrganizationPane
+from widgets.organizations.table import OrganizationTable
+from widgets.organizations.words import Attempt, attempt_badge
+
+if TYPE_CHECKING:
+    from app.engine import Engine
+    from widgets.badges import Badge
+
+READING: Final = Notice("◌", "Reading the ledger")
+NOTHING_YET: Final = Notice(
+    "○",
+    "No organization was created from here yet",
+    (
+        "Each success creates an organization and invites its administrator, who has 30 days to accept.",
+        "Every attempt is kept here, so that none is repeated by accident, and none is lost.",
+        "",
+        "n creates the first one; i imports many from a file.",
+    ),
+)
+NEVER_HERE: Final = replace(NOTHING_YET, lines=(*NOTHING_YET.lines[:-1], "This profile is read-only: it creates none."))
+
+
+class OrganizationsScreen(ConsoleScreen):
+    """The ledger's attempts to create organizations, newest first."""
+
+    ROOM = "organizations"
+    CSS = """
+    #organizations { height: 1fr; layout: vertical; }
+    #organizations-summary { height: 1; padding: 0 1; }
+    OrganizationsScreen.-tall #organizations-summary { margin-bottom: 1; }
+    OrganizationsScreen.-wide #organizations { layout: horizontal; }
+    OrganizationsScreen.-wide OrganizationPane {
+        width: 42%; max-width: 76; height: 1fr; border-top: none; border-left: solid $panel;
+    }
+    OrganizationsScreen.-wide OrganizationPane:focus { border-top: none; border-left: solid $accent; }
+    #organizations.-empty OrganizationPane { display: none; }
+    #organizations.-alone OrganizationTable { display: none; }
+    OrganizationsScreen #organizations.-alone OrganizationPane {
+        width: 1fr; max-width: 100%; height: 1fr; border: none;
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n,o", "new_organization", "new organization", tooltip="Create one and invite its administrator"),
+        Binding("v", "resolve", "resolve", tooltip="Say what became of an unknown outcome", id="org.resolve"),
+        Binding("enter", "open", "details", id="org.open"),
+        Binding("escape", "close", "back to the list", id="org.close"),
+        Binding("y", "copy_id", "copy id", show=False, id="org.copy_id"),
+        Binding("i", "import", "import", tooltip="Create many, from a CSV file", id="org.import"),
+        Binding("p", "onboard", "onboard project", tooltip="Connect a GitLab project", id="gitlab.onboard"),
+    ]
+
+    def __init__(self, engine: "Engine") -> None:
+        super().__init__()
+        self._engine = engine
+        self._attempts: tuple[Attempt, ...] | None = None
+        self._known: dict[str, Attempt] = {}
+        self._reader = Latest(self._read, self.run_worker)
+
+    def compose_body(self) -> Iterable[Widget]:
+        """How many of which kind; the table, the facts."""
+        yield Static(id="organizations-summary")
+        with Container(id="organizations", classes="-empty"):
+            yield OrganizationTable(self._engine.clock())
+            yield OrganizationPane()
+
+    def on_mount(self) -> None:
+        """Reads the ledger."""
+        table = self.query_one(OrganizationTable)
+        table.say(READING)
+        table.focus()
+        self._reader.ask()
+
+    def rang(self, event: Event) -> None:
+        """Reads again what changed."""
+        if isinstance(event, ActionChanged | CacheChangedElsewhere):
+            self._reader.ask()
+
+    def tick(self, now: datetime) -> None:
+        """Moves the countdowns."""
+        self.query_one(OrganizationTable).tick(now)
+        self.query_one(OrganizationPane).tick(now)
+
+    def trouble(self) -> Notice | None:
+        """What the banner says: what is broken first, then what a person owes."""
+        unknown = sum(attempt.is_unknown for attempt in self._attempts or ())
+        if (broken := super().trouble()) is not None or not unknown:
+            return broken
+        what = "1 attempt has" if unknown == 1 else f"{unknown} attempts have"
+        return Notice("?", f"{what} no known outcome", ("Its address is blocked; v resolves it.",), "warn")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that have nothing to act on are shown as such."""
+        selected = self._selected
+        if action in {"new_organization", "onboard"} and self._engine.actions.read_only:
+            return None
+        if action == "resolve":
+            return True if selected is not None and selected.is_unknown else None
+        if action in {"open", "close"}:
+            is_alone = self.is_mounted and self.query_one("#organizations").has_class("-alone")
+            return is_alone if action == "close" else selected is not None and not is_alone
+        if action == "copy_id":
+            return True if selected is not None else None
+        return super().check_action(action, parameters)
+
+    def action_new_organization(self) -> None:
+        """Opens the form."""
+        from app.console.forms import OrganizationForm
+
+        self._open_form(OrganizationForm(self._engine))
+
+    def action_onboard(self) -> None:
+        """Opens the form for a GitLab project."""
+        from app.console.forms import OnboardForm
+
+        self._open_form(OnboardForm(self._engine))
+
+    def action_import(self) -> None:
+        """Opens the import of a file."""
+        from app.console.organizations.import_screen import OrganizationImportScreen
+
+        self.app.push_screen(OrganizationImportScreen(self._engine), lambda _: self._reader.ask())
+
+    def action_resolve(self) -> None:
+        """Lets a person say what became of the attempt under the cursor."""
+        from app.console.forms import ResolveForm
+
+        if self._selected is not None and self._selected.is_unknown:
+            self._open_form(ResolveForm(self._engine, self._selected.action))
+
+    def action_open(self) -> None:
+        """Shows the facts alone."""
+        if self._selected is not None:
+            self.query_one("#organizations").add_class("-alone")
+            self.query_one(OrganizationPane).focus()
+            self.refresh_bindings()
+
+    def action_close(self) -> None:
+        """Shows the table again."""
+        self.query_one("#organizations").remove_class("-alone")
+        self.query_one(OrganizationTable).focus()
+        self.refresh_bindings()
+
+    def action_copy_id(self) -> None:
+        """Copies the organization's id; the action's, where there is none."""
+        if self._selected is not None:
+            action = self._selected.action
+            text = safe_text(action.result_id or action.action_id)
+            self.app.copy_to_clipboard(text)
+            self.console.say(f"Copied {text}")
+
+    @property
+    def _selected(self) -> Attempt | None:
+        return self.query_one(OrganizationTable).item if self.is_mounted else None
+
+    @on(OrganizationTable.Highlighted)
+    def _highlighted(self) -> None:
+        self.query_one(OrganizationPane).show(self._selected, self._engine.clock())
+        self.refresh_bindings()
+
+    @on(OrganizationTable.Chosen)
+    def _chosen(self) -> None:
+        self.action_open()
+
+    def _open_form(self, form: ModalScreen[Action | None]) -> None:
+        self.app.push_screen(form, lambda _: self._reader.ask())
+
+    async def _read(self) -> None:
+        try:
+            actions = await self._engine.ledger.organizations()
+        except StorageError as error:
+            self.storage_failed(error)
+            return
+        self._known = {action.action_id: self._attempt(action) for action in actions}
+        self._attempts = tuple(self._known.values())
+        table = self.query_one(OrganizationTable)
+        table.say(NEVER_HERE if self._engine.actions.read_only else NOTHING_YET)
+        table.show(self._attempts)
+        self.query_one("#organizations").set_class(not self._attempts, "-empty")
+        self.query_one("#organizations-summary", Static).update(_summary(self._attempts))
+        self.show_trouble()
+
+    def _attempt(self, action: Action) -> Attempt:
+        """Reads the action's request and answer; those read before are not read again."""
+        known = self._known.get(action.action_id)
+        if known is not None and known.action == action:
+            return known
+        from app.actions.again import request_of
+        from app.api.requests import CreateOrganization
+        from app.api.wire import answer
+
+        request = request_of(action)
+        if not isinstance(request, CreateOrganization):
+            raise TypeError(f"{action.action_id} is no attempt to create an organization.")
+        organization = None
+        if action.response_json is not None and action.state == "confirmed":
+            organization = answer(request, 201, action.response_json.encode()).organization
+        return Attempt(action, request.email, request.offer_code, organization)
+
+
+def _summary(attempts: Iterable[Attempt]) -> Content:
+    counts: Counter[Badge] = Counter(attempt_badge(attempt) for attempt in attempts)
+    return Content("   ").join(
+        Content.assemble((badge.glyph, badge.style), f" {count} {badge.word}") for badge, count in counts.most_common()
+    )

@@ -1,0 +1,101 @@
+"""A gentle look at every profile: read from what is kept, and asked only now and then, one after the other."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from app.api.errors import ApiError, RateLimited
+from app.config import Profile
+from app.console.profiles.fleet import Fleet
+from app.console.vitals import read_vitals
+from app.engine import Engine
+from storage.errors import StorageError
+from storage.records import LinkState
+from widgets.frame.header_bar import Vitals
+from widgets.profiles.words import ProfileFacts
+
+GENTLE_S: Final = 60.0
+"""Seconds between two looks at a profile that is not on show."""
+LONGEST_S: Final = 900.0
+"""Seconds between two looks at one that fails, at the most."""
+
+
+class ProfilesLook:
+    """What is known of each profile, and when it is due to be asked."""
+
+    def __init__(self, fleet: Fleet, current: str, clock: Callable[[], datetime]) -> None:
+        """Looks at nothing yet.
+
+        Args:
+            fleet: The profiles and their engines.
+            current: The one on show, which polls by itself.
+            clock: The time, aware UTC.
+        """
+        self._fleet = fleet
+        self._clock = clock
+        self._not_before: dict[str, datetime] = {}
+        """Until when a profile is left alone."""
+        self.facts = {
+            each.name: ProfileFacts(each.name, each.base_url, each.name == current, each.read_only)
+            for each in fleet.profiles
+        }
+
+    def hasten(self) -> None:
+        """A person asks: every profile is due, but for those whose service stated a wait."""
+        now = self._clock()
+        self._not_before = {
+            name: until for name, until in self._not_before.items() if until > now + timedelta(seconds=LONGEST_S)
+        }
+
+    async def round(self) -> AsyncIterator[None]:
+        """Reads every profile, then asks those that are due; whenever something new is known, it says so."""
+        engines: list[Engine] = []
+        for profile in self._fleet.profiles:
+            engine = await self._read(profile)
+            if engine is not None:
+                engines.append(engine)
+            yield
+        for engine in engines:
+            if await self._ask(engine):
+                await self._read(engine.profile)
+                yield
+
+    async def _read(self, profile: Profile) -> Engine | None:
+        facts = self.facts[profile.name]
+        try:
+            engine = await self._fleet.engine(profile.name)
+            vitals = await read_vitals(engine.cache, Vitals(profile.name, profile.read_only), self._clock())
+        except StorageError as error:
+            self.facts[profile.name] = replace(facts, problem=str(error))
+            return None
+        self.facts[profile.name] = replace(facts, vitals=vitals, problem="")
+        return engine
+
+    async def _ask(self, engine: Engine) -> bool:
+        """Asks a profile's service, if it is due; whether it was asked."""
+        name = engine.profile.name
+        vitals = self.facts[name].vitals
+        if self.facts[name].is_current or vitals is None or not self._is_due(name, vitals.runs_link):
+            return False
+        problem = await engine.refresh()
+        self._not_before[name] = self._clock() + timedelta(seconds=_wait_s(problem, vitals.runs_link))
+        return True
+
+    def _is_due(self, name: str, link: LinkState | None) -> bool:
+        now = self._clock()
+        if now < self._not_before.get(name, now):
+            return False
+        if link is None or link.last_ok_at is None or link.is_failing:
+            return True
+        # Another console or a bot may be at it already.
+        return now - link.last_ok_at >= timedelta(seconds=GENTLE_S)
+
+
+def _wait_s(problem: ApiError | None, link: LinkState | None) -> float:
+    if problem is None:
+        return GENTLE_S
+    if isinstance(problem, RateLimited) and problem.retry_after_s is not None:
+        return max(GENTLE_S, problem.retry_after_s)
+    failures = link.failures if link is not None else 0
+    return min(LONGEST_S, GENTLE_S * 2.0 ** min(failures, 10))

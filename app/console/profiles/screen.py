@@ -1,0 +1,121 @@
+"""All profiles at a glance: each with its worst trouble, looked after gently while they are on show."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import ClassVar, Final
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Static
+
+from app.console.latest import Latest
+from app.console.profiles.fleet import Fleet
+from app.console.profiles.look import GENTLE_S, ProfilesLook
+from app.console.room import ConsoleScreen
+from app.console.rooms import OVERVIEW
+from app.events import Event
+from widgets.badges import STYLES
+from widgets.frame.freshness import Patience
+from widgets.profiles.profile_list import ProfileList
+from widgets.profiles.words import NEEDS_A_LOOK, ProfileFacts, Yardstick, worst
+
+LOOK_S: Final = 5.0
+"""Seconds between two looks at what is kept; services are asked far less often."""
+
+
+class ProfilesScreen(ConsoleScreen):
+    """Every profile, none of which has to be on show."""
+
+    ROOM = OVERVIEW
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "app.room('runs')", "back", key_display="esc", id="profiles.back"),
+        Binding("r", "refresh", "refresh", tooltip="Ask every service now", id="app.refresh"),
+    ]
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__()
+        self._fleet = fleet
+        self._looker = Latest(self._look_around, self.run_worker)
+        self._look: ProfilesLook | None = None
+        self._opened_at: datetime | None = None
+
+    def compose_body(self) -> Iterable[Widget]:
+        """A title and the list."""
+        yield Static(id="profiles-title")
+        yield ProfileList("block")
+
+    def on_mount(self) -> None:
+        """Begins to look around."""
+        self._opened_at = self.console.clock()
+        self._look = ProfilesLook(self._fleet, self.console.profile.name, self.console.clock)
+        self.query_one(ProfileList).focus()
+        self._show()
+        self.set_interval(LOOK_S, self._ask_again)
+        self._looker.ask()
+
+    def on_screen_resume(self) -> None:
+        """Back on show: looks at once."""
+        if self._look is not None:
+            self._looker.ask()
+
+    def on_resize(self) -> None:
+        """Draws for the new width, once it is known."""
+        self.call_after_refresh(self._show)
+
+    def rang(self, event: Event) -> None:
+        """The profile on show changed."""
+        del event
+        if self.is_current:
+            self._looker.ask()
+
+    def tick(self, now: datetime) -> None:
+        """Moves the ages."""
+        del now
+        self._show()
+
+    def action_refresh(self) -> None:
+        """Asks every service, the one on show included."""
+        if self._look is not None:
+            self._look.hasten()
+        if self.console.engine is not None:
+            self.console.engine.polling.poll_soon("runs")
+            self.console.engine.polling.poll_soon("health")
+        self._looker.ask()
+
+    @on(ProfileList.Chosen)
+    async def _on_chosen(self, message: ProfileList.Chosen) -> None:
+        if message.name == self.console.profile.name:
+            await self.app.run_action("room('runs')")
+        else:
+            self.console.switch_profile(message.name)
+
+    def _ask_again(self) -> None:
+        if self.is_current:
+            self._looker.ask()
+
+    async def _look_around(self) -> None:
+        if self._look is not None:
+            async for _ in self._look.round():
+                self._show()
+
+    def _show(self) -> None:
+        if self._look is None:
+            return
+        facts, by = tuple(self._look.facts.values()), self._yardstick()
+        self.query_one(ProfileList).show(facts, by)
+        self.query_one("#profiles-title", Static).update(_title(facts, by))
+
+    def _yardstick(self) -> Yardstick:
+        now = self.console.clock()
+        patience = Patience(self._opened_at or now, GENTLE_S)
+        return Yardstick(patience, self.console.healthy_words, now)
+
+
+def _title(facts: tuple[ProfileFacts, ...], by: Yardstick) -> Content:
+    count = sum(worst(each, by).tone in NEEDS_A_LOOK for each in facts)
+    words = f"{count} of {len(facts)} need{'s' if count == 1 else ''} a look" if count else f"all {len(facts)} are well"
+    if any(each.vitals is None and not each.problem for each in facts):
+        words = "looking…"
+    return Content.assemble(("All profiles  ", "bold"), (words, STYLES["quiet"]))

@@ -1,0 +1,114 @@
+"""Which profile is wanted: found by a few letters, each with its state as it was seen last."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Input
+
+from app.config import CACHE_FILE, Profile, Settings, data_folder
+from app.console.fuzzy import fuzzy
+from app.console.picker import PickerScreen
+from app.console.profiles.fleet import Fleet
+from storage.records import RunFilter, RunSort
+from widgets.badges import Badge
+from widgets.forms.text import LineInput
+from widgets.frame.freshness import Patience, trouble_word
+from widgets.profiles.profile_list import ProfileList
+from widgets.profiles.words import ProfileFacts, Yardstick
+from widgets.times import ago
+
+if TYPE_CHECKING:
+    from app.console.app import RunwardenApp
+
+
+class ProfileSwitcher(PickerScreen[str]):
+    """Closes with a profile's name; None: it stays the one on show."""
+
+    TITLE_TEXT = "Switch profile"
+    HINT = "enter opens · 0 in any room compares them all"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,ctrl+n", "move(1)", "down", show=False, priority=True, id="picker.down"),
+        Binding("up,ctrl+p", "move(-1)", "up", show=False, priority=True, id="picker.up"),
+        Binding("ctrl+o", "leave", "cancel", show=False, priority=True, id="profiles.leave"),
+    ]
+
+    def __init__(self, fleet: Fleet, current: str) -> None:
+        super().__init__()
+        self._fleet = fleet
+        self._current = current
+        self._facts: tuple[ProfileFacts, ...] = tuple(_facts(each, current) for each in fleet.profiles)
+
+    def compose_choice(self) -> ComposeResult:
+        """What to look for, and what is found."""
+        yield LineInput(placeholder="type to find", compact=True)
+        yield ProfileList("line")
+
+    def on_mount(self) -> None:
+        """Shows their names at once, and what was seen of them as soon as it is read."""
+        self._find("")
+        self.query_one(LineInput).focus()
+        self.run_worker(self._read())
+
+    def action_move(self, step: int) -> None:
+        """Moves the cursor."""
+        self.query_one(ProfileList).action_move(step)
+
+    @on(Input.Changed)
+    def _on_typed(self, message: Input.Changed) -> None:
+        self._find(message.value.strip())
+
+    @on(Input.Submitted)
+    def _on_entered(self) -> None:
+        self.dismiss(self.query_one(ProfileList).name_at_cursor)
+
+    @on(ProfileList.Chosen)
+    def _on_chosen(self, message: ProfileList.Chosen) -> None:
+        self.dismiss(message.name)
+
+    async def _read(self) -> None:
+        app = cast("RunwardenApp", self.app)
+        notes = await asyncio.to_thread(
+            lambda: {each.name: _as_seen(app.settings, each, app.clock()) for each in self._fleet.profiles}
+        )
+        self._facts = tuple(
+            replace(each, vitals=app.vitals) if each.is_current else replace(each, note=notes[each.name])
+            for each in self._facts
+        )
+        self._find(self.query_one(LineInput).value.strip())
+
+    def _find(self, text: str) -> None:
+        app = cast("RunwardenApp", self.app)
+        by = Yardstick(Patience(app.clock(), app.profile.poll.runs_s), app.healthy_words, app.clock())
+        self.query_one(ProfileList).show(tuple(self._found(text)), by)
+
+    def _found(self, text: str) -> Iterator[ProfileFacts]:
+        if not text:
+            yield from self._facts
+            return
+        matches = [(match.score, each) for each in self._facts if (match := fuzzy(text, each.name)) is not None]
+        yield from (each for _, each in sorted(matches, key=lambda pair: -pair[0]))
+
+
+def _facts(profile: Profile, current: str) -> ProfileFacts:
+    return ProfileFacts(profile.name, profile.base_url, profile.name == current, profile.read_only)
+
+
+def _as_seen(settings: Settings, profile: Profile, now: datetime) -> Badge:
+    """What the cache has, without asking anybody."""
+    from storage.cache.first_paint import peek
+
+    first = peek(data_folder(settings, profile) / CACHE_FILE, RunFilter(), RunSort(), 0)
+    link = next((link for link in first.links if link.subject == "runs"), None) if first is not None else None
+    if link is None or (link.last_ok_at is None and not link.is_failing):
+        return Badge("·", "not opened yet", "quiet")
+    seen = f"seen {ago(link.last_ok_at, now)}" if link.last_ok_at is not None else ""
+    if link.is_failing:
+        trouble = trouble_word(link.error_kind)
+        return Badge("◌", f"{seen}, {trouble}" if link.last_ok_at is not None else trouble, "warn")
+    return Badge("·", seen, "quiet")

@@ -1,0 +1,186 @@
+"""The form that says one thing to many runs."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from textual.content import Content
+from textual.widget import Widget
+
+from app.actions import Blocked, Problem
+from app.api.requests import WriteRequest
+from app.console.forms.form_screen import Built
+from app.console.forms.instructed_form import InstructedForm
+from app.console.forms.runs import continuation
+from app.console.runs.continuing import Sent, continue_each
+from app.engine import Engine
+from app.text import SafeText, safe_text
+from storage.errors import StorageError
+from storage.records import Run
+from widgets.badges import STYLES, action_badge
+from widgets.forms.dialog import Phase, Verb
+from widgets.forms.facts import FormFact
+from widgets.forms.field import ParagraphField
+from widgets.forms.outcome import Outcome, reason
+from widgets.forms.preview import RequestPreview
+
+LISTED: Final = 200
+"""Characters of a run's line."""
+
+
+class ContinueManyForm(InstructedForm):
+    """POST /external/runs with a run_id, once for each run (spec 4.3)."""
+
+    TITLE_TEXT = "Continue many runs"
+    VERBS: ClassVar[tuple[Verb, ...]] = (*InstructedForm.VERBS, Verb("stop", "Stop", "esc", "back", ("sending",)))
+
+    def __init__(self, engine: Engine, runs: Sequence[Run], *, cap: int) -> None:
+        """Prepare.
+
+        Args:
+            engine: The profile at work.
+            runs: The marked runs; those that are still active are left out.
+            cap: How many may be sent to at a time.
+        """
+        self._runs = tuple(run for run in runs if run.is_final)
+        self._active = len(runs) - len(self._runs)
+        self._cap = cap
+        self._is_stopped = False
+        self.confirmed: tuple[str, ...] = ()
+        """Ids of the runs that go on."""
+        super().__init__(engine, draft="run.continue.many")
+
+    def make_rows(self) -> Sequence[Widget]:
+        """Which runs, and what they shall do next."""
+        places = len({run.repository.label for run in self._runs})
+        which = f"{len(self._runs):,} on {places:,} {'repository' if places == 1 else 'repositories'}"
+        rows: list[Widget] = [FormFact("runs", safe_text(which))]
+        if self._active:
+            rows.append(FormFact("left out", safe_text(f"{self._active:,} still active: a turn has to end first")))
+        field = ParagraphField(
+            "instructions",
+            "instructions",
+            "Each agent remembers what was said to it before.",
+            placeholder="What shall each of them do next?",
+        )
+        return (*rows, field)
+
+    def build(self) -> Built:
+        """The first of the requests, or why there is none."""
+        count = len(self._runs)
+        if not count:
+            return (Problem("instructions", "None of the marked runs has ended: there is nothing to continue."),)
+        if count > self._cap:
+            excess = f"{count:,} runs are marked, {self._cap:,} at a time are the most (console.send_cap). Unmark some."
+            return (Problem("instructions", excess),)
+        return continuation(self._runs[0], self.values["instructions"])
+
+    def consequence(self, request: WriteRequest) -> str:
+        """What sending does."""
+        del request
+        return f"Continues {len(self._runs):,} runs, one after the other, each with its own context."
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Sending can be stopped between two runs."""
+        if action == "back" and self.phase == "sending":
+            return not self._is_stopped
+        return super().check_action(action, parameters)
+
+    def action_back(self) -> None:
+        """One step back; while sending, an end after the run that is being sent to."""
+        if self.phase == "sending":
+            self._is_stopped = True
+            self.refresh_bindings()
+        else:
+            super().action_back()
+
+    def enter(self, phase: Phase) -> None:
+        """Goes to another phase."""
+        if phase == "sending":
+            self._is_stopped = False
+        super().enter(phase)
+
+    def verbs_without_meaning(self) -> frozenset[str]:
+        """Buttons that would do nothing just now."""
+        return super().verbs_without_meaning() | {"copy"}
+
+    def _show_preview(self, request: WriteRequest) -> None:
+        super()._show_preview(request)
+        lines = [Content.assemble((self.consequence(request), "")), Content()]
+        lines += [_listed(number, run) for number, run in enumerate(self._runs, 1)]
+        lines += [
+            Content(),
+            Content.assemble(("The first of them; the others differ in run and place only:", STYLES["quiet"])),
+        ]
+        self.query_one(RequestPreview).explain(Content("\n").join(lines))
+
+    async def _send(self, request: WriteRequest) -> None:
+        del request
+        await self.keeper.sending()
+        instructions = self.values["instructions"]
+        sent: list[Sent] = []
+        trouble: SafeText | None = None
+        try:
+            self._say_progress(0)
+            async for one in continue_each(
+                self.engine.actions,
+                self._runs,
+                lambda run: continuation(run, instructions),
+                is_wanted=lambda: not self._is_stopped,
+            ):
+                sent.append(one)
+                self._say_progress(len(sent))
+        except StorageError as error:
+            trouble = safe_text(str(error))
+        await self._end(sent, trouble)
+
+    async def _end(self, sent: Sequence[Sent], trouble: SafeText | None) -> None:
+        actions = [one.action for one in sent if one.action is not None]
+        done = [one.action for one in sent if one.action is not None and one.action.state == "confirmed"]
+        self.confirmed = tuple(one.run.run_id for one in sent if one.action in done and one.action is not None)
+        unknown = next((action for action in actions if action.state == "unknown"), None)
+        blocked = next((one.refusal.existing for one in sent if isinstance(one.refusal, Blocked)), None)
+        self._open = unknown or (blocked if blocked is not None and blocked.state == "unknown" else None)
+        self._result = unknown or next(iter(done), None)
+        await (self.keeper.done() if len(done) == len(self._runs) else self.keeper.not_sent())
+        self._show(outcome(self._runs, sent, trouble))
+
+    def _tick(self) -> None:
+        """The count says more than the time."""
+
+    def _say_progress(self, count: int) -> None:
+        run = self._runs[min(count, len(self._runs) - 1)]
+        stopping = "Stopping after this one." if self._is_stopped else "esc stops after this one."
+        self.dialog.sending(safe_text(f"{count:,} of {len(self._runs):,} sent · now {run.run_id}   {stopping}"))
+
+
+def outcome(runs: Sequence[Run], sent: Sequence[Sent], trouble: SafeText | None) -> Outcome:
+    """What became of all of them."""
+    states = [one.action.state if one.action is not None else "refused" for one in sent]
+    done, unknown, left = states.count("confirmed"), states.count("unknown"), len(runs) - len(sent)
+    facts = tuple(_fact(one) for one in sent if one.action is None or one.action.state != "confirmed")
+    meaning = [trouble] if trouble else []
+    if left:
+        meaning.append(safe_text(f"{left:,} were not sent to; they stay marked."))
+    if unknown:
+        meaning.append(
+            safe_text("Nobody knows whether that turn began: v resolves it. Until then its run is not continued again.")
+        )
+    verdict = "unknown" if unknown else "done" if done == len(runs) else "failed" if not done else "blocked"
+    headline = safe_text(f"{done:,} of {len(runs):,} runs go on")
+    return Outcome(verdict, headline, facts, tuple(meaning))  # type: ignore[arg-type]  # each is a verdict
+
+
+def _fact(one: Sent) -> tuple[str, SafeText]:
+    if one.action is None:
+        why = one.refusal.message if one.refusal is not None else ""
+        return "⊘ not sent", safe_text(f"{one.run.run_id}: {why}", limit=LISTED)
+    badge = action_badge(one.action.state)
+    why = reason(one.action.error) if one.action.error is not None else ""
+    return badge.text, safe_text(f"{one.run.run_id}: {why}", limit=LISTED)
+
+
+def _listed(number: int, run: Run) -> Content:
+    text = safe_text(f"{run.repository.label}  {run.branch_name}", limit=LISTED)
+    return Content.assemble(
+        (f"{number:>4}  ", STYLES["quiet"]), (safe_text(run.run_id, limit=60), "bold"), (f"  {text}", STYLES["quiet"])
+    )

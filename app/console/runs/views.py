@@ -1,0 +1,93 @@
+"""What a person wants to see of the runs: a view, which is a line of the query language under a name, and its order."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from app.config import ViewSettings
+from app.console.runs.query_line import as_typed
+from app.query import Query, parse
+from storage.records import RunFilter, RunSort
+from storage.records.query import SortColumn
+
+Origin = Literal["built in", "configured", "saved"]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A name for a line."""
+
+    name: str
+    query: str
+    sort: RunSort | None = None
+    """None: whatever order the table is in."""
+    origin: Origin = "built in"
+    empty: str = "No run matches this view"
+    """What it means that there is nothing in it."""
+
+
+DESCENDING: Final = frozenset({"started", "updated", "took"})
+"""Columns whose ends people look for at the top."""
+
+TODAY: Final = timedelta(hours=24)
+
+ALL: Final = View("All", "", empty="No runs yet")
+BUILT_IN: Final = (
+    ALL,
+    View("Active", "is:active", empty="Nothing is running"),
+    View("Failed 24h", "status:failed since:24h", empty="No run failed in the last 24 hours"),
+    View("Stuck", "is:stuck", empty="No run is stuck"),
+)
+
+
+def failed_today(now: datetime) -> RunFilter:
+    """Runs of the last 24 hours that failed."""
+    return RunFilter(statuses=("failed",), since=now - TODAY)
+
+
+def views_of(configured: Iterable[ViewSettings], saved: Iterable[ViewSettings]) -> tuple[View, ...]:
+    """All views, in the order of their tabs; of two with one name the earlier counts."""
+    found = {view.name.casefold(): view for view in BUILT_IN}
+    origins: tuple[tuple[Origin, Iterable[ViewSettings]], ...] = (("configured", configured), ("saved", saved))
+    for origin, views in origins:
+        for view in views:
+            found.setdefault(view.name.casefold(), View(view.name, view.query, view.sort, origin))
+    return tuple(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is wanted now: the line, which began as a view's and may have been changed since, and the order."""
+
+    view: View = ALL
+    line: str = ""
+    sort: RunSort = field(default_factory=RunSort)
+    cursor: int | None = None
+    """Where one types in the line just now: what is begun there counts as far as it goes. None: nobody types."""
+
+    @classmethod
+    def of(cls, view: View, sort: RunSort) -> "Wanted":
+        """What the view asks for; in this order, unless it has one of its own."""
+        return cls(view, view.query, view.sort or sort)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the line asks for something else than the view does."""
+        return self.line.split() != self.view.query.split()
+
+    def query(self, now: datetime) -> Query:
+        """The line as it is understood now; what is wrong with a piece that is being typed is not said yet."""
+        line = self.line if self.cursor is None else as_typed(self.line, self.cursor)
+        return parse(line, now)
+
+    def condition(self, now: datetime) -> RunFilter:
+        """The filter as of now: `the last 24 hours` moves with the clock."""
+        return self.query(now).filter
+
+
+def chosen_order(column: SortColumn, before: RunSort) -> RunSort:
+    """The order that asking for a column means: once more turns it round."""
+    if column == before.column:
+        return RunSort(column, not before.descending)
+    return RunSort(column, column in DESCENDING)

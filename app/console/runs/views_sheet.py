@@ -1,0 +1,149 @@
+"""All views in a list; and the sheet that makes what is shown a view of its own."""
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Final
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from app.config import ViewSettings
+from app.console.picker import PickerScreen
+from app.console.runs.views import View, Wanted
+from app.ordering import written_order
+from app.text import safe_text
+from widgets.badges import STYLES
+from widgets.forms.text import LineInput
+
+LONGEST_NAME: Final = 40
+
+
+class ViewPicker(PickerScreen[str]):
+    """Closes with the name of the view that is wanted."""
+
+    TITLE_TEXT = "Views"
+    HINT = "enter shows · delete forgets one that was saved here"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "cursor(1)", "down", show=False, id="picker.cursor_down"),
+        Binding("k", "cursor(-1)", "up", show=False, id="picker.cursor_up"),
+        Binding("delete,d", "forget", "forget", id="views.forget"),
+    ]
+
+    def __init__(self, views: Sequence[View], current: View, forget: Callable[[View], None]) -> None:
+        """Prepare.
+
+        Args:
+            views: All there are.
+            current: The one that was picked last.
+            forget: Takes a saved one away.
+        """
+        super().__init__()
+        self._views = list(views)
+        self._current = current
+        self._forget = forget
+
+    def compose_choice(self) -> ComposeResult:
+        """The views, and what the one under the cursor is."""
+        yield OptionList(*(Option(_entry(view)) for view in self._views))
+        yield Static(markup=False, id="picker-note")
+
+    def on_mount(self) -> None:
+        """The cursor stands on the current one."""
+        names = [view.name for view in self._views]
+        self.query_one(OptionList).highlighted = names.index(self._current.name) if self._current.name in names else 0
+
+    def action_cursor(self, step: int) -> None:
+        """Moves the cursor."""
+        views = self.query_one(OptionList)
+        (views.action_cursor_down if step > 0 else views.action_cursor_up)()
+
+    def action_forget(self) -> None:
+        """Takes the view under the cursor away, if it was saved here."""
+        options = self.query_one(OptionList)
+        index = options.highlighted
+        if index is None:
+            return
+        view = self._views[index]
+        if view.origin != "saved":
+            place = "built in" if view.origin == "built in" else "in the configuration file: take it away there"
+            self._note(f"{view.name} is {place}.")
+            return
+        self._forget(view)
+        del self._views[index]
+        options.remove_option_at_index(index)
+
+    @on(OptionList.OptionSelected)
+    def _on_selected(self, message: OptionList.OptionSelected) -> None:
+        self.dismiss(self._views[message.option_index].name)
+
+    @on(OptionList.OptionHighlighted)
+    def _on_highlighted(self, message: OptionList.OptionHighlighted) -> None:
+        view = self._views[message.option_index]
+        order = f" · sorted by {written_order(view.sort)}" if view.sort else ""
+        self._note(f"{view.origin}{order}")
+
+    def _note(self, text: str) -> None:
+        self.query_one("#picker-note", Static).update(Content.styled(safe_text(text), STYLES["quiet"]))
+
+
+class ViewSaver(PickerScreen[ViewSettings]):
+    """Closes with the view to keep."""
+
+    TITLE_TEXT = "Keep this as a view"
+    HINT = "enter keeps it as a tab"
+
+    def __init__(self, wanted: Wanted, views: Sequence[View]) -> None:
+        """Prepare.
+
+        Args:
+            wanted: What is shown.
+            views: Those there are: a saved one with the same name is replaced, others have their names for themselves.
+        """
+        super().__init__()
+        self._wanted = wanted
+        self._views = {view.name.casefold(): view for view in views}
+
+    def compose_choice(self) -> ComposeResult:
+        """The name, and what will be kept."""
+        suggested = self._wanted.view.name if self._wanted.view.origin == "saved" else ""
+        yield LineInput(suggested, placeholder="name", compact=True, max_length=LONGEST_NAME)
+        yield Static(
+            Content.assemble(
+                (safe_text(self._wanted.line) or "every run", ""),
+                (f"  sorted by {written_order(self._wanted.sort)}", STYLES["quiet"]),
+            ),
+            markup=False,
+        )
+        yield Static(markup=False, id="picker-note")
+
+    @on(Input.Changed)
+    def _on_typed(self) -> None:
+        self._explain()
+
+    @on(Input.Submitted)
+    def _on_entered(self, message: Input.Submitted) -> None:
+        name = message.value.strip()
+        if name and self._explain():
+            self.dismiss(ViewSettings(name, self._wanted.line, self._wanted.sort))
+
+    def _explain(self) -> bool:
+        """Says what the name means; whether it can be had."""
+        name = self.query_one(LineInput).value.strip()
+        other = self._views.get(name.casefold())
+        note, style = "", STYLES["quiet"]
+        if other is not None and other.origin == "saved":
+            note, style = "Replaces the view of this name.", STYLES["warn"]
+        elif other is not None:
+            note, style = f"A view that is {other.origin} has this name: choose another.", STYLES["bad"]
+        self.query_one("#picker-note", Static).update(Content.styled(note, style))
+        return other is None or other.origin == "saved"
+
+
+def _entry(view: View) -> Content:
+    return Content.assemble(
+        (f"{safe_text(view.name, limit=24):<25}", "bold"),
+        (safe_text(view.query, limit=80) or "every run", "$foreground 70%"),
+    )

@@ -1,0 +1,121 @@
+"""The line above what happened: views, the search, the filters, and how much of how much is on show."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.cells import cell_len
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Static
+
+from app.text import SafeText
+from widgets.badges import STYLES
+from widgets.forms.text import LineInput
+
+GAP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """One filter."""
+
+    name: str
+    """What the program calls it."""
+    text: SafeText
+    """What it says: `what any`."""
+    is_set: bool = False
+
+
+class ChipBar(Widget):
+    """Chips in a line; each can be clicked."""
+
+    DEFAULT_CSS = "ChipBar { width: auto; height: 1; }"
+
+    @dataclass
+    class Clicked(Message):
+        """A chip was clicked."""
+
+        name: str
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002 — Textual's word
+        super().__init__(id=id)
+        self._chips: tuple[Chip, ...] = ()
+
+    def show(self, chips: tuple[Chip, ...]) -> None:
+        """Takes the chips."""
+        if chips != self._chips:
+            self._chips = chips
+            self.refresh(layout=True)
+
+    def render(self) -> Content:
+        """The line."""
+        parts: list[tuple[str, str]] = []
+        for chip in self._chips:
+            parts += [(chip.text, "$accent bold" if chip.is_set else "$foreground 70%"), (" " * GAP, "")]
+        return Content.assemble(*parts)
+
+    def on_click(self, event: events.Click) -> None:
+        """Tells which chip is under the pointer."""
+        x = 0
+        for chip in self._chips:
+            end = x + cell_len(chip.text)
+            if x <= event.x < end:
+                self.post_message(self.Clicked(chip.name))
+            x = end + GAP
+
+
+class ActivitySearch(LineInput):
+    """The search; escape clears it, enter and down go to the rows."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,down,tab", "leave(False)", "to the list", key_display="enter", id="search.leave"),
+        Binding("escape", "leave(True)", "clear", id="search.clear"),
+    ]
+
+    @dataclass
+    class Left(Message):
+        """The keys go back to the rows."""
+
+    def __init__(self) -> None:
+        super().__init__(placeholder="/ search what was asked, sent or said", compact=True, select_on_focus=False)
+
+    def action_leave(self, clear: bool) -> None:  # noqa: FBT001 — an action's argument has no name
+        """Gives the keys back."""
+        if clear:
+            self.value = ""
+        self.post_message(self.Left())
+
+
+class ActivityBar(Horizontal):
+    """Views, search, filters, extent."""
+
+    DEFAULT_CSS = """
+    ActivityBar {
+        height: 1;
+        padding: 0 1;
+        ActivitySearch {
+            width: 1fr; min-width: 8; max-width: 44; height: 1; margin: 0 2 0 0; padding: 0 1;
+            border: none; background: $surface;
+        }
+        ActivitySearch:focus { border: none; background: $panel; }
+        #activity-extent { width: auto; dock: right; }
+    }
+    """
+
+    def compose(self) -> ComposeResult:
+        """From left to right."""
+        yield ChipBar(id="activity-views")
+        yield ActivitySearch()
+        yield ChipBar(id="activity-filters")
+        yield Static(id="activity-extent", markup=False)
+
+    def show(self, views: tuple[Chip, ...], filters: tuple[Chip, ...], extent: str) -> None:
+        """Takes what is filtered by, and how much of how much is on show."""
+        self.query_one("#activity-views", ChipBar).show(views)
+        self.query_one("#activity-filters", ChipBar).show(filters)
+        self.query_one("#activity-extent", Static).update(Content.styled(extent, STYLES["quiet"]))

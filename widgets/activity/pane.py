@@ -1,0 +1,76 @@
+"""The facts of one thing that happened, and what was sent."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from app.text import SafeText
+from widgets.activity.words import Entry, facts_of, sent
+from widgets.badges import STYLES
+from widgets.forms.facts import FactList
+
+if TYPE_CHECKING:
+    from widgets.line_table import Part
+
+
+class ActivityPane(VerticalScroll, can_focus=True):
+    """One entry."""
+
+    DEFAULT_CSS = """
+    ActivityPane {
+        height: 10;
+        padding: 0 2;
+        border-top: solid $panel;
+        scrollbar-size-vertical: 1;
+        scrollbar-background: $background;
+        scrollbar-color: $panel;
+        .activity-pane--sent { height: auto; margin-top: 1; }
+    }
+    ActivityPane:focus { border-top: solid $accent; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "scroll_down", "down", show=False, id="pane.down"),
+        Binding("k", "scroll_up", "up", show=False, id="pane.up"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._entry: Entry | None = None
+        self._shown: tuple[tuple[str, Part], ...] = ()
+        self._sent: tuple[SafeText, ...] | None = None
+
+    def compose(self) -> ComposeResult:
+        """The facts, then the request's body."""
+        yield FactList()
+        yield Static(classes="activity-pane--sent", markup=False)
+
+    def show(self, entry: Entry | None, now: datetime) -> None:
+        """Takes the entry; None: there is none."""
+        if entry is None or self._entry is None or entry.key != self._entry.key:
+            self.scroll_home(animate=False)
+        self._entry = entry
+        self.tick(now)
+
+    def tick(self, now: datetime) -> None:
+        """Paints again what reads differently."""
+        facts = facts_of(self._entry, now) if self._entry is not None else ()
+        if facts != self._shown:
+            self._shown = facts
+            self.query_one(FactList).show(
+                tuple((name, Content.styled(text, STYLES[tone])) for name, (text, tone) in facts)
+            )
+        body = sent(self._entry) if self._entry is not None else ()
+        if body != self._sent:
+            self._sent = body
+            self.query_one(".activity-pane--sent", Static).update(_body(body))
+
+
+def _body(lines: tuple[SafeText, ...]) -> Content:
+    if not lines:
+        return Content()
+    return Content("\n").join((Content.styled("What was sent", "$accent bold"), *map(Content, lines)))

@@ -1,0 +1,1 @@
+"""What narrows the runs."""

@@ -1,0 +1,125 @@
+"""What is wanted, above the runs: views, counts and extent on one line, the query and what it comes to on the other."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from rich.cells import cell_len
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from app.text import SafeText
+from widgets.badges import STYLES, Tone
+from widgets.filter.counts import StatusCounts
+from widgets.filter.extent import Extent, extent_text
+from widgets.filter.facets import Facet, FacetBar
+from widgets.filter.offers import Offer, OfferList
+from widgets.filter.search import SearchInput, Understand
+from widgets.filter.views import ViewBar
+
+WIDE: Final = 110
+"""From this width on nothing has to be abbreviated."""
+
+
+class FilterBar(Vertical):
+    """Two lines, and the offers below them while one types."""
+
+    def __init__(self, understand: Understand) -> None:
+        super().__init__()
+        self._understand = understand
+        self._extent: tuple[Extent, datetime] | None = None
+        self._remark: tuple[SafeText | None, Tone] = (None, "quiet")
+        self._said = ""
+
+    def compose(self) -> ComposeResult:
+        """From left to right, twice."""
+        with Horizontal():
+            yield ViewBar()
+            yield StatusCounts(words=True, id="counts")
+            yield Static(markup=False, id="extent")
+        with Horizontal():
+            yield SearchInput(self._understand)
+            yield FacetBar()
+            yield StatusCounts(words=False, id="counts-brief")
+            yield Static(markup=False, id="remark")
+        yield OfferList()
+
+    @property
+    def line(self) -> SearchInput:
+        """The query."""
+        return self.query_one(SearchInput)
+
+    @property
+    def views(self) -> ViewBar:
+        """The views."""
+        return self.query_one(ViewBar)
+
+    def show(self, extent: Extent, now: datetime) -> None:
+        """Takes how much of how much is on show."""
+        self._extent = (extent, now)
+        self._update()
+
+    def count(self, counts: Mapping[str, int], shown: frozenset[str]) -> None:
+        """Takes how many runs of each status there are, and which statuses the filter lets through."""
+        for widget in self.query(StatusCounts):
+            widget.show(counts, shown)
+
+    def facets(self, facets: tuple[Facet, ...]) -> None:
+        """Takes what the filter says."""
+        self.query_one(FacetBar).show(facets)
+
+    def remark(self, text: SafeText | None, tone: Tone = "quiet") -> None:
+        """Says something instead of the facets; None: nothing."""
+        if (text, tone) == self._remark:
+            return
+        self._remark = (text, tone)
+        self.query_one("#remark", Static).update(Content.styled(text or "", STYLES[tone]))
+        self.set_class(text is not None, "-remark")
+
+    def offer(self, offers: tuple[Offer, ...]) -> None:
+        """Takes what could come next in the line."""
+        shown = self.query_one(OfferList)
+        # Nothing in place of nothing is no reason to lay out the screen, at every letter of a search.
+        if offers or shown.display:
+            shown.show(offers)
+
+    def on_resize(self) -> None:
+        """Says it in as many words as fit."""
+        self._update()
+
+    @on(SearchInput.OfferChosen)
+    def _choose(self, message: SearchInput.OfferChosen) -> None:
+        message.stop()
+        self.query_one(OfferList).choose(message.step)
+
+    @on(SearchInput.OfferWanted)
+    def _take_chosen(self, message: SearchInput.OfferWanted) -> None:
+        message.stop()
+        offer = self.query_one(OfferList).chosen
+        if offer is None:
+            self.line.action_leave()
+        else:
+            self._take(offer)
+
+    @on(OfferList.Clicked)
+    def _take_clicked(self, message: OfferList.Clicked) -> None:
+        message.stop()
+        self.line.focus()
+        self._take(message.offer)
+
+    def _take(self, offer: Offer) -> None:
+        line, cursor = offer.applied(self.line.value)
+        # A value is done with, and the next term begins; a key still lacks its value.
+        if not line[:cursor].endswith(":") and cursor == len(line):
+            line, cursor = f"{line} ", cursor + 1
+        self.line.value = line
+        self.line.cursor_position = cursor
+
+    def _update(self) -> None:
+        if self._extent is not None:
+            text = extent_text(*self._extent, wide=self.size.width >= WIDE)
+            is_as_wide, self._said = cell_len(text) == cell_len(self._said), text
+            self.query_one("#extent", Static).update(Content.styled(text, STYLES["quiet"]), layout=not is_as_wide)

@@ -1,0 +1,1 @@
+"""Followed runs."""

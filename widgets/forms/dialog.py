@@ -1,0 +1,142 @@
+"""The frame of every form: fields, preview, waiting and outcome take turns in one place, so that nothing jumps."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from textual.app import ComposeResult
+from textual.containers import Center, Horizontal, Middle, Vertical, VerticalScroll
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Button, Static
+
+from app.text import SafeText
+from widgets.badges import Tone
+from widgets.forms.field import toned
+from widgets.forms.outcome import OutcomePage
+from widgets.forms.preview import RequestPreview
+
+Phase = Literal["editing", "preview", "sending", "outcome"]
+_STEPS: Final[dict[Phase, int]] = {"editing": 0, "preview": 1, "sending": 2, "outcome": 2}
+_STEP_WORDS: Final = ("edit", "preview", "sent")
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One button."""
+
+    name: str
+    label: str
+    key: str
+    """As it is written on the keyboard."""
+    action: str
+    """The screen's action."""
+    phases: tuple[Phase, ...]
+    is_primary: bool = False
+
+
+class FormDialog(Vertical):
+    """One form."""
+
+    DEFAULT_CSS = """
+    FormDialog {
+        width: 92%;
+        max-width: 104;
+        height: 24;
+        max-height: 100%;
+        background: $surface;
+        border: round $primary;
+        border-title-color: $foreground;
+        border-title-style: bold;
+        border-subtitle-color: $foreground 70%;
+        padding: 0 1;
+        #note { height: auto; min-height: 1; max-height: 2; padding-left: 1; color: $foreground 70%; }
+        #fields, #preview, #sending, #outcome { height: 1fr; display: none; }
+        #fields, #preview, #outcome {
+            scrollbar-size-vertical: 1;
+            scrollbar-background: $surface;
+            scrollbar-background-hover: $surface;
+            scrollbar-background-active: $surface;
+            scrollbar-color: $panel-lighten-2;
+        }
+        #sending-text { width: auto; text-align: center; }
+        #banner { height: auto; max-height: 5; margin: 0 1; display: none; }
+        #verbs { height: 1; margin-top: 1; }
+        #verbs Button { margin-right: 1; display: none; }
+        .form-dialog--spring { width: 1fr; }
+        Button.-style-default {
+            height: 1;
+            min-width: 0;
+            padding: 0;
+            background: $panel;
+            color: $foreground;
+            text-style: none;
+            &:hover { background: $panel-lighten-1; }
+            &:focus { background: $foreground; color: $background; text-style: bold; }
+            &.-main { background: $primary-muted; text-style: bold; }
+            &.-main:focus { background: $primary; color: $background; }
+        }
+        &.-phase-editing #fields { display: block; }
+        &.-phase-preview #preview { display: block; }
+        &.-phase-preview, &.-phase-outcome { height: 24; }
+        &.-phase-sending #sending { display: block; }
+        &.-phase-outcome #outcome { display: block; }
+    }
+    """
+
+    def __init__(self, title: str, rows: Sequence[Widget], verbs: Sequence[Verb]) -> None:
+        super().__init__()
+        self.border_title = Content(title)
+        self._rows = rows
+        self._verbs = verbs
+        self._banner: SafeText | None = None
+
+    def compose(self) -> ComposeResult:
+        """The four parts in one place, one of them on show; the buttons below."""
+        yield Static(id="note")
+        with VerticalScroll(id="fields", can_focus=False):
+            yield from self._rows
+        yield RequestPreview(id="preview")
+        with Middle(id="sending"), Center():
+            yield Static(id="sending-text")
+        yield OutcomePage(id="outcome")
+        yield Static(id="banner")
+        with Horizontal(id="verbs"):
+            yield from (_button(verb) for verb in self._verbs if not verb.is_primary)
+            yield Static(classes="form-dialog--spring")
+            yield from (_button(verb) for verb in self._verbs if verb.is_primary)
+
+    def enter(self, phase: Phase, without: frozenset[str] = frozenset()) -> None:
+        """Shows the phase's part and its buttons, but for those named in `without`."""
+        for name in _STEPS:
+            self.set_class(name == phase, f"-phase-{name}")
+        for verb in self._verbs:
+            self.query_one(f"#verb-{verb.name}").display = phase in verb.phases and verb.name not in without
+        here = _STEPS[phase]
+        self.border_subtitle = Content(" ▸ ").join(
+            Content.assemble((f"{step + 1} {word}", "bold $primary" if step == here else "$foreground 70%"))
+            for step, word in enumerate(_STEP_WORDS)
+        )
+
+    def note(self, text: SafeText, tone: Tone = "quiet") -> None:
+        """Says something about the form as a whole; its line is always there."""
+        self.query_one("#note", Static).update(toned(text, tone))
+
+    def banner(self, text: SafeText | None) -> None:
+        """Says why the last try had no effect; None: nothing to say."""
+        if text == self._banner:
+            return
+        self._banner = text
+        banner = self.query_one("#banner", Static)
+        banner.display = text is not None
+        banner.update(toned(text or SafeText(), "bad"))
+
+    def sending(self, text: SafeText) -> None:
+        """Says what is being waited for."""
+        self.query_one("#sending-text", Static).update(Content(text))
+
+
+def _button(verb: Verb) -> Button:
+    label = Content.assemble(verb.label, " ", (verb.key, "dim"))
+    name, action, look = f"verb-{verb.name}", f"screen.{verb.action}", "-main" if verb.is_primary else ""
+    return Button(label, id=name, action=action, classes=look, compact=True)

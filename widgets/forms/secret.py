@@ -1,0 +1,48 @@
+"""A field for a secret: it is shown as dots, and nothing takes it to the clipboard."""
+
+from textual import on
+from textual.app import ComposeResult
+from textual.widgets import Input
+
+from widgets.forms.field import FormField
+from widgets.forms.text import LineInput
+
+
+class SecretInput(LineInput):
+    """A one-line input that shows dots. Textual's own would copy what is behind them."""
+
+    def __init__(self) -> None:
+        super().__init__(password=True)
+
+    def action_copy(self) -> None:
+        """Nothing: a clipboard is read by every program, and kept by some."""
+
+    def action_cut(self) -> None:
+        """Takes the selection away, without keeping it."""
+        self.delete_selection()
+
+
+class SecretField(FormField):
+    """A labelled secret."""
+
+    def __init__(self, key: str, label: str, hint: str) -> None:
+        super().__init__(key, label, hint)
+        self._control = SecretInput()
+
+    def compose_control(self) -> ComposeResult:
+        """One line of dots."""
+        yield self._control
+
+    @property
+    def value(self) -> str:
+        """What was typed or pasted."""
+        return self._control.value
+
+    def fill(self, value: str) -> None:
+        """Replaces it."""
+        self._control.value = value
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        self._edited()

@@ -1,0 +1,1 @@
+"""What stands around every room: header, tabs, keys, and what is said of troubles."""

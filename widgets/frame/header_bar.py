@@ -1,0 +1,171 @@
+"""The line at the top: which service this is, how fresh its facts are, how many runs it has, how its hosts fare."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import IntEnum
+from typing import Final
+
+from textual import events
+from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
+
+from app.text import safe_text
+from storage.records import LinkState, PlatformHealth
+from widgets.badges import STYLES, Badge, Tone, health_badge
+from widgets.cells import shorten
+from widgets.frame.freshness import Patience, freshness
+from widgets.times import age
+
+PRODUCT: Final = "runwarden"
+FILES_FAIL: Final = Badge("✗", "own files unusable", "bad")
+"""Whatever the link says, what is on show stays as it is."""
+SPACE: Final = 3
+"""Cells between the groups."""
+
+Part = tuple[str, str]
+"""Text and its style."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """What the header knows."""
+
+    profile: str
+    read_only: bool = False
+    files_fail: bool = False
+    """Our own files cannot be used: nothing on show follows the service."""
+    can_switch: bool = False
+    """There are other profiles to go to."""
+    runs_link: LinkState | None = None
+    working: int = 0
+    queued: int = 0
+    failed_today: int = 0
+    """Runs of the last 24 hours that failed."""
+    health: tuple[PlatformHealth, ...] = ()
+    health_is_stale: bool = False
+    """The last health poll failed: what is known of the hosts is old."""
+    known: bool = False
+    """Whether there is anything to count yet."""
+
+
+class Terse(IntEnum):
+    """How little is said, where there is little room."""
+
+    FULL = 0
+    WORDS = 1
+    GLYPHS = 2
+    COUNTS = 3
+    """No hosts: they have a room of their own."""
+
+
+class HeaderBar(Widget):
+    """One line; where it is short, words give way to glyphs and the least important facts go first."""
+
+    @dataclass
+    class ProfileClicked(Message):
+        """The profile's name was clicked."""
+
+    def __init__(
+        self, vitals: Vitals, patience: Patience, healthy_words: frozenset[str], clock: Callable[[], datetime]
+    ) -> None:
+        super().__init__()
+        self._vitals = vitals
+        self._patience = patience
+        self._healthy_words = healthy_words
+        self._clock = clock
+        self._shown: Content | None = None
+        self._name_end = 0
+        """Where the profile's name ends, in cells."""
+
+    def show(self, vitals: Vitals) -> None:
+        """Takes new facts."""
+        self._vitals = vitals
+        self.tick()
+
+    def tick(self) -> None:
+        """Paints again if an age reads differently."""
+        if self._content() != self._shown:
+            self.refresh()
+
+    def render(self) -> Content:
+        """The line, as wide as the screen."""
+        self._shown = self._content()
+        return self._shown
+
+    def on_click(self, event: events.Click) -> None:
+        """The left part is the profile's: a click on it asks for another."""
+        if self._vitals.can_switch and event.x < self._name_end:
+            self.post_message(self.ProfileClicked())
+
+    def _content(self) -> Content:
+        now, width = self._clock(), self.size.width
+        left: list[Part] = []
+        right: list[Part] = []
+        for terse in Terse:
+            left, right = self._left(now, terse), self._right(now, terse)
+            if _width(left) + _width(right) + 2 + SPACE <= width:
+                break
+        room = width - _width(left) - _width(right) - 2
+        return Content.assemble(" ", *left, " " * max(1, room), *right, " ")
+
+    def _left(self, now: datetime, terse: Terse) -> list[Part]:
+        name = shorten(safe_text(self._vitals.profile, limit=60), 28 if terse < Terse.GLYPHS else 14, "middle")
+        fresh = self._freshness(now)
+        parts: list[Part] = [(f"{PRODUCT}  ", "$accent bold")] if terse is Terse.FULL else []
+        parts.append((name, "bold"))
+        if self._vitals.can_switch:
+            parts.append((" ▾", STYLES["quiet"]))
+        if self._vitals.read_only:
+            parts.append((" read-only", STYLES["warn"]))
+        if self._vitals.runs_link is not None and self._vitals.runs_link.in_lab:
+            parts.append((" lab", STYLES["wait"]))
+        self._name_end = 1 + _width(parts)
+        word = fresh.word if terse < Terse.GLYPHS else _in_brief(fresh.word)
+        return [*parts, (" " * SPACE, ""), (f"{fresh.glyph} {word}", fresh.style)]
+
+    def _freshness(self, now: datetime) -> Badge:
+        if self._vitals.files_fail:
+            return FILES_FAIL
+        return freshness(self._vitals.runs_link, self._patience, now)
+
+    def _right(self, now: datetime, terse: Terse) -> list[Part]:
+        counts = self._counts(terse) if self._vitals.known else []
+        hosts = self._hosts(now, terse) if terse < Terse.COUNTS else []
+        gap = " " * (2 if terse < Terse.GLYPHS else 1)
+        return [*_spaced(counts, gap), (" " * SPACE if counts and hosts else "", ""), *_spaced(hosts, gap)]
+
+    def _counts(self, terse: Terse) -> list[Part]:
+        vitals = self._vitals
+        counts: tuple[tuple[str, int, str, Tone], ...] = (
+            ("●", vitals.working, "working", "busy"),
+            ("○", vitals.queued, "queued", "wait"),
+            ("✗", vitals.failed_today, "failed 24h" if terse is Terse.FULL else "failed", "bad"),
+        )
+        if terse < Terse.GLYPHS:
+            return [(f"{glyph} {n:,} {word}", STYLES[tone if n else "quiet"]) for glyph, n, word, tone in counts]
+        return [(f"{glyph}{n:,}", STYLES[tone if n else "quiet"]) for glyph, n, _, tone in counts]
+
+    def _hosts(self, now: datetime, terse: Terse) -> list[Part]:
+        return [self._host(host, now, terse) for host in self._vitals.health if host.connected]
+
+    def _host(self, host: PlatformHealth, now: datetime, terse: Terse) -> Part:
+        badge = health_badge(host.status, self._healthy_words)
+        text = f"{safe_text(host.platform, limit=12)} {badge.glyph}"
+        if badge.tone != "good":
+            text += f" {badge.word} {age(host.since, now)}" if terse < Terse.GLYPHS else f" {age(host.since, now)}"
+        return text, STYLES["quiet"] if self._vitals.health_is_stale else badge.style
+
+
+def _in_brief(freshness_word: str) -> str:
+    brief = freshness_word.replace("live · just ", "live ").replace(" old, waiting for an answer", " old, waiting")
+    return brief.replace(" · ", " ").removesuffix(" ago")
+
+
+def _spaced(parts: list[Part], gap: str) -> list[Part]:
+    return [part for index, one in enumerate(parts) for part in ((gap if index else "", ""), one)]
+
+
+def _width(parts: list[Part]) -> int:
+    return Content.assemble(*parts).cell_length

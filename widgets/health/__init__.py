@@ -1,0 +1,1 @@
+"""Code hosts, well or not, now and over time."""

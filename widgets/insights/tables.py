@@ -1,0 +1,87 @@
+"""The charts' numbers as tables, for whoever reads numbers, or cannot see charts."""
+
+from collections.abc import Sequence
+
+from textual.content import Content
+from textual.widgets import Static
+
+from app.text import safe_text
+from widgets.badges import STYLES
+from widgets.cells import fit
+from widgets.insights.view import InsightsView
+from widgets.insights.words import seconds, share, started
+
+Row = Sequence[str]
+NAME_CELLS = 24
+CELLS = 10
+NARROW_CELLS = 8
+
+
+class InsightTables(Static):
+    """One table below the other."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+
+    def show(self, view: InsightsView) -> None:
+        """Takes the figures."""
+        self.update(tables(view))
+
+
+def tables(view: InsightsView) -> Content:
+    """Outcomes, repositories, concurrency."""
+    blocks = (
+        _table(
+            f"Outcomes of {view.title}, by the {view.step} of creation",
+            (view.step, "runs", "completed", "failed", "open"),
+            [
+                (
+                    started(each.start, view.step) + (" (partial)" if view.is_partial(each) else ""),
+                    f"{each.total:,}",
+                    f"{each.completed:,}",
+                    f"{each.failed:,}",
+                    f"{each.unfinished:,}",
+                )
+                for each in reversed(view.outcomes)
+            ],
+        ),
+        _table(
+            "Repositories",
+            ("repository", "runs", "success", "failed", "p50", "p95", "of runs"),
+            [
+                (
+                    safe_text(each.repository, limit=200),
+                    f"{each.total:,}",
+                    share(each.success),
+                    f"{each.failed:,}",
+                    seconds(each.p50_s),
+                    seconds(each.p95_s),
+                    f"{each.timed:,}",
+                )
+                for each in view.repositories
+            ],
+            NARROW_CELLS,
+        ),
+        _table(
+            "Runs under way at once, on average",
+            ("from", "runs"),
+            [
+                (f"{each.start.astimezone():%a %d %b %H:%M}", f"{each.average:,.2f}")
+                for each in reversed(view.concurrency)
+            ],
+        ),
+    )
+    return Content("\n\n").join(blocks)
+
+
+def _table(title: str, head: Row, rows: Sequence[Row], cells: int = CELLS) -> Content:
+    lines = [
+        Content.styled(title, "$accent bold"),
+        Content.styled(_line(head, cells), STYLES["quiet"]),
+        *(Content(_line(row, cells)) for row in rows),
+    ]
+    return Content("\n").join(lines)
+
+
+def _line(row: Row, cells: int) -> str:
+    return fit(row[0], NAME_CELLS, "middle") + "".join(f"{cell:>{cells}}" for cell in row[1:])

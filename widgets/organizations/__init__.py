@@ -1,0 +1,1 @@
+"""Organizations, and lists of them to import."""

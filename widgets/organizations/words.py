@@ -1,0 +1,125 @@
+"""One attempt to create an organization in words: as a line of the table, and as the facts beside it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from app.text import safe_text
+from storage.records import INVITATION_LIFETIME, Action, Organization
+from widgets.badges import Badge, action_badge
+from widgets.forms.outcome import reason
+from widgets.line_table import Line, Part
+from widgets.times import ago, span, stamp
+
+SOON: Final = timedelta(days=3)
+"""An invitation that ends within this time is worth a reminder."""
+_CREATED: Final = Badge("✓", "created", "good")
+_SENT_AGAIN: Final = Badge("↻", "sent again", "quiet")
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt, as the ledger has it."""
+
+    action: Action
+    email: str
+    """As it was sent."""
+    offer_code: str | None
+    """None: the standard trial."""
+    organization: Organization | None
+    """None: nothing was created, or only a person knows."""
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether a person still has to find out what became of it."""
+        return self.action.state == "unknown" and self.action.resolution is None
+
+    @property
+    def invited_until(self) -> datetime | None:
+        """When the invitation ends; None: there is none."""
+        action = self.action
+        if action.state != "confirmed":
+            return None
+        # Where a person found it later, the invitation is as old as the sending.
+        sent = action.settled_at if action.resolution is None else action.sending_at
+        return sent + INVITATION_LIFETIME if sent is not None else None
+
+
+def attempt_badge(attempt: Attempt) -> Badge:
+    """The attempt's state, in the words of creation."""
+    if attempt.action.state == "confirmed":
+        return _CREATED
+    if attempt.action.resolution == "sent_again":
+        return _SENT_AGAIN
+    return action_badge(attempt.action.state)
+
+
+def line_of(attempt: Attempt, now: datetime) -> Line:
+    """State, email, organization, invitation, when it was asked for."""
+    badge = attempt_badge(attempt)
+    return (
+        (safe_text(badge.text), badge.tone),
+        (safe_text(attempt.email, limit=254), "plain"),
+        _organization(attempt),
+        _invitation(attempt, now),
+        (safe_text(ago(attempt.action.created_at, now)), "quiet"),
+    )
+
+
+def facts_of(attempt: Attempt, now: datetime) -> tuple[tuple[str, Part], ...]:
+    """Everything known of the attempt; names are ours, values are anyone's."""
+    return tuple(_facts(attempt, now))
+
+
+def _organization(attempt: Attempt) -> Part:
+    found = attempt.organization
+    if found is not None and found.organization_name:
+        return safe_text(found.organization_name, limit=120), "plain"
+    return safe_text(attempt.action.result_id or "-", limit=120), "quiet"
+
+
+def _invitation(attempt: Attempt, now: datetime) -> Part:
+    if attempt.is_unknown:
+        return safe_text("address blocked"), "warn"
+    until = attempt.invited_until
+    if until is None:
+        return safe_text("-"), "quiet"
+    left = until - now
+    if left <= timedelta():
+        return safe_text("expired"), "quiet"
+    text = span(left.total_seconds()) if left >= timedelta(hours=1) else f"{int(left.total_seconds()) // 60}m"
+    return safe_text(f"{text} left"), "warn" if left < SOON else "plain"
+
+
+def _facts(attempt: Attempt, now: datetime) -> Iterator[tuple[str, Part]]:
+    action, found = attempt.action, attempt.organization
+    badge = attempt_badge(attempt)
+    yield "state", (safe_text(f"{badge.text}{_by_whom(action)}"), badge.tone)
+    yield "email", (safe_text(attempt.email), "plain")
+    yield "offer", (safe_text(attempt.offer_code or "standard trial"), "plain")
+    if action.result_id:
+        yield "organization", (safe_text(action.result_id), "plain")
+    if found is not None:
+        yield "name", (safe_text(f"{found.organization_name}  {found.organization_slug}"), "plain")
+        yield "parent", (safe_text(found.parent_organization_id), "plain")
+    if attempt.invited_until is not None:
+        left, tone = _invitation(attempt, now)
+        yield "invitation", (safe_text(f"{left}, until {stamp(attempt.invited_until)}"), tone)
+    if action.error is not None:
+        yield "reason", (safe_text(reason(action.error)), "warn" if attempt.is_unknown else "bad")
+    if attempt.is_unknown:
+        yield (
+            "to do",
+            (safe_text("Find out whether it exists, then press v. Its address is blocked until then."), "warn"),
+        )
+    if action.superseded_by:
+        yield "sent again", (safe_text(action.superseded_by), "plain")
+    yield "asked", (safe_text(f"{stamp(action.created_at)} by {action.actor}"), "quiet")
+    yield "action", (safe_text(action.action_id), "quiet")
+
+
+def _by_whom(action: Action) -> str:
+    if action.resolution in {"created", "not_created"}:
+        return ", as a person found out"
+    return ""

@@ -1,0 +1,1 @@
+"""Profiles among others."""

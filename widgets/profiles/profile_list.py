@@ -1,0 +1,191 @@
+"""Profiles below one another, the cursor on one of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final, Literal
+
+from rich.cells import cell_len
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.geometry import Size
+from textual.message import Message
+from textual.widget import Widget
+
+from app.text import safe_text
+from widgets.badges import STYLES, Badge
+from widgets.cells import fit, shorten
+from widgets.profiles.words import (
+    Part,
+    ProfileFacts,
+    Yardstick,
+    count_words,
+    host_words,
+    link_words,
+    place_words,
+    worst,
+)
+
+Detail = Literal["line", "block"]
+"""One line for each, or all that is known of it."""
+WIDE = 120
+"""From this width on a block is two lines and a blank one; below, three and a blank one."""
+NAME = 24
+STATE = 30
+LINK = 24
+_UNKNOWN: Final[tuple[Part, ...]] = (("nothing is known of it yet", STYLES["quiet"]),)
+ADDRESS = 24
+"""Fewer cells than that say nothing of an address."""
+INDENT = 4
+
+
+class ProfileList(Widget, can_focus=True):
+    """The list."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "move(1)", "down", show=False, id="profiles.down"),
+        Binding("up,k", "move(-1)", "up", show=False, id="profiles.up"),
+        Binding("home,g", "move(-1000)", "first", show=False, id="profiles.first"),
+        Binding("end,G", "move(1000)", "last", show=False, id="profiles.last"),
+        Binding("enter", "choose", "open", id="profiles.open"),
+    ]
+
+    @dataclass
+    class Chosen(Message):
+        """A profile is to be opened."""
+
+        name: str
+
+    def __init__(self, detail: Detail) -> None:
+        super().__init__()
+        self._detail = detail
+        self._facts: tuple[ProfileFacts, ...] = ()
+        self._by: Yardstick | None = None
+        self._cursor = ""
+        """The name of the profile it is on."""
+        self._shown: Content | None = None
+
+    @property
+    def name_at_cursor(self) -> str | None:
+        """The profile under the cursor; None: the list is empty."""
+        return self._facts[self._at].name if self._facts else None
+
+    def show(self, facts: tuple[ProfileFacts, ...], by: Yardstick) -> None:
+        """Takes the facts; the cursor stays on its profile, and paints only what reads differently."""
+        if len(facts) != len(self._facts):
+            self.refresh(layout=True)
+        self._facts, self._by = facts, by
+        if self._cursor not in {each.name for each in facts} and facts:
+            self._cursor = next((each.name for each in facts if each.is_current), facts[0].name)
+        if self._content() != self._shown:
+            self.refresh()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """All of them, where there is room."""
+        del container, viewport, width
+        return max(1, len(self._facts) * self._height)
+
+    def render(self) -> Content:
+        """The profiles around the cursor."""
+        self._shown = self._content()
+        return self._shown
+
+    def action_move(self, step: int) -> None:
+        """Moves the cursor, around the ends by one step."""
+        if self._facts:
+            last, there = len(self._facts) - 1, self._at + step
+            if abs(step) == 1:
+                there %= last + 1
+            self._cursor = self._facts[min(max(0, there), last)].name
+            self.refresh()
+
+    def action_choose(self) -> None:
+        """Names the profile under the cursor."""
+        if self.name_at_cursor is not None:
+            self.post_message(self.Chosen(self.name_at_cursor))
+
+    def on_click(self, event: events.Click) -> None:
+        """Moves the cursor there; a second click opens."""
+        index = self._top + event.y // self._height
+        if index < len(self._facts):
+            self._cursor = self._facts[index].name
+            self.refresh()
+            if event.chain > 1 or self._detail == "line":
+                self.action_choose()
+
+    def on_mouse_scroll_down(self) -> None:
+        """Goes down."""
+        self.action_move(1 if self._at < len(self._facts) - 1 else 0)
+
+    def on_mouse_scroll_up(self) -> None:
+        """Goes up."""
+        self.action_move(-1 if self._at else 0)
+
+    @property
+    def _at(self) -> int:
+        return next((index for index, each in enumerate(self._facts) if each.name == self._cursor), 0)
+
+    @property
+    def _height(self) -> int:
+        """Lines that a profile takes."""
+        if self._detail == "line":
+            return 1
+        return 3 if self.size.width >= WIDE else 4
+
+    @property
+    def _top(self) -> int:
+        """The first profile on show."""
+        room = max(1, self.size.height // self._height)
+        return max(0, min(self._at - room // 2, len(self._facts) - room))
+
+    def _content(self) -> Content:
+        room = max(1, self.size.height // self._height)
+        shown = self._facts[self._top : self._top + room]
+        return Content("\n").join(line for each in shown for line in self._lines(each))
+
+    def _lines(self, facts: ProfileFacts) -> list[Content]:
+        if self._by is None:
+            return []
+        is_here = facts.name == self._cursor
+        state = worst(facts, self._by)
+        name = shorten(safe_text(facts.name, limit=60), NAME - 1, "middle")
+        head: list[Part] = [
+            ("▌ " if is_here else "  ", "$accent"),
+            (f"{state.glyph} ", state.style),
+            (fit(name, NAME), "bold"),
+        ]
+        if self._detail == "line":
+            return [self._line([*head, *self._rest_of_line(facts, state)], is_here=is_here)]
+        head.append((fit(shorten(state.word, STATE - 1), STATE), state.style))
+        place, counts, hosts = place_words(facts), count_words(facts), host_words(facts, self._by)
+        indent: Part = (" " * INDENT, "")
+        if self.size.width >= WIDE:
+            link_text, link_style = link_words(facts, self._by)
+            first = [*head, (fit(link_text, LINK), link_style), *_spaced(counts or _UNKNOWN)]
+            room = NAME + STATE + LINK
+            second = [indent, (fit(shorten(place, room - 1, "middle"), room), STYLES["quiet"]), *_spaced(hosts)]
+            return [self._line(line, is_here=is_here) for line in (first, second)] + [Content("")]
+        lines = (head, [indent, *_spaced((*counts, *hosts) or _UNKNOWN)], [indent, (place, STYLES["quiet"])])
+        return [self._line(line, is_here=is_here) for line in lines] + [Content("")]
+
+    def _rest_of_line(self, facts: ProfileFacts, state: Badge) -> list[Part]:
+        room = self.size.width - INDENT - NAME - STATE - 1
+        place = place_words(facts, with_address=room > ADDRESS)
+        return [
+            (fit(shorten(state.word, STATE - 1), STATE), state.style),
+            (shorten(place, max(0, room), "middle"), STYLES["quiet"]),
+        ]
+
+    def _line(self, parts: list[Part], *, is_here: bool) -> Content:
+        """One line, the cursor's ground under all of it, cut where it would not fit."""
+        ground = " on $block-cursor-blurred-background" if is_here else ""
+        room, fitted = self.size.width, list[Part]()
+        for text, style in parts:
+            piece = shorten(text, room)
+            fitted.append((piece, f"{style}{ground}".strip()))
+            room -= cell_len(piece)
+        return Content.assemble(*fitted, (" " * max(0, room), ground.strip()))
+
+
+def _spaced(parts: Sequence[Part]) -> list[Part]:
+    return [part for one in parts for part in (one, ("  ", ""))]

@@ -1,0 +1,1 @@
+"""The run table, and one run."""

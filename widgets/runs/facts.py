@@ -1,0 +1,154 @@
+"""One run in words: its fields, its conversation, the runs beside it, each as lines of a given width."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from app.text import safe_text
+from storage.records import RunRow
+from widgets.badges import STYLES, action_badge, run_badge
+from widgets.cells import shorten
+from widgets.runs.view import RunView, Turn
+from widgets.times import ago, clock_time, span, stamp, started
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+LABEL: Final = 13
+"""Cells of a field's name."""
+QUIET: Final = STYLES["quiet"]
+HEADING: Final = "$accent bold"
+FIELD_LIMIT: Final = 400
+MOST_COUNTED: Final = 100
+
+Line = Content
+Part = tuple[str, str]
+
+
+def title(view: RunView, now: datetime, width: int) -> list[Line]:
+    """Status and id, the two things to recognise a run by."""
+    run = view.detail.run
+    badge = run_badge(run.status)
+    when = ago(run.updated_at, now) if run.updated_at is not None else ""
+    head: list[Part] = [(badge.text, f"{badge.style} bold")]
+    if view.stuck:
+        head.append(("  ! stuck", STYLES["warn"]))
+    room = width - sum(len(text) for text, _ in head) - len(when)
+    head += [(" " * max(2, room), ""), (when, QUIET)]
+    return [line(*head), line((shorten(safe_text(run.run_id), width, "middle"), "bold"))]
+
+
+def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Line]:
+    """The run's fields, by name; what goes on is counted up to the last answer."""
+    detail, run = view.detail, view.detail.run
+    facts: list[tuple[str, str]] = [
+        ("repository", safe_text(run.repository.label, limit=FIELD_LIMIT)),
+        ("branch", safe_text(run.branch_name, limit=FIELD_LIMIT) or "(none given)"),
+        ("started", f"{stamp(run.created_at)}" if run.created_at else "not readable, see raw JSON"),
+        ("updated", f"{stamp(run.updated_at)}" if run.updated_at else "not readable, see raw JSON"),
+    ]
+    if run.created_at is not None:
+        end = run.updated_at if run.is_final and run.updated_at else as_of
+        took = span((end - run.created_at).total_seconds())
+        so_far = f"{took} so far" if as_of == now else f"at least {took}"
+        facts.append(("took", took if run.is_final else so_far))
+    facts.append(("seen", f"{ago(detail.last_seen_at, now)}, first {clock_time(detail.first_seen_at, now)}"))
+    if view.continues is not None:
+        facts.append(("continues", safe_text(view.continues, limit=FIELD_LIMIT)))
+    lines = [found for name, value in facts for found in _field(name, value, width)]
+    return lines + _presence(view, width)
+
+
+def conversation(view: RunView, now: datetime, width: int) -> list[Line]:
+    """What was said to the agent from this machine; the service never gives it back."""
+    if not view.turns:
+        return wrapped("Nothing was sent to it from this machine.", width, QUIET)
+    lines: list[Line] = []
+    for number, turn in enumerate(view.turns, 1):
+        if lines:
+            lines.append(line())
+        lines += _turn(number, turn, now, width)
+    return lines
+
+
+def raw(view: RunView) -> list[Line]:
+    """The run object as received."""
+    from widgets.forms.preview import coloured  # not for the first picture
+
+    return [coloured(text) for text in view.raw]
+
+
+def branch(view: RunView, now: datetime, width: int, more: str) -> list[Line]:
+    """The runs on the same branch, the newest first; `more` says how the others are found."""
+    lines = [_beside(view, row, now, width) for row in view.branch.rows]
+    hidden = view.branch.total - len(view.branch.rows)
+    if hidden > 0:
+        lines.append(line((f"  and {counted(view.branch.total, -len(view.branch.rows))} more{more}", QUIET)))
+    return lines
+
+
+def counted(total: int, plus: int = 0) -> str:
+    """A number of runs on a branch: they are counted up to a hundred."""
+    return f"{total + plus:,}{'' if total < MOST_COUNTED else '+'}"
+
+
+def heading(text: str, note: str = "") -> list[Line]:
+    """A section's title, with air above it."""
+    return [line(), line((text, HEADING), ("  ", ""), (note, QUIET))]
+
+
+def line(*parts: Part) -> Line:
+    """One line of parts; nothing in them is markup."""
+    return Content.assemble(*parts)
+
+
+def wrapped(text: str, width: int, style: str = "", indent: int = 0) -> list[Line]:
+    """A text as lines of at most `width` cells, indented."""
+    pad = " " * indent
+    found: Iterable[Content] = Content.styled(text, style).wrap(max(8, width - indent)) if text else [Content()]
+    return [Content.assemble(pad, part) for part in found]
+
+
+def _field(name: str, value: str, width: int) -> list[Line]:
+    first, *rest = wrapped(value, width - LABEL)
+    pad = " " * LABEL
+    return [Content.assemble((f"{name:<{LABEL}}", QUIET), first), *(Content.assemble(pad, part) for part in rest)]
+
+
+def _presence(view: RunView, width: int) -> list[Line]:
+    if view.detail.presence == "lost":
+        return wrapped("The service no longer shows this run: these are the last facts it gave.", width, STYLES["warn"])
+    if view.detail.presence == "unconfirmed":
+        return wrapped("Not in the last answer: being looked up. Its status may be old.", width, STYLES["warn"])
+    return []
+
+
+def _beside(view: RunView, row: RunRow, now: datetime, width: int) -> Line:
+    badge = run_badge(row.status)
+    here = row.run_id == view.detail.run.run_id
+    when = started(row.created_at or row.first_seen_at, now)
+    room = max(8, width - LABEL - 2 - len(when) - 2)
+    run_id = shorten(safe_text(row.run_id), room, "middle")
+    return line(
+        ("▸ " if here else "  ", "$accent"),
+        (f"{shorten(badge.text, LABEL - 1):<{LABEL}}", badge.style),
+        (run_id, "bold" if here else ""),
+        (f"  {when}", QUIET),
+    )
+
+
+def _turn(number: int, turn: Turn, now: datetime, width: int) -> list[Line]:
+    badge = action_badge(turn.state)
+    head = line(
+        (f"{number}  ", QUIET),
+        (turn.actor, "bold"),
+        (f"  {clock_time(turn.at, now)}  ", QUIET),
+        (badge.text, badge.style),
+    )
+    lines = [head]
+    for text in turn.text:
+        lines += wrapped(text, width, "", 3)
+    if turn.trouble:
+        lines += wrapped(turn.trouble, width, STYLES["bad"], 3)
+    return lines

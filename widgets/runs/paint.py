@@ -1,0 +1,172 @@
+"""The run table's brush: lines of cells become strips in the theme's colours."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Self
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+from textual.widget import Widget
+
+from storage.records import RunSort
+from widgets.badges import Tone
+from widgets.cells import fit, shorten
+from widgets.frame.notice import Notice, wrapped
+from widgets.runs.columns import Layout
+from widgets.runs.line import Cell
+
+TONES: Final[tuple[Tone, ...]] = ("good", "bad", "busy", "wait", "warn", "plain", "quiet")
+COMPONENTS: Final = {
+    f"run-table--{part}" for part in (*TONES, "header", "sorted", "cursor", "cursor-resting", "mark", "found", "unseen")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a line stands out."""
+
+    at_cursor: bool
+    marked: bool
+    lively: bool
+    """Whether the table has the keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paint:
+    """Every style of the table, looked up once for each theme."""
+
+    base: Style
+    header_style: Style
+    sorted_style: Style
+    unseen_style: Style
+    mark: Style
+    found: Style
+    tones: dict[Tone, Style]
+    cursor: Style
+    resting: Style
+    """The cursor's line while the keys go elsewhere."""
+
+    @classmethod
+    def of(cls, widget: Widget) -> Self:
+        """The styles as the style sheet has them for a widget now."""
+
+        def component(name: str) -> Style:
+            return widget.get_component_rich_style(f"run-table--{name}")
+
+        def ink(name: str) -> Style:
+            # Without its ground, so that it can be laid on the cursor's.
+            style = component(name)
+            return Style(color=style.color, bold=style.bold, underline=style.underline)
+
+        return cls(
+            base=widget.rich_style,
+            header_style=component("header"),
+            sorted_style=component("sorted"),
+            unseen_style=component("unseen"),
+            mark=ink("mark"),
+            found=ink("found"),
+            tones={tone: ink(tone) for tone in TONES},
+            cursor=component("cursor"),
+            resting=component("cursor-resting"),
+        )
+
+    def blank(self, width: int) -> Strip:
+        """A line with nothing on it."""
+        return Strip.blank(width, self.base)
+
+    def header(self, layout: Layout, sort: RunSort, unseen: int, width: int, scroll_x: int) -> Strip:
+        """The titles, the order's arrow, and how many runs wait above."""
+        segments: list[Segment] = []
+        x = 0
+        for place in layout.placed:
+            column = place.column
+            is_sorted = column.sort == sort.column
+            title = f"{column.key} {'↓' if sort.descending else '↑'}" if is_sorted else column.key
+            segments.append(Segment(" " * (place.x - x), self.header_style))
+            segments.append(Segment(fit(title, place.width), self.sorted_style if is_sorted else self.header_style))
+            x = place.end
+        strip = _scrolled(segments, layout, width, scroll_x, self.header_style)
+        note = unseen_note(unseen)
+        more = "" if layout.width <= width else "▸" if scroll_x < layout.width - width else "◂"
+        note += more
+        if not note:
+            return strip
+        tail = Segment(note, self.unseen_style if unseen else self.header_style)
+        return Strip.join([strip.crop(0, width - len(note)), Strip([tail], len(note))])
+
+    def row(self, line: Iterable[Cell], layout: Layout, width: int, scroll_x: int, look: Look) -> Strip:
+        """A run's line.
+
+        Args:
+            line: Its cells.
+            layout: Where they are.
+            width: Cells of the view.
+            scroll_x: Cells scrolled sideways.
+            look: How it stands out.
+        """
+        ground = (self.cursor if look.lively else self.resting) if look.at_cursor else self.base
+        segments = [
+            Segment("▌" if look.at_cursor else " ", ground + self.mark),
+            Segment("■" if look.marked else " ", ground + self.mark),
+        ]
+        x = 2
+        for cell in line:
+            segments.append(Segment(" " * (cell.place.x - x), ground))
+            segments.extend(self._cell(cell, ground, bold=look.at_cursor and cell.place.column.key == "repository"))
+            x = cell.place.end
+        return _scrolled(segments, layout, width, scroll_x, ground)
+
+    def awaited(self, layout: Layout, width: int, *, at_cursor: bool) -> Strip:
+        """A line whose run is being read."""
+        ground = self.cursor if at_cursor else self.base
+        text = "".join(" " * (p.x if i == 0 else 2) + fit("·", p.width) for i, p in enumerate(layout.placed))
+        return Strip([Segment(fit(text, width), ground + self.tones["quiet"])], width)
+
+    def notice(self, notice: Notice | None, y: int, width: int, height: int) -> Strip:
+        """One line of what there is to say where rows would be, in the middle of them."""
+        if notice is None:
+            return self.blank(width)
+        lines = wrapped(notice, width)
+        top = max(0, (height - len(lines) - 2) // 3)
+        line = y - top
+        if line == 0:
+            return self._centred(f"{notice.glyph}  {notice.title}", self.tones[notice.tone] + Style(bold=True), width)
+        if 0 <= line - 2 < len(lines):
+            return self._centred(lines[line - 2], self.tones["quiet"], width)
+        return self.blank(width)
+
+    def _centred(self, text: str, style: Style, width: int) -> Strip:
+        shown = shorten(text, max(1, width - 4))
+        strip = Strip([Segment(shown, self.base + style)])
+        left = max(0, (width - strip.cell_length) // 2)
+        right = max(0, width - left - strip.cell_length)
+        return Strip.join([Strip.blank(left, self.base), strip, Strip.blank(right, self.base)])
+
+    def _cell(self, cell: Cell, ground: Style, *, bold: bool) -> Iterator[Segment]:
+        style = ground + self.tones[cell.tone]
+        if bold:
+            style += Style(bold=True)
+        done = 0
+        for start, end in sorted(cell.matches):
+            if start < done:
+                continue
+            yield Segment(cell.text[done:start], style)
+            yield Segment(cell.text[start:end], style + self.found)
+            done = end
+        yield Segment(cell.text[done:], style)
+
+
+def unseen_note(unseen: int) -> str:
+    """How many runs wait above; empty: none."""
+    return f" {unseen:,} new ↑ " if unseen else ""
+
+
+def _scrolled(segments: list[Segment], layout: Layout, width: int, scroll_x: int, ground: Style) -> Strip:
+    strip = Strip(segments).extend_cell_length(max(width, layout.width), ground)
+    if not scroll_x:
+        return strip.crop(0, width)
+    frozen = layout.frozen_width
+    return Strip.join([strip.crop(0, frozen), strip.crop(frozen + scroll_x, scroll_x + width)]).crop_extend(
+        0, width, ground
+    )

@@ -1,0 +1,137 @@
+"""The pane of one run: two lines, a column, or the whole screen, by the room there is."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import ClassVar, Literal
+
+from rich.cells import cell_len
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+
+from app.text import safe_text
+from widgets.badges import run_badge
+from widgets.cells import shorten
+from widgets.line_text import LineText
+from widgets.runs import facts
+from widgets.runs.timeline_chart import timeline, timeline_in_brief
+from widgets.runs.view import RunView
+
+PaneForm = Literal["strip", "column", "page"]
+
+
+class RunPane(VerticalScroll, can_focus=True):
+    """Facts, timeline, conversation, or the raw JSON, of one run."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "scroll_down", "down", show=False, id="pane.down"),
+        Binding("k", "scroll_up", "up", show=False, id="pane.up"),
+        Binding("g", "scroll_home", "top", show=False, id="pane.top"),
+        Binding("G", "scroll_end", "bottom", show=False, id="pane.bottom"),
+    ]
+
+    def __init__(self, clock: Callable[[], datetime], form: PaneForm = "column", *, id: str | None = None) -> None:  # noqa: A002 — Textual's word
+        super().__init__(id=id)
+        self._clock = clock
+        self._form: PaneForm = form
+        self._view: RunView | None = None
+        self._raw = False
+        self._said = ""
+        self._now = clock()
+        self._as_of: datetime | None = None
+        self._raw_of: RunView | None = None
+        self._raw_shown: list[Content] = []
+
+    def compose(self) -> ComposeResult:
+        """One text."""
+        yield LineText()
+
+    def show(self, view: RunView | None, *, otherwise: str = "") -> None:
+        """Takes the run.
+
+        Args:
+            view: The run; None: there is none.
+            otherwise: What to say where there is none.
+        """
+        other = _run_id(view) != _run_id(self._view)
+        self._view, self._said, self._now = view, otherwise, self._clock()
+        if other:
+            self.scroll_home(animate=False)
+        self._paint()
+
+    def shape(self, form: PaneForm) -> None:
+        """Takes another form, for another size of the screen."""
+        if form != self._form:
+            self._form = form
+            self.set_class(form == "strip", "-strip")
+            self.can_focus = form != "strip"
+            self._paint()
+
+    def toggle_raw(self) -> None:
+        """Facts, or the JSON as received."""
+        self._raw = not self._raw
+        self.scroll_home(animate=False)
+        self._paint()
+
+    def tick(self, now: datetime, as_of: datetime | None = None) -> None:
+        """Moves the clock; paints again if something reads differently.
+
+        Args:
+            now: The time.
+            as_of: When the service last answered, while it does not any more: what goes on is counted up to then.
+        """
+        self._now, self._as_of = now, as_of
+        self._paint()
+
+    def _paint(self) -> None:
+        if self.is_mounted:
+            self.query_one(LineText).take(self._lines())
+
+    def on_resize(self) -> None:
+        """Breaks the lines anew."""
+        self._paint()
+
+    def _raw_lines(self) -> list[Content]:
+        if self._view is None:
+            return []
+        if self._raw_of is not self._view:
+            # A long document is coloured once, not at every tick.
+            self._raw_of, self._raw_shown = self._view, facts.raw(self._view)
+        return self._raw_shown
+
+    def _lines(self) -> list[Content]:
+        width = max(20, self.scrollable_content_region.width)
+        if self._view is None:
+            return [Content.styled(self._said, facts.QUIET)]
+        now = self._now
+        as_of = self._as_of or now
+        if self._form == "strip":
+            return _strip(self._view, as_of, width)
+        lines = facts.title(self._view, now, width)
+        if self._raw:
+            lines += facts.heading("Raw JSON", "as received · v back to facts · Y copies") + self._raw_lines()
+            return lines
+        lines += [Content(), *facts.fields(self._view, now, as_of, width)]
+        lines += facts.heading("Timeline", "as observed, to scale") + timeline(self._view, now, as_of, width)
+        lines += facts.heading("Conversation", "sent from this machine") + facts.conversation(self._view, now, width)
+        if self._view.branch.total > 1:
+            is_page = self._form == "page"
+            note = f"{facts.counted(self._view.branch.total)} runs{' · ] older · [ newer' if is_page else ''}"
+            more = "" if is_page else ": b shows them all"
+            lines += facts.heading("On this branch", note) + facts.branch(self._view, now, width, more)
+        return lines
+
+
+def _strip(view: RunView, as_of: datetime, width: int) -> list[Content]:
+    run = view.detail.run
+    badge = run_badge(run.status)
+    left = f"{badge.glyph} {safe_text(run.run_id)}"
+    room = max(10, width - cell_len(left) - 2)
+    branch = shorten(safe_text(run.branch_name), room)
+    first = facts.line((f"{badge.glyph} ", badge.style), (left[2:], "bold"), ("  ", ""), (branch, facts.QUIET))
+    return [first, timeline_in_brief(view, as_of)]
+
+
+def _run_id(view: RunView | None) -> str | None:
+    return view.detail.run.run_id if view is not None else None

@@ -1,0 +1,336 @@
+"""The table of runs: as long as there are runs, as heavy as what is on show; its columns and marks are its reader's."""
+
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.strip import Strip
+
+from storage.records import RunSort
+from storage.records.query import SortColumn
+from widgets.cursor_view import HEADER
+from widgets.frame.notice import Notice
+from widgets.held_view import Still
+from widgets.runs.column_choice import ColumnChoice
+from widgets.runs.columns import COLUMNS, ColumnKey, place
+from widgets.runs.header import Grip, grip
+from widgets.runs.line import Clocked, cells, clocked
+from widgets.runs.marks import RunMarks
+from widgets.runs.paint import COMPONENTS, Look, Paint, unseen_note
+from widgets.runs.rows import RunRows
+from widgets.runs.sought import Sought
+
+
+class RunTable(RunRows):
+    """Draws runs, one a line, under titles that sort, move and stretch."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = COMPONENTS
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right,l", "sideways(1)", "columns to the right", show=False, id="table.right"),
+        Binding("left,h", "sideways(-1)", "columns to the left", show=False, id="table.left"),
+        Binding("enter", "choose", "open", show=False, key_display="enter", id="table.open"),
+        Binding(
+            "space", "mark", "mark", show=False, tooltip="Mark the run, for doing one thing to many", id="table.mark"
+        ),
+        Binding("shift+down,J", "stretch(1)", "mark down", show=False, id="table.mark_down"),
+        Binding("shift+up,K", "stretch(-1)", "mark up", show=False, id="table.mark_up"),
+    ]
+
+    @dataclass
+    class Chosen(Message):
+        """A run was opened, with enter or a double click."""
+
+        run_id: str
+
+    @dataclass
+    class SortWanted(Message):
+        """A column's title was clicked."""
+
+        column: SortColumn
+
+    @dataclass
+    class Arranged(Message):
+        """Columns were moved or stretched."""
+
+        choice: ColumnChoice
+
+    @dataclass
+    class Marked(Message):
+        """There are other marks."""
+
+        count: int
+
+    @dataclass
+    class RangeWanted(Message):
+        """Every run between these two shall be marked; those in between may not be here."""
+
+        first_id: str
+        last_id: str
+
+    def __init__(
+        self,
+        clock: Callable[[], datetime],
+        choice: ColumnChoice | None = None,
+        still: Still = nullcontext,
+        *,
+        id: str | None = None,  # noqa: A002 — Textual's word
+    ) -> None:
+        """Holds nothing yet.
+
+        Args:
+            clock: The time.
+            choice: Its columns.
+            still: Keeps the screen's frame while rows are a moment away.
+            id: Its name in the style sheet.
+        """
+        super().__init__(clock, still, id=id)
+        self._choice = choice or ColumnChoice()
+        self._place(0)
+        self._sort = RunSort()
+        self._sought = Sought()
+        self._stuck: frozenset[str] = frozenset()
+        self._marks = RunMarks()
+        self._notice: Notice | None = None
+        self._painted: dict[int, Clocked] = {}
+        self._paint: Paint | None = None
+        self._grip: Grip | None = None
+        self._was_dragged = False
+
+    # What it is told
+
+    def tick(self, now: datetime, as_of: datetime | None = None) -> None:
+        """Moves the clock; only lines whose times read differently are painted again.
+
+        Args:
+            now: The time.
+            as_of: When the service last answered, while it does not any more: what goes on is counted up to then.
+        """
+        self._now, self._as_of = now, as_of
+        for index in self.rows_on_show:
+            row = self._window.row(index)
+            if row is not None and self._painted.get(index) != clocked(row, now, as_of):
+                self.repaint_row(index)
+
+    def say(self, notice: Notice | None) -> None:
+        """What to say where rows would be, while there are none."""
+        if notice != self._notice:
+            self._notice = notice
+            if not self._window.total:
+                self.refresh()
+
+    def sorted_by(self, sort: RunSort) -> None:
+        """Which order the rows come in."""
+        if sort != self._sort:
+            self._sort = sort
+            self.repaint_header()
+
+    def take_columns(self, choice: ColumnChoice) -> None:
+        """Which columns there are, in which order and how wide."""
+        if choice != self._choice:
+            self._choice = choice
+            self.resize_to(self.total)
+            self.refresh()
+
+    def mark_stuck(self, run_ids: frozenset[str]) -> None:
+        """Which runs take far longer than they should."""
+        changed, self._stuck = self._stuck ^ run_ids, run_ids
+        self._repaint_runs(changed)
+
+    def highlight(self, sought: Sought) -> None:
+        """What is looked for, to be seen where it was found."""
+        if sought != self._sought:
+            self._sought = sought
+            self.refresh()
+
+    def mark_all(self, run_ids: Iterable[str]) -> None:
+        """Marks these runs as well."""
+        self._marks.add(run_ids)
+        self._marks_changed()
+
+    def unmark(self, run_ids: Iterable[str] | None = None) -> None:
+        """Takes the marks of these runs away; None: all of them."""
+        if run_ids is None:
+            self._marks.clear()
+        else:
+            self._marks.remove(run_ids)
+        self._marks_changed()
+
+    # What it knows
+
+    @property
+    def marks(self) -> RunMarks:
+        """The marked runs."""
+        return self._marks
+
+    @property
+    def choice(self) -> ColumnChoice:
+        """Its columns."""
+        return self._choice
+
+    def width_of(self, key: ColumnKey) -> int:
+        """How wide a column is drawn; of one that is hidden, how wide it would be at least."""
+        columns = (*((placed.column, placed.width) for placed in self._layout.placed), *((c, c.width) for c in COLUMNS))
+        return next(width for column, width in columns if column.key == key)
+
+    def is_stuck(self, run_id: str) -> bool:
+        """Whether the run takes far longer than it should."""
+        return run_id in self._stuck
+
+    # What its keys do
+
+    def action_sideways(self, columns: int) -> None:
+        """Scrolls until another column stands beside those that stay."""
+        here, stops = self.scroll_offset.x, self._layout.stops
+        later = [stop for stop in stops if (stop > here if columns > 0 else stop < here)]
+        if later:
+            self.scroll_to(x=later[0] if columns > 0 else later[-1], animate=False, force=True)
+
+    def action_choose(self) -> None:
+        """Opens the run under the cursor."""
+        if self._row is not None:
+            self.post_message(self.Chosen(self._row.run_id))
+
+    def action_mark(self) -> None:
+        """Marks the run under the cursor, or takes its mark away, and goes to the next one."""
+        if self._row is not None:
+            self._marks.toggle(self._row.run_id)
+            self._marks_changed()
+            self.action_move(1)
+
+    def action_stretch(self, rows: int) -> None:
+        """Marks the run under the cursor and the next one; going back takes marks away."""
+        here, there = self._row, self._window.row(self._cursor + rows)
+        # Not beyond what is here: a range never leaves a run out.
+        if here is not None and there is not None:
+            self._marks.stretch(here.run_id, there.run_id)
+            self.action_move(rows)
+            self._marks_changed()
+
+    # What the mouse does
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Takes hold of a title."""
+        self._was_dragged = False
+        if event.y < HEADER and event.button == 1:
+            self._grip = grip(self._layout, self._choice, self._line_x(event.x))
+            if self._grip is not None:
+                self.capture_mouse()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Stretches the column that is held by its edge."""
+        if self._grip is not None:
+            choice = self._grip.dragged_to(self._line_x(event.x))
+            self._was_dragged = self._was_dragged or choice != self._grip.choice
+            self.take_columns(choice)
+
+    def on_mouse_up(self) -> None:
+        """Lets go."""
+        if self._grip is not None:
+            self.release_mouse()
+            if self._choice != self._grip.choice:
+                self.post_message(self.Arranged(self._choice))
+            self._grip = None
+
+    def on_click(self, event: events.Click) -> None:
+        """Moves the cursor to the row, opens it on a double click, or sorts by the column; with shift it marks."""
+        if event.y < HEADER:
+            self._click_title(event)
+            return
+        index = self.scroll_offset.y + event.y - HEADER
+        row = self._window.row(index)
+        if index >= self.total:
+            return
+        begin = self._marks.anchor or (self._row.run_id if self._row else None)
+        self.put_cursor(index)
+        if event.shift and row is not None and begin is not None:
+            self.post_message(self.RangeWanted(begin, row.run_id))
+        elif event.ctrl and row is not None:
+            self._marks.toggle(row.run_id)
+            self._marks_changed()
+        elif event.chain > 1:
+            self.action_choose()
+
+    def _click_title(self, event: events.Click) -> None:
+        if self._unseen and event.x >= self.scrollable_content_region.width - len(unseen_note(self._unseen)) - 1:
+            self.action_first()
+            return
+        found = grip(self._layout, self._choice, self._line_x(event.x))
+        if found is None or self._was_dragged:
+            return
+        column = found.place.column
+        if not found.is_edge:
+            self.post_message(self.SortWanted(column.sort))
+        elif event.chain > 1 and self._choice.width(column.key) is not None:
+            self.take_columns(self._choice.sized(column.key, None))
+            self.post_message(self.Arranged(self._choice))
+
+    def _line_x(self, x: int) -> int:
+        return x if x < self._layout.frozen_width else x + self.scroll_offset.x
+
+    # How it is painted
+
+    def resize_to(self, total: int) -> None:
+        """Places the columns, and makes room for so many rows."""
+        self._place(self.scrollable_content_region.width)
+        self.virtual_size = Size(self._layout.width, total + HEADER)
+
+    def _place(self, width: int) -> None:
+        self._placed_for = width
+        self._layout = place(width, self._choice.columns)
+
+    def rows_came_into_view(self) -> None:
+        """Forgets what was painted where."""
+        super().rows_came_into_view()
+        self._painted = {index: self._painted[index] for index in self.rows_on_show if index in self._painted}
+
+    def on_resize(self) -> None:
+        """Places the columns anew."""
+        self.resize_to(self.total)
+        self.put_cursor(self._cursor)
+        self._want_rows()
+
+    def notify_style_update(self) -> None:
+        """Forgets colours that may be other colours now."""
+        super().notify_style_update()
+        self._paint = None
+
+    def render_line(self, y: int) -> Strip:
+        """One line of what is on show: the titles, a row, or what there is to say."""
+        paint = self._paint = self._paint or Paint.of(self)
+        view = self.scrollable_content_region.size
+        scroll_x = self.scroll_offset.x
+        if view.width != self._placed_for:
+            # A first frame is painted before its size is told: its columns would jump with the second.
+            self._place(view.width)
+        if y < HEADER:
+            return paint.header(self._layout, self._sort, self._unseen, view.width, scroll_x)
+        if not self.total:
+            return paint.notice(self._notice, y - HEADER, view.width, view.height - HEADER)
+        index = self.scroll_offset.y + y - HEADER
+        if index >= self.total:
+            return paint.blank(view.width)
+        row = self._window.row(index)
+        at_cursor = index == self._cursor
+        if row is None:
+            return paint.awaited(self._layout, view.width, at_cursor=at_cursor)
+        times = self._painted[index] = clocked(row, self._now, self._as_of)
+        line = cells(row, self._layout, times, self._sought, stuck=row.run_id in self._stuck)
+        look = Look(at_cursor, row.run_id in self._marks, self.has_focus)
+        return paint.row(line, self._layout, view.width, scroll_x, look)
+
+    def _marks_changed(self) -> None:
+        self.refresh()
+        self.post_message(self.Marked(len(self._marks)))
+
+    def _repaint_runs(self, run_ids: frozenset[str]) -> None:
+        for index in self.rows_on_show:
+            row = self._window.row(index)
+            if row is not None and row.run_id in run_ids:
+                self.repaint_row(index)
