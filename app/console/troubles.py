@@ -83,7 +83,7 @@ def _since(failing_since: datetime, link: LinkState, now: datetime) -> str:
 
 def _still_true(link: LinkState, kind: str, now: datetime) -> str:
     if link.last_ok_at is None:
-        return "Nothing is known yet; r asks again."
+        return "No poll has succeeded yet; r asks again."
     as_of = f"What you see is from {clock_time(link.last_ok_at, now)}"
     return f"{as_of}." if kind in REFUSALS else f"{as_of}; it turns live by itself, r asks now."
 

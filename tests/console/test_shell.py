@@ -296,7 +296,8 @@ def test_the_service_killed_leaves_the_same_rows_after_a_restart(tmp_path: Path)
     with served(Board()) as board:
         a_day(board)
         first = Terminal(board.base_url, str(tmp_path), "")
-        first.read_until(lambda seen: b"complete" in seen)
+        # The rows are there a moment before it is written down that the service answered.
+        first.read_until(lambda seen: b"complete" in seen and b"live" in seen)
         os.write(first.master, b"q")
         assert first.end() == 0
 

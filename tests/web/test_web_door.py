@@ -174,9 +174,9 @@ async def test_profiles_are_switched_without_ending(environment: dict[str, str],
             room = await come_in(client, several)
             tab = await Tab.opened(client, several, room)
             await tab.drawn(b"60 runs")
-            for keys, words in (("\x0f", b"Switch profile"), ("stag\r", b"Opening staging"), ("", b"60 runs")):
+            for keys, words in (("\x0f", "Switch profile"), ("stag\r", "staging ▾"), ("", "60 runs")):
                 await tab.socket.send_json(["stdin", keys])
-                await tab.drawn(words)
+                await tab.drawn(words.encode())
             await tab.socket.close()
     finally:
         several.end()
