@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from app.config import Profile, Settings
+from app.console.terminal.size import follow_window, is_on_terminal
 
 if TYPE_CHECKING:
     from app.console.app import RunwardenApp
@@ -31,6 +32,7 @@ def run_console(
     Returns:
         The process's exit code: 0, 1 after a crash, 128 + n after signal n.
     """
+    follow_window()
     gc.disable()  # Starting makes objects and no garbage: collecting would cost the first picture a tenth of its time.
     from app.console.profiles.fleet import Fleet
     from app.console.runs.opening import first_picture
@@ -60,8 +62,7 @@ def _early_picture(settings: Settings, profile: Profile, first: "FirstPaint | No
     from app.console.terminal import early
     from widgets.frame.freshness import Patience, freshness
 
-    is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and "TEXTUAL_DRIVER" not in os.environ
-    if first is None or not first.rows or not is_terminal:
+    if first is None or not first.rows or not is_on_terminal():
         yield None
         return
     kind = early.terminal_kind(os.get_terminal_size(), os.environ)

@@ -60,9 +60,10 @@ def test_ctrl_z_stops_it_and_continuing_paints_it_again(opened: Opened) -> None:
     assert terminal.end() == 0
 
 
-def test_it_fits_every_window_from_sixty_by_twenty(opened: Opened) -> None:
+@pytest.mark.parametrize("exported", [{}, {"COLUMNS": "80", "LINES": "24"}], ids=["", "exported"])
+def test_it_fits_every_window_from_sixty_by_twenty(opened: Opened, exported: dict[str, str]) -> None:
     """Made smaller and larger while it runs: header, keys and rows are there, and nothing lies outside."""
-    terminal = opened()
+    terminal = opened(**exported)
     terminal.shows("complete")
     for size in ((60, 20), (80, 24), (200, 60), (61, 21), (140, 40)):
         terminal.resize(size)

@@ -9,6 +9,7 @@ from app.console.onboarding.screen import OnboardingScreen
 from app.console.terminal.crash import end_without_values
 from app.console.terminal.hangup import ending_with_terminal
 from app.console.terminal.signals import restore_on_signals
+from app.console.terminal.size import follow_window
 from app.console.themes import DEFAULT, FEW_COLOURS, THEMES
 
 
@@ -46,6 +47,7 @@ def run_onboarding(file: Path) -> int:
     Returns:
         The exit code: 0 also where they left without one, otherwise as a signal or a crash ended it.
     """
+    follow_window()
     app = OnboardingApp(file, frozenset(name for name, value in os.environ.items() if value))
     with ending_with_terminal():
         app.run()
