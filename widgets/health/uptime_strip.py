@@ -32,10 +32,16 @@ def strip(slices: Sequence[Slice], cells: int, *, is_stale: bool = False) -> lis
 
 
 def fold(slices: Sequence[Slice], cells: int) -> tuple[Slice, ...]:
-    """The slices as at most so many, each at the worst of those it stands for; all stand for the same number."""
+    """The slices as at most so many, each at the worst of those it stands for; all stand for the same number.
+
+    The last one holds now, and says what is known of now.
+    """
     count = len(slices)
     each = next((size for size in range(1, count + 1) if count % size == 0 and count // size <= cells), count)
-    return tuple(_worst(slices[start : start + each]) for start in range(0, count, each)) if count else ()
+    if not count:
+        return ()
+    *before, last = (slices[start : start + each] for start in range(0, count, each))
+    return (*map(_worst, before), _worst(last) or last[-1])
 
 
 def _worst(group: Sequence[Slice]) -> Slice:

@@ -114,3 +114,8 @@ def test_folding_keeps_the_worst(cells: int, expected: tuple[str | None, ...]) -
     slices = ("well", "well", None, "bad", "well", None, None, "impaired")
 
     assert fold(slices, cells) == expected
+
+
+def test_folding_keeps_what_is_known_of_now() -> None:
+    """The last cell speaks even where most of what it stands for was not seen."""
+    assert fold((None, None, None, None, None, "well"), 2) == (None, "well")
