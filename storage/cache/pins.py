@@ -2,21 +2,22 @@
 
 import sqlite3
 from datetime import datetime, timedelta
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from storage.cache.durations import durations
+from storage.cache.read_runs import COLUMNS, row_of
 from storage.database import immediate, snapshot
-from storage.records import FINAL_STATUSES, Presence, RunRow
+from storage.records import FINAL_STATUSES
 from storage.records.following import PinnedRun, RunDurations
 from storage.storable import storable
-from storage.times import from_us, from_us_or_none, to_us
+from storage.times import from_us, to_us
 
 KEPT: Final = timedelta(days=1)
 """So long a run stays pinned after its end: whoever comes back from a night's sleep still finds it."""
 CAP: Final = 100
 """Runs pinned at a time; the oldest pins make room."""
 
-_REPOSITORY: Final = 5
+_REPOSITORY: Final = 8
 """Its place in a row of `pins`."""
 _FINAL: Final = ", ".join(f"'{status}'" for status in sorted(FINAL_STATUSES))
 
@@ -59,8 +60,8 @@ def pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
     """The pinned runs: those still active first, each group by when it was pinned."""
     with snapshot(connection):
         found = connection.execute(
-            "SELECT p.run_id, p.pinned_us, r.active_since_us, r.last_seen_us, s.run IS NOT NULL,"
-            " r.repository, r.status, r.branch, r.created_us, r.updated_us, r.first_seen_us, r.presence"
+            "SELECT p.run_id, p.pinned_us, r.active_since_us, r.last_seen_us, s.run IS NOT NULL,"  # noqa: S608 — built from constants
+            f" {COLUMNS}"
             " FROM pins AS p LEFT JOIN runs AS r ON r.run_id = p.run_id LEFT JOIN stuck AS s ON s.run = r.id"
             " ORDER BY p.pinned_us, p.run_id"
         ).fetchall()
@@ -76,31 +77,9 @@ def _pinned(values: tuple[Any, ...], figures: dict[str, RunDurations]) -> Pinned
     return PinnedRun(
         run_id=run_id,
         pinned_at=from_us(pinned_us),
-        row=_row(run_id, *row),
+        row=row_of(*row),
         active_since=from_us(active_us),
         last_seen_at=from_us(seen_us),
-        durations=figures.get(row[0]),
+        durations=figures.get(values[_REPOSITORY]),
         is_stuck=bool(is_stuck),
-    )
-
-
-def _row(
-    run_id: str,
-    repository: str,
-    status: str,
-    branch: str,
-    created_us: int,
-    updated_us: int,
-    first_seen_us: int,
-    presence: str,
-) -> RunRow:
-    return RunRow(
-        run_id=run_id,
-        status=status,
-        branch_name=branch,
-        repository=repository,
-        created_at=from_us_or_none(created_us),
-        updated_at=from_us_or_none(updated_us),
-        first_seen_at=from_us(first_seen_us),
-        presence=cast("Presence", presence),
     )
