@@ -7,13 +7,14 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from app.actions import Actions
 from app.api.client import Client
 from app.api.errors import ApiError
-from app.config import Profile, Settings, data_folder
+from app.config import CACHE_FILE, LEDGER_FILE, Profile, Settings, data_folder
 from app.events import Announce, Event
 from app.polling import Polling
 from app.sync import HealthSync, RunSync
@@ -89,31 +90,15 @@ class Engine:
         Raises:
             StorageError: A file cannot be used; the message names the cure.
         """
-        folder = data_folder(settings, profile)
-        cache = await Cache.open(folder / "cache.sqlite3", clock=clock)
-        try:
-            ledger = await Ledger.open(folder / "ledger.sqlite3", clock=clock)
-        except BaseException:
-            await cache.close()
-            raise
+        cache, ledger = await _files(data_folder(settings, profile), clock)
         token, problem = await _token(profile)
         client = Client(profile.base_url, token or problem, deadline_s=profile.poll.deadline_s)
-        doorbell = Doorbell()
+        doorbell, poll = Doorbell(), profile.poll
         if announce is not None:
             doorbell.subscribe(announce)
-        runs = RunSync(
-            client,
-            cache,
-            doorbell.ring,
-            clock=clock,
-            page_size=profile.poll.page_size,
-            first_runs=profile.poll.first_runs,
-        )
-        health = HealthSync(client, cache, doorbell.ring, clock=clock)
-        actor = f"{actor}:{_login()}"
-        polling = Polling(
-            runs, health, cache, ledger, Lease(cache), doorbell.ring, profile.poll.runs_s, profile.poll.health_s
-        )
+        ring = doorbell.ring
+        runs = RunSync(client, cache, ring, clock=clock, page_size=poll.page_size, first_runs=poll.first_runs)
+        health = HealthSync(client, cache, ring, clock=clock)
         engine = cls(
             settings=settings,
             profile=profile,
@@ -122,9 +107,9 @@ class Engine:
             ledger=ledger,
             runs=runs,
             health=health,
-            listing=Listing(client, runs, profile.poll.page_size),
-            actions=Actions(client, ledger, cache, doorbell.ring, clock, actor, read_only=profile.read_only),
-            polling=polling,
+            listing=Listing(client, runs, poll.page_size),
+            actions=Actions(client, ledger, cache, ring, clock, f"{actor}:{_login()}", read_only=profile.read_only),
+            polling=Polling(runs, health, cache, ledger, Lease(cache), ring, poll.runs_s, poll.health_s),
             doorbell=doorbell,
             clock=clock,
             token_problem=problem,
@@ -168,6 +153,15 @@ class Engine:
         await self.client.aclose()
         await self.ledger.close()
         await self.cache.close()
+
+
+async def _files(folder: Path, clock: Callable[[], datetime]) -> tuple[Cache, Ledger]:
+    cache = await Cache.open(folder / CACHE_FILE, clock=clock)
+    try:
+        return cache, await Ledger.open(folder / LEDGER_FILE, clock=clock)
+    except BaseException:
+        await cache.close()
+        raise
 
 
 async def _token(profile: Profile) -> tuple[Token | None, TokenError | None]:
