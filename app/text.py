@@ -51,6 +51,17 @@ def safe_block(text: str, *, limit: int = 20_000, lines: int = 1_000) -> tuple[S
     return tuple(safe_text(part.expandtabs(_TAB_WIDTH), limit=limit * _TAB_WIDTH) for part in parts)
 
 
+def json_escaped(document: str) -> str:
+    """JSON of the same meaning without a character that a terminal obeys or hides: those become JSON's own escapes."""
+    return "".join(c if c.isprintable() or c == "\n" else _escape(c) for c in document)
+
+
+def _escape(character: str) -> str:
+    # Beyond the first 65,536 characters JSON wants a pair of them.
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
 def _printable(text: str) -> Iterator[str]:
     marks = 0
     for character in text:

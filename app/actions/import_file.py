@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
 from typing import Final
 
@@ -48,7 +49,7 @@ def read_rows(path: Path) -> tuple[ImportRow, ...]:
     Raises:
         ImportFileError: It cannot be read, is no such file, or holds no row.
     """
-    reader = csv.reader(_text(path).splitlines(), strict=True)
+    reader = csv.reader(StringIO(_text(path), newline=""), strict=True)
     try:
         header = [name.strip().lower() for name in next(reader, [])]
         if "email" not in header:

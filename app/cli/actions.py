@@ -15,7 +15,7 @@ from app.cli.output import Format
 from app.cli.table import Column
 from app.cli.times import age, rfc3339
 from app.cli.writes import advice, resend, tell
-from app.text import safe_block
+from app.text import safe_block, safe_text
 from storage.records import Action, ActionKind, ActionState
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ async def _send_again(invocation: Invocation, action_id: str) -> int:
 
 
 def _confirm(action: Action, confirm: str | None) -> None:
-    text = action.subject or action.action_id
+    text = safe_text(action.subject or action.action_id)
     if confirm is None and sys.stdin.isatty():
         confirm = click.prompt(f"It may then be done twice. Type {text} to send it again", err=True)
     elif confirm is None:

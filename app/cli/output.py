@@ -14,7 +14,7 @@ from typing import TextIO, TypeVar
 from app.cli.exits import Failure
 from app.cli.table import Column, fields, lines
 from app.spreadsheet import csv_cell
-from app.text import safe_text
+from app.text import json_escaped, safe_text
 
 T = TypeVar("T")
 Document = Mapping[str, object]
@@ -136,16 +136,10 @@ class Output:
 
     def _json(self, value: object, *, indent: int | None = None) -> str:
         ascii_only = (self.stdout.encoding or "").lower().replace("-", "") != "utf8"
-        text = json.dumps(value, ensure_ascii=ascii_only, allow_nan=False, indent=indent)
-        return "".join(c if c.isprintable() or c == "\n" else escape(c) for c in text)
+        return json_escaped(json.dumps(value, ensure_ascii=ascii_only, allow_nan=False, indent=indent))
 
     def _print(self, line: str) -> None:
         print(line, file=self.stdout)
-
-
-def escape(c: str) -> str:
-    """A character as JSON's own escape, so that no terminal acts on it."""
-    return json.dumps(c, ensure_ascii=True)[1:-1] if c != "\x7f" else "\\u007f"
 
 
 def _constant(label: str, value: str) -> Column[None]:

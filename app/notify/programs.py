@@ -13,6 +13,8 @@ DEADLINE_S: Final = 15.0
 """A program that takes longer is ended."""
 _URGENCY: Final = {"information": "low", "warning": "normal", "error": "critical"}
 _VALUE_LIMIT: Final = 300
+_DISARMED: Final = {"-": "\N{HYPHEN}", "@": "\N{FULLWIDTH COMMERCIAL AT}", "<": "\N{FULLWIDTH LESS-THAN SIGN}"}
+"""First characters that programs obey (`--option`, and curl's `@file` and `<file`), by what looks like them."""
 
 
 def notify_send(news: News) -> tuple[str, ...]:
@@ -25,8 +27,8 @@ def notify_send(news: News) -> tuple[str, ...]:
 def filled(template: Sequence[str], news: News, profile: str) -> tuple[str, ...]:
     """The user's own command for one piece of news; what is not known of it is empty."""
     values = {
-        "title": news.title,
-        "body": news.body,
+        "title": _argument(news.title),
+        "body": _argument(news.body),
         "kind": news.kind,
         "level": news.level,
         "profile": _argument(profile),
@@ -87,6 +89,6 @@ def _fill(argument: str, values: Mapping[str, str]) -> str:
 
 
 def _argument(value: str) -> str:
-    """Foreign text as an argument: printable, and no program takes it for an option."""
+    """Foreign text as an argument: printable, and no program takes it for an option or for a file's name."""
     text = safe_text(value, limit=_VALUE_LIMIT)
-    return f"\N{HYPHEN}{text[1:]}" if text.startswith("-") else text
+    return f"{_DISARMED.get(text[:1], text[:1])}{text[1:]}"

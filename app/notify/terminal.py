@@ -24,5 +24,5 @@ def notification(title: SafeText, body: SafeText, env: Mapping[str, str]) -> str
         return f"\x1b]777;notify;{title.replace(';', ',')};{body.replace(';', ',')}{_END}"
     if term.startswith(_PLAIN) or env.get("TERM_PROGRAM") in _PLAIN_PROGRAMS:
         # `9;4;` would be a progress bar: the text begins with a word of ours, never with a digit.
-        return f"\x1b]9;{title} - {body}{_END}"
+        return f"\x1b]9;Runwarden: {title} - {body}{_END}"
     return None

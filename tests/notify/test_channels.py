@@ -123,8 +123,8 @@ async def test_a_desktop_that_cannot_be_reached_is_said_with_its_cure(news: Make
     [
         ({"TERM": "foot"}, "\x1b]777;notify;T, u;B\x1b\\"),
         ({"TERM": "xterm-256color", "VTE_VERSION": "7600"}, "\x1b]777;notify;T, u;B\x1b\\"),
-        ({"TERM": "xterm-kitty"}, "\x1b]9;T; u - B\x1b\\"),
-        ({"TERM": "xterm-256color", "TERM_PROGRAM": "iTerm.app"}, "\x1b]9;T; u - B\x1b\\"),
+        ({"TERM": "xterm-kitty"}, "\x1b]9;Runwarden: T; u - B\x1b\\"),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "iTerm.app"}, "\x1b]9;Runwarden: T; u - B\x1b\\"),
         ({"TERM": "xterm-256color"}, None),
         ({"TERM": "xterm-kitty", "TMUX": "/tmp/tmux-1000/default,1,0"}, None),
         ({"TERM": "screen-256color", "TERM_PROGRAM": "WezTerm"}, None),

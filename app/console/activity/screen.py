@@ -158,9 +158,7 @@ class ActivityScreen(ConsoleScreen):
         if self._entry is not None:
             source = self._entry.source
             made = source.result_id or source.action_id if isinstance(source, Action) else source.error_message
-            text = safe_text(made or source.kind)
-            self.app.copy_to_clipboard(text)
-            self.console.say(f"Copied {text}")
+            self.console.copy(made or source.kind)
 
     def action_search(self) -> None:
         """The keys go to the search."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from app.spreadsheet import csv_cell
+from app.text import json_escaped
 from widgets.insights.view import InsightsView
 
 FORMATS: Final = (".csv", ".json")
@@ -21,17 +22,6 @@ Fact = tuple[str, str, str, str, str, float | int | None]
 
 class ExportError(Exception):
     """The file could not be written; the message names it and the cure."""
-
-
-def problem(path: Path) -> str | None:
-    """What keeps a file of this name from being written; None: nothing that is known before it is tried."""
-    if path.suffix.lower() not in FORMATS:
-        return "End the name in .csv or .json: it says what is written."
-    if path.is_dir():
-        return f"{path} is a folder: name a file."
-    if not path.parent.is_dir():
-        return f"There is no folder {path.parent}."
-    return None
 
 
 def write(view: InsightsView, path: Path) -> None:
@@ -99,7 +89,7 @@ def as_json(view: InsightsView) -> str:
             for each in view.concurrency
         ],
     }
-    return json.dumps(document, indent=2) + "\n"
+    return json_escaped(json.dumps(document, indent=2)) + "\n"
 
 
 def _facts(view: InsightsView) -> Iterator[Fact]:

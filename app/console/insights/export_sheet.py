@@ -11,7 +11,8 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from app.console.insights.export import problem
+from app.console.insights.export import FORMATS
+from app.console.typed_path import export_problem, typed_path
 from app.text import safe_text
 from widgets.badges import STYLES, Tone
 from widgets.forms.text import LineInput
@@ -66,8 +67,8 @@ class InsightExport(ModalScreen[Path | None]):
     @on(Input.Submitted)
     def _submitted(self, message: Input.Submitted) -> None:
         message.stop()
-        path = Path(message.value.strip()).expanduser()
-        if (why := problem(path)) is not None:
+        path = typed_path(message.value)
+        if (why := export_problem(path, FORMATS)) is not None:
             self._note(why, "bad")
         elif path.exists() and path != self._replacing:
             self._replacing = path

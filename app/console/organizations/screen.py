@@ -17,7 +17,6 @@ from textual.widgets import Static
 from app.console.latest import Latest
 from app.console.room import ConsoleScreen
 from app.events import ActionChanged, CacheChangedElsewhere, Event
-from app.text import safe_text
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.frame.notice import Notice
@@ -167,9 +166,7 @@ class OrganizationsScreen(ConsoleScreen):
         """Copies the organization's id; the action's, where there is none."""
         if self._selected is not None:
             action = self._selected.action
-            text = safe_text(action.result_id or action.action_id)
-            self.app.copy_to_clipboard(text)
-            self.console.say(f"Copied {text}")
+            self.console.copy(action.result_id or action.action_id)
 
     @property
     def _selected(self) -> Attempt | None:

@@ -7,7 +7,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
 from app.console.room import ConsoleScreen
-from app.text import safe_text
+from app.text import json_escaped
 from storage.records import Action, Run
 
 if TYPE_CHECKING:
@@ -87,16 +87,13 @@ class RunActingScreen(ConsoleScreen):
         """Copies the run as received."""
         run = await self._run()
         if run is not None:
-            # A lone surrogate cannot be sent to a terminal.
-            self.app.copy_to_clipboard(run.raw_json.encode("utf-8", "replace").decode())
+            self.app.copy_to_clipboard(json_escaped(run.raw_json))
             self.console.say("Copied the run's JSON")
 
     def action_copy_id(self) -> None:
         """Copies the run's id to the terminal's clipboard."""
         if self.focused_run_id is not None:
-            text = safe_text(self.focused_run_id)
-            self.app.copy_to_clipboard(text)
-            self.console.say(f"Copied {text}")
+            self.console.copy(self.focused_run_id)
 
     async def action_open_url(self) -> None:
         """Opens the run by the configured URL template."""

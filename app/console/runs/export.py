@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Final
 from app.moments import rfc3339
 from app.run_document import run_document
 from app.spreadsheet import csv_cell
+from app.text import json_escaped
 from storage.records import RunDetail, RunFilter, RunSort
 
 if TYPE_CHECKING:
@@ -44,17 +45,6 @@ class Export:
 def suggested_path(now: datetime) -> Path:
     """A name that says what and when, in the current folder."""
     return Path(f"runs-{now.astimezone():%Y%m%d-%H%M}.csv")
-
-
-def problem(path: Path) -> str | None:
-    """What keeps a file of this name from being written; None: nothing that is known before it is tried."""
-    if path.suffix.lower() not in FORMATS:
-        return f"End the name in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}: it says what is written."
-    if path.is_dir():
-        return f"{path} is a folder: name a file."
-    if not path.parent.is_dir():
-        return f"There is no folder {path.parent}."
-    return None
 
 
 async def write(what: Export, path: Path) -> int:
@@ -143,4 +133,4 @@ def _row(detail: RunDetail, stuck: frozenset[str]) -> tuple[object, ...]:
 def _json(detail: RunDetail, stuck: frozenset[str]) -> str:
     document = run_document(detail.run, detail, stuck=detail.run.run_id in stuck)
     # Escaped: what a terminal would obey stays a sequence of letters when somebody looks at the file.
-    return json.dumps(document, ensure_ascii=True, allow_nan=False)
+    return json_escaped(json.dumps(document, allow_nan=False))

@@ -10,7 +10,8 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from app.console.picker import PickerScreen
-from app.console.runs.export import Export, ExportError, problem, write
+from app.console.runs.export import FORMATS, Export, ExportError, write
+from app.console.typed_path import export_problem, typed_path
 from app.text import safe_text
 from storage.errors import StorageError
 from widgets.badges import STYLES, Tone
@@ -58,8 +59,8 @@ class RunExportScreen(PickerScreen[str]):
 
     @on(Input.Submitted)
     def _on_entered(self, message: Input.Submitted) -> None:
-        path = Path(message.value.strip()).expanduser()
-        if (why := problem(path)) is not None:
+        path = typed_path(message.value)
+        if (why := export_problem(path, FORMATS)) is not None:
             self._note(why, "bad")
         elif path.exists() and path != self._replacing:
             self._replacing = path

@@ -6,6 +6,7 @@ from textual import on
 from textual.binding import Binding, BindingType
 
 from app.console.runs.finding import RunFindingScreen
+from app.console.terminal.app import LONGEST_COPY
 from app.query import Query
 from app.text import safe_text
 from storage.errors import StorageError
@@ -78,7 +79,7 @@ class RunMarkingScreen(RunFindingScreen):
         if not ids:
             super().action_copy_id()
             return
-        self.app.copy_to_clipboard("\n".join(safe_text(run_id) for run_id in ids))
+        self.app.copy_to_clipboard("\n".join(safe_text(run_id, limit=LONGEST_COPY) for run_id in ids))
         self.console.say(f"Copied {len(ids):,} run ids")
 
     def action_export(self) -> None:

@@ -1,7 +1,7 @@
 """The part of the app that is the terminal's and the user's own: title, mouse, suspension, keys, commands."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual.binding import Binding, BindingsMap, BindingType
 
@@ -12,6 +12,10 @@ from app.text import safe_text
 
 if TYPE_CHECKING:
     from textual.driver import Driver
+
+
+LONGEST_COPY: Final = 10_000
+"""Characters: an id that was cut would be another one's."""
 
 
 class TerminalApp(KeyTurnsApp[None]):
@@ -52,6 +56,12 @@ class TerminalApp(KeyTurnsApp[None]):
     def say(self, message: str, *, severity: str = "information") -> None:
         """A toast; foreign parts of it must be safe text already."""
         self.notify(safe_text(message), severity=severity, markup=False, timeout=4)  # type: ignore[arg-type]
+
+    def copy(self, text: str) -> None:
+        """Copies a line of foreign text as safe text, and says it: what is pasted into a shell must not act there."""
+        safe = safe_text(text, limit=LONGEST_COPY)
+        self.copy_to_clipboard(safe)
+        self.say(f"Copied {safe}")
 
     def action_mouse(self) -> None:
         """Gives the mouse to the terminal, to select text with, or takes it back."""
