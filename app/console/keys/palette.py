@@ -4,9 +4,11 @@ import shlex
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
+from textual.fuzzy import Matcher
 
 from app.console.keys.hints import deeds
 from app.console.rooms import ROOMS
@@ -38,14 +40,15 @@ class ConsoleCommands(Provider):
     async def discover(self) -> Hits:
         """Everything but the themes, while nothing is typed."""
         for command in (*self._deeds(), *self._own(), *self._rooms()):
-            yield DiscoveryHit(command.name, command.run, help=command.help)
+            yield DiscoveryHit(Content(command.name), command.run, command.name, _as_help(command.help))
 
     async def search(self, query: str) -> Hits:
         """What matches, best first."""
         matcher = self.matcher(query)
         for command in (*self._deeds(), *self._own(), *self._rooms(), *self._themes()):
             if (score := matcher.match(command.name)) > 0:
-                yield Hit(score, matcher.highlight(command.name), command.run, help=command.help)
+                name = _highlighted(matcher, command.name)
+                yield Hit(score, name, command.run, command.name, _as_help(command.help))
 
     def _deeds(self) -> Iterator[Command]:
         seen: set[str] = set()
@@ -75,3 +78,17 @@ class ConsoleCommands(Provider):
                 "Until the console is closed; the configuration sets it for good.",
                 partial(setattr, self.app, "theme", name),
             )
+
+
+def _highlighted(matcher: Matcher, name: str) -> Content:
+    # The matcher's own way takes the name for markup: a bracket in it would be lost, or end the console.
+    _, offsets = matcher.fuzzy_search.match(matcher.query, name)
+    shown = Content(name)
+    for offset in offsets:
+        shown = shown.stylize(matcher.match_style, offset, offset + 1)
+    return shown
+
+
+def _as_help(text: str) -> str:
+    # The palette reads a string as markup, and content as it is.
+    return cast("str", Content(text))
