@@ -37,7 +37,7 @@ bench: .venv/.dev ## Measure, as ratios within one run
 install: .venv/.dev ## Set up .venv for development
 	@echo "Ready: $(BIN)/runwarden"
 
-pictures: .venv/.dev ## Make the README's pictures from the real console
+pictures: .venv/.dev ## Make the README's pictures from the tests' accepted ones
 	@$(BIN)/python docs/pictures.py docs/pictures
 
 snapshots: .venv/.dev ## Accept what the screens look like now, after looking at them
