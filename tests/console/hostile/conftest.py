@@ -11,13 +11,29 @@ TOKEN = "token-of-the-hostile-scene"
 OURS = re.compile(r"\]2;.*|\]22;[a-z-]+")
 """Strings that the console itself sends: the window's title, and the pointer's shape."""
 
+COLOURS = re.compile(r"\x1b\[(?!5;77;1m)[\d;]*m")
+"""The attributes that anybody may print; blinking in colour 77 is a payload's."""
+CALM = re.compile(
+    COLOURS.pattern
+    + r"|\x1b\[\d+;\d+H|\x1b\[2[23];2t|\x1b\[<u|\x1b\[>\d+u|\x1b\[\?(2026|2048)\$p"
+    + r"|\x1b\[\?(7|25|1000|1003|1004|1006|1015|1016|1049|2004|2026|2048)[hl]"
+)
+"""All that the console sends when nobody troubles it: places, the window's title kept, keys, and modes."""
+
 
 @pytest.fixture
 def terminals(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
     """Opens the console on a service's address, on a terminal."""
     opened: list[Terminal] = []
 
-    def start(base_url: str, *, folder: str = "data", arguments: tuple[str, ...] = ()) -> Terminal:
+    def start(
+        base_url: str,
+        *,
+        folder: str = "data",
+        arguments: tuple[str, ...] = (),
+        config: str = "[notify]\nbell = false\n",
+        **more: str,
+    ) -> Terminal:
         env = {
             "HOME": str(tmp_path),
             "RUNWARDEN_DATA_DIR": str(tmp_path / folder),
@@ -25,9 +41,10 @@ def terminals(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
             "RUNWARDEN_TOKEN": TOKEN,
             "RUNWARDEN_CONFIG": str(tmp_path / "config.toml"),
             "TZ": "UTC",
+            **more,
         }
         # Our own bell would be taken for a foreign one.
-        (tmp_path / "config.toml").write_text("[notify]\nbell = false\n")
+        (tmp_path / "config.toml").write_text(config)
         terminal = Terminal(["-m", "app", *arguments], env)
         opened.append(terminal)
         return terminal
@@ -37,17 +54,12 @@ def terminals(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
         terminal.close()
 
 
-def foreign(data: bytes, calm: set[str]) -> list[Piece]:
-    """What a terminal was sent that is neither plain text nor a sequence of a shape that a calm console sends."""
+def foreign(data: bytes, calm: re.Pattern[str] = CALM) -> list[Piece]:
+    """What a terminal was sent that is neither plain text nor a sequence that a calm console sends."""
     return [piece for piece in pieces(data) if not _is_ours(piece, calm)]
 
 
-def shapes(data: bytes) -> set[str]:
-    """The shapes of all sequences, colours aside."""
-    return {piece.shape for piece in pieces(data) if piece.kind in {"csi", "esc"} and not piece.text.endswith("m")}
-
-
-def _is_ours(piece: Piece, calm: set[str]) -> bool:
+def _is_ours(piece: Piece, calm: re.Pattern[str]) -> bool:
     match piece.kind:
         case "text":
             return not unprintable(piece.text)
@@ -56,4 +68,4 @@ def _is_ours(piece: Piece, calm: set[str]) -> bool:
         case "control":
             return piece.text in "\r\n"
         case _:
-            return piece.text.endswith("m") or piece.shape in calm
+            return calm.fullmatch(piece.text) is not None
