@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterable
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
@@ -22,6 +21,7 @@ from app.console.forms.form_screen import DRAFTS_FILE
 from app.console.latest import Latest
 from app.console.organizations.import_rows import ImportList, line, why_stopped
 from app.console.room import ConsoleScreen
+from app.console.typed_path import typed_path
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.text import safe_text
 from storage.errors import StorageError
@@ -59,6 +59,8 @@ class OrganizationImportScreen(ConsoleScreen):
     OrganizationImportScreen.-tall ImportBar { padding-bottom: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        # Before the field's own, which has no hint below that could be clicked.
+        Binding("enter", "read", "read the file", key_display="enter", priority=True, id="import.read"),
         Binding("ctrl+s", "go", "create them", key_display="^s", priority=True, id="import.go"),
         Binding("x", "stop", "stop", tooltip="After the row that is on its way", id="import.stop"),
         Binding("v", "resolve", "resolve", tooltip="Say what became of an unknown outcome", id="import.resolve"),
@@ -70,6 +72,8 @@ class OrganizationImportScreen(ConsoleScreen):
         super().__init__()
         self._engine = engine
         self._list = ImportList()
+        self._read_text = ""
+        """The file's name as it stood when the file was read last."""
         self._followed = ""
         """The row that the cursor was taken to; it goes on from there only, not from where somebody put it."""
         self._is_asked = False
@@ -112,6 +116,8 @@ class OrganizationImportScreen(ConsoleScreen):
         if action == "go":
             can = bool(self._list.to_send) and not self._is_sending and not self._engine.actions.read_only
             return True if can else None
+        if action == "read":
+            return self._can_read
         if action == "stop":
             return self._is_sending
         if action == "file":
@@ -121,6 +127,11 @@ class OrganizationImportScreen(ConsoleScreen):
         return super().check_action(action, parameters)
 
     # What its keys do
+
+    async def action_read(self) -> None:
+        """Reads the file that is named."""
+        # By way of the field, whose last change must have arrived before what is said of the file.
+        await self._bar.file.query_one(Input).action_submit()
 
     def action_go(self) -> None:
         """Says what would be done; pressed once more, does it."""
@@ -178,6 +189,7 @@ class OrganizationImportScreen(ConsoleScreen):
             self._bar.most.complain(safe_text("A whole number, from 1.") if wrong else None)
         else:
             self._bar.file.complain(None)
+        self.refresh_bindings()
 
     @on(LineTable.Highlighted)
     def _highlighted(self) -> None:
@@ -203,6 +215,14 @@ class OrganizationImportScreen(ConsoleScreen):
         return item.unknown if item is not None else None
 
     @property
+    def _can_read(self) -> bool:
+        """Whether a file is named that was not read, or that the keys go to: then it may have changed."""
+        if not self.is_mounted or self._is_sending:
+            return False
+        text = self._bar.file.value.strip()
+        return bool(text) and (text != self._read_text or self._bar.file.has_focus_within)
+
+    @property
     def _most(self) -> int | None:
         """How many may be sent at once; None: what was typed is no such number."""
         text = self._bar.most.value.strip()
@@ -217,6 +237,7 @@ class OrganizationImportScreen(ConsoleScreen):
         text = self._bar.file.value.strip()
         if not text or self._is_sending:
             return
+        self._read_text = text
         try:
             self._list.load(await asyncio.to_thread(_read, text))
         except ImportFileError as error:
@@ -313,7 +334,7 @@ class OrganizationImportScreen(ConsoleScreen):
 
 
 def _read(text: str) -> tuple[ImportRow, ...]:
-    return read_rows(Path(text).expanduser())
+    return read_rows(typed_path(text))
 
 
 def _organizations(count: int) -> str:

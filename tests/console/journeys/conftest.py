@@ -1,0 +1,50 @@
+"""A whole console, a whole service behind it, and the two hands that every journey is walked with."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from app.console.app import RunwardenApp
+from tests.console.conftest import Scene
+from tests.console.journeys.steps import Hand, Keyboard, Mouse, Service
+from tests.console.scenes import a_day
+from tests.fault_server import FaultServer
+from tests.run_board import Board
+
+Handed = Callable[[Scene], Hand]
+
+
+@pytest.fixture(params=[Keyboard, Mouse], ids=["keyboard", "mouse"])
+def handed(request: pytest.FixtureRequest) -> Handed:
+    """Each journey is walked twice: without the mouse, and without a key but to type into a field."""
+    hand: Handed = request.param
+    return hand
+
+
+@pytest.fixture
+def board() -> Board:
+    """A day's runs."""
+    board = Board()
+    a_day(board)
+    return board
+
+
+@pytest.fixture
+def service(board: Board) -> Iterator[Service]:
+    """The service of that day, which can be written to."""
+    with FaultServer() as server:
+        yield Service(server, board)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Titles of all toasts that ever appeared, the first one first."""
+    titles: list[str] = []
+    plain = RunwardenApp.notify
+
+    def notify(self: RunwardenApp, message: str, *, title: str = "", **how: object) -> None:
+        titles.append(title)
+        plain(self, message, title=title, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(RunwardenApp, "notify", notify)
+    return titles

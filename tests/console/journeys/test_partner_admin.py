@@ -1,0 +1,110 @@
+"""The partner admin's morning: one customer, then fifty; none created twice, and no attempt lost track of."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.console.conftest import Staged
+from tests.console.journeys.conftest import Handed
+from tests.console.journeys.steps import Service
+
+FIFTY = [f"c{number:02}@globex.example" for number in range(50)]
+LOST = FIFTY[17]
+
+
+@pytest.fixture
+def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A file of fifty in the folder where the console was started."""
+    monkeypatch.chdir(tmp_path)
+    Path("partners.csv").write_text("\n".join(["email", *FIFTY]) + "\n", "utf-8")
+    return "partners.csv"
+
+
+async def test_one_organization_is_created_once(staged: Staged, service: Service, handed: Handed) -> None:
+    """Previewed, sent, listed with what is left of the invitation."""
+    async with staged(base_url=service.server.base_url) as scene:
+        hand = handed(scene)
+        await hand.do("3", "3 Organizations")
+        await hand.do("n", "n new organization")
+        await hand.fill("email", "ada@globex.example")
+        await hand.do("ctrl+s", "Preview ^s")
+        await hand.see("Creates one organization and invites ada@globex.example")
+        assert not service.invited
+
+        await hand.do("ctrl+s", "Send ^s")
+        await hand.see("org_ada")
+        await hand.do("escape", "Close esc")
+        await hand.see("✓ created ada@globex.example", "30d00h left")
+        await scene.tick(hours=25)
+        await hand.see("28d23h left")
+        assert service.invited == {"ada@globex.example": 1}
+
+
+async def test_fifty_are_created_once_each_though_an_answer_is_lost(
+    staged: Staged, service: Service, handed: Handed, listed: str
+) -> None:
+    """It stops at the unknown one, goes on with the others, and never sends that one again: a person finds it."""
+    service.loses = {LOST}
+    async with staged(base_url=service.server.base_url) as scene:
+        hand = handed(scene)
+        await hand.do("3", "3 Organizations")
+        await hand.do("i", "i import")
+        await hand.fill("file", listed)
+        await hand.do("enter", "enter read the file")
+        await hand.see("○ 50 to create")
+        await hand.do("ctrl+s", "create them")
+        await hand.see("^s again creates 50 organizations and invites 50 people")
+        assert not service.invited
+
+        await hand.do("ctrl+s", "create them")
+        await hand.see("Line 19's outcome is unknown", "✓ 17 created", "? 1 unknown", "○ 32 to create")
+        await hand.do("ctrl+s", "create them")
+        await hand.do("ctrl+s", "create them")
+        await hand.see("✓ 49 created", "? 1 unknown")
+
+        await hand.point(LOST)
+        await hand.do("v", "v resolve")
+        await hand.see("Resolve an unknown outcome", LOST)
+        await hand.do("1", "It took effect")
+        await hand.fill("evidence", "org_found")
+        await hand.do("ctrl+s", "Apply ^s")
+        await hand.see("✓ 49 created", "Nothing is left to create.")
+        assert "unknown" not in scene.text
+
+        await hand.do("escape", "esc back")
+        await hand.point(LOST)
+        await hand.see("✓ 50 created", "org_found")
+        assert service.invited == dict.fromkeys(FIFTY, 1)
+
+
+async def test_the_address_of_a_lost_answer_is_blocked_until_a_person_says(
+    staged: Staged, service: Service, handed: Handed
+) -> None:
+    """The form sends nothing and shows the open attempt; resolved as not created, the same form sends."""
+    service.loses = {LOST}
+    async with staged(base_url=service.server.base_url) as scene:
+        hand = handed(scene)
+        await hand.do("3", "3 Organizations")
+        await hand.do("n", "n new organization")
+        await hand.fill("email", LOST)
+        await hand.do("ctrl+s", "Preview ^s")
+        await hand.do("ctrl+s", "Send ^s")
+        await hand.see("Resolve v")
+        await hand.do("escape", "Close esc")
+        await hand.see("? unknown", "address blocked")
+
+        await hand.do("n", "n new organization")
+        await hand.see("nobody knows the outcome", LOST)
+        await hand.do("ctrl+s", "Preview ^s")
+        await hand.do("ctrl+s", "Send ^s")
+        await hand.see("Not sent: an earlier attempt is still open")
+        assert service.invited == {LOST: 1}
+
+        await hand.do("v", "Resolve v")
+        await hand.do("2", "It did not take effect")
+        await hand.do("ctrl+s", "Apply ^s")
+        service.loses = set()
+        await hand.do("ctrl+s", "Preview ^s")
+        await hand.do("ctrl+s", "Send ^s")
+        await hand.see("org_c17")
+        assert service.invited == {LOST: 2}
