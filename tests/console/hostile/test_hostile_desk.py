@@ -31,7 +31,7 @@ FORM = ("n", "\x14", "j", ESCAPE, ESCAPE, ESCAPE)
 ORGANIZATIONS = ("3", *"yjyjy", "\r", ESCAPE, "v", ESCAPE)
 ACTIVITY = ("6", *"yjyjyjyjy", "\r", ESCAPE, "v", ESCAPE)
 PROFILES = ("\x0f", "h", ESCAPE, "0", "j", ESCAPE)
-OWN = (":", "hostile", ESCAPE, ":", "nowhere", ESCAPE, ":", "expr", "\r", "\r", ESCAPE, ESCAPE)
+OWN = (":", "hostile", ESCAPE, ":", "nowhere", ESCAPE, ":", "redmarkup", "\r", "y", ESCAPE)
 ALERTS = (*"=+-@<", "\t", "--upload-pack=x", "@/etc/passwd", "4;1;50", "\x1b]52;c;b3duZWQ=\x07", "a;b;c")
 """Beginnings of what a program, a spreadsheet or a terminal would obey."""
 
