@@ -80,8 +80,10 @@ class Chart(PlotextPlot):
         """Names places at the bottom, leaving out what would run into its neighbour."""
         kept: list[Tick] = []
         for tick in ticks:
-            # Plotext places names in any order, and shifts one that has another in its reach.
+            # Plotext places names in any order, and shifts one that has another, or the edge, in its reach.
             reach = max(len(tick.text) + _LABEL_GAP, ceil(len(tick.text) * 1.5))
+            if len(kept) == 1 and places[kept[0].at] < len(tick.text):
+                reach += len(tick.text) // 2
             if not kept or places[tick.at] - places[kept[-1].at] >= reach:
                 kept.append(tick)
         self.plt.xticks([places[tick.at] for tick in kept], [tick.text for tick in kept])
