@@ -256,7 +256,8 @@ async def test_a_cache_that_cannot_be_read_is_said(staged: Staged, board: Board)
         await scene.engine.cache.close()
         await scene.press("d")
 
-        assert "was closed" in scene.text
+        # The path before it is as long as the machine likes.
+        assert "was closed" in " ".join(scene.text.split())
         assert scene.app.screen.query_one(OutcomesChart).view is not None
 
 
