@@ -74,7 +74,7 @@ def test_a_value_never_becomes_a_second_argument(values: dict[str, str]) -> None
 
 async def test_what_ran_beside_tells_its_code_and_its_last_line() -> None:
     """Both streams count; control characters of its output are no control characters any more."""
-    program = "import sys; print('one'); print('\\x1b[2Jtwo', file=sys.stderr); sys.exit(3)"
+    program = "import sys; print('one', flush=True); print('\\x1b[2Jtwo', file=sys.stderr); sys.exit(3)"
     ended = await run_beside([sys.executable, "-c", program])
 
     assert ended.code == 3
