@@ -35,8 +35,9 @@ def utc_now() -> datetime:
 class Doorbell:
     """Passes each event on to whoever listens at that moment."""
 
-    def __init__(self) -> None:
-        self._listeners: list[Announce] = []
+    def __init__(self, *listeners: Announce) -> None:
+        """With those who listen from the beginning."""
+        self._listeners = list(listeners)
 
     def ring(self, event: Event) -> None:
         """Tells everyone."""
@@ -93,9 +94,7 @@ class Engine:
         cache, ledger = await _files(data_folder(settings, profile), clock)
         token, problem = await _token(profile)
         client = Client(profile.base_url, token or problem, deadline_s=profile.poll.deadline_s)
-        doorbell, poll = Doorbell(), profile.poll
-        if announce is not None:
-            doorbell.subscribe(announce)
+        doorbell, poll = Doorbell(*([announce] if announce else [])), profile.poll
         ring = doorbell.ring
         runs = RunSync(client, cache, ring, clock=clock, page_size=poll.page_size, first_runs=poll.first_runs)
         health = HealthSync(client, cache, ring, clock=clock)

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any, TypeVar
@@ -49,47 +50,38 @@ def global_options(*, hidden: bool) -> list[click.Option]:
         hidden: Whether the command's help leaves them out.
     """
     path = click.Path(path_type=Path)
+    option = partial(click.Option, expose_value=False, hidden=hidden)
     return [
-        click.Option(
+        option(
             ["--config"],
             type=path,
             metavar="FILE",
             callback=_keep("config_file"),
-            expose_value=False,
-            hidden=hidden,
             help="Configuration file [RUNWARDEN_CONFIG].",
         ),
-        click.Option(
+        option(
             ["--profile"],
             metavar="NAME",
             callback=_keep("profile_name"),
-            expose_value=False,
-            hidden=hidden,
             help="Which of the configured services [RUNWARDEN_PROFILE].",
         ),
-        click.Option(
+        option(
             ["--data-dir"],
             type=path,
             metavar="DIR",
             callback=_keep("data_dir"),
-            expose_value=False,
-            hidden=hidden,
             help="Where caches and ledgers are kept [RUNWARDEN_DATA_DIR].",
         ),
-        click.Option(
+        option(
             ["--read-only"],
             is_flag=True,
             callback=_keep("read_only"),
-            expose_value=False,
-            hidden=hidden,
             help="Refuse everything that would change something.",
         ),
-        click.Option(
+        option(
             ["--token-stdin"],
             is_flag=True,
             callback=_keep_token,
-            expose_value=False,
-            hidden=hidden,
             help="Read the API token from the first line of stdin.",
         ),
     ]

@@ -3,8 +3,6 @@
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from app.config import CACHE_FILE, data_folder
 from app.console.app import RunwardenApp
 from app.engine import Engine
@@ -346,18 +344,3 @@ async def test_copying_the_id(staged: Staged) -> None:
 
         assert scene.table.row is not None
         assert scene.app.clipboard == scene.table.row.run_id
-
-
-async def test_a_poll_that_changes_nothing_paints_no_whole_screen(
-    staged: Staged, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The header is told how the link is; what stands below it is left alone."""
-    async with staged() as scene:
-        screen = scene.app.screen
-        painted: list[object] = []
-        plain = screen.refresh
-        monkeypatch.setattr(screen, "refresh", lambda *a, **k: painted.append(k) or plain(*a, **k))
-        await scene.engine.refresh()
-        await scene.settle()
-
-        assert painted == []

@@ -1,7 +1,7 @@
 """The facts of one thing that happened, and what was sent."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -11,11 +11,7 @@ from textual.widgets import Static
 
 from app.text import SafeText
 from widgets.activity.words import Entry, facts_of, sent
-from widgets.badges import STYLES
-from widgets.forms.facts import FactList
-
-if TYPE_CHECKING:
-    from widgets.line_table import Part
+from widgets.forms.facts import FactList, toned
 
 
 class ActivityPane(VerticalScroll, can_focus=True):
@@ -41,7 +37,6 @@ class ActivityPane(VerticalScroll, can_focus=True):
     def __init__(self) -> None:
         super().__init__()
         self._entry: Entry | None = None
-        self._shown: tuple[tuple[str, Part], ...] = ()
         self._sent: tuple[SafeText, ...] | None = None
 
     def compose(self) -> ComposeResult:
@@ -59,11 +54,7 @@ class ActivityPane(VerticalScroll, can_focus=True):
     def tick(self, now: datetime) -> None:
         """Paints again what reads differently."""
         facts = facts_of(self._entry, now) if self._entry is not None else ()
-        if facts != self._shown:
-            self._shown = facts
-            self.query_one(FactList).show(
-                tuple((name, Content.styled(text, STYLES[tone])) for name, (text, tone) in facts)
-            )
+        self.query_one(FactList).show(toned(facts))
         body = sent(self._entry) if self._entry is not None else ()
         if body != self._sent:
             self._sent = body

@@ -16,7 +16,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from app.text import SafeText
-from widgets.badges import Badge
+from widgets.badges import STYLES, Badge, Tone
 
 
 class FormFact(Widget):
@@ -73,6 +73,11 @@ class FactList(Vertical):
             return
         self.remove_children()
         self.mount(*(_fact(name, value) for name, value in facts))
+
+
+def toned(facts: tuple[tuple[str, tuple[str, Tone]], ...]) -> tuple[tuple[str, Content], ...]:
+    """Facts in words, each with its tone, as a list of facts shows them."""
+    return tuple((name, Content.styled(text, STYLES[tone])) for name, (text, tone) in facts)
 
 
 def _fact(name: str, value: Content) -> Horizontal:

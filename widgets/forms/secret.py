@@ -1,10 +1,6 @@
 """A field for a secret: it is shown as dots, and nothing takes it to the clipboard."""
 
-from textual import on
-from textual.app import ComposeResult
-from textual.widgets import Input
-
-from widgets.forms.field import FormField
+from widgets.forms.field import LineField
 from widgets.forms.text import LineInput
 
 
@@ -22,27 +18,9 @@ class SecretInput(LineInput):
         self.delete_selection()
 
 
-class SecretField(FormField):
+class SecretField(LineField):
     """A labelled secret."""
 
     def __init__(self, key: str, label: str, hint: str) -> None:
         super().__init__(key, label, hint)
         self._control = SecretInput()
-
-    def compose_control(self) -> ComposeResult:
-        """One line of dots."""
-        yield self._control
-
-    @property
-    def value(self) -> str:
-        """What was typed or pasted."""
-        return self._control.value
-
-    def fill(self, value: str) -> None:
-        """Replaces it."""
-        self._control.value = value
-
-    @on(Input.Changed)
-    def _typed(self, event: Input.Changed) -> None:
-        event.stop()
-        self._edited()

@@ -17,8 +17,8 @@ _LABELLED_FROM: Final = 5
 """Bars this wide have room for the number of failures above them."""
 
 
-class OutcomesChart(Chart):
-    """A stacked bar for each hour or day."""
+class _InsightsChart(Chart):
+    """A chart of the figures on show."""
 
     view: InsightsView | None = None
 
@@ -26,6 +26,10 @@ class OutcomesChart(Chart):
         """Takes the figures."""
         self.view = view
         self.refresh()
+
+
+class OutcomesChart(_InsightsChart):
+    """A stacked bar for each hour or day."""
 
     def draw(self, width: int, height: int) -> None:
         """The bars."""
@@ -64,15 +68,8 @@ class OutcomesChart(Chart):
                 self.plt.scatter(xs, ys, marker=badge.glyph, color=self.colour(badge.tone))
 
 
-class ConcurrencyChart(Chart):
+class ConcurrencyChart(_InsightsChart):
     """How many runs at once, over time."""
-
-    view: InsightsView | None = None
-
-    def show(self, view: InsightsView) -> None:
-        """Takes the figures."""
-        self.view = view
-        self.refresh()
 
     def draw(self, width: int, height: int) -> None:
         """The line, and what is below it filled."""

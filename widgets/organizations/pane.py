@@ -1,18 +1,12 @@
 """The facts of one attempt, beside the table, below it, or alone."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
-from textual.content import Content
 
-from widgets.badges import STYLES
-from widgets.forms.facts import FactList
+from widgets.forms.facts import FactList, toned
 from widgets.organizations.words import Attempt, facts_of
-
-if TYPE_CHECKING:
-    from widgets.line_table import Part
 
 
 class OrganizationPane(VerticalScroll):
@@ -33,7 +27,6 @@ class OrganizationPane(VerticalScroll):
     def __init__(self) -> None:
         super().__init__()
         self._attempt: Attempt | None = None
-        self._shown: tuple[tuple[str, Part], ...] = ()
 
     def compose(self) -> ComposeResult:
         """One list."""
@@ -49,8 +42,4 @@ class OrganizationPane(VerticalScroll):
     def tick(self, now: datetime) -> None:
         """Paints again if something reads differently."""
         facts = facts_of(self._attempt, now) if self._attempt is not None else ()
-        if facts != self._shown:
-            self._shown = facts
-            self.query_one(FactList).show(
-                tuple((name, Content.styled(text, STYLES[tone])) for name, (text, tone) in facts)
-            )
+        self.query_one(FactList).show(toned(facts))

@@ -1,16 +1,14 @@
 """Drafts: what was typed and not yet sent survives escape, a crash and a restart."""
 
 import asyncio
-import fcntl
 import json
-import os
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
+
+from app.whole_file import alone, replacing
 
 VERSION: Final = 1
 
@@ -62,7 +60,7 @@ class Drafts:
 
     def _change(self, change: Callable[[dict[str, Draft]], object]) -> None:
         try:
-            with self._alone():
+            with alone(self.path.parent):
                 drafts = self._read()
                 before = dict(drafts)
                 change(drafts)
@@ -70,17 +68,6 @@ class Drafts:
                     self._write(drafts)
         except OSError as error:
             raise DraftsError(f"Drafts cannot be kept in {self.path}: {error.strerror or error}.") from error
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Keeps other consoles of the same profile out between reading and replacing."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(folder)
 
     def _read(self) -> dict[str, Draft]:
         try:
@@ -112,17 +99,8 @@ class Drafts:
 
     def _write(self, drafts: dict[str, Draft]) -> None:
         document = {"version": VERSION, "drafts": {name: _entry(draft) for name, draft in drafts.items()}}
-        # mkstemp makes it 0600; the rename makes it whole or absent, never half.
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=".drafts-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(document, file)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(self.path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with replacing(self.path) as file:
+            json.dump(document, file)
 
 
 def _entry(draft: Draft) -> dict[str, object]:

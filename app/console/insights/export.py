@@ -2,8 +2,6 @@
 
 import csv
 import json
-import os
-import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from io import StringIO
@@ -12,6 +10,7 @@ from typing import Final
 
 from app.spreadsheet import csv_cell
 from app.text import json_escaped
+from app.whole_file import replacing
 from widgets.insights.view import InsightsView
 
 FORMATS: Final = (".csv", ".json")
@@ -32,14 +31,8 @@ def write(view: InsightsView, path: Path) -> None:
     """
     text = as_json(view) if path.suffix.lower() == ".json" else as_csv(view)
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem[:40]}-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with replacing(path) as file:
+            file.write(text)
     except OSError as error:
         raise ExportError(f"{path} cannot be written: {error.strerror or error}.") from error
 

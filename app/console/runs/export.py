@@ -2,8 +2,6 @@
 
 import csv
 import json
-import os
-import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +12,7 @@ from app.moments import rfc3339
 from app.run_document import run_document
 from app.spreadsheet import csv_cell
 from app.text import json_escaped
+from app.whole_file import replacing
 from storage.records import RunDetail, RunFilter, RunSort
 
 if TYPE_CHECKING:
@@ -55,18 +54,10 @@ async def write(what: Export, path: Path) -> int:
         StorageError: The cache cannot be read.
     """
     try:
-        # mkstemp makes it 0600; the rename makes it whole or absent, never half.
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem[:40]}-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-                count = await _FILES[path.suffix.lower()](what, file)
-            Path(name).replace(path)  # noqa: ASYNC240 — a rename beside itself
-        except BaseException:
-            Path(name).unlink(missing_ok=True)  # noqa: ASYNC240 — likewise
-            raise
+        with replacing(path) as file:
+            return await _FILES[path.suffix.lower()](what, file)
     except OSError as error:
         raise ExportError(f"{path} cannot be written: {error.strerror or error}.") from error
-    return count
 
 
 async def _as_csv(what: Export, file: IO[str]) -> int:

@@ -1,15 +1,14 @@
 """What the console remembers of a profile: saved views, the last view and order, the columns, the detail."""
 
 import json
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
 from app.config import ViewSettings
 from app.ordering import read_order, written_order
+from app.whole_file import alone, replacing
 from storage.records import RunSort
 from widgets.runs.column_choice import KEYS, ColumnChoice
 
@@ -66,7 +65,7 @@ class Memory:
             RememberingError: The file cannot be written, or a newer version wrote it.
         """
         try:
-            with self._alone():
+            with alone(self.path.parent):
                 self._refuse_newer()
                 before = self.read()
                 after = change(before)
@@ -86,30 +85,9 @@ class Memory:
         if isinstance(version, int) and version > VERSION:
             raise RememberingError(f"A newer version wrote {self.path}: upgrade, or move it away.")
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        import fcntl
-
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(folder)
-
     def _write(self, remembered: Remembered) -> None:
-        import tempfile  # not for the first picture, as with fcntl
-
-        # mkstemp makes it 0600; the rename makes it whole or absent, never half.
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=".console-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(_document(remembered), file, indent=1)
-            Path(name).replace(self.path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with replacing(self.path) as file:
+            json.dump(_document(remembered), file, indent=1)
 
 
 def _document(remembered: Remembered) -> dict[str, object]:

@@ -9,6 +9,16 @@ from app.config import data_folder
 from app.console.forms.drafts import Drafts
 from app.engine import Engine
 
+CREATED = {
+    "run_id": "run_01J8",
+    "status": "queued",
+    "branch_name": "agent/x",
+    "repository": {"platform": "github", "data": {"owner": "acme", "repo": "web"}},
+    "created_at": "2026-05-04T12:00:00Z",
+    "updated_at": "2026-05-04T12:00:00Z",
+}
+FILLED = "acme/web\t\tFix the flaky test.\nThen run it.\tdepth\t3"
+
 
 async def settle(pilot: Pilot[Any]) -> None:
     """Waits until everything that was begun is done and painted."""

@@ -9,19 +9,9 @@ from textual.widgets import Input, TextArea
 from app.console.forms import NewRunForm
 from app.engine import Engine
 from storage.records import Action, Repository, Run
-from tests.console.forms.steps import drafts_of, painted, settle, words, write
+from tests.console.forms.steps import CREATED, FILLED, drafts_of, painted, settle, words, write
 from tests.fault_server import Drop, Respond
 from widgets.forms.pairs import packed
-
-CREATED = {
-    "run_id": "run_01J8",
-    "status": "queued",
-    "branch_name": "agent/x",
-    "repository": {"platform": "github", "data": {"owner": "acme", "repo": "web"}},
-    "created_at": "2026-05-04T12:00:00Z",
-    "updated_at": "2026-05-04T12:00:00Z",
-}
-FILLED = "acme/web\t\tFix the flaky test.\nThen run it.\tdepth\t3"
 
 
 async def test_what_is_previewed_is_what_is_sent(stage: Any, engine: Engine, post: Any) -> None:

@@ -6,18 +6,8 @@ from typing import Any
 
 from app.console.forms import NewRunForm
 from app.engine import Engine
-from tests.console.forms.steps import drafts_of, painted, settle, words, write
+from tests.console.forms.steps import CREATED, FILLED, drafts_of, painted, settle, words, write
 from tests.fault_server import Respond
-
-CREATED = {
-    "run_id": "run_01J8",
-    "status": "queued",
-    "branch_name": "agent/x",
-    "repository": {"platform": "github", "data": {"owner": "acme", "repo": "web"}},
-    "created_at": "2026-05-04T12:00:00Z",
-    "updated_at": "2026-05-04T12:00:00Z",
-}
-FILLED = "acme/web\t\tFix the flaky test.\nThen run it.\tdepth\t3"
 
 
 async def test_a_draft_survives_escape_and_is_swapped_for_a_fresh_form_and_back(stage: Any, clock: Any) -> None:

@@ -1,0 +1,48 @@
+"""Files that are whole or absent, never half, and readable by their owner alone."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+# fcntl and tempfile are imported where they are used: reading such a file is on the way to the first picture.
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[str]]:
+    """A text file, UTF-8 and mode 0600, that takes the place of `path` once everything was written to it.
+
+    Raises:
+        OSError: It cannot be written; what was there before is as it was.
+    """
+    import tempfile
+
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem[:40]}-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Keeps other processes that change files in this folder out meanwhile; makes the folder, 0700.
+
+    Raises:
+        OSError: It cannot be made or locked.
+    """
+    import fcntl
+
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
