@@ -11,9 +11,14 @@ def test_what_breaks_off_leaves_the_file_as_it_was_and_nothing_beside_it(tmp_pat
     """A disk that fills up half way costs what was being written, and nothing more."""
     path = tmp_path / "runs.csv"
     path.write_text("before")
-    with pytest.raises(OSError, match="full"), replacing(path) as file:
-        file.write("half of it")
-        raise OSError("full")
+
+    def break_off() -> None:
+        with replacing(path) as file:
+            file.write("half of it")
+            raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        break_off()
 
     assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {"runs.csv": "before"}
 
