@@ -52,7 +52,10 @@ class KeyTurnsApp(App[Result]):
 
     async def on_event(self, event: events.Event) -> None:
         """Has a key wait for the one before it."""
-        if not isinstance(event, (events.Key, events.Paste)) or event.is_forwarded:
+        if isinstance(event, (events.InputEvent, events.Paste)) and not self._screen_stack:
+            # The console is closing: what was still under way has nothing left to act on.
+            event.stop()
+        elif not isinstance(event, (events.Key, events.Paste)) or event.is_forwarded:
             await super().on_event(event)
         elif self._turn is not None:
             self._ahead.append(event)

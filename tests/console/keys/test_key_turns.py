@@ -89,3 +89,18 @@ async def test_one_that_takes_long_does_not_hold_back_the_others_for_ever(
             await until(lambda: search.value == "dark")
         finally:
             never.set()
+
+
+@pytest.mark.parametrize("is_forwarded", [True, False])
+async def test_a_key_that_is_still_under_way_when_the_console_closes_presses_nothing(
+    staged: Staged, *, is_forwarded: bool
+) -> None:
+    """Neither one that no part of the screen has met yet, nor one that a part hands on after the last screen went."""
+    async with staged() as scene:
+        late = events.Key("q", "q")
+        late._forwarded = is_forwarded
+    assert not scene.app._screen_stack
+
+    await scene.app.on_event(late)
+
+    assert late._stop_propagation
