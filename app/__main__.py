@@ -5,6 +5,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from app.streams import open_missing
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code.
@@ -12,6 +14,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: Without the program's name. None: the process's own.
     """
+    open_missing()
     argv = list(sys.argv[1:] if arguments is None else arguments)
     code = None if argv else _console_at_once()
     if code is not None:

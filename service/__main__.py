@@ -3,4 +3,5 @@
 from service.cli import main
 
 if __name__ == "__main__":
-    main()
+    # Where `python -m service` came from, `runwarden service` is: the name that every help and cure uses.
+    main(prog_name="runwarden service")

@@ -1,5 +1,6 @@
 """The one way to write to the service: prepare, send, settle."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -62,16 +63,29 @@ class Actions:
         return await self._carry_out(request, successor, None)
 
     async def resolve_created(self, action_id: str, result_id: str) -> Action:
-        """A person found what an unknown action made."""
+        """A person found what an unknown action made.
+
+        Raises:
+            ReadOnly: The ledger stays as it is.
+        """
+        self._check_writable()
         return self._ring(await self.ledger.resolve_created(action_id, result_id))
 
     async def resolve_not_created(self, action_id: str) -> Action:
-        """A person made sure that an unknown action had no effect."""
+        """A person made sure that an unknown action had no effect.
+
+        Raises:
+            ReadOnly: The ledger stays as it is.
+        """
+        self._check_writable()
         return self._ring(await self.ledger.resolve_not_created(action_id))
 
-    def _check(self, request: WriteRequest) -> None:
+    def _check_writable(self) -> None:
         if self.read_only:
             raise ReadOnly
+
+    def _check(self, request: WriteRequest) -> None:
+        self._check_writable()
         if found := problems(request):
             raise InvalidRequest(found)
 
@@ -134,7 +148,9 @@ class Actions:
         return self._ring(await self.ledger.not_sent(action_id, reason))
 
     async def _settle_interrupted(self, action_id: str, interruption: BaseException) -> None:
-        reason = ActionError("interrupted", f"Interrupted before the answer came ({type(interruption).__name__}).")
+        was_asked_to = isinstance(interruption, asyncio.CancelledError)
+        by = "" if was_asked_to else f" ({type(interruption).__name__})"
+        reason = ActionError("interrupted", f"Interrupted before the answer came{by}.")
         current = await self._held(action_id)
         if current.state == "prepared":
             self._ring(await self.ledger.not_sent(action_id, reason))

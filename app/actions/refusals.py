@@ -22,7 +22,10 @@ class ReadOnly(ActionRefused):
     kind = "read_only"
 
     def __init__(self) -> None:
-        super().__init__("Read-only: nothing is sent. Drop --read-only, or set read_only = false for this profile.")
+        super().__init__(
+            "Read-only: nothing is sent, and nothing resolved. "
+            "Drop --read-only, or set read_only = false for this profile."
+        )
 
 
 class InvalidRequest(ActionRefused):

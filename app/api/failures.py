@@ -21,6 +21,7 @@ from app.api.errors import (
 
 _LONGEST_MESSAGE: Final = 2_000
 _LONGEST_CODE: Final = 200
+_SHORTEST_SECRET: Final = 6
 _LONGEST_WAIT_S: Final = 86_400.0
 """A day: after that, asking again costs less than a mistaken header."""
 _BY_STATUS: Final[Mapping[int, type[Refused]]] = {401: NotAuthorized, 403: Forbidden, 404: NotFound}
@@ -49,13 +50,18 @@ def failure(status: int, body: bytes, *, retry_after: str | None, sent_at: str |
         token: The token's value.
     """
     said = _read(body)
-    message = (said.message or _reason(status)).replace(token, "[token]")[:_LONGEST_MESSAGE]
-    code = None if said.error_code is None else said.error_code.replace(token, "[token]")[:_LONGEST_CODE]
+    message = _without(token, said.message or _reason(status))[:_LONGEST_MESSAGE]
+    code = None if said.error_code is None else _without(token, said.error_code)[:_LONGEST_CODE]
     if status == _TOO_MANY_REQUESTS:
         wait_s = None if retry_after is None else retry_after_s(retry_after, sent_at)
         return RateLimited(message, error_code=code, retry_after_s=wait_s)
     kind = ServerFailed if status >= _FIRST_SERVER_ERROR else _BY_STATUS.get(status, Rejected)
     return kind(message, status=status, error_code=code)
+
+
+def _without(token: str, text: str) -> str:
+    # What is shorter guards nothing, and would be found in every second word.
+    return text.replace(token, "[token]") if len(token) >= _SHORTEST_SECRET else text
 
 
 def retry_after_s(header: str, sent_at: str | None = None) -> float | None:

@@ -184,10 +184,11 @@ class Transport:
         return self._lanes[writes]
 
     def _unreachable(self, error: Exception, *, begun: bool) -> Unreachable:
-        said = (str(error) or type(error).__name__).rstrip(".")
+        # Most resets come without a word, and the name of the exception's class says nothing more.
+        said = f": {str(error).rstrip('.')}." if str(error) else "."
         if begun:
-            return Unreachable(f"The connection was lost before the answer was complete: {said}.")
-        return Unreachable(f"No connection to {self.base_url}: {said}.", surely_not_sent=True)
+            return Unreachable(f"The connection was lost before the answer was complete{said}")
+        return Unreachable(f"No connection to {self.base_url}{said}", surely_not_sent=True)
 
 
 async def _failure(response: httpx.Response, token: Token) -> ApiError:

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import click
 
 from app.cli.context import Invocation
-from app.cli.documents import action_document, as_received
+from app.cli.documents import action_document, as_received, write_document
 from app.cli.exits import Exit, failed
 from app.cli.options import FactCommand, Noun
 from app.cli.output import Format
@@ -124,7 +124,10 @@ async def _settle(invocation: Invocation, action_id: str, created: str | None) -
             action = await engine.actions.resolve_not_created(action.action_id)
         else:
             action = await engine.actions.resolve_created(action.action_id, created.strip())
-    return tell(invocation.output, action)
+    # Why it was unknown is settled with it, whatever a write under its key would say.
+    document = {name: value for name, value in write_document(action).items() if name != "error"}
+    tell(invocation.output, action, document)
+    return Exit.DONE
 
 
 async def _unresolved(invocation: Invocation, action_id: str) -> Action:
@@ -157,6 +160,8 @@ def _confirm(action: Action, confirm: str | None) -> None:
 
 
 async def _named(ledger: "Ledger", action_id: str) -> Action:
+    if not action_id.strip():
+        raise failed("usage", "Name an action by its id, or by the beginning of it. See: runwarden actions list")
     action = await ledger.action(action_id)
     if action is None:
         raise failed("not_found", f"There is no action {action_id}. See: runwarden actions list", action_id=action_id)

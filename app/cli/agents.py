@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from app.cli.context import Invocation
+from app.cli.documents import unsent_document
 from app.cli.exits import Exit
 from app.cli.options import FactCommand, Noun
 from app.cli.pairs import mapping
@@ -43,6 +44,7 @@ def start(
     """Start the agent NAME on a repository. No endpoint reads an execution back: look for its run in the list."""
     from app.api.requests import StartAgent
 
+    invocation.beside_error = unsent_document("agent.start")
     # The four forms of the spec have no prefix; ours for GitLab means the same as its bare path.
     request = StartAgent(name, repository.removeprefix("gitlab:"), branch, mapping(inputs))
     return invocation.run(lambda: _start(invocation, request, key))

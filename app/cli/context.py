@@ -2,9 +2,9 @@
 
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 
@@ -37,6 +37,8 @@ class Invocation:
     format: Format = Format.TABLE
     is_plugin: bool = False
     """Whether failures, too, are told by the monitoring-plugin convention."""
+    beside_error: Mapping[str, object] = field(default_factory=dict)
+    """What the JSON document of a failure says beside `"error"`: as much of the command's own document as is known."""
     stopped_by: signal.Signals | None = None
     """The signal that ended the command early. None: none did."""
 

@@ -15,6 +15,7 @@ __all__ = [
     "action_document",
     "as_received",
     "run_document",
+    "unsent_document",
     "write_document",
 ]
 
@@ -26,11 +27,24 @@ RESULT_KEYS: Final[Mapping[ActionKind, str]] = {
     "gitlab.onboard": "project",
 }
 """Under which name a write's document has what it made."""
+ID_KEYS: Final[Mapping[ActionKind, str]] = {
+    "run.start": "run_id",
+    "run.continue": "run_id",
+    "agent.start": "execution_id",
+    "organization.create": "organization_id",
+    "gitlab.onboard": "project_path",
+}
+"""The field of it that is its id."""
+
+
+def unsent_document(kind: ActionKind) -> dict[str, object]:
+    """What a write prints that was refused before there was an action: the same fields, and nothing in them."""
+    return {"action_id": None, "kind": kind, "state": "not_sent", RESULT_KEYS[kind]: None}
 
 
 def write_document(action: Action) -> dict[str, object]:
     """What a write prints: its action, and what it made (null until that is known)."""
-    made = as_received(action.response_json) or None
+    made = as_received(action.response_json) or _linked(action)
     document: dict[str, object] = {
         "action_id": action.action_id,
         "kind": action.kind,
@@ -40,6 +54,13 @@ def write_document(action: Action) -> dict[str, object]:
     if action.error is not None:
         document["error"] = error_document(action)
     return document
+
+
+def _linked(action: Action) -> dict[str, object] | None:
+    """What a person found that it made: nothing is known of it but its id."""
+    if action.resolution != "created" or action.result_id is None:
+        return None
+    return {ID_KEYS[action.kind]: action.result_id}
 
 
 def error_document(action: Action) -> dict[str, ErrorDetail] | None:

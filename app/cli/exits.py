@@ -103,5 +103,10 @@ def of_api_error(error: ApiError, *, hint: str = "") -> Failure:
         detail |= {"http_status": error.status, "error_code": error.error_code}
     if isinstance(error, RateLimited):
         detail["retry_after_s"] = error.retry_after_s
-    message = f"{error.message} {hint}".rstrip()
+    message = f"{_sentence(error.message)} {hint}" if hint else error.message
     return Failure(error.kind, message, EXIT_BY_KIND.get(error.kind, Exit.UNREACHABLE), detail)
+
+
+def _sentence(text: str) -> str:
+    """The service's own words may end without a full stop; another sentence follows them."""
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."

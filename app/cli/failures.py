@@ -26,7 +26,8 @@ def _of_usage(error: click.ClickException) -> Failure:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         detail["command"] = error.ctx.command_path
         hint = f" See: {error.ctx.command_path} --help"
-    return Failure("usage", error.format_message().rstrip(".") + "." + hint, Exit.USAGE, detail)
+    said = error.format_message().rstrip(".")
+    return Failure("usage", said + ("" if said.endswith("?") else ".") + hint, Exit.USAGE, detail)
 
 
 def _of_config(error: ConfigError) -> Failure:

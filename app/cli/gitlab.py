@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from app.cli.context import Invocation
+from app.cli.documents import unsent_document
 from app.cli.options import FactCommand, Noun
 from app.cli.writes import carry_out, tell
 
@@ -25,6 +26,7 @@ def onboard(invocation: Invocation, /, *, project: str, key: str | None) -> int:
     """Onboard PROJECT: group/project, or its numeric id. Exit code 1 if GitLab would not have it."""
     from app.api.requests import OnboardProject
 
+    invocation.beside_error = unsent_document("gitlab.onboard")
     name = project.removeprefix("gitlab:")
     is_id = name.isascii() and name.isdecimal()
     request = OnboardProject(project_id=int(name)) if is_id else OnboardProject(project_path=name)

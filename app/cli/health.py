@@ -10,6 +10,7 @@ import click
 
 from app.api.errors import ApiError
 from app.cli.context import Invocation
+from app.cli.documents import as_received
 from app.cli.exits import CommandFailed, Failure, of_api_error
 from app.cli.options import FactCommand
 from app.cli.output import Format, Output
@@ -52,12 +53,12 @@ class HostView:
     now: datetime
 
     def document(self) -> dict[str, object]:
-        """As JSON: the spec's fields (2.7), and what was observed."""
+        """As JSON: the platform's object as received (spec 2.7), and what was observed."""
         platform = self.platform
-        received = {"status": platform.status, "host": platform.host, "group": platform.group}
         return {
+            "status": platform.status,
+            **as_received(platform.raw_json),
             "platform": platform.platform,
-            **{name: value for name, value in received.items() if value is not None},
             "observed": {
                 "level": self.level.name.lower(),
                 "since": rfc3339(platform.since),
@@ -121,7 +122,7 @@ def tell(output: Output, hosts: Sequence[HostView], checked_at: datetime | None,
 def tell_unknown(output: Output, failure: Failure) -> int:
     """Prints why nothing is known, as a plugin does: on stdout, with exit code 3."""
     if output.format.is_json:
-        output.failure(failure)
+        output.failure(failure, {"status": "unknown", "code_hosting": {}})
     else:
         output.text(f"RUNWARDEN UNKNOWN - {failure.message}")
         output.flush()

@@ -1,9 +1,8 @@
 """One command line, from its words to its exit code: every failure is told in one form."""
 
-import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
@@ -12,11 +11,14 @@ from app.cli.context import Invocation
 from app.cli.exits import Exit, Failure
 from app.cli.failures import failure_of
 from app.cli.output import Format
+from app.streams import NotPrinted, flush_stdout, let_go_of_stdout
 
 BROKEN_PIPE = 141
 """What a shell reports for a process that SIGPIPE ended."""
 CRASHED = 70
 """A mistake in Runwarden itself (EX_SOFTWARE): no code of the contract may stand for it."""
+NOT_PRINTED = 74
+"""Stdout could not be written (EX_IOERR): success must not be claimed, nor that nothing was done."""
 
 
 def run_line(argv: Sequence[str]) -> int:
@@ -29,18 +31,21 @@ def run_line(argv: Sequence[str]) -> int:
             reconfigure(errors="backslashreplace")
     try:
         code = _run(list(argv), invocation)
-        sys.stdout.flush()
+        flush_stdout()
     except BrokenPipeError:
-        # The reader has gone; the interpreter's own flush at exit must not complain about it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        let_go_of_stdout()
         return BROKEN_PIPE
+    except NotPrinted as error:
+        let_go_of_stdout()
+        invocation.output.note(f"runwarden: {error} What was asked was done; of a write: runwarden actions list")
+        return NOT_PRINTED
     return 128 + invocation.stopped_by if invocation.stopped_by else code
 
 
 def _run(argv: list[str], invocation: Invocation) -> int:
     try:
         result = root.main(argv, prog_name="runwarden", standalone_mode=False, obj=invocation)
-    except BrokenPipeError:
+    except (BrokenPipeError, NotPrinted):
         raise
     except BaseException as error:  # noqa: BLE001 — the process's boundary: whatever it is, it is told in one form
         return _tell(error, invocation, argv)
@@ -67,8 +72,15 @@ def _tell(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> 
         from app.cli.health import tell_unknown
 
         return tell_unknown(invocation.output, failure)
-    invocation.output.failure(failure)
+    invocation.output.failure(failure, _beside(error, invocation))
     return failure.exit
+
+
+def _beside(error: BaseException, invocation: Invocation) -> Mapping[str, object]:
+    from storage.errors import StorageError
+
+    # A ledger that fails may do so when the request has left already: of that nothing can be said.
+    return {} if isinstance(error, StorageError) else invocation.beside_error
 
 
 def _format_asked_for(argv: Sequence[str]) -> Format | None:

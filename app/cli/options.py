@@ -132,9 +132,12 @@ class ScreenCommand(click.Command):
 
 
 def as_duration(_: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
-    """Callback for an option that is a duration."""
+    """Callback for an option that is a duration; a bare number means seconds, as everywhere on a command line."""
+    if value is None:
+        return None
+    is_bare = value.strip().replace(".", "", 1).isdecimal()
     try:
-        return None if value is None else parse_duration(value)
+        return parse_duration(f"{value.strip()}s" if is_bare else value)
     except ValueError as error:
         raise click.BadParameter(str(error), param=param) from error
 

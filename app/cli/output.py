@@ -14,6 +14,7 @@ from typing import TextIO, TypeVar
 from app.cli.exits import Failure
 from app.cli.table import Column, fields, lines
 from app.spreadsheet import csv_cell
+from app.streams import NotPrinted
 from app.text import json_escaped, safe_text
 
 T = TypeVar("T")
@@ -113,11 +114,16 @@ class Output:
         if line:
             print(safe_text(line, limit=4000), file=self.stderr, flush=True)
 
-    def failure(self, failure: Failure) -> None:
-        """An error: JSON on stdout where JSON was asked for, else a sentence on stderr."""
+    def failure(self, failure: Failure, beside: Document | None = None) -> None:
+        """An error: JSON on stdout where JSON was asked for, else a sentence on stderr.
+
+        Args:
+            failure: What ended the command.
+            beside: What the document says besides.
+        """
         if self.format.is_json:
             indent = 2 if self.format is Format.JSON else None
-            self._print(self._json({"error": failure.as_json()}, indent=indent))
+            self._print(self._json({**(beside or {}), "error": failure.as_json()}, indent=indent))
         else:
             self.note(f"runwarden: {failure.message}")
 
@@ -132,14 +138,22 @@ class Output:
         writer.writerow([column.name for column in shown])
         for item in items:
             writer.writerow([csv_cell((column.value or column.text)(item)) for column in shown])
-        self.stdout.write(buffer.getvalue())
+        self._write(buffer.getvalue())
 
     def _json(self, value: object, *, indent: int | None = None) -> str:
         ascii_only = (self.stdout.encoding or "").lower().replace("-", "") != "utf8"
         return json_escaped(json.dumps(value, ensure_ascii=ascii_only, allow_nan=False, indent=indent))
 
     def _print(self, line: str) -> None:
-        print(line, file=self.stdout)
+        self._write(f"{line}\n")
+
+    def _write(self, text: str) -> None:
+        try:
+            self.stdout.write(text)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise NotPrinted(error.strerror or type(error).__name__) from error
 
 
 def _constant(label: str, value: str) -> Column[None]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MOST_RUNS: Final = 20
 DAY: Final = timedelta(days=1)
+START_ONE: Final = "No runs yet. Start one: runwarden runs start -R owner/repo INSTRUCTIONS"
 
 
 async def snapshot(engine: "Engine", *, width: int | None = None) -> list[str]:
@@ -30,15 +31,17 @@ async def snapshot(engine: "Engine", *, width: int | None = None) -> list[str]:
     counts = await cache.status_counts(RunFilter())
     failed = (await cache.status_counts(RunFilter(since=now - DAY))).get("failed", 0)
     shown = await views(engine, runs)
+    links = await cache.links()
     head = [
         f"runwarden  {engine.profile.name}  {engine.profile.base_url}",
-        _freshness(await cache.links(), now),
+        _freshness(links, now),
         f"{counts.get('working', 0)} working  {counts.get('queued', 0)} queued  {failed} failed/24h",
-        *_hosts(await cache.health(), now),
+        *_hosts(await cache.health(), links, now),
         "",
     ]
     if not shown:
-        return [*head, "No runs yet. Start one: runwarden runs start -R owner/repo INSTRUCTIONS"]
+        was_asked = any(link.subject == "runs" and link.last_ok_at for link in links)
+        return [*head, START_ONE if was_asked else "No runs were seen yet."]
     table = lines(COLUMNS, shown, width=width, colour=False)
     rest = [f"… and {total - len(shown)} more: runwarden runs list"] if total > len(shown) else []
     return [*head, *table, *rest]
@@ -54,10 +57,11 @@ def _freshness(links: Sequence[LinkState], now: datetime) -> str:
     return f"live  {rfc3339(link.last_ok_at)}"
 
 
-def _hosts(platforms: Sequence[PlatformHealth], now: datetime) -> Iterator[str]:
+def _hosts(platforms: Sequence[PlatformHealth], links: Sequence[LinkState], now: datetime) -> Iterator[str]:
     connected = [each for each in platforms if each.connected]
     if not connected:
-        yield "no code host is connected"
+        was_asked = any(link.subject == "health" and link.last_ok_at for link in links)
+        yield "no code host is connected" if was_asked else "code hosts: not seen yet"
     for each in connected:
         place = " ".join(part for part in (each.host, each.group) if part)
         yield f"{each.platform} {each.status} since {age(each.since, now)}{f'  {place}' if place else ''}"

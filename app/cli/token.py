@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from app.api.errors import Forbidden
+from app.api.errors import Forbidden, NotAuthorized
 from app.cli.context import Invocation
 from app.cli.exits import Exit
 from app.cli.options import FactCommand, Noun
@@ -31,12 +31,16 @@ def check(invocation: Invocation, /) -> int:
 
 async def _check(invocation: Invocation) -> int:
     async with invocation.engine(needs_token=True) as engine:
-        # A token that is unknown or expired fails here already, as NotAuthorized.
-        health = await _may(engine, "health")
-        runs = await _may(engine, "runs")
         origin = token_origin(engine.profile.token)
         base_url = engine.profile.base_url
-    document = {"valid": True, "base_url": base_url, "token_from": origin, "runs": runs, "health": health}
+        facts = {"base_url": base_url, "token_from": origin}
+        try:
+            health = await _may(engine, "health")
+            runs = await _may(engine, "runs")
+        except NotAuthorized:
+            invocation.beside_error = {"valid": False, **facts, "runs": False, "health": False}
+            raise
+    document = {"valid": True, **facts, "runs": runs, "health": health}
     pairs = [
         ("token", "accepted"),
         ("service", base_url),

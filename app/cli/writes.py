@@ -85,8 +85,10 @@ async def _settled(engine: "Engine", sending: Awaitable[Action]) -> Action:
 def exit_of(action: Action) -> Exit:
     """The exit code that an action's state stands for."""
     match action.state:
-        case "confirmed" | "not_created":
+        case "confirmed":
             return _exit_of_made(action)
+        case "not_created":
+            return Exit.USAGE
         case "prepared" | "sending" | "unknown":
             return Exit.UNKNOWN_OUTCOME
         case "rejected" | "not_sent":
@@ -130,11 +132,13 @@ def advice(action: Action) -> str:
             return f"Nothing was sent: {reason} It may be tried again."
         case "rejected":
             return f"The service refused: {reason}"
-        case "confirmed" | "not_created":
+        case "not_created":
+            return "It was resolved as without effect; ask for it again, under another --key if it had one."
+        case "confirmed":
             return ""
 
 
 def _exit_of_made(action: Action) -> Exit:
-    if action.kind == "gitlab.onboard" and action.state == "confirmed":
+    if action.kind == "gitlab.onboard":
         return Exit.FAILED if as_received(action.response_json).get("success") is False else Exit.DONE
     return Exit.DONE

@@ -13,7 +13,7 @@ from types import FrameType
 
 from app.config import Profile, Settings
 from app.demo.history import make as make_history
-from app.demo.process import DemoError
+from app.demo.process import DemoError, last_lines
 from app.demo.world import World, build
 
 Show = Callable[[Settings, Profile], int]
@@ -40,7 +40,10 @@ def run_demo(show: Show | None, *, keep: bool, folder: Path | None) -> int:
         asyncio.run(make_history(settings, profile))
         if show is None:
             print(world.announcement(), flush=True)  # noqa: T201 — the line that scripts wait for
-            return world.service.process.wait()
+            status = world.service.process.wait()
+            raise DemoError(
+                f"The demo's service ended by itself, with status {status}. Its log ends: {last_lines(world.log)}"
+            )
         return show(settings, profile)
     return 0  # Ended by a signal, and everything taken down: that is how a demo without a console ends.
 
@@ -70,8 +73,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 @contextmanager
 def _folder(folder: Path | None, *, keep: bool) -> Iterator[Path]:
-    place = folder or Path(tempfile.mkdtemp(prefix="runwarden-demo-"))
-    place.mkdir(parents=True, exist_ok=True)
+    place = _made(folder)
     if any(place.iterdir()):
         raise DemoError(f"{place} is not empty. Name a new folder; the demo builds everything afresh.")
     try:
@@ -83,6 +85,17 @@ def _folder(folder: Path | None, *, keep: bool) -> Iterator[Path]:
             shutil.rmtree(place, ignore_errors=True)
 
 
+def _made(folder: Path | None) -> Path:
+    try:
+        if folder is None:
+            return Path(tempfile.mkdtemp(prefix="runwarden-demo-"))
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        what = "A temporary folder" if folder is None else str(folder)
+        raise DemoError(f"{what} cannot be made: {error.strerror}. Name a folder with --folder.") from error
+    return folder
+
+
 @contextmanager
 def _world(place: Path) -> Iterator[World]:
     _say("Making three repositories and starting the service…")
@@ -92,6 +105,8 @@ def _world(place: Path) -> Iterator[World]:
         raise DemoError(f"git could not make the demo's repositories: {error.stderr.strip()}") from error
     except FileNotFoundError as error:
         raise DemoError("The demo needs git, and found none on PATH. Install it, then try again.") from error
+    except OSError as error:
+        raise DemoError(f"The demo cannot be built in {place}: {error.strerror}. Name another --folder.") from error
     try:
         yield world
     finally:

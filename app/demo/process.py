@@ -51,6 +51,11 @@ def administer(arguments: list[str]) -> dict[str, object]:
     return document
 
 
+def last_lines(log: Path) -> str:
+    """The end of the service's log, which says why it ended."""
+    return " / ".join(log.read_text(errors="replace").splitlines()[-3:])
+
+
 def start(data_dir: Path, log: Path) -> ServiceProcess:
     """Starts the service on a free loopback port and returns once it accepts connections.
 
@@ -72,6 +77,8 @@ def start(data_dir: Path, log: Path) -> ServiceProcess:
     assert process.stdout is not None  # noqa: S101 — Popen was given a pipe
     line = process.stdout.readline()
     if not line:
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
-        raise DemoError(f"The demo's service ended with status {process.wait()} before it was ready:\n{tail}")
+        status = process.wait()
+        raise DemoError(
+            f"The demo's service ended with status {status} before it was ready. Its log ends: {last_lines(log)}"
+        )
     return ServiceProcess(process, str(json.loads(line)["base_url"]))

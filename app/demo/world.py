@@ -37,6 +37,11 @@ class World:
         """The service's data folder."""
         return _service_dir(self.folder)
 
+    @property
+    def log(self) -> Path:
+        """What the service says of its doings."""
+        return _log(self.folder)
+
     def announcement(self) -> str:
         """The line that scripts read first (DESIGN section 5)."""
         return json.dumps(
@@ -67,13 +72,17 @@ def build(folder: Path) -> World:
     setup = folder / "service-setup.json"
     setup.write_text(json.dumps(_setup(folder / "repositories"), indent=2), encoding="utf-8")
     token = _token(administer(["apply", str(setup), "--data-dir", str(_service_dir(folder)), "--json"]))
-    service = start(_service_dir(folder), folder / "service.log")
+    service = start(_service_dir(folder), _log(folder))
     _configure(folder, service.base_url, token)
     return World(folder, service, token, repositories)
 
 
 def _service_dir(folder: Path) -> Path:
     return folder / "service"
+
+
+def _log(folder: Path) -> Path:
+    return folder / "service.log"
 
 
 def _setup(repositories: Path) -> dict[str, Json]:

@@ -30,6 +30,7 @@ def create(desk: Desk, slug: str, scopes: tuple[str, ...], alias: str, duration:
         "id": made.id,
         "alias": made.alias,
         "scopes": list(made.scopes),
+        "token": value,
         "value": value,
         "expires_at": rfc3339(made.expires_at),
     }

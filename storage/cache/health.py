@@ -60,7 +60,7 @@ def platforms(connection: sqlite3.Connection) -> tuple[PlatformHealth, ...]:
     with snapshot(connection):
         history = _history(connection)
         found = connection.execute(
-            "SELECT platform, status, host, host_group, since_us, checked_us, connected"
+            "SELECT platform, status, host, host_group, since_us, checked_us, connected, raw_json"
             " FROM platforms ORDER BY platform"
         )
         return tuple(
@@ -72,9 +72,10 @@ def platforms(connection: sqlite3.Connection) -> tuple[PlatformHealth, ...]:
                 since=from_us(since_us),
                 checked_at=from_us(checked_us),
                 connected=bool(connected),
+                raw_json=raw_json,
                 history=history.get(platform, ()),
             )
-            for platform, status, host, group, since_us, checked_us, connected in found.fetchall()
+            for platform, status, host, group, since_us, checked_us, connected, raw_json in found.fetchall()
         )
 
 

@@ -60,5 +60,7 @@ class PlatformHealth:
     """When it was last confirmed."""
     connected: bool
     """False: the last answer no longer named the platform."""
+    raw_json: str = "{}"
+    """The platform's object, as received."""
     history: tuple[HealthChange, ...] = ()
     """Changes, newest first, a bounded number of them."""

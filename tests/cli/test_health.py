@@ -60,6 +60,7 @@ def test_unreachable_is_unknown_and_what_was_seen_stays_readable(faulty: Command
     down, cached = faulty("health", "--json"), faulty("health", "--cached", "--json")
 
     assert (down.code, down.json()["error"]["kind"]) == (3, "unreachable")
+    assert down.json()["status"] == "unknown"
     assert (cached.code, cached.json()["source"], cached.json()["status"]) == (1, "cache", "warning")
 
 
@@ -70,6 +71,17 @@ def test_even_a_mistake_is_unknown(lone: CommandLine, arguments: list[str]) -> N
 
     assert result.code == 3
     assert result.out.startswith("RUNWARDEN UNKNOWN - ")
+
+
+def test_a_host_is_printed_as_received(faulty: CommandLine, faults: FaultServer) -> None:
+    """Fields that no spec names are there; ours stand under a name of their own."""
+    faults.script(Respond(200, {"code_hosting": {"gitlab": {"status": "ok", "version": "17.1", "group": None}}}))
+
+    gitlab = faulty("health", "--json").json()["code_hosting"]["gitlab"]
+
+    observed = gitlab.pop("observed")
+    assert gitlab == {"status": "ok", "version": "17.1", "group": None}
+    assert observed["connected"] is True
 
 
 def test_a_host_that_was_disconnected_on_purpose_alarms_nobody(faulty: CommandLine, faults: FaultServer) -> None:

@@ -229,6 +229,14 @@ def test_waiting_ends_as_the_runs_do(
     assert document.get("error", {}).get("kind") == kind
 
 
+@pytest.mark.parametrize("timeout", ["0", "0.5", "0.5s"])
+def test_a_bare_number_is_seconds(boarded: CommandLine, board: Board, timeout: str) -> None:
+    """As in every other program's time-out."""
+    board.put("run_1", "working", created=0)
+
+    assert boarded("runs", "wait", "run_1", "--timeout", timeout).code == 3
+
+
 def test_waiting_sees_a_run_end(boarded: CommandLine, board: Board) -> None:
     """The run goes on while somebody waits."""
     board.put("run_1", "working", created=0)
@@ -325,3 +333,29 @@ def test_an_export_is_whole_or_not_there(boarded: CommandLine, board: Board, tmp
     rows = list(csv.DictReader(StringIO(as_csv.out)))
     assert [row["run_id"] for row in rows] == ["run_119", "run_118", "run_117"]
     assert (nowhere.code, list(tmp_path.glob("*.partial"))) == (2, [])
+
+
+def test_an_address_is_no_repository_to_filter_by(lone: CommandLine) -> None:
+    """An empty list would look as if there were no runs."""
+    result = lone("runs", "list", "-R", "https://github.com/acme/api", "--cached", "--json")
+
+    assert (result.code, result.json()["error"]["kind"]) == (2, "usage")
+    assert "owner/repo" in result.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("arguments", [("runs", "show", ""), ("actions", "show", " "), ("runs", "wait", "")])
+def test_nothing_is_no_id(lone: CommandLine, arguments: tuple[str, ...]) -> None:
+    """An empty variable in a script is a mistake in usage, not a run that is not found."""
+    assert lone(*arguments, "--json").json()["error"]["kind"] == "usage"
+
+
+def test_a_list_that_is_not_there_hints_at_the_base_address(faulty: CommandLine, faults: FaultServer) -> None:
+    """404 for the list means that the address does not lead to the API; the service's words end as a sentence does."""
+    faults.script(Respond(404, {"message": "nothing here"}))
+
+    result = faulty("runs", "list", "--json")
+
+    assert result.code == 7
+    assert result.json()["error"]["message"].startswith(
+        "nothing here. Check the base address: it ends with the version"
+    )

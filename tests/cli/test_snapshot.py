@@ -43,6 +43,15 @@ def test_a_snapshot_of_a_service_that_is_down_shows_what_was_seen(boarded: Comma
     assert "slow down" in result.err
 
 
+def test_what_was_never_asked_is_not_said_to_be_missing(lone: CommandLine) -> None:
+    """Without one answer, nobody knows whether there are runs and code hosts."""
+    out = lone().out
+
+    assert "never seen" in out
+    assert "code hosts: not seen yet" in out
+    assert "No runs were seen yet." in out
+
+
 def test_an_empty_snapshot_tells_how_to_begin(boarded: CommandLine) -> None:
     """Nobody is left in front of nothing."""
     assert "runwarden runs start" in boarded().out

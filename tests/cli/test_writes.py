@@ -90,6 +90,7 @@ def test_a_token_that_is_not_taken_is_exit_code_4(real: CommandLine) -> None:
     for arguments in (["runs", "list"], ["token", "check"], ["orgs", "create", "a@example.com"]):
         result = stranger(*arguments, "--json")
         assert (result.code, result.json()["error"]["kind"]) == (4, "not_authorized")
+    assert stranger("token", "check", "--json").json()["valid"] is False
 
 
 def test_a_token_without_the_scope_is_exit_code_4(real: CommandLine, service: RunningService) -> None:
@@ -173,6 +174,7 @@ def test_a_person_can_link_what_an_unknown_write_made(faulty: CommandLine, fault
     twice = faulty("actions", "resolve", action_id, "--not-created", "--json")
 
     assert (linked.code, linked.json()["state"]) == (0, "confirmed")
+    assert linked.json()["organization"] == {"organization_id": "org_9"}
     assert faulty("orgs", "list", "--json").json()["organizations"][0]["organization_id"] == "org_9"
     assert (twice.code, twice.json()["error"]["kind"]) == (2, "wrong_state")
 
@@ -197,6 +199,61 @@ def test_sending_again_needs_the_email_typed(faulty: CommandLine, faults: FaultS
     assert (shown["resolution"], shown["superseded_by"]) == ("sent_again", second.json()["action_id"])
 
 
+def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: CommandLine, faults: FaultServer) -> None:
+    """Scripts read the same fields from every outcome; nothing was sent, so nothing is in them."""
+    faults.script(Drop())
+    assert faulty(*CREATE).code == 6
+
+    for refused in (faulty(*CREATE), faulty("orgs", "create", "nobody", "--json"), faulty(*CREATE, "--read-only")):
+        document = refused.json()
+        assert refused.code in {2, 6}
+        assert {name: document[name] for name in ("action_id", "kind", "state", "organization")} == {
+            "action_id": None,
+            "kind": "organization.create",
+            "state": "not_sent",
+            "organization": None,
+        }
+        assert document["error"]["message"]
+    assert len(posts(faults)) == 1
+
+
+def test_a_ledger_that_fails_does_not_say_that_nothing_was_sent(lone: CommandLine) -> None:
+    """It may have failed after the request left: the document has the error alone."""
+    lone("actions", "list")
+    (ledger,) = (lone.home / "data").rglob("ledger.sqlite3")
+    ledger.write_bytes(b"no database " * 500)
+
+    result = lone(*CREATE)
+
+    assert (result.code, set(result.json())) == (2, {"error"})
+
+
+def test_a_key_whose_write_had_no_effect_is_no_success(faulty: CommandLine, faults: FaultServer) -> None:
+    """The command did not get what it asked for, whoever said so; the one who said so did."""
+    faults.script(Drop())
+    unknown = faulty(*CREATE, "--key", "k1").json()["action_id"]
+    resolved = faulty("actions", "resolve", unknown, "--not-created", "--json")
+
+    again = faulty(*CREATE, "--key", "k1")
+
+    assert (resolved.code, resolved.json()["state"]) == (0, "not_created")
+    assert "error" not in resolved.json()
+    assert (again.code, again.json()["state"], len(posts(faults))) == (2, "not_created", 1)
+
+
+def test_read_only_resolves_nothing(faulty: CommandLine, faults: FaultServer) -> None:
+    """A person's word on an outcome changes the ledger, which is precious."""
+    faults.script(Drop())
+    unknown = faulty(*CREATE).json()["action_id"]
+
+    for word in (["--not-created"], ["--created", "org_7"], ["--send-again", "--confirm", "new.admin@example.com"]):
+        result = faulty("actions", "resolve", unknown, *word, "--read-only", "--json")
+        assert (result.code, result.json()["error"]["kind"]) == (2, "read_only"), word
+
+    assert faulty("actions", "show", unknown, "--json").json()["action"]["state"] == "unknown"
+    assert len(posts(faults)) == 1
+
+
 def test_the_same_key_sends_once(faulty: CommandLine, faults: FaultServer) -> None:
     """A script that is run twice is told the same; another request under that key is refused."""
     faults.script(Respond(201, ORGANIZATION))
@@ -208,6 +265,36 @@ def test_the_same_key_sends_once(faulty: CommandLine, faults: FaultServer) -> No
     assert first.out == second.out
     assert (second.code, other.code, other.json()["error"]["kind"]) == (0, 2, "already_asked")
     assert len(posts(faults)) == 1
+
+
+def test_a_started_run_is_told_however_the_waiting_for_its_end_goes_wrong(
+    faulty: CommandLine, faults: FaultServer
+) -> None:
+    """It is at work: a script that lost its id could only start it a second time."""
+    faults.script(Respond(201, RUN), Respond(401, {"message": "expired"}))
+
+    result = faulty("runs", "start", "-R", "acme/api", "--wait", "--json", "Review")
+
+    document = result.json()
+    assert (result.code, document["error"]["kind"]) == (4, "not_authorized")
+    assert (document["state"], document["run"]["run_id"]) == ("confirmed", "run_1")
+    assert document["action_id"]
+
+
+def test_a_signal_while_a_started_run_is_waited_for_tells_the_run(faulty: CommandLine, faults: FaultServer) -> None:
+    """Exit code 130, and the document of the write that had been done."""
+    faults.script(Respond(201, RUN), Hang())
+    process = faulty.begin("runs", "start", "-R", "acme/api", "--wait", "--json", "Review")
+    assert process.stderr is not None
+    while "queued" not in (line := process.stderr.readline()):
+        assert line
+
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+
+    document = json.loads(out)
+    assert (process.returncode, document["error"]["kind"]) == (130, "interrupted")
+    assert (document["state"], document["run"]["run_id"]) == ("confirmed", "run_1")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

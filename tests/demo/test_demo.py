@@ -126,9 +126,41 @@ def test_the_service_does_not_outlive_a_killed_demo(tmp_path: Path) -> None:
     until(lambda: not demo.is_answering(), "the service has ended")
 
 
+@pytest.mark.timeout(180)
+def test_a_service_that_dies_ends_the_demo_with_a_reason(tmp_path: Path) -> None:
+    """Killed from outside, it is missed at once: the demo says so, takes the rest down, and does not claim success."""
+    demo = begun(tmp_path)
+    (service,) = children(demo.process.pid)
+    os.kill(service, signal.SIGKILL)
+    _, errors = demo.process.communicate(timeout=PATIENCE_S)
+
+    assert demo.process.returncode == 2
+    assert "The demo's service ended by itself, with status -9. Its log ends: " in errors
+    assert list(tmp_path.glob("runwarden-demo-*")) == []
+
+
+def test_a_folder_that_cannot_be_made_is_told_with_its_cure(tmp_path: Path) -> None:
+    """No traceback: exit code 2, what is wrong, and the option that helps."""
+    (tmp_path / "file").touch()
+
+    done = subprocess.run(
+        [sys.executable, "-m", "app", "demo", "--no-console", "--folder", str(tmp_path / "file" / "demo")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cannot be made: Not a directory. Name a folder with --folder." in done.stderr
+
+
 def active(demo: Demo) -> bool:
     answers = [demo.get("/external/runs", status=status).json() for status in ("queued", "working")]
     return any(answer["runs"] for answer in answers)
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def git(repository: Path, *arguments: str) -> str:

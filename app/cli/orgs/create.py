@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from app.cli.context import Invocation
+from app.cli.documents import unsent_document
 from app.cli.options import FactCommand
 from app.cli.writes import carry_out, tell
 
@@ -21,6 +22,7 @@ def create(invocation: Invocation, /, *, email: str, offer_code: str | None, key
     """Create an organization and invite EMAIL as its administrator. Each success makes another organization."""
     from app.api.requests import CreateOrganization
 
+    invocation.beside_error = unsent_document("organization.create")
     request = CreateOrganization(email.strip(), offer_code)
     return invocation.run(lambda: _create(invocation, request, key))
 

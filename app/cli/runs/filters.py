@@ -98,5 +98,8 @@ def _excluded(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _label(name: str) -> str:
+    if "://" in name:
+        # No label holds one: the list would be empty, and look as if there were no runs.
+        raise failed("usage", f"{name!r} is an address: write owner/repo, or gitlab:group/project.", field="repository")
     # A repository's label leaves GitHub's name out; whoever writes it means the same.
     return name.removeprefix("github:")

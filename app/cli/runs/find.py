@@ -56,6 +56,8 @@ class Finder:
         return await self._held(text) or await self._from_service(text)
 
     async def _held(self, text: str) -> Run | None:
+        if not text.strip():
+            raise failed("usage", "Name a run by its id, or by the beginning of it. See: runwarden runs list")
         detail = await self.engine.cache.detail(text)
         if detail is not None:
             return detail.run

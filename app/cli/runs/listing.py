@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from app.api.errors import ApiError
+from app.api.errors import ApiError, NotFound
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailed, Exit, failed, of_api_error
 from app.cli.options import FactCommand
@@ -18,6 +18,7 @@ from app.cli.output import Format, Output
 from app.cli.runs.filters import filter_options, wanted
 from app.cli.runs.view import COLUMNS, RunView, views
 from app.cli.times import age, rfc3339
+from app.streams import NotPrinted
 from storage.records import Coverage, Run, RunFilter, RunSort
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LIMIT: Final = 50
 CACHED_HINT: Final = "What was seen earlier is shown with --cached."
+VERSION_HINT: Final = "Check the base address: it ends with the version, as in https://api.example.com/v1."
 
 
 @click.command("list", cls=FactCommand, short_help="List runs, newest first.")
@@ -72,7 +74,7 @@ async def _export(
 ) -> int:
     async with invocation.engine(needs_token=not cached) as engine:
         shown, more = await _collect(engine, asked, limit, cached=cached)
-    if out is None:
+    if out is None or str(out) == "-":
         _print(invocation.output, shown, more)
         return Exit.DONE
     with _replacing(out, invocation.output) as output:
@@ -105,7 +107,9 @@ async def _fetched(engine: "Engine", asked: RunFilter, limit: int | None) -> tup
     try:
         return await engine.listing.fetch(asked, limit=limit)
     except ApiError as error:
-        raise CommandFailed(of_api_error(error, hint=CACHED_HINT)) from error
+        # The list itself is always there, empty or not: 404 means that the address does not lead to the API.
+        hint = VERSION_HINT if isinstance(error, NotFound) else CACHED_HINT
+        raise CommandFailed(of_api_error(error, hint=hint)) from error
 
 
 async def _confirmed_at(engine: "Engine", shown: Sequence[RunView]) -> datetime | None:
@@ -144,5 +148,7 @@ def _replacing(path: Path, like: Output) -> Iterator[Output]:
         partial.replace(path)
     except OSError as error:
         raise failed("usage", f"{path} cannot be written: {error.strerror}.") from error
+    except NotPrinted as error:
+        raise failed("usage", f"{path} cannot be written: {error.reason}.") from error
     finally:
         partial.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from app.cli.context import Invocation
-from app.cli.documents import as_received, write_document
+from app.cli.documents import as_received, unsent_document, write_document
 from app.cli.exits import Exit, failed
 from app.cli.instructions import gather
 from app.cli.options import FactCommand, as_duration
@@ -95,6 +95,7 @@ def start(invocation: Invocation, /, *, repository: str, **options: Any) -> int:
     """Start a run with INSTRUCTIONS: words, - for stdin, --file, or nothing to write them in $EDITOR."""
     from app.api.requests import StartRun
 
+    invocation.beside_error = unsent_document("run.start")
     reference, work = _repository(repository), Work.of(**options)
     request = StartRun(work.instructions, reference, work.branch, work.metadata)
     return invocation.run(lambda: _start(invocation, request, work))
@@ -107,6 +108,7 @@ def start(invocation: Invocation, /, *, repository: str, **options: Any) -> int:
 @click.pass_obj
 def continue_run(invocation: Invocation, /, *, run_id: str, **options: Any) -> int:
     """Continue the conversation of RUN_ID; its repository is looked up."""
+    invocation.beside_error = unsent_document("run.continue")
     work = Work.of(**options)
     return invocation.run(lambda: _continue(invocation, run_id, work))
 
@@ -132,9 +134,10 @@ async def _finish(invocation: Invocation, engine: "Engine", action: Action, pati
     if patience is None or action.state != "confirmed" or action.result_id is None or invocation.stopped_by:
         return tell(output, action)
     output.note(f"{action.result_id} was started; waiting for its end.")
-    waiting = Waiting(engine, output.note)
-    ends = await waiting.until_final([action.result_id], patience)
+    # Whatever ends the waiting early, the run was started, and its id must not be lost.
     document = write_document(action)
+    invocation.beside_error = document
+    ends = await Waiting(engine, output.note).until_final([action.result_id], patience)
     end = ends[action.result_id]
     if end.run is not None:
         document["run"] = as_received(end.run.raw_json)

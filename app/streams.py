@@ -1,0 +1,51 @@
+"""The process's three streams: something is behind each of them, and what cannot be written is noticed once."""
+
+import os
+import sys
+
+
+class NotPrinted(Exception):
+    """Stdout cannot be written: what was found out did not get out, whatever became of what was asked."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The output cannot be written: {reason}.")
+        self.reason = reason
+
+
+def open_missing() -> None:
+    """Puts the null device behind each of the streams that the process was started without, as with `>&-`.
+
+    The next file to be opened would take the free number, and what is meant for a stream would land in it.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003 — its only parameter
+    # Text mode on the same numbers; the interpreter left None where it found nothing.
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 — the process's own
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 — the process's own
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 — the process's own
+
+
+def flush_stdout() -> None:
+    """Everything printed so far leaves the process.
+
+    Raises:
+        BrokenPipeError: The reader has gone.
+        NotPrinted: There is no room for it, or the like.
+    """
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise NotPrinted(error.strerror or type(error).__name__) from error
+
+
+def let_go_of_stdout() -> None:
+    """What is still held back is dropped: the interpreter's own flush at exit must not complain about it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
