@@ -2,6 +2,12 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class ReaderGone(Exception):
+    """Whoever read stdout has seen enough. No OSError: click would end the process with its own exit code."""
 
 
 class NotPrinted(Exception):
@@ -31,17 +37,18 @@ def open_missing() -> None:
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 — the process's own
 
 
-def flush_stdout() -> None:
-    """Everything printed so far leaves the process.
+@contextmanager
+def printing() -> Iterator[None]:
+    """What goes wrong while something is written to stdout, told apart.
 
     Raises:
-        BrokenPipeError: The reader has gone.
+        ReaderGone: Nobody reads on.
         NotPrinted: There is no room for it, or the like.
     """
     try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
+        yield
+    except BrokenPipeError as error:
+        raise ReaderGone from error
     except OSError as error:
         raise NotPrinted(error.strerror or type(error).__name__) from error
 

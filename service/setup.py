@@ -95,7 +95,7 @@ def connect_host(connection: sa.Connection, organization: Organization, entry: H
             raise SetupError(f"{entry.platform}: a host of your own needs --api-url, or --probe git with --clone-url")
         api_url = _PUBLIC_APIS[entry.platform]
     if entry.probe == "git" and entry.clone_url is None:
-        raise SetupError(f"{entry.platform}: --probe git needs --clone-url")
+        raise SetupError(f"{entry.platform}: --probe git needs --clone-url, such as https://git.example/{{path}}.git")
     named = location(entry.api_url or entry.clone_url or "")
     host = hosts.Host(
         platform=entry.platform,

@@ -11,7 +11,7 @@ from app.cli.context import Invocation
 from app.cli.exits import Exit, Failure
 from app.cli.failures import failure_of
 from app.cli.output import Format
-from app.streams import NotPrinted, flush_stdout, let_go_of_stdout
+from app.streams import NotPrinted, ReaderGone, let_go_of_stdout, printing
 
 BROKEN_PIPE = 141
 """What a shell reports for a process that SIGPIPE ended."""
@@ -31,8 +31,9 @@ def run_line(argv: Sequence[str]) -> int:
             reconfigure(errors="backslashreplace")
     try:
         code = _run(list(argv), invocation)
-        flush_stdout()
-    except BrokenPipeError:
+        with printing():
+            sys.stdout.flush()
+    except ReaderGone:
         let_go_of_stdout()
         return BROKEN_PIPE
     except NotPrinted as error:
@@ -45,7 +46,7 @@ def run_line(argv: Sequence[str]) -> int:
 def _run(argv: list[str], invocation: Invocation) -> int:
     try:
         result = root.main(argv, prog_name="runwarden", standalone_mode=False, obj=invocation)
-    except (BrokenPipeError, NotPrinted):
+    except (ReaderGone, NotPrinted):
         raise
     except BaseException as error:  # noqa: BLE001 — the process's boundary: whatever it is, it is told in one form
         return _tell(error, invocation, argv)

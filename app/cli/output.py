@@ -14,7 +14,7 @@ from typing import TextIO, TypeVar
 from app.cli.exits import Failure
 from app.cli.table import Column, fields, lines
 from app.spreadsheet import csv_cell
-from app.streams import NotPrinted
+from app.streams import printing
 from app.text import json_escaped, safe_text
 
 T = TypeVar("T")
@@ -129,7 +129,8 @@ class Output:
 
     def flush(self) -> None:
         """Everything printed so far leaves the process."""
-        self.stdout.flush()
+        with printing():
+            self.stdout.flush()
 
     def _csv(self, columns: Sequence[Column[T]], items: Sequence[T]) -> None:
         shown = [column for column in columns if column.name]
@@ -148,12 +149,8 @@ class Output:
         self._write(f"{line}\n")
 
     def _write(self, text: str) -> None:
-        try:
+        with printing():
             self.stdout.write(text)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise NotPrinted(error.strerror or type(error).__name__) from error
 
 
 def _constant(label: str, value: str) -> Column[None]:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.cli.conftest import CommandLine
 from tests.fault_server import FaultServer, Respond
+from tests.run_board import Board
 
 PARENT = {"parent_organization_id": "org_0"}
 
@@ -40,6 +41,16 @@ def test_no_file_takes_the_place_of_a_closed_stream(lone: CommandLine) -> None:
     assert files
     assert all(path.read_bytes().startswith(b"SQLite format 3\0") for path in files)
     assert lone("runs", "list", "--cached", "--json").json()["count"] == 0
+
+
+def test_a_reader_that_has_seen_enough_ends_a_long_output(boarded: CommandLine, board: Board) -> None:
+    """More than a pipe holds: 141, as of any program that SIGPIPE ends, and nothing on stderr."""
+    for number in range(300):
+        board.put(f"run_{number}", "completed", created=number)
+
+    done = redirected(boarded, "| head -c 1 > /dev/null; echo ${PIPESTATUS[0]}", "runs", "list", "--all", "--json")
+
+    assert (done.stdout.strip(), done.stderr) == ("141", "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
