@@ -28,7 +28,10 @@ from widgets.frame.header_bar import Vitals
 from widgets.frame.notice import Notice
 
 if TYPE_CHECKING:
+    from textual.await_remove import AwaitRemove
     from textual.command import Provider
+    from textual.dom import DOMNode
+    from textual.widget import Widget
 
     from app.engine import Engine
     from storage.cache.first_paint import FirstPaint
@@ -246,6 +249,12 @@ class RunwardenApp(ProfilesApp):
             self.vitals = await read_vitals(self.engine.cache, self.vitals, self.clock())
         except StorageError as error:
             self.storage_failed(str(error))
+
+    def _prune(self, *nodes: "Widget", parent: "DOMNode | None" = None) -> "AwaitRemove":
+        # What reads for a screen ends with it: Textual takes its parts away first, and a result would not find them.
+        for node in nodes:
+            self.workers.cancel_node(node)
+        return super()._prune(*nodes, parent=parent)
 
     def _in_background(self, work: Any) -> object:
         return self.run_worker(work, exit_on_error=True)

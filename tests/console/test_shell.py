@@ -19,12 +19,14 @@ from textual.widgets import Input
 from app.console.app import RunwardenApp
 from app.console.forms import ContinueRunForm, NewRunForm, StartAgentForm
 from app.console.keys.hints import deeds
+from app.console.runs.run_screen import RunScreen
 from app.console.runs.screen import RunsScreen
 from app.events import LinkChanged, StorageFailed
 from storage.records import Action, PollOutcome
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.scenes import MINUTES_INTO_THE_DAY, SceneClock, a_day, app_on, engine_on, settings_for
 from tests.run_board import Board, served
+from widgets.line_text import LineText
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -216,6 +218,26 @@ async def test_a_read_only_profile_offers_no_writes(board: Board, tmp_path: Path
 
             assert "read-only" in scene.lines[0]
             assert isinstance(app.screen, RunsScreen)
+
+
+async def test_what_reads_for_a_screen_ends_before_the_screen_goes(staged: Staged) -> None:
+    """Else a result that arrives in that moment would look for parts that are gone already."""
+    async with staged() as scene:
+        await scene.press("enter")
+        page = scene.app.screen
+        assert isinstance(page, RunScreen)
+
+        async def read_on_and_on() -> None:
+            while True:
+                page.query_one(LineText)
+                await asyncio.sleep(0)
+
+        reading = page.run_worker(read_on_and_on())
+        await scene.pilot.press("escape")
+        await scene.settle()
+
+        assert reading.is_cancelled
+        assert isinstance(scene.app.screen, RunsScreen)
 
 
 async def test_files_that_fail_are_said_with_the_cure(staged: Staged) -> None:
