@@ -1,6 +1,7 @@
 """The demo: the embedded service and the console, together, on one machine and with nothing to configure."""
 
 import asyncio
+import shlex
 import shutil
 import signal
 import subprocess
@@ -10,8 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from urllib.parse import urlsplit
 
-from app.config import Profile, Settings
+from app.config import Profile, Settings, load
 from app.demo.history import make as make_history
 from app.demo.process import DemoError, last_lines
 from app.demo.world import World, build
@@ -73,27 +75,40 @@ def _ended_by_signals() -> Iterator[None]:
 
 @contextmanager
 def _folder(folder: Path | None, *, keep: bool) -> Iterator[Path]:
+    was_there = folder is not None and folder.exists()
     place = _made(folder)
-    if any(place.iterdir()):
-        raise DemoError(f"{place} is not empty. Name a new folder; the demo builds everything afresh.")
     try:
-        yield place.resolve()
+        yield place
     finally:
         if keep:
-            _say(f"Everything is kept in {place}; look again with: runwarden --config {place}/config.toml")
+            _say(_ways_back(place))
         else:
             shutil.rmtree(place, ignore_errors=True)
+            if was_there:
+                place.mkdir(exist_ok=True)
+
+
+def _ways_back(place: Path) -> str:
+    kept = f"Everything is kept in {place}."
+    if not (place / "config.toml").exists():
+        return kept
+    port = urlsplit(load(place / "config.toml", {}).profile().base_url).port
+    folder, config = shlex.quote(str(place / "service")), shlex.quote(str(place / "config.toml"))
+    return f"{kept} Its service: runwarden serve --data-dir {folder} --port {port}\nA look: runwarden --config {config}"
 
 
 def _made(folder: Path | None) -> Path:
     try:
         if folder is None:
-            return Path(tempfile.mkdtemp(prefix="runwarden-demo-"))
+            return Path(tempfile.mkdtemp(prefix="runwarden-demo-")).resolve()
         folder.mkdir(parents=True, exist_ok=True)
+        is_empty = not any(folder.iterdir())
     except OSError as error:
         what = "A temporary folder" if folder is None else str(folder)
         raise DemoError(f"{what} cannot be made: {error.strerror}. Name a folder with --folder.") from error
-    return folder
+    if not is_empty:
+        raise DemoError(f"{folder} is not empty. Name a new folder; the demo builds everything afresh.")
+    return folder.resolve()
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -37,8 +38,8 @@ class Demo:
         return True
 
 
-def begun(folder: Path) -> Demo:
-    argv = [sys.executable, "-m", "app", "demo", "--no-console"]
+def begun(folder: Path, *options: str) -> Demo:
+    argv = [sys.executable, "-m", "app", "demo", "--no-console", *options]
     env = {**os.environ, "TMPDIR": str(folder), "HOME": str(folder)}
     process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -137,6 +138,39 @@ def test_a_service_that_dies_ends_the_demo_with_a_reason(tmp_path: Path) -> None
     assert demo.process.returncode == 2
     assert "The demo's service ended by itself, with status -9. Its log ends: " in errors
     assert list(tmp_path.glob("runwarden-demo-*")) == []
+
+
+@pytest.mark.timeout(180)
+def test_what_is_kept_can_be_taken_up_again(tmp_path: Path) -> None:
+    """The last words name the two commands, and they work as they stand."""
+    kept = tmp_path / "kept demo"
+    demo = begun(tmp_path, "--keep", "--folder", str(kept))
+    demo.process.terminate()
+    _, said = demo.process.communicate(timeout=PATIENCE_S)
+    serve, look = (shlex.split(line.partition(": runwarden ")[2]) for line in said.splitlines()[-2:])
+
+    service = subprocess.Popen([sys.executable, "-m", "app", *serve], stdout=subprocess.PIPE, text=True)
+    try:
+        assert service.stdout is not None
+        assert json.loads(service.stdout.readline())["base_url"] == demo.told["base_url"]
+        seen = subprocess.run([sys.executable, "-m", "app", *look], check=True, capture_output=True, text=True).stdout
+    finally:
+        service.terminate()
+        service.wait(PATIENCE_S)
+    assert "live" in seen
+    assert "fix/login-timeout" in seen
+
+
+@pytest.mark.timeout(180)
+def test_a_folder_that_was_there_before_is_there_afterwards(tmp_path: Path) -> None:
+    """Empty, as it was: the demo removes what it made."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    demo = begun(tmp_path, "--folder", str(folder))
+    demo.process.terminate()
+    demo.process.communicate(timeout=PATIENCE_S)
+
+    assert list(folder.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_made_is_told_with_its_cure(tmp_path: Path) -> None:
