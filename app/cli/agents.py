@@ -22,12 +22,17 @@ def agents() -> None:
 
 @agents.command("start", cls=FactCommand)
 @click.argument("name")
+@click.argument("more_inputs", nargs=-1, metavar="")
 @click.option(
     "-R", "--repository", required=True, metavar="REPO", help="owner/repo, group/project, a URL, or a configured name."
 )
 @click.option("--branch", metavar="BRANCH", help="Work on this branch. Default: the service makes one.")
 @click.option(
-    "--input", "inputs", multiple=True, metavar="KEY=VALUE", help="Repeatable; a VALUE that is JSON is sent so."
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="KEY=VALUE ...",
+    help="Repeatable, or several after one; a VALUE that is JSON is sent so.",
 )
 @click.option("--key", metavar="KEY", help="The same request under the same key is sent once.")
 @click.pass_obj
@@ -39,14 +44,17 @@ def start(
     repository: str,
     branch: str | None,
     inputs: tuple[str, ...],
+    more_inputs: tuple[str, ...],
     key: str | None,
 ) -> int:
     """Start the agent NAME on a repository. No endpoint reads an execution back: look for its run in the list."""
     from app.api.requests import StartAgent
 
+    if more_inputs and not inputs:
+        raise click.UsageError(f"Got unexpected extra argument ({more_inputs[0]})")
     invocation.beside_error = unsent_document("agent.start")
     # The four forms of the spec have no prefix; ours for GitLab means the same as its bare path.
-    request = StartAgent(name, repository.removeprefix("gitlab:"), branch, mapping(inputs))
+    request = StartAgent(name, repository.removeprefix("gitlab:"), branch, mapping((*inputs, *more_inputs)))
     return invocation.run(lambda: _start(invocation, request, key))
 
 

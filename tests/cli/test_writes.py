@@ -58,6 +58,16 @@ def test_a_named_agent_is_started(real: CommandLine) -> None:
     assert document["execution"]["execution_id"]
 
 
+@pytest.mark.parametrize("form", [("--input", "a=1", "b=x"), ("--input", "a=1", "--input", "b=x")])
+def test_inputs_follow_one_option_or_several(faulty: CommandLine, faults: FaultServer, form: tuple[str, ...]) -> None:
+    """Either way they are sent, JSON as JSON; without the option they are a mistake."""
+    faults.script(Respond(201, EXECUTION))
+
+    assert faulty("agents", "start", "nightly", "-R", "acme/api", *form, "--json").code == 0
+    assert json.loads(posts(faults)[0])["inputs"] == {"a": 1, "b": "x"}
+    assert faulty("agents", "start", "nightly", "-R", "acme/api", "a=1", "--json").json()["error"]["kind"] == "usage"
+
+
 def test_a_project_is_onboarded_or_not(real: CommandLine) -> None:
     """Exit code 1 where GitLab would not have it, though the call itself succeeded."""
     good = real("gitlab", "onboard", "gitlab:acme/tools", "--json")
