@@ -177,7 +177,7 @@ def _from_command(argv: tuple[str, ...], env: Mapping[str, str]) -> str:
 
 def _from_keyring(name: str) -> str:
     # In a process of its own: a backend that hangs can be killed, one that crashes takes nothing along.
-    argv = [sys.executable, "-m", "keyring", "get", _KEYRING_SERVICE, name]
+    argv = [sys.executable, "-P", "-m", "keyring", "get", _KEYRING_SERVICE, name]
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_KEYRING_TIMEOUT_S, check=False

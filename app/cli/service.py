@@ -40,4 +40,5 @@ def _become(arguments: list[str]) -> NoReturn:
             missing=list(missing),
         )
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "service", *arguments])  # noqa: S606 — no shell is wanted
+    # -P: a folder called `service` where the person happens to stand is not ours.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "service", *arguments])  # noqa: S606 — no shell is wanted

@@ -39,7 +39,8 @@ def administer(arguments: list[str]) -> dict[str, object]:
         DemoError: The command failed.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "service", *arguments],
+        # -P: a folder called `service` where the person happens to stand is not ours.
+        [sys.executable, "-P", "-m", "service", *arguments],
         check=False,
         capture_output=True,
         text=True,
@@ -65,7 +66,7 @@ def start(data_dir: Path, log: Path) -> ServiceProcess:
     arguments = ["serve", "--data-dir", str(data_dir), "--port", "0", "--stop-with-stdin"]
     with log.open("ab") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "service", *arguments],
+            [sys.executable, "-P", "-m", "service", *arguments],
             # The service holds the other end of stdin: should the demo be killed, the service notices and ends.
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -30,6 +30,18 @@ def test_the_services_own_commands_are_handed_through(lone: CommandLine, tmp_pat
     assert "--port" in process("serve", "--help").out
 
 
+def test_a_folder_that_is_called_service_is_not_taken_for_ours(lone: CommandLine, tmp_path: Path) -> None:
+    """Many a project has one: what lies where a person stands is never executed."""
+    process = CommandLine(lone.home)
+    (process.home / "service").mkdir()
+    for name in ("__init__.py", "__main__.py"):
+        (process.home / "service" / name).write_text("raise SystemExit('somebody else')")
+
+    made = process("service", "org", "create", "Acme", "--data-dir", str(tmp_path / "data"), "--json")
+
+    assert (made.code, made.json()["slug"]) == (0, "acme"), made.err
+
+
 def test_serve_is_the_service_itself(lone: CommandLine, tmp_path: Path) -> None:
     """One JSON line, and a signal ends it."""
     process = lone.begin("serve", "--data-dir", str(tmp_path / "service"), "--port", "0")

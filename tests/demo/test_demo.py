@@ -38,10 +38,10 @@ class Demo:
         return True
 
 
-def begun(folder: Path, *options: str) -> Demo:
-    argv = [sys.executable, "-m", "app", "demo", "--no-console", *options]
+def begun(folder: Path, *options: str, cwd: Path | None = None) -> Demo:
+    argv = [sys.executable, "-P", "-m", "app", "demo", "--no-console", *options]
     env = {**os.environ, "TMPDIR": str(folder), "HOME": str(folder)}
-    process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(argv, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line, process.communicate()[1]
@@ -159,6 +159,21 @@ def test_what_is_kept_can_be_taken_up_again(tmp_path: Path) -> None:
         service.wait(PATIENCE_S)
     assert "live" in seen
     assert "fix/login-timeout" in seen
+
+
+@pytest.mark.timeout(180)
+def test_it_starts_in_a_folder_whose_modules_have_our_names(tmp_path: Path) -> None:
+    """A newcomer types the command in a project of his own: its `service` and `json` are not executed."""
+    project = tmp_path / "project"
+    (project / "service").mkdir(parents=True)
+    for name in ("service/__init__.py", "json.py", "app.py"):
+        (project / name).write_text("raise SystemExit('somebody else')")
+
+    demo = begun(tmp_path, cwd=project)
+
+    assert demo.is_answering()
+    demo.process.terminate()
+    demo.process.communicate(timeout=PATIENCE_S)
 
 
 @pytest.mark.timeout(180)
