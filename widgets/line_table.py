@@ -17,15 +17,15 @@ from app.text import SafeText
 from widgets.badges import STYLES, Tone
 from widgets.cells import fit
 from widgets.cursor_view import HEADER, CursorView
-from widgets.frame.notice import Notice, wrapped
+from widgets.frame.notice import Notice, above, wrapped
 
 T = TypeVar("T")
 
 Part = tuple[SafeText, Tone]
 Line = tuple[Part, ...]
 
-MARK: Final = 1
-"""Cells before the first column: where the cursor's mark stands."""
+MARK: Final = 2
+"""Cells before the first column: where the cursor's mark stands, and a gap."""
 GAP: Final = 1
 
 
@@ -69,7 +69,9 @@ class LineTable(CursorView, Generic[T]):
         & > .line-table--quiet { color: $foreground 70%; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "open", show=False, id="lines.open")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "open", show=False, key_display="enter", id="lines.open")
+    ]
 
     @dataclass
     class Highlighted(Message):
@@ -213,7 +215,7 @@ class LineTable(CursorView, Generic[T]):
 
     def _row(self, line: Line, width: int, *, is_cursor: bool) -> Strip:
         ground = self._style("cursor" if self.has_focus else "resting") if is_cursor else self.rich_style
-        segments = [Segment("▌" if is_cursor else " ", ground + self._colour("mark"))]
+        segments = [Segment(fit("▌" if is_cursor else "", MARK), ground + self._colour("mark"))]
         for column in self.columns_for(width - MARK):
             text, tone = line[column.part]
             segments.append(Segment(fit(text, column.width) + " " * GAP, ground + self._colour(tone)))
@@ -224,7 +226,7 @@ class LineTable(CursorView, Generic[T]):
         if notice is None:
             return Strip.blank(width, ground)
         lines = (f"{notice.glyph}  {notice.title}", "", *wrapped(notice, width))
-        at = y - max(0, (self.size.height - len(lines)) // 3)
+        at = y - above(self.size.height, len(lines))
         if not 0 <= at < len(lines):
             return Strip.blank(width, ground)
         style = self._colour(notice.tone) + Style(bold=True) if at == 0 else self._colour("quiet")

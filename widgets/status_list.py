@@ -57,6 +57,7 @@ class StatusList(Widget, can_focus=True):
         self._badge_of = badge_of
         self._counts = counts
         self._statuses = tuple(counts)
+        self._word_cells = max([WORD, *(cell_len(badge_of(status).text) + 1 for status in counts)])
         self._marked = set(marked)
         self._cursor = next((i for i, status in enumerate(self._statuses) if status in self._marked), 0)
 
@@ -108,12 +109,13 @@ class StatusList(Widget, can_focus=True):
         status = self._statuses[index]
         badge = self._badge_of(status)
         here = " on $block-cursor-blurred-background" if index == self._cursor else ""
-        word = badge.text + " " * max(1, WORD - cell_len(badge.text))
+        word = badge.text + " " * (self._word_cells - cell_len(badge.text))
         return Content.assemble(
             ("▌ " if here else "  ", f"$accent{here}"),
             (f"{self._box(status)} ", f"$foreground{here}"),
             (word, f"{badge.style}{here}"),
             (f"{self._counts[status]:>{COUNT},} ", f"{STYLES['quiet']}{here}"),
+            (" " * max(0, self.size.width - 4 - cell_len(word) - COUNT - 1), here),
         )
 
     def _box(self, status: str) -> str:

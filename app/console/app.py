@@ -18,6 +18,7 @@ from app.console.latest import Latest
 from app.console.profiles.app import ProfilesApp
 from app.console.room import Rang
 from app.console.rooms import OVERVIEW, ROOMS
+from app.console.terminal.app import STILL_OPENING
 from app.console.terminal.window import title_of
 from app.console.themes import DEFAULT, FEW_COLOURS, NO_COLOURS, THEMES
 from app.console.troubles import READ_ONLY, link_notice, storage_notice
@@ -101,6 +102,7 @@ class RunwardenApp(ProfilesApp):
         self.engine_opened = asyncio.Event()
         self._open_engine = open_engine
         self._storage_trouble: str | None = None
+        self.not_open = STILL_OPENING
 
     def on_mount(self) -> None:
         """Paints what is cached, then opens the engine."""
@@ -137,6 +139,7 @@ class RunwardenApp(ProfilesApp):
     def storage_failed(self, message: str) -> None:
         """Our own files fail: every room says so from now on."""
         self._storage_trouble = message
+        self.not_open = f"The console cannot use its own files. {message}"
         self.vitals = replace(self.vitals, files_fail=True)
 
     def action_room(self, name: str) -> None:
@@ -145,7 +148,7 @@ class RunwardenApp(ProfilesApp):
             self.action_profiles()
             return
         if self.engine is None and name != "runs":
-            self.say("Still opening; a moment.")
+            self.say(self.not_open)
             return
         self.switch_mode(name)
 

@@ -1,21 +1,27 @@
 """A sheet over the table on which something is chosen."""
 
+from collections.abc import Mapping
 from typing import ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
+from textual.content import Content
 from textual.widgets import Static
+
+from app.console.sheet import Sheet, clicked
 
 Choice = TypeVar("Choice")
 
 
-class PickerScreen(ModalScreen[Choice | None]):
+class PickerScreen(Sheet[Choice | None]):
     """Closes with the choice; None: all stays as it was."""
 
     TITLE_TEXT: ClassVar[str] = ""
     HINT: ClassVar[str] = ""
+    """What keys do, with dots between them."""
+    DEEDS: ClassVar[Mapping[str, str]] = {}
+    """The actions of those that a click on them does as well."""
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "cancel", id="picker.leave")]
 
     def compose(self) -> ComposeResult:
@@ -24,7 +30,7 @@ class PickerScreen(ModalScreen[Choice | None]):
             box.border_title = self.title_text
             box.border_subtitle = "esc leaves"
             yield from self.compose_choice()
-            yield Static(self.HINT, markup=False, id="picker-hint")
+            yield Static(self._hint(), markup=False, id="picker-hint")
 
     @property
     def title_text(self) -> str:
@@ -38,3 +44,10 @@ class PickerScreen(ModalScreen[Choice | None]):
     def action_leave(self) -> None:
         """Closes and changes nothing."""
         self.dismiss(None)
+
+    def _hint(self) -> Content:
+        return Content(" · ").join(self._hint_of(part) for part in self.HINT.split(" · "))
+
+    def _hint_of(self, part: str) -> Content:
+        deed = self.DEEDS.get(part)
+        return Content(part) if deed is None else clicked(Content(part), f"screen.{deed}")

@@ -55,7 +55,12 @@ def storage_notice(message: str) -> Notice:
 
 
 STARTS: Final = "n starts one on a repository; a starts a named agent."
-UNREADABLE: Final = Notice("∅", "Nothing can be shown", ("The reason stands below.",))
+UNREADABLE: Final = Notice(
+    "∅",
+    "Nothing can be shown",
+    ("The console's own files cannot be used; the cure stands below.",),
+    "bad",
+)
 """In a room's place, while its banner says what is wrong with our own files."""
 READ_ONLY: Final = Notice("◇", "Read-only", ("Nothing can be sent from here.",), "wait")
 

@@ -1,6 +1,9 @@
 """The Health room: hosts, link and token are three things."""
 
-from storage.records.link import PollOutcome
+from rich.color import Color
+
+from app.events import LinkChanged
+from storage.records.link import PollOutcome, Subject
 from tests.console.conftest import SMALL, Scene, Staged
 from tests.run_board import Board
 
@@ -112,3 +115,38 @@ async def test_hostile_hosts_are_shown_and_not_obeyed(staged: Staged, board: Boa
 
         assert "[red]x␛[2J" in scene.text
         assert not set(scene.text) & {"\x1b", "\x07", "\x9b", "\u202e"}
+
+
+async def test_hosts_of_old_turn_grey_in_the_header_although_their_words_stay(staged: Staged) -> None:
+    """What was true twelve minutes ago is not shown in the colours of now."""
+    async with staged() as scene:
+        scene.clock.move(minutes=12)
+        await ended(scene, "runs")
+        before = colour_of(scene, "degraded 12m")
+        await ended(scene, "health")
+
+        assert colour_of(scene, "degraded 12m") != before
+        assert colour_of(scene, "github ✓") == colour_of(scene, "degraded 12m")
+
+
+async def test_a_state_takes_the_room_that_there_is(staged: Staged) -> None:
+    """Nothing is cut off beside empty cells."""
+    async with staged() as scene:
+        await scene.press("2")
+        await scene.tick(seconds=27)
+
+        assert "◌ 27s old, waiting for an answer" in card(scene, "#link")
+
+
+async def ended(scene: Scene, subject: Subject) -> None:
+    """A poll fails, as the engine would say it."""
+    state = await scene.engine.cache.record_poll(PollOutcome(subject, scene.clock(), "unreachable", "gone", None))
+    scene.app._ring(LinkChanged(state))
+    await scene.settle()
+
+
+def colour_of(scene: Scene, words: str) -> Color | None:
+    """Of those words in the screen's first line."""
+    line = scene.app.screen._compositor.render_strips()[0]
+    (style,) = [segment.style for segment in line if words in segment.text]
+    return style.color if style is not None else None

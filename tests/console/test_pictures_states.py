@@ -1,11 +1,13 @@
 """Pictures of every room in the states that it shares with the others, at two sizes."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from app.config import Command
 from app.events import LinkChanged
 from storage.records.link import PollOutcome
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
@@ -205,5 +207,29 @@ async def test_patterns_are_marked(staged: Staged, picture: SnapshotAssertion, s
     async with staged(size) as scene:
         await scene.press("slash", *"repo", "colon", *"acme", "slash", "asterisk", "space", *"branch", "colon")
         await scene.press("asterisk", *"-", *"retry", "enter")
+
+        assert scene.app.export_screenshot() == picture
+
+
+@SIZES
+async def test_an_own_command_asks_first(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int]) -> None:
+    """Filled in as it would be run, with both answers as keys to press or to click."""
+    argv = ("sh", "-c", "git fetch origin {branch} && git log --oneline origin/{branch}", "{repository}", "{run_id}")
+    async with staged(size) as scene:
+        scene.app.settings = replace(scene.app.settings, commands=(Command("Fetch its branch", argv, confirm=True),))
+        await scene.app.action_own_command(0)
+        await scene.pilot.pause()
+        while len(scene.app.screen_stack) == 1:
+            await scene.pilot.pause()
+        await scene.pilot.pause()
+
+        assert scene.app.export_screenshot() == picture
+
+
+@SIZES
+async def test_many_are_continued_at_once(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int]) -> None:
+    """How many, where, and who is left out; the instructions wait to be typed."""
+    async with staged(size) as scene:
+        await scene.press("j", "j", "space", "space", "space", "J", "J", "c", *"Try once more, please.")
 
         assert scene.app.export_screenshot() == picture

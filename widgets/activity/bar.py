@@ -1,7 +1,7 @@
 """The line above what happened: views, the search, the filters, and how much of how much is on show."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from rich.cells import cell_len
 from textual import events
@@ -18,6 +18,7 @@ from widgets.badges import STYLES
 from widgets.forms.text import LineInput
 
 GAP = 2
+PLACEHOLDERS: Final = ("/ search what was asked, sent or said", "/ search")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,11 @@ class ActivitySearch(LineInput):
         """The keys go back to the rows."""
 
     def __init__(self) -> None:
-        super().__init__(placeholder="/ search what was asked, sent or said", compact=True, select_on_focus=False)
+        super().__init__(placeholder=PLACEHOLDERS[0], compact=True, select_on_focus=False)
+
+    def on_resize(self) -> None:
+        """Says what can be searched for in as many words as fit."""
+        self.placeholder = next((words for words in PLACEHOLDERS if len(words) < self.size.width), PLACEHOLDERS[-1])
 
     def action_leave(self, clear: bool) -> None:  # noqa: FBT001 — an action's argument has no name
         """Gives the keys back."""

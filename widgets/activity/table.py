@@ -20,7 +20,14 @@ class ActivityTable(LineTable[Entry]):
     """Writes and stretches of polls, a line each."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "open", tooltip="The run, or the room, that it is about", id="activity.open")
+        Binding(
+            "enter",
+            "choose",
+            "open",
+            key_display="enter",
+            tooltip="The run, or the room, that it is about",
+            id="activity.open",
+        )
     ]
 
     def columns_for(self, width: int) -> tuple[LineColumn, ...]:

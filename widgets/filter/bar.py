@@ -22,6 +22,8 @@ from widgets.filter.views import ViewBar
 
 WIDE: Final = 110
 """From this width on nothing has to be abbreviated."""
+REMARK: Final = 0.6
+"""Of the line at most, as the style sheet has it: the rest is what is typed."""
 
 
 class FilterBar(Vertical):
@@ -31,7 +33,7 @@ class FilterBar(Vertical):
         super().__init__()
         self._understand = understand
         self._extent: tuple[Extent, datetime] | None = None
-        self._remark: tuple[SafeText | None, Tone] = (None, "quiet")
+        self._remark: tuple[tuple[SafeText, ...], Tone] = ((), "quiet")
         self._said = ""
 
     def compose(self) -> ComposeResult:
@@ -71,13 +73,13 @@ class FilterBar(Vertical):
         """Takes what the filter says."""
         self.query_one(FacetBar).show(facets)
 
-    def remark(self, text: SafeText | None, tone: Tone = "quiet") -> None:
-        """Says something instead of the facets; None: nothing."""
-        if (text, tone) == self._remark:
+    def remark(self, *texts: SafeText, tone: Tone = "quiet") -> None:
+        """Says something instead of the facets, in the first of these ways that fits; none: nothing."""
+        if (texts, tone) == self._remark:
             return
-        self._remark = (text, tone)
-        self.query_one("#remark", Static).update(Content.styled(text or "", STYLES[tone]))
-        self.set_class(text is not None, "-remark")
+        self._remark = (texts, tone)
+        self._say_remark()
+        self.set_class(bool(texts), "-remark")
 
     def offer(self, offers: tuple[Offer, ...]) -> None:
         """Takes what could come next in the line."""
@@ -89,6 +91,7 @@ class FilterBar(Vertical):
     def on_resize(self) -> None:
         """Says it in as many words as fit."""
         self._update()
+        self._say_remark()
 
     @on(SearchInput.OfferChosen)
     def _choose(self, message: SearchInput.OfferChosen) -> None:
@@ -117,6 +120,12 @@ class FilterBar(Vertical):
             line, cursor = f"{line} ", cursor + 1
         self.line.value = line
         self.line.cursor_position = cursor
+
+    def _say_remark(self) -> None:
+        texts, tone = self._remark
+        room = int(self.size.width * REMARK) - 1
+        text = next((text for text in texts if cell_len(text) <= room), texts[-1] if texts else "")
+        self.query_one("#remark", Static).update(Content.styled(text, STYLES[tone]))
 
     def _update(self) -> None:
         if self._extent is not None:

@@ -15,6 +15,7 @@ from widgets.cells import shorten
 
 WIDEST = 16
 """Cells of a value."""
+GAP = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,8 @@ class FacetBar(Widget):
                 return
 
     def _parts(self) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
-        for facet in self._facets:
+        for index, facet in enumerate(self._facets):
             style = STYLES["warn"] if facet.is_set else STYLES["quiet"]
+            name = " " * GAP * bool(index) + facet.name
             value = shorten(facet.value, WIDEST)
-            yield facet.name, ((f"{facet.name} ", STYLES["quiet"]), (value, style), (" ▾   ", STYLES["quiet"]))
+            yield facet.name, ((f"{name} ", STYLES["quiet"]), (value, style), (" ▾", STYLES["quiet"]))

@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from app.text import SafeText
 
-NEW: Final = "[+]"
+NEW: Final = " [+]"
 QUIET: Final = "$foreground 70%"
 HERE: Final = "$accent bold"
 CHANGED: Final = "•"

@@ -50,7 +50,7 @@ class FollowStrip(Widget):
         """Paints again if a duration reads differently."""
         self._times = (now, as_of)
         lines = self._drawn()
-        if lines != self._lines:
+        if len(lines) != len(self._lines) or not all(map(Content.is_same, lines, self._lines)):
             self._lines = lines
             self.refresh()
 

@@ -86,7 +86,8 @@ class HeaderBar(Widget):
 
     def tick(self) -> None:
         """Paints again if an age reads differently."""
-        if self._content() != self._shown:
+        # Content is equal to what has the same text: a host that only turns grey would stay as it is.
+        if self._shown is None or not self._content().is_same(self._shown):
             self.refresh()
 
     def render(self) -> Content:

@@ -5,6 +5,7 @@ from textwrap import wrap
 from typing import Final
 
 from textual.content import Content
+from textual.widget import Widget
 
 from widgets.badges import STYLES, Tone
 
@@ -31,8 +32,32 @@ def wrapped(notice: Notice, width: int) -> list[str]:
     return [part for text in notice.lines for part in wrap(text, measure) or [""]]
 
 
-def notice_content(notice: Notice) -> Content:
-    """The notice as centred lines."""
-    parts: list[tuple[str, str]] = [(f"{notice.glyph}  {notice.title}", f"{STYLES[notice.tone]} bold")]
-    parts += [(f"\n{line}", STYLES["quiet"]) for line in ("", *notice.lines)]
-    return Content.assemble(*parts)
+def above(height: int, lines: int) -> int:
+    """Lines that stay empty above a notice of so many: it stands a little higher than the middle, in every room."""
+    return max(0, (height - lines) // 3)
+
+
+class NoticePage(Widget):
+    """A notice where nothing else is."""
+
+    DEFAULT_CSS = "NoticePage { width: 1fr; height: 1fr; text-align: center; }"
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002 — Textual's word
+        super().__init__(id=id)
+        self._notice: Notice | None = None
+
+    def show(self, notice: Notice) -> None:
+        """Takes what is to be said."""
+        if notice != self._notice:
+            self._notice = notice
+            self.refresh()
+
+    def render(self) -> Content:
+        """Centred lines."""
+        notice = self._notice
+        if notice is None:
+            return Content()
+        lines = ("", *wrapped(notice, self.size.width))
+        title = (f"{notice.glyph}  {notice.title}", f"{STYLES[notice.tone]} bold")
+        rest = [(f"\n{line}", STYLES["quiet"]) for line in lines]
+        return Content.assemble("\n" * above(self.size.height, len(lines) + 1), title, *rest)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rich.cells import cell_len
 from textual.content import Content
 from textual.widgets import Static
 
@@ -13,9 +14,10 @@ from widgets.health.uptime_strip import Slice, fold, strip
 
 LABEL: Final = 9
 STATE: Final = 24
-"""Cells of a state at most: what stands behind it must stay on its line."""
+"""Cells that a state has at least, however long what stands behind it is."""
 FIGURE: Final = 12
 """Cells of one uptime figure."""
+GAP: Final = 2
 _QUIET: Final = STYLES["quiet"]
 
 Part = tuple[str, str]
@@ -80,7 +82,8 @@ class Card(Static):
 def card_content(facts: CardFacts, width: int) -> Content:
     """The card's text, in so many cells; sentences wrap, facts are shortened."""
     state_style = _QUIET if facts.is_stale else f"{facts.badge.style} bold"
-    parts: list[Part] = [(shorten(facts.badge.text, STATE), state_style), ("  ", ""), (facts.since, _QUIET)]
+    state = shorten(facts.badge.text, max(STATE, width - cell_len(facts.since) - GAP))
+    parts: list[Part] = [(state, state_style), (" " * GAP, ""), (facts.since, _QUIET)]
     if facts.warning:
         parts += [("\n", ""), (facts.warning, _QUIET if facts.is_stale else STYLES["warn"])]
     for name, value in facts.fields:

@@ -47,7 +47,7 @@ class IncidentList(Static):
         """Takes the incidents, newest first; paints only if they read differently."""
         self._incidents, self._otherwise, self._now = incidents, otherwise, now
         content = incident_lines(incidents, otherwise, now, self.size.width)
-        if content != self._shown:
+        if self._shown is None or not content.is_same(self._shown):
             self._shown = content
             self.update(content)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil, floor, log10
 from typing import ClassVar, Final
 
@@ -43,6 +44,9 @@ class Chart(PlotextPlot):
     }
     """
 
+    _axis_cells = 0
+    """At the left of what is drawn, for the names of heights."""
+
     def draw(self, width: int, height: int) -> None:
         """Puts everything on the plot, which is empty and so many cells large."""
         raise NotImplementedError
@@ -73,20 +77,24 @@ class Chart(PlotextPlot):
         labels = [number(value) for value in values]
         wide = max(map(len, labels)) + 1
         rows_of = [value / top * (rows - 1) for value in values]
+        self._axis_cells = wide
         self.plt.yticks(rows_of, [f"{label:>{wide - 1}} " for label in labels])
         return wide
 
     def below(self, ticks: Sequence[Tick], places: Sequence[int]) -> None:
-        """Names places at the bottom, leaving out what would run into its neighbour."""
-        kept: list[Tick] = []
-        for tick in ticks:
-            # Plotext places names in any order, and shifts one that has another, or the edge, in its reach.
-            reach = max(len(tick.text) + _LABEL_GAP, ceil(len(tick.text) * 1.5))
-            if len(kept) == 1 and places[kept[0].at] < len(tick.text):
-                reach += len(tick.text) // 2
-            if not kept or places[tick.at] - places[kept[-1].at] >= reach:
-                kept.append(tick)
+        """Names places at the bottom: every one, every second or so, so that none runs into its neighbour."""
+        some = (ticks[::step] for step in range(1, len(ticks)))
+        kept = next((each for each in some if _stand_apart(each, places)), ticks[:1])
+        # Plotext pushes a name that would stand out at the left edge into its neighbour's reach.
+        pushed = len(kept[0].text) // 2 - places[kept[0].at] - self._axis_cells
+        if pushed > 0 and not _stand_apart(kept, places, pushed + 1):
+            kept = kept[1:]
         self.plt.xticks([places[tick.at] for tick in kept], [tick.text for tick in kept])
+
+
+def _stand_apart(ticks: Sequence[Tick], places: Sequence[int], more: int = 0) -> bool:
+    reach = max(len(tick.text) for tick in ticks) + _LABEL_GAP + more
+    return all(places[after.at] - places[before.at] >= reach for before, after in pairwise(ticks))
 
 
 def number(value: float) -> str:

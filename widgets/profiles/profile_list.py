@@ -77,7 +77,7 @@ class ProfileList(Widget, can_focus=True):
         self._facts, self._by = facts, by
         if self._cursor not in {each.name for each in facts} and facts:
             self._cursor = next((each.name for each in facts if each.is_current), facts[0].name)
-        if self._content() != self._shown:
+        if self._shown is None or not self._content().is_same(self._shown):
             self.refresh()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:

@@ -12,7 +12,7 @@ from textual.widget import Widget
 from storage.records import RunSort
 from widgets.badges import Tone
 from widgets.cells import fit, shorten
-from widgets.frame.notice import Notice, wrapped
+from widgets.frame.notice import Notice, above, wrapped
 from widgets.runs.columns import Layout
 from widgets.runs.line import Cell
 
@@ -128,8 +128,7 @@ class Paint:
         if notice is None:
             return self.blank(width)
         lines = wrapped(notice, width)
-        top = max(0, (height - len(lines) - 2) // 3)
-        line = y - top
+        line = y - above(height, len(lines) + 2)
         if line == 0:
             return self._centred(f"{notice.glyph}  {notice.title}", self.tones[notice.tone] + Style(bold=True), width)
         if 0 <= line - 2 < len(lines):

@@ -45,4 +45,4 @@ def nothing(wish: ActivityWish, held: int) -> Notice:
     if held:
         return Notice("✓", VIEWS[wish.view].empty, (f"{held:,} entries are here; [ and ] change the view.",))
     lines = ("Every write and every poll is entered here,", "with its outcome, whichever process it was.")
-    return Notice("○", VIEWS[wish.view].empty, lines)
+    return Notice("○", VIEWS[wish.view].empty, lines, "plain")

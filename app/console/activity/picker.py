@@ -6,21 +6,19 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
-from textual.screen import ModalScreen
-from textual.widgets import Static
 
+from app.console.picker import PickerScreen
 from widgets.badges import Badge
 from widgets.status_list import StatusList
 
 
-class ActivityPicker(ModalScreen[tuple[str, ...] | None]):
+class ActivityPicker(PickerScreen[tuple[str, ...]]):
     """Closes with those wanted, none of them for any; None: it was left as it was."""
 
-    CSS = "ActivityPicker { align: center middle; background: $background 60%; }"
-    SCOPED_CSS = False
+    HINT = "space marks · enter applies · 0 any"
+    DEEDS: ClassVar[Mapping[str, str]] = {"enter applies": "apply", "0 any": "nothing"}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "leave", "cancel"),
+        Binding("q", "leave", "cancel", show=False),
         Binding("backspace,0", "nothing", "any"),
     ]
 
@@ -41,22 +39,23 @@ class ActivityPicker(ModalScreen[tuple[str, ...] | None]):
         self._wanted = wanted
         self._badge_of = badge_of
 
-    def compose(self) -> ComposeResult:
-        """The list in a box."""
-        with Vertical(id="picker") as box:
-            box.border_title = self._title
-            box.border_subtitle = "esc leaves"
-            yield StatusList(self._counts, self._wanted, self._badge_of)
-            yield Static("space marks · enter applies · 0 any", markup=False)
+    @property
+    def title_text(self) -> str:
+        """What is chosen."""
+        return self._title
+
+    def compose_choice(self) -> ComposeResult:
+        """The list."""
+        yield StatusList(self._counts, self._wanted, self._badge_of)
 
     @on(StatusList.Chosen)
     def _on_chosen(self, message: StatusList.Chosen) -> None:
         self.dismiss(message.statuses)
 
+    def action_apply(self) -> None:
+        """Makes the choice."""
+        self.query_one(StatusList).action_choose()
+
     def action_nothing(self) -> None:
         """Closes with all of them."""
         self.dismiss(())
-
-    def action_leave(self) -> None:
-        """Closes and changes nothing."""
-        self.dismiss(None)

@@ -16,6 +16,7 @@ from app.console.activity.reading import Activity, read_activity
 from app.console.activity.wish import VIEWS, ActivityWish
 from app.console.latest import Latest
 from app.console.room import ConsoleScreen
+from app.console.troubles import UNREADABLE
 from app.events import ActionChanged, CacheChangedElsewhere, Event, LinkChanged
 from app.text import safe_text
 from storage.errors import StorageError
@@ -38,7 +39,7 @@ PAGE: Final = 300
 SEARCH_PAUSE_S: Final = 0.08
 WIDE: Final = 110
 """Narrower lines name only the filters that are set; the keys for the others stand below."""
-READING: Final = Notice("◌", "Reading the ledger and the poll log")
+READING: Final = Notice("◌", "Reading the ledger and the poll log…", tone="busy")
 _ROOMS: Final[Mapping[str, str]] = {
     "poll.runs": "runs",
     "poll.health": "health",
@@ -60,7 +61,7 @@ class ActivityScreen(ConsoleScreen):
     }
     ActivityScreen.-wide ActivityPane:focus { border-top: none; border-left: solid $accent; }
     ActivityScreen.-short ActivityPane { height: 8; }
-    #activity.-empty ActivityPane { display: none; }
+    #activity.-empty ActivityPane, #activity.-no-detail ActivityPane { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("v", "resolve", "resolve", tooltip="Say what became of an unknown outcome", id="activity.resolve"),
@@ -97,7 +98,6 @@ class ActivityScreen(ConsoleScreen):
 
     def on_mount(self) -> None:
         """Reads what happened."""
-        self._table.say(READING)
         self._table.focus()
         self._explain()
         self._reader.ask()
@@ -111,6 +111,11 @@ class ActivityScreen(ConsoleScreen):
         """Moves the ages."""
         self._table.tick(now)
         self.query_one(ActivityPane).tick(now)
+
+    def show_trouble(self) -> None:
+        """The banner, and why there are no rows, which may be the same trouble."""
+        super().show_trouble()
+        self._table.say(self._nothing)
 
     def on_resize(self) -> None:
         """Names as many filters as fit."""
@@ -185,8 +190,7 @@ class ActivityScreen(ConsoleScreen):
 
     def action_pane(self) -> None:
         """Shows or hides the facts."""
-        pane = self.query_one(ActivityPane)
-        pane.display = not pane.display
+        self.query_one("#activity").toggle_class("-no-detail")
 
     def action_clear(self) -> None:
         """Takes the filters away, then the view."""
@@ -235,6 +239,13 @@ class ActivityScreen(ConsoleScreen):
     @property
     def _table(self) -> ActivityTable:
         return self.query_one(ActivityTable)
+
+    @property
+    def _nothing(self) -> Notice:
+        """What stands in place of rows."""
+        if self.console.storage_trouble:
+            return UNREADABLE
+        return READING if self._activity is None else nothing(self._wish, self._activity.held)
 
     @property
     def _entry(self) -> Entry | None:
@@ -289,15 +300,14 @@ class ActivityScreen(ConsoleScreen):
         self.app.push_screen(ActivityPicker(title, counts, wanted, badge_of), picked)
 
     def _explain(self) -> None:
-        """Says what is filtered by, how much is on show, and why there is nothing, while there is nothing."""
+        """Says what is filtered by, how much is on show, and why there may be nothing."""
         wish, found = self._wish, self._activity
-        extent = "" if found is None else f"{found.matching:,} of {found.held:,}"
+        extent = f"{found.matching:,} of {found.held:,}" if found is not None and found.held else ""
         chips = filters(wish)
         if self.size.width < WIDE:
             chips = tuple(chip for chip in chips if chip.is_set)
         self.query_one(ActivityBar).show(views(wish), chips, extent)
-        if found is not None and not found.entries:
-            self._table.say(nothing(wish, found.held))
+        self._table.say(self._nothing)
 
 
 def _run_of(entry: Entry) -> str | None:

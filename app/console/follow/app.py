@@ -76,7 +76,7 @@ class FollowingApp(TerminalApp):
     async def follow_run(self, run_id: str) -> None:
         """Follows a run to its end, or lets it go."""
         if self.follow is None:
-            self.say("Still opening; a moment.")
+            self.say(self.not_open)
             return
         try:
             is_followed = await self.follow.toggle(run_id)

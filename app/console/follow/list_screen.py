@@ -8,9 +8,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 
+from app.console.sheet import Sheet
 from storage.errors import StorageError
 from storage.records.following import PinnedRun
 from widgets.follow.line import follow_line
@@ -23,9 +23,10 @@ HINTS = "enter opens · f lets go · x lets go of the ended · esc closes"
 NOTHING = "No run is followed. f on a run follows it to its end; the strip above the keys shows it in every room."
 
 
-class FollowList(ModalScreen[None]):
+class FollowList(Sheet[None]):
     """A sheet over the room."""
 
+    LEAVE = "dismiss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,F", "dismiss", "close", id="follow.close"),
         Binding("f,delete", "let_go", "let go", id="follow.let_go"),
@@ -108,7 +109,8 @@ class FollowList(ModalScreen[None]):
     def _tick(self) -> None:
         for index, pinned in enumerate(self._pins[: self._list.option_count]):
             line = self._line(pinned)
-            if line != self._list.get_option_at_index(index).prompt:
+            shown = self._list.get_option_at_index(index).prompt
+            if not (isinstance(shown, Content) and line.is_same(shown)):
                 self._list.replace_option_prompt_at_index(index, line)
 
     def _line(self, pinned: PinnedRun) -> Content:

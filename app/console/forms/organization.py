@@ -21,7 +21,7 @@ _NOTICE = (
     "Every success makes another organization, also for an address that has one. "
     "Where the outcome of an attempt is unknown, its address is blocked until you resolve it."
 )
-_EMAIL_HINT = "Gets the administrator's invitation, good for 30 days."
+_EMAIL_HINT = "Gets the invitation, which is good for 30 days."
 
 
 class OrganizationForm(ActionForm):

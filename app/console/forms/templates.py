@@ -7,15 +7,15 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from app.config import Template
+from app.console.sheet import Sheet
 from app.text import safe_text
 
 
-class TemplatePicker(ModalScreen[str | None]):
+class TemplatePicker(Sheet[str | None]):
     """Ends with the template's instructions, or None."""
 
     # Not the default style sheet: the console's own says how screens look, and these lie over one.
@@ -38,6 +38,7 @@ class TemplatePicker(ModalScreen[str | None]):
     }
     """
     SCOPED_CSS = False
+    LEAVE = "dismiss(None)"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Back"),
         Binding("j", "down", "Down", show=False),

@@ -74,13 +74,11 @@ def no_hosts(links: tuple[LinkState, ...]) -> CardFacts:
     """What stands where host cards would be."""
     health = link_of(links, "health")
     if health is None or (health.last_ok_at is None and not health.is_failing):
-        return CardFacts("code hosts", Badge("◌", "asking…", "wait"))
+        return CardFacts("", Badge("◌", "asking…", "wait"))
     if health.last_ok_at is None:
-        return CardFacts(
-            "code hosts", Badge("◌", "not known", "wait"), note="The service has not answered yet; see below."
-        )
+        return CardFacts("", Badge("◌", "not known", "wait"), note="The service has not answered yet; see below.")
     note = "Connect GitHub or GitLab in the organization's settings; it appears here by itself."
-    return CardFacts("code hosts", Badge("○", "none connected", "quiet"), note=note)
+    return CardFacts("", Badge("○", "none connected", "quiet"), note=note)
 
 
 def _poll(link: LinkState, now: datetime) -> str:

@@ -21,9 +21,11 @@ from app.console.health.hosts import (
 from app.console.health.own_side import link_card, no_hosts, token_card
 from app.console.latest import Latest
 from app.console.room import ConsoleScreen
+from app.console.troubles import UNREADABLE
 from app.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
 from storage.errors import StorageError
 from storage.records import LinkState, PlatformHealth
+from widgets.frame.notice import NoticePage
 from widgets.health.card import Card, CardFacts
 from widgets.health.incidents import IncidentList
 
@@ -52,6 +54,7 @@ class HealthScreen(ConsoleScreen):
 
     def compose_body(self) -> Iterable[Widget]:
         """Two groups of cards."""
+        yield NoticePage(id="health-nothing")
         with VerticalScroll(id="health"):
             yield Static("Code hosts", classes="section", markup=False)
             yield ItemGrid(id="hosts", min_column_width=CARD_CELLS, stretch_height=True)
@@ -62,6 +65,7 @@ class HealthScreen(ConsoleScreen):
 
     def on_mount(self) -> None:
         """Reads what is known."""
+        self.query_one(NoticePage).show(UNREADABLE)
         self.query_one("#health").focus()
         self._reader.ask()
 
@@ -73,6 +77,12 @@ class HealthScreen(ConsoleScreen):
     def tick(self, now: datetime) -> None:
         """Moves the ages."""
         self._show(now)
+
+    def show_trouble(self) -> None:
+        """The banner; and while our own files keep every answer away, no card waits for one."""
+        super().show_trouble()
+        was_answered = any(link.last_ok_at is not None for link in self._links)
+        self.set_class(self.console.storage_trouble is not None and not was_answered, "-unreadable")
 
     def action_refresh(self) -> None:
         """Asks the service now."""

@@ -8,17 +8,17 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from app.console.insights.export import FORMATS
+from app.console.sheet import Sheet
 from app.console.typed_path import export_problem, typed_path
 from app.text import safe_text
 from widgets.badges import STYLES, Tone
 from widgets.forms.text import LineInput
 
 
-class InsightExport(ModalScreen[Path | None]):
+class InsightExport(Sheet[Path | None]):
     """Closes with the file's path; None: nothing is written."""
 
     CSS = """

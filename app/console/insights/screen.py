@@ -12,17 +12,17 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
+from app.console.insights.reading import read_insights
 from app.console.insights.span import SPANS, InsightSpan
 from app.console.latest import Latest
 from app.console.room import ConsoleScreen
-from app.console.troubles import UNREADABLE
+from app.console.troubles import UNREADABLE, link_notice
 from app.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.text import safe_text
-from storage.cache import Cache
 from storage.errors import StorageError
 from widgets.activity.bar import Chip, ChipBar
 from widgets.badges import STYLES
-from widgets.frame.notice import Notice, notice_content
+from widgets.frame.notice import Notice, NoticePage
 from widgets.insights.charts import ConcurrencyChart, OutcomesChart
 from widgets.insights.repositories import RepositoryChart
 from widgets.insights.tables import InsightTables
@@ -55,7 +55,7 @@ class InsightsScreen(ConsoleScreen):
     #insights.-tables #insight-charts { display: none; }
     #insights.-tables #insight-tables { display: block; }
     #insights.-nothing #insight-charts, #insights.-nothing #insight-tables { display: none; }
-    #insight-nothing { display: none; width: 1fr; height: 1fr; content-align: center middle; text-align: center; }
+    #insight-nothing { display: none; }
     #insights.-nothing #insight-nothing { display: block; }
     #insight-over-time { height: auto; layout: vertical; }
     InsightsScreen.-wide #insight-over-time { layout: horizontal; height: 17; }
@@ -101,7 +101,7 @@ class InsightsScreen(ConsoleScreen):
             yield ChipBar(id="insight-spans")
             yield Static(id="insight-extent", markup=False)
         with Container(id="insights", classes="-nothing"):
-            yield Static(id="insight-nothing", markup=False)
+            yield NoticePage(id="insight-nothing")
             with VerticalScroll(id="insight-charts"):
                 with Container(id="insight-over-time"):
                     with Vertical(classes="insight-panel", id="insight-outcomes"):
@@ -126,6 +126,12 @@ class InsightsScreen(ConsoleScreen):
         super().show_trouble()
         if self._view is not None and not self._view.runs:
             self._say(self._nothing(self._view))
+            self._say_extent(self._view)
+
+    def trouble(self) -> Notice | None:
+        """What the banner says, unless it stands in place of figures already."""
+        is_said = self._view is not None and not self._view.runs and not self._was_answered
+        return None if is_said else super().trouble()
 
     def on_screen_resume(self) -> None:
         """Brings up to date what changed while nobody looked."""
@@ -220,7 +226,7 @@ class InsightsScreen(ConsoleScreen):
     def _show(self, view: InsightsView) -> None:
         is_first = self._view is None
         self._view = view
-        self.query_one("#insight-extent", Static).update(Content.styled(extent(view), STYLES["quiet"]))
+        self._say_extent(view)
         self.refresh_bindings()
         if not view.runs:
             self._say(self._nothing(view))
@@ -242,15 +248,24 @@ class InsightsScreen(ConsoleScreen):
     def _nothing(self, view: InsightsView) -> Notice:
         if self.console.storage_trouble:
             return UNREADABLE
+        if self._was_answered:
+            return _nothing(self._span, view)
+        return link_notice(self.console.vitals.runs_link, self._engine.clock()) or ASKING
+
+    def _say_extent(self, view: InsightsView) -> None:
+        said = extent(view) if view.runs or self._was_answered else ""
+        self.query_one("#insight-extent", Static).update(Content.styled(said, STYLES["quiet"]))
+
+    @property
+    def _was_answered(self) -> bool:
         link = self.console.vitals.runs_link
-        was_asked = link is not None and (link.last_ok_at is not None or link.is_failing)
-        return _nothing(self._span, view) if was_asked else ASKING
+        return link is not None and link.last_ok_at is not None
 
     def _say(self, notice: Notice) -> None:
         if notice == self._said:
             return
         self._said = notice
-        self.query_one("#insight-nothing", Static).update(notice_content(notice))
+        self.query_one(NoticePage).show(notice)
         self.query_one("#insights").add_class("-nothing")
 
     def _name_spans(self) -> None:
@@ -279,24 +294,6 @@ class InsightsScreen(ConsoleScreen):
             self.console.say(str(error), severity="error")
         else:
             self.console.say(f"Written: {path}")
-
-
-async def read_insights(cache: Cache, span: InsightSpan, now: datetime) -> InsightsView:
-    """The figures of a stretch up to now.
-
-    Raises:
-        StorageError: The cache cannot be read.
-    """
-    edges = span.edges(now)
-    return InsightsView(
-        title=span.title,
-        step=span.step,
-        at=now,
-        outcomes=await cache.outcomes(edges),
-        concurrency=await cache.concurrency(span.fine_edges(now)),
-        repositories=await cache.repository_figures(edges[0]),
-        coverage=await cache.coverage(),
-    )
 
 
 def _legend(view: InsightsView) -> Content:

@@ -8,21 +8,23 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 from textual.widgets import Static
 
 from app.console.keys.hints import Deed, deeds
+from app.console.sheet import Sheet
 from widgets.badges import STYLES
 
 KEY_CELLS = 13
 DOES_CELLS = 20
-MORE_CELLS = 34
+LEAST_MORE_CELLS = 14
 PLACES = {"here": "On this screen", "in the list": "Where the cursor is", "everywhere": "Everywhere"}
 
 
-class KeyHelpScreen(ModalScreen[None]):
+class KeyHelpScreen(Sheet[None]):
     """A sheet of keys."""
 
+    LEAVE = "dismiss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,enter", "dismiss", "close"),
         Binding("j,down", "down", "down", show=False),
@@ -38,7 +40,11 @@ class KeyHelpScreen(ModalScreen[None]):
         with VerticalScroll() as sheet:
             sheet.border_title = "Keys"
             sheet.border_subtitle = "esc closes"
-            yield Static(self._content(), markup=False)
+            yield Static(markup=False)
+
+    def on_resize(self) -> None:
+        """Breaks the lines anew, once it is known how long they may be."""
+        self.call_after_refresh(self._fit)
 
     def action_down(self) -> None:
         """Scrolls down."""
@@ -48,17 +54,21 @@ class KeyHelpScreen(ModalScreen[None]):
         """Scrolls up."""
         self.query_one(VerticalScroll).scroll_up(animate=False)
 
-    def _content(self) -> Content:
+    def _fit(self) -> None:
+        room = self.query_one(VerticalScroll).scrollable_content_region.width
+        self.query_one(Static).update(self._content(max(LEAST_MORE_CELLS, room - KEY_CELLS - 1 - DOES_CELLS - 1)))
+
+    def _content(self, more_cells: int) -> Content:
         order = list(PLACES)
         found = sorted(self._deeds, key=lambda deed: order.index(deed.place))
         blocks: list[Content] = []
         for place, group in groupby(found, key=lambda deed: deed.place):
-            lines = [Content.styled(PLACES[place], "$accent bold"), *(_line(deed) for deed in group)]
+            lines = [Content.styled(PLACES[place], "$accent bold"), *(_line(deed, more_cells) for deed in group)]
             blocks.append(Content("\n").join(lines))
         return Content("\n\n").join(blocks)
 
 
-def _line(deed: Deed) -> Content:
+def _line(deed: Deed, more_cells: int) -> Content:
     keys = " ".join(deed.keys)
-    more = f"\n{'':<{KEY_CELLS + 1 + DOES_CELLS}}".join(wrap(deed.more, MORE_CELLS))
+    more = f"\n{'':<{KEY_CELLS + 1 + DOES_CELLS}}".join(wrap(deed.more, more_cells))
     return Content.assemble((f"{keys:<{KEY_CELLS}} ", "bold"), f"{deed.does:<{DOES_CELLS}}", (more, STYLES["quiet"]))

@@ -7,7 +7,6 @@ from textual.app import ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from app.console.keys.own_commands import (
@@ -20,6 +19,7 @@ from app.console.keys.own_commands import (
     shown,
 )
 from app.console.runs.acting import RunActingScreen
+from app.console.sheet import Sheet, clicked
 from app.text import SafeText, safe_text
 from storage.errors import StorageError
 
@@ -47,9 +47,10 @@ async def run_own_command(console: "RunwardenApp", command: "Command") -> None:
         console.say(f"{name}: {error}", severity="error")
 
 
-class ConfirmCommandScreen(ModalScreen[bool]):
+class ConfirmCommandScreen(Sheet[bool]):
     """Shows a command as it would be run; enter leaves it, so that nothing runs by habit."""
 
+    LEAVE = "answer(False)"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "run it", id="command.confirm"),
         Binding("escape,n,q,enter", "answer(False)", "leave it", id="command.leave"),
@@ -61,7 +62,10 @@ class ConfirmCommandScreen(ModalScreen[bool]):
         border: round $warning; border-title-color: $warning; background: $surface;
     }
     ConfirmCommandScreen Static { height: auto; }
-    ConfirmCommandScreen #keys { margin: 1 0 0 0; }
+    ConfirmCommandScreen #keys {
+        margin: 1 0 0 0; link-color: $foreground; link-style: none;
+        link-color-hover: $accent; link-background-hover: $surface; link-style-hover: bold;
+    }
     """
 
     def __init__(self, name: SafeText, command: SafeText) -> None:
@@ -74,10 +78,10 @@ class ConfirmCommandScreen(ModalScreen[bool]):
         with Vertical() as sheet:
             sheet.border_title = Content(f"Run: {self._title}")
             yield Static(Content(self._command), markup=False)
-            keys = Content.assemble(
-                ("y", "$accent bold"), " runs it    ", ("esc", "$accent bold"), " or enter leaves it"
-            )
-            yield Static(keys, id="keys", markup=False)
+            runs = Content.assemble(("y", "$accent bold"), " runs it")
+            leaves = Content.assemble(("esc", "$accent bold"), " or enter leaves it")
+            keys = (clicked(runs, "screen.answer(True)"), clicked(leaves, "screen.answer(False)"))
+            yield Static(Content("    ").join(keys), id="keys", markup=False)
 
     def action_answer(self, answer: bool) -> None:  # noqa: FBT001 — Textual passes an action's arguments by place
         """Takes the answer."""

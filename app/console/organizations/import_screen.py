@@ -48,6 +48,7 @@ NO_FILE: Final = Notice(
         "It may be stopped and taken up again: what was created",
         "is passed over, and nobody is invited twice.",
     ),
+    "plain",
 )
 
 

@@ -16,6 +16,7 @@ from textual.widgets import Static
 
 from app.console.latest import Latest
 from app.console.room import ConsoleScreen
+from app.console.troubles import UNREADABLE
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from storage.errors import StorageError
 from storage.records import Action
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from app.engine import Engine
     from widgets.badges import Badge
 
-READING: Final = Notice("◌", "Reading the ledger")
+READING: Final = Notice("◌", "Reading the ledger…", tone="busy")
 NOTHING_YET: Final = Notice(
     "○",
     "No organization was created from here yet",
@@ -38,6 +39,7 @@ NOTHING_YET: Final = Notice(
         "",
         "n creates the first one; i imports many from a file.",
     ),
+    "plain",
 )
 NEVER_HERE: Final = replace(NOTHING_YET, lines=(*NOTHING_YET.lines[:-1], "This profile is read-only: it creates none."))
 
@@ -64,7 +66,7 @@ class OrganizationsScreen(ConsoleScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n,o", "new_organization", "new organization", tooltip="Create one and invite its administrator"),
         Binding("v", "resolve", "resolve", tooltip="Say what became of an unknown outcome", id="org.resolve"),
-        Binding("enter", "open", "details", id="org.open"),
+        Binding("enter", "open", "details", key_display="enter", id="org.open"),
         Binding("escape", "close", "back to the list", id="org.close"),
         Binding("y", "copy_id", "copy id", show=False, id="org.copy_id"),
         Binding("i", "import", "import", tooltip="Create many, from a CSV file", id="org.import"),
@@ -87,9 +89,7 @@ class OrganizationsScreen(ConsoleScreen):
 
     def on_mount(self) -> None:
         """Reads the ledger."""
-        table = self.query_one(OrganizationTable)
-        table.say(READING)
-        table.focus()
+        self.query_one(OrganizationTable).focus()
         self._reader.ask()
 
     def rang(self, event: Event) -> None:
@@ -101,6 +101,11 @@ class OrganizationsScreen(ConsoleScreen):
         """Moves the countdowns."""
         self.query_one(OrganizationTable).tick(now)
         self.query_one(OrganizationPane).tick(now)
+
+    def show_trouble(self) -> None:
+        """The banner, and why there are no rows, which may be the same trouble."""
+        super().show_trouble()
+        self.query_one(OrganizationTable).say(self._nothing)
 
     def trouble(self) -> Notice | None:
         """What the banner says: what is broken first, then what a person owes."""
@@ -172,6 +177,15 @@ class OrganizationsScreen(ConsoleScreen):
     def _selected(self) -> Attempt | None:
         return self.query_one(OrganizationTable).item if self.is_mounted else None
 
+    @property
+    def _nothing(self) -> Notice:
+        """What stands in place of rows."""
+        if self.console.storage_trouble:
+            return UNREADABLE
+        if self._attempts is None:
+            return READING
+        return NEVER_HERE if self._engine.actions.read_only else NOTHING_YET
+
     @on(OrganizationTable.Highlighted)
     def _highlighted(self) -> None:
         self.query_one(OrganizationPane).show(self._selected, self._engine.clock())
@@ -193,7 +207,6 @@ class OrganizationsScreen(ConsoleScreen):
         self._known = {action.action_id: self._attempt(action) for action in actions}
         self._attempts = tuple(self._known.values())
         table = self.query_one(OrganizationTable)
-        table.say(NEVER_HERE if self._engine.actions.read_only else NOTHING_YET)
         table.show(self._attempts)
         self.query_one("#organizations").set_class(not self._attempts, "-empty")
         self.query_one("#organizations-summary", Static).update(_summary(self._attempts))

@@ -52,7 +52,7 @@ class ProfilesApp(FollowingApp):
             self.say("Something is being sent. Switch when its outcome is known.", severity="warning")
             return
         if not self.is_settled:
-            self.say("Still opening; a moment.")
+            self.say(self.not_open)
             return
         from app.console.profiles.switching import switch
 

@@ -122,7 +122,7 @@ class RunActingScreen(ConsoleScreen):
     def _with_engine(self, work: Any) -> None:
         engine = self.console.engine
         if engine is None:
-            self.console.say("Still opening; a moment.")
+            self.console.say(self.console.not_open)
             return
         self.run_worker(work(engine), exclusive=True, group="form")
 

@@ -70,7 +70,7 @@ class ContinueManyForm(InstructedForm):
         if not count:
             return (Problem("instructions", "None of the marked runs has ended: there is nothing to continue."),)
         if count > self._cap:
-            excess = f"{count:,} runs are marked, {self._cap:,} at a time are the most (console.send_cap). Unmark some."
+            excess = f"At most {self._cap:,} at a time (send_cap): unmark {count - self._cap:,}."
             return (Problem("instructions", excess),)
         return continuation(self._runs[0], self.values["instructions"])
 
@@ -160,13 +160,14 @@ def outcome(runs: Sequence[Run], sent: Sequence[Sent], trouble: SafeText | None)
     facts = tuple(_fact(one) for one in sent if one.action is None or one.action.state != "confirmed")
     meaning = [trouble] if trouble else []
     if left:
-        meaning.append(safe_text(f"{left:,} were not sent to; they stay marked."))
+        them = "was not sent to; it stays marked" if left == 1 else "were not sent to; they stay marked"
+        meaning.append(safe_text(f"{left:,} {them}."))
     if unknown:
         meaning.append(
             safe_text("Nobody knows whether that turn began: v resolves it. Until then its run is not continued again.")
         )
     verdict = "unknown" if unknown else "done" if done == len(runs) else "failed" if not done else "blocked"
-    headline = safe_text(f"{done:,} of {len(runs):,} runs go on")
+    headline = safe_text(f"{done:,} of {len(runs):,} runs {'goes' if done == 1 else 'go'} on")
     return Outcome(verdict, headline, facts, tuple(meaning))  # type: ignore[arg-type]  # each is a verdict
 
 

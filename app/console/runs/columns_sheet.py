@@ -1,9 +1,9 @@
 """Which columns the table has, in which order and how wide: seen at once, behind the sheet."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from textual import events
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -47,12 +47,13 @@ class ColumnList(Widget):
         width = self.choice.width(key)
         here = " on $block-cursor-blurred-background" if index == self.cursor else ""
         arrow = ("↓" if self._sort.descending else "↑") if column.sort == self._sort.column else " "
-        notes = f"{f'{width} wide' if width else 'as wide as fits':<16}{'stays in view' if column.frozen else '':<14}"
+        notes = f"{f'{width} wide' if width else 'as wide as fits':<18}{'stays in view' if column.frozen else '':<14}"
         return Content.assemble(
             ("▌ " if here else "  ", f"$accent{here}"),
             ("■ " if shown else "□ ", f"{'$accent' if shown else '$foreground 70%'}{here}"),
             (f"{key:<12}{arrow} ", f"$foreground{here}"),
             (notes, f"{STYLES['quiet']}{here}"),
+            (" " * max(0, self.size.width - 18 - len(notes)), here),
         )
 
 
@@ -61,6 +62,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
 
     TITLE_TEXT = "Columns"
     HINT = "space shows · J K move · < > width · = fits · enter keeps"
+    DEEDS: ClassVar[Mapping[str, str]] = {"space shows": "switch", "= fits": "fit", "enter keeps": "keep"}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,j", "cursor(1)", "down", show=False, id="columns.down"),
         Binding("up,k", "cursor(-1)", "up", show=False, id="columns.up"),
@@ -103,7 +105,8 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
     def _list(self) -> ColumnList:
         return self.query_one(ColumnList)
 
-    def on_click(self, event: events.Click) -> None:
+    @on(events.Click)
+    def _on_list_clicked(self, event: events.Click) -> None:
         """A click shows or hides the column under the pointer."""
         widget, region = self.get_widget_at(event.screen_x, event.screen_y)
         if isinstance(widget, ColumnList) and event.screen_y - region.y < len(COLUMNS):

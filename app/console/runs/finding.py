@@ -180,7 +180,7 @@ class RunFindingScreen(RunLineScreen):
     def _with_cache(self, pick: Callable[["Engine"], Awaitable[None]]) -> None:
         engine = self.console.engine
         if engine is None:
-            self.console.say("Still opening; a moment.")
+            self.console.say(self.console.not_open)
         else:
             self.run_worker(self._picking(engine, pick), exclusive=True, group="pick")
 

@@ -1,9 +1,10 @@
 """The line above the runs: what it asks for is what the table shows, while it is typed and after."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
 from textual.binding import Binding, BindingType
@@ -15,9 +16,9 @@ from app.console.runs.opening import first_wanted, memory_of
 from app.console.runs.query_line import replaced, settled
 from app.console.runs.remembering import Remembering
 from app.console.runs.views import View, Wanted, views_of
-from app.query import Query, Vocabulary, parse, suggestions
+from app.query import Problem, Query, Vocabulary, parse, suggestions
 from app.query.keys import Meaning
-from app.text import safe_text
+from app.text import SafeText, safe_text
 from storage.errors import StorageError
 from storage.records import RunFilter
 from widgets.filter.bar import FilterBar
@@ -28,6 +29,15 @@ from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
     from app.console.runs.feed import RunFeed
+
+_SENTENCES: Final = re.compile(r"(?<=[.?]) ")
+
+
+def _in_words(problem: Problem) -> Iterator[SafeText]:
+    """What is wrong and what to write instead; then less of it: what is wrong is underlined anyway."""
+    instead = _SENTENCES.split(problem.cure)[0]
+    for text in (f"{problem.message} {problem.cure}", f"{problem.message} {instead}", instead):
+        yield safe_text(f"✗ {text}", limit=200)
 
 
 class RunLineScreen(RunActingScreen):
@@ -98,10 +108,9 @@ class RunLineScreen(RunActingScreen):
     def say_remark(self, query: Query) -> None:
         """Says what is wrong with the line; once that is nothing, whatever else there is to say."""
         if query.problems:
-            problem = query.problems[0]
-            self.bar.remark(safe_text(f"✗ {problem.message} {problem.cure}", limit=200), "bad")
+            self.bar.remark(*_in_words(query.problems[0]), tone="bad")
         else:
-            self.bar.remark(None)
+            self.bar.remark()
 
     # What it hears
 

@@ -52,7 +52,7 @@ class RunMarkingScreen(RunFindingScreen):
             super().say_remark(query)
         else:
             does = " · c continues · y copies · e exports · esc unmarks" if self.app.size.width >= WIDE else ""
-            self.bar.remark(safe_text(f"■ {count:,} marked{does}"), "busy")
+            self.bar.remark(safe_text(f"■ {count:,} marked{does}"), tone="busy")
 
     @on(RunTable.Marked)
     def _on_marked(self) -> None:

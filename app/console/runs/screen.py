@@ -60,7 +60,7 @@ class RunsScreen(RunMarkingScreen):
     def on_mount(self) -> None:
         """Paints what was cached, then reads with the engine as soon as it is open."""
         self.table.focus()
-        self.pane.display = self.memory.now.detail
+        self._show_pane(self.memory.now.detail)
         self.bar.line.put(self.wanted.line, 0)
         self.say_wanted()
         first = self.console.first
@@ -145,7 +145,8 @@ class RunsScreen(RunMarkingScreen):
 
     def action_pane(self) -> None:
         """Shows or hides the run beside the table."""
-        shown = self.pane.display = not self.pane.display
+        shown = not self.memory.now.detail
+        self._show_pane(shown)
         self.memory.change(lambda known: replace(known, detail=shown))
 
     def action_clear(self) -> None:
@@ -168,6 +169,10 @@ class RunsScreen(RunMarkingScreen):
         super().acted(action)
 
     # How it does that
+
+    def _show_pane(self, shown: bool) -> None:  # noqa: FBT001 — one thing to say
+        # A class, not `display`: that would bring it back while there is no run at all.
+        self.query_one("#runs").set_class(not shown, "-no-detail")
 
     async def _begin(self) -> None:
         engine = await self.console.opened()
@@ -211,7 +216,8 @@ class RunsScreen(RunMarkingScreen):
     def _explain(self) -> None:
         """Says why there are no rows, while there are none."""
         link = self.console.vitals.runs_link
-        self.query_one("#runs").set_class(not self.table.total, "-empty")
+        held = self._extent is not None and self._extent.held
+        self.query_one("#runs").set_class(not self.table.total and not held, "-empty")
         read_only = self.console.profile.read_only
         nothing = nothing_to_show(self.wanted, self._extent, link, self.console.clock(), read_only=read_only)
         self.table.say(UNREADABLE if self.console.storage_trouble else nothing)

@@ -22,6 +22,7 @@ class StatusPicker(PickerScreen[Picked]):
 
     TITLE_TEXT = "Show status"
     HINT = "space marks · - excludes · enter applies · 0 any"
+    DEEDS: ClassVar[Mapping[str, str]] = {"enter applies": "apply", "0 any": "nothing"}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "leave", "cancel", show=False),
         Binding("backspace,0", "nothing", "any status", id="picker.any"),
@@ -41,6 +42,10 @@ class StatusPicker(PickerScreen[Picked]):
     @on(StatusList.Chosen)
     def _on_chosen(self, message: StatusList.Chosen) -> None:
         self.dismiss((message.statuses, message.excluded))
+
+    def action_apply(self) -> None:
+        """Makes the choice."""
+        self.query_one(StatusList).action_choose()
 
     def action_nothing(self) -> None:
         """Closes with every status."""

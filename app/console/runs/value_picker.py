@@ -1,6 +1,6 @@
 """Which repositories, or branches, are wanted: found by a few letters of their names."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
 from textual import on
@@ -25,6 +25,11 @@ class ValuePicker(PickerScreen[Picked]):
     """Closes with the names wanted and those not wanted, none of either for any."""
 
     HINT = "tab marks, again excludes · enter applies · ctrl+x any"
+    DEEDS: ClassVar[Mapping[str, str]] = {
+        "tab marks, again excludes": "mark",
+        "enter applies": "apply",
+        "ctrl+x any": "nothing",
+    }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "mark", "mark", priority=True, id="picker.mark"),
         Binding("ctrl+x", "nothing", "any", priority=True, id="picker.any_value"),
@@ -69,7 +74,10 @@ class ValuePicker(PickerScreen[Picked]):
 
     @on(Input.Submitted)
     def _on_entered(self) -> None:
-        """With nothing marked, the name under the cursor is meant."""
+        self.action_apply()
+
+    def action_apply(self) -> None:
+        """Makes the choice; with nothing marked, the name under the cursor is meant."""
         value = self.query_one(PickList).value
         if not self._marks and value is not None:
             self._marks[value] = "only"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 LONGEST_COPY: Final = 10_000
 """Characters: an id that was cut would be another one's."""
+STILL_OPENING: Final = "Still opening; a moment."
 
 
 class TerminalApp(KeyTurnsApp[None]):
@@ -26,6 +27,8 @@ class TerminalApp(KeyTurnsApp[None]):
         Binding("ctrl+z", "suspend_process", "suspend", show=False, tooltip="fg comes back", id="app.suspend"),
     ]
 
+    not_open: str = STILL_OPENING
+    """What is said to whoever wants something of the engine before there is one."""
     modes_before: list[Any] | None = None
     """The terminal's modes from before an early picture. None: Textual was the first to change them."""
 

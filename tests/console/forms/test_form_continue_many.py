@@ -103,7 +103,7 @@ async def test_what_the_next_would_suffer_too_stops_it(
     async with app.run_test(size=(80, 24)) as pilot:
         await sent(pilot)
 
-        assert "1 of 4 runs go on" in words(app)
+        assert "1 of 4 runs goes on" in words(app)
         assert said in words(app)
     assert len(post.requests) == 2
     assert [action.state for action in await engine.ledger.actions()] == [state, "confirmed"]
@@ -124,14 +124,14 @@ async def test_sending_stops_between_two_runs(stage: Any, clock: Any, engine: En
     async with app.run_test(size=(80, 24)) as pilot:
         await sent(pilot)
 
-        assert "1 of 2 runs go on" in words(app)
-        assert "1 were not sent to; they stay marked" in words(app)
+        assert "1 of 2 runs goes on" in words(app)
+        assert "1 was not sent to; it stays marked" in words(app)
     assert len(post.requests) == 1
 
 
 @pytest.mark.parametrize(
     ("count", "status", "said"),
-    [(3, "failed", "2 at a time are the most (console.send_cap)"), (2, "working", "None of the marked runs has ended")],
+    [(3, "failed", "At most 2 at a time (send_cap): unmark 1."), (2, "working", "None of the marked runs has ended")],
 )
 async def test_too_many_or_none_are_said_before_anything_is_sent(
     stage: Any, clock: Any, engine: Engine, post: Any, count: int, status: str, said: str
@@ -144,3 +144,16 @@ async def test_too_many_or_none_are_said_before_anything_is_sent(
         assert said in words(app)
         assert app.screen.phase == "editing"
     assert post.requests == []
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)], ids=["80x24", "140x40"])
+async def test_a_mixed_end_looks_as_it_was_accepted(
+    stage: Any, clock: Any, engine: Engine, post: Any, picture: Any, size: tuple[int, int]
+) -> None:
+    """One goes on, one is refused, one is not known, and the last was not sent to."""
+    post.next(goes_on(1), Respond(409, {"message": "still active"}), Drop())
+    app = stage(lambda _: ContinueManyForm(engine, [a_run(clock, n) for n in (1, 2, 3, 4)], cap=25))
+    async with app.run_test(size=size) as pilot:
+        await sent(pilot)
+
+        assert app.export_screenshot(title="runwarden") == picture

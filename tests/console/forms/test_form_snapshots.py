@@ -16,6 +16,7 @@ from app.console.forms import (
     ResolveForm,
     StartAgentForm,
 )
+from app.console.runs.acting_many import ContinueManyForm
 from app.engine import Engine
 from storage.records import ActionError, Repository, Run
 from tests.console.forms.steps import settle, write
@@ -90,12 +91,21 @@ def typing(text: str, *keys: str) -> Steps:
     return steps
 
 
+MANY = tuple(
+    Run(
+        f"run_01J8{n:04}", status, f"agent/{n}", Repository.parse(f"acme/{'api' if n % 3 else 'web'}"), None, None, "{}"
+    )
+    for n, status in enumerate(["failed"] * 12 + ["working"] * 2)
+)
 RUN = Run(f"run_{HOSTILE}", "failed", HOSTILE, Repository.parse("acme/web"), None, None, "{}")
 SCENES: dict[str, tuple[Callable[[Engine], Any], Steps]] = {
     "new-run-empty": (NewRunForm, typing("")),
     "new-run-problems": (NewRunForm, typing("acme\tfix..x\tFix it.\tdepth\t3\tdepth\t4", "ctrl+s")),
     "new-run-preview": (NewRunForm, typing("acme/web\tfix/x\tFix the \u202eflaky\ntest. " + "Long. " * 40, "ctrl+s")),
     "continue-hostile": (lambda engine: ContinueRunForm(engine, RUN), typing("Go on.")),
+    "continue-many": (lambda engine: ContinueManyForm(engine, MANY, cap=25), typing("Go on.")),
+    "continue-many-preview": (lambda engine: ContinueManyForm(engine, MANY, cap=25), typing("Go on.", "ctrl+s")),
+    "continue-too-many": (lambda engine: ContinueManyForm(engine, MANY, cap=5), typing("Go on.", "ctrl+s")),
     "agent": (StartAgentForm, typing("security-review\tacme\tmain\tdepth\tfull\tlimit\t3")),
     "organization-blocked": (OrganizationForm, typing("carl@hooli.example")),
     "onboard": (OnboardForm, typing("acme/web\tseven", "ctrl+s")),

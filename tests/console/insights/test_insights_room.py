@@ -2,11 +2,14 @@
 
 import csv
 import json
+import re
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
+from textual.geometry import Region
 from textual.widgets import Input
 
 from app.api.errors import Unreachable
@@ -168,8 +171,8 @@ async def test_nothing_known_yet_is_not_called_nothing(staged: Staged, empty_boa
         await scene.engine.runs.record(Unreachable("gone"))
         await scene.settle()
         await scene.tick(seconds=1)
-        assert "No run of the last 7 days is known" in scene.text
-        assert "not fetched completely" in scene.text
+        assert scene.text.count("The service cannot be reached") == 1
+        assert "No poll has succeeded yet" in scene.text
 
         await scene.sync()
         await scene.tick(seconds=1)
@@ -321,3 +324,28 @@ async def test_picture_of_nothing(staged: Staged, picture: SnapshotAssertion, em
         await scene.press("4")
 
         assert scene.app.export_screenshot() == picture
+
+
+async def test_the_days_below_a_chart_are_named_at_even_distances(staged: Staged) -> None:
+    """None is left out between two that are named; the first one only where the edge would push it."""
+    async with staged(WIDE) as scene:
+        await scene.press("4")
+        (days,) = [line for line in scene.lines if line.count("28 Apr") == 2]
+
+        outcomes, concurrency = days[3:70].rstrip(" │"), days[70:].strip(" │")
+        assert " ".join(outcomes.split()) == "25 Apr 26 Apr 27 Apr 28 Apr 29 Apr 30 Apr 1 May"
+        assert " ".join(concurrency.split()) == "26 Apr 27 Apr 28 Apr 29 Apr 30 Apr 1 May"
+
+        for size, key, least in ((WIDE, "d", 4), (WIDE, "m", 5), (SMALL, "d", 6), (SMALL, "m", 10)):
+            await scene.pilot.resize_terminal(*size)
+            await scene.press(key)
+            chart = scene.app.screen.query_one(OutcomesChart)
+            names = named_below(scene, chart.region)
+            assert len(names) >= least
+            assert len({after - before for before, after in pairwise(names)}) <= 2
+
+
+def named_below(scene: Scene, region: Region) -> list[int]:
+    """Where the names below a chart end."""
+    line = scene.lines[region.bottom - 1][region.x : region.right]
+    return [match.end() for match in re.finditer(r"\S+( [A-Z]\w+)?", line)]

@@ -50,12 +50,25 @@ async def test_a_mistake_is_said_with_its_cure_and_the_rest_counts(staged: Stage
             await scene.press("slash")
             await type_in(scene, "stauts:failed dark")
 
-            assert "There is no stauts:. Did you mean" in scene.text
+            assert "There is no stauts:. Did you mean status:?" in scene.text
             assert "10 of 60" in scene.text
 
             await scene.press("escape")
             assert "stauts" not in scene.text
             assert line(scene) == ""
+
+
+async def test_where_there_is_little_room_only_the_cure_is_said(staged: Staged) -> None:
+    """What is wrong is underlined anyway; with more room both are said, to the end."""
+    async with staged((60, 20)) as scene:
+        await scene.press("slash")
+        await type_in(scene, "stauts:failed")
+        assert "✗ Did you mean status:? " in scene.text
+        assert "There is no" not in scene.text
+
+        await scene.pilot.resize_terminal(200, 40)
+        await scene.settle()
+        assert 'put it in quotes: "stauts:…".' in scene.text
 
 
 async def test_what_is_typed_is_completed_from_the_cache(staged: Staged) -> None:

@@ -1,0 +1,76 @@
+"""When the console's own files cannot be used, every room says so, and what to do."""
+
+from pathlib import Path
+
+import pytest
+
+from app.console.troubles import UNREADABLE
+from storage.errors import StorageError
+from tests.console.conftest import SMALL, Staged
+from widgets.runs.pane import RunPane
+
+BROKEN = "cache.sqlite3 is not a database. Delete it: it fills again."
+
+
+@pytest.mark.parametrize("key", ["1", "2", "3", "4", "6"])
+async def test_no_room_waits_for_an_answer_that_cannot_be_kept(staged: Staged, key: str) -> None:
+    """Neither "asking" nor "nothing yet", whether the room was open when it happened or is entered after."""
+    for is_there_already in (True, False):
+        async with staged(SMALL, synced=False) as scene:
+            if is_there_already:
+                await scene.press(key)
+            scene.app.storage_failed(BROKEN)
+            await scene.settle()
+            await scene.press(key)
+
+            assert UNREADABLE.title in scene.text
+            assert "Delete it" in scene.text
+            assert "asking" not in scene.text
+            assert "yet" not in scene.text
+
+
+@pytest.mark.parametrize("key", ["1", "2", "4", "6"])
+async def test_what_was_read_before_stays(staged: Staged, key: str) -> None:
+    """Facts with an age beat a notice."""
+    async with staged(SMALL) as scene:
+        await scene.press(key)
+        scene.app.storage_failed(BROKEN)
+        await scene.settle()
+
+        assert UNREADABLE.title not in scene.text
+        assert "Delete it" in scene.text
+
+
+async def test_an_engine_that_cannot_be_opened_is_not_said_to_be_opening(staged: Staged) -> None:
+    """A key that needs it says why it does nothing."""
+    async with staged(SMALL, synced=False) as scene:
+        scene.app.leave_engine()
+
+        async def broken() -> None:
+            raise StorageError(BROKEN, path=Path("cache.sqlite3"))
+
+        scene.app._open_engine = broken  # type: ignore[assignment]
+        await scene.app._open()
+        for key in ("2", "n"):
+            scene.app.clear_notifications()
+            await scene.press(key)
+            (told,) = [notification.message for notification in scene.app._notifications]
+
+            assert told == f"The console cannot use its own files. {BROKEN}"
+
+
+async def test_the_detail_waits_until_there_is_a_run(staged: Staged) -> None:
+    """Before the first one the table has the room to itself; a search that finds nothing moves no column."""
+    async with staged(synced=False) as scene:
+        pane = scene.app.screen.query_one(RunPane)
+        assert not pane.display
+
+        await scene.sync()
+        assert pane.display
+
+        await scene.press("slash", *"nowhere", "enter")
+        assert "No run matches" in scene.text
+        assert pane.display
+
+        await scene.press("escape", "d")
+        assert not pane.display

@@ -1,0 +1,149 @@
+"""What lies over a room can be left, and what it asks answered, without a keyboard."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from textual.widget import Widget
+from textual.widgets import TextArea
+
+from app.config import Command, Template
+from app.console.forms.templates import TemplatePicker
+from app.console.keys.own_command_screen import ConfirmCommandScreen
+from tests.console.conftest import SMALL, Scene, Staged
+from widgets.forms.dialog import FormDialog
+from widgets.status_list import StatusList
+
+CORNER = (1, 22)
+"""Of the screen: no sheet reaches it."""
+MIDDLE = (40, 11)
+
+
+async def click(scene: Scene, words: str) -> None:
+    """Where those words stand."""
+    y, x = next((y, line.index(words)) for y, line in enumerate(scene.lines) if words in line)
+    await scene.pilot.click(offset=(x + len(words) // 2, y))
+    await scene.settle()
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("s",),
+        ("R",),
+        ("B",),
+        ("t",),
+        ("o",),
+        ("V",),
+        ("C",),
+        ("e",),
+        ("ctrl+s",),
+        ("F",),
+        ("question_mark",),
+        ("6", "f"),
+        ("6", "s"),
+        ("4", "e"),
+    ],
+    ids="-".join,
+)
+async def test_a_click_beside_a_sheet_closes_it(staged: Staged, keys: tuple[str, ...]) -> None:
+    """As escape does; a click in it does not."""
+    async with staged(SMALL) as scene:
+        await scene.press(*keys)
+        sheet = scene.app.screen
+        assert len(scene.app.screen_stack) == 2
+        box = next(each.region for each in sheet.query(Widget) if each.region.contains(*MIDDLE))
+        await scene.pilot.click(offset=(box.x + 1, box.y))
+        await scene.settle()
+        assert scene.app.screen is sheet
+
+        await scene.pilot.click(offset=CORNER)
+        await scene.settle()
+
+        assert len(scene.app.screen_stack) == 1
+        assert "60 · all" in scene.text or keys[0] != "s"
+
+
+async def test_a_click_beside_a_command_runs_nothing(staged: Staged, tmp_path: Path) -> None:
+    """Its two answers can be clicked as well."""
+    ran = tmp_path / "ran"
+    command = Command("Touch", ("touch", str(ran)), confirm=True)
+    async with staged(SMALL) as scene:
+        scene.app.settings = replace(scene.app.settings, commands=(command,))
+
+        async def asked() -> None:
+            await scene.app.action_own_command(0)
+            while not isinstance(scene.app.screen, ConfirmCommandScreen):
+                await scene.pilot.pause()
+            await scene.pilot.pause()
+
+        await asked()
+        await scene.pilot.click(offset=CORNER)
+        await scene.settle()
+        assert len(scene.app.screen_stack) == 1
+
+        await asked()
+        await click(scene, "or enter leaves it")
+        assert len(scene.app.screen_stack) == 1
+        assert not ran.exists()
+
+        await asked()
+        await click(scene, "runs it")
+        assert ran.exists()
+
+
+async def test_a_click_beside_the_templates_leaves_the_form(staged: Staged) -> None:
+    """One click, one sheet."""
+    async with staged(SMALL) as scene:
+        await scene.press("n")
+        scene.app.push_screen(TemplatePicker([Template("flaky", "Find it.")]))
+        await scene.settle()
+
+        await scene.pilot.click(offset=CORNER)
+        await scene.settle()
+
+        assert scene.app.screen.query(FormDialog)
+
+
+async def test_a_click_beside_a_form_takes_nothing_away(staged: Staged) -> None:
+    """It has buttons, one of which closes it; what was typed is a draft then."""
+    async with staged(SMALL) as scene:
+        await scene.press("c", *"Go on.")
+        await scene.pilot.click(offset=(0, 10))
+        await scene.settle()
+        assert scene.app.screen.query_one(TextArea).text == "Go on."
+
+        await click(scene, "Close esc")
+        assert len(scene.app.screen_stack) == 1
+        await scene.press("c")
+        assert scene.app.screen.query_one(TextArea).text == "Go on."
+
+
+async def test_what_is_marked_is_applied_by_a_click_on_the_hint(staged: Staged) -> None:
+    """Two clicks on what is wanted, one on what the key would do; and one for any."""
+    async with staged(SMALL) as scene:
+        await scene.press("s")
+        for row in (0, 3):
+            await scene.pilot.click(StatusList, offset=(8, row))
+        await click(scene, "enter applies")
+        assert "status:queued,failed" in scene.text
+        assert "5 of 60" in scene.text
+
+        await scene.press("s")
+        await click(scene, "0 any")
+        assert "5 of 60" not in scene.text
+
+
+async def test_columns_chosen_by_clicks_can_be_kept(staged: Staged) -> None:
+    """A click beside the sheet gives back what was; one on the hint keeps what is seen."""
+    async with staged(SMALL) as scene:
+        for kept in (False, True):
+            await scene.press("C")
+            await click(scene, "□ updated")
+            if kept:
+                await click(scene, "enter keeps")
+            else:
+                await scene.pilot.click(offset=CORNER)
+                await scene.settle()
+
+            assert ("updated" in scene.table.choice.shown) is kept
