@@ -359,3 +359,13 @@ def test_a_list_that_is_not_there_hints_at_the_base_address(faulty: CommandLine,
     assert result.json()["error"]["message"].startswith(
         "nothing here. Check the base address: it ends with the version"
     )
+
+
+def test_one_run_as_csv_is_for_programs(boarded: CommandLine, board: Board) -> None:
+    """The status is the service's word, and every time is one."""
+    board.put("run_1", "completed", created=0)
+
+    [row] = csv.DictReader(StringIO(boarded("runs", "show", "run_1", "-o", "csv").out))
+
+    assert (row["run_id"], row["status"]) == ("run_1", "completed")
+    assert row["last_seen_at"].endswith("Z")

@@ -46,7 +46,7 @@ async def _show(invocation: Invocation, run_id: str, *, cached: bool) -> int:
         "source": "cache" if cached else "live",
     }
     output = invocation.output
-    output.record(document, _pairs(view))
+    output.record(document, _pairs(view, for_people=output.format is Format.TABLE))
     _tell_story(output, view, said)
     return Exit.DONE
 
@@ -60,11 +60,11 @@ async def _view(engine: "Engine", run_id: str, *, cached: bool) -> RunView:
     return (await views(engine, [run]))[0]
 
 
-def _pairs(view: RunView) -> list[tuple[str, str]]:
+def _pairs(view: RunView, *, for_people: bool) -> list[tuple[str, str]]:
     run = view.run
     pairs = [
         ("run_id", run.run_id),
-        ("status", badge(run.status)),
+        ("status", badge(run.status) if for_people else run.status),
         ("repository", run.repository.label),
         ("branch_name", run.branch_name),
         ("created_at", rfc3339(run.created_at) or "unreadable"),
@@ -73,7 +73,8 @@ def _pairs(view: RunView) -> list[tuple[str, str]]:
         ("state", view.presence + (", stuck" if view.stuck else "")),
     ]
     if view.detail:
-        pairs.append(("last seen", age(view.detail.last_seen_at, view.now)))
+        seen_at = view.detail.last_seen_at
+        pairs.append(("last seen", age(seen_at, view.now)) if for_people else ("last_seen_at", rfc3339(seen_at) or ""))
     if view.continues:
         pairs.append(("continues", view.continues))
     return pairs
