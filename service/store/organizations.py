@@ -65,8 +65,8 @@ def by_id(connection: sa.Connection, organization_id: str) -> Organization | Non
 
 
 def by_slug(connection: sa.Connection, slug: str) -> Organization | None:
-    """Return the organization with a slug or an id: what an administrator types."""
-    return _first(connection, sa.or_(organizations.c.slug == slug, organizations.c.id == slug))
+    """Return the organization with a slug, in any case, or an id: what an administrator types."""
+    return _first(connection, sa.or_(organizations.c.slug == slug.lower(), organizations.c.id == slug))
 
 
 def all_of(connection: sa.Connection) -> list[Organization]:

@@ -117,6 +117,16 @@ def test_every_noun_can_be_made_and_listed(tmp_path: Path) -> None:
     assert token["value"] not in json.dumps(listed)
 
 
+def test_an_organization_is_found_by_its_slug_in_any_case(tmp_path: Path) -> None:
+    """Who made `Acme` types `Acme`; the token made for it is named as everywhere else, and shown this once."""
+    command(tmp_path, "org", "create", "Acme", "--entitlement", "ServiceAPI")
+
+    made = command(tmp_path, "token", "create", "--org", "Acme", "--scope", "admin")
+
+    assert made["token"].startswith("rwt_")
+    assert made["token"] not in json.dumps(command(tmp_path, "token", "list", "--org", "ACME"))
+
+
 def test_status_says_what_is_in_force(api: Any) -> None:
     """Sandbox, the living worker, and the runs by status."""
     api.ended(api.start("nothing"))
