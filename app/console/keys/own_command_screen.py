@@ -62,10 +62,7 @@ class ConfirmCommandScreen(Sheet[bool]):
         border: round $warning; border-title-color: $warning; background: $surface;
     }
     ConfirmCommandScreen Static { height: auto; }
-    ConfirmCommandScreen #keys {
-        margin: 1 0 0 0; link-color: $foreground; link-style: none;
-        link-color-hover: $accent; link-background-hover: $surface; link-style-hover: bold;
-    }
+    ConfirmCommandScreen #keys { margin: 1 0 0 0; }
     """
 
     def __init__(self, name: SafeText, command: SafeText) -> None:
@@ -81,7 +78,10 @@ class ConfirmCommandScreen(Sheet[bool]):
             runs = Content.assemble(("y", "$accent bold"), " runs it")
             leaves = Content.assemble(("esc", "$accent bold"), " or enter leaves it")
             keys = (clicked(runs, "screen.answer(True)"), clicked(leaves, "screen.answer(False)"))
-            yield Static(Content("    ").join(keys), id="keys", markup=False)
+            answers = Static(Content("    ").join(keys), id="keys", markup=False)
+            # They keep their own colours: a link would have one for the key and what it does.
+            answers.auto_links = False
+            yield answers
 
     def action_answer(self, answer: bool) -> None:  # noqa: FBT001 — Textual passes an action's arguments by place
         """Takes the answer."""
