@@ -1,6 +1,7 @@
 """The command line: each command is imported when it is called, for `--help` must not wait for a web framework."""
 
 import importlib
+import os
 from typing import Final
 
 import click
@@ -57,5 +58,11 @@ class _Lazy(click.Group):
 
 
 @click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-def main() -> None:
+@click.option("--data-dir", type=click.Path(file_okay=False), help="The service's data folder, for any command.")
+def main(data_dir: str | None) -> None:
     """Run and administer the self-hosted code-review agent service."""
+    if data_dir is not None:
+        from service.cli.output import DATA_DIR_VARIABLE
+
+        # Every command takes the option itself, and goes by this where it is left out.
+        os.environ[DATA_DIR_VARIABLE] = data_dir

@@ -30,6 +30,27 @@ def test_the_services_own_commands_are_handed_through(lone: CommandLine, tmp_pat
     assert "--port" in process("serve", "--help").out
 
 
+def test_a_data_folder_may_be_named_before_the_command_too(lone: CommandLine, tmp_path: Path) -> None:
+    """It is the service's then; behind the command's name it goes first. Nothing lands in the default folder."""
+    process = CommandLine(lone.home)
+    before, behind = str(tmp_path / "before"), str(tmp_path / "behind")
+
+    assert process("--data-dir", before, "service", "org", "create", "One", "--json").code == 0
+    assert process("--data-dir", before, "service", "org", "create", "Two", "--data-dir", behind).code == 0
+
+    assert process("service", "--data-dir", before, "org", "list", "--json").json()["organizations"]
+    for folder, slug in ((before, "one"), (behind, "two")):
+        listed = process("service", "org", "list", "--data-dir", folder, "--json").json()["organizations"]
+        assert [each["slug"] for each in listed] == [slug]
+
+
+def test_a_service_is_never_read_only(lone: CommandLine, tmp_path: Path) -> None:
+    """Who asks for that is told so, and nothing is made."""
+    result = lone("--read-only", "service", "org", "create", "One", "--data-dir", str(tmp_path / "made"))
+
+    assert (result.code, (tmp_path / "made").exists()) == (2, False)
+
+
 def test_a_folder_that_is_called_service_is_not_taken_for_ours(lone: CommandLine, tmp_path: Path) -> None:
     """Many a project has one: what lies where a person stands is never executed."""
     process = CommandLine(lone.home)
