@@ -6,14 +6,17 @@ from typing import Self
 from rich.cells import cell_len
 from textual.content import Content
 from textual.geometry import Region
+from textual.visual import Visual
 from textual.widgets import Static
 
 
 class LineText(Static):
     """Lines that are taken all together, as often as they may have changed."""
 
-    _changed: tuple[Region, ...] = ()
-    """While it takes lines: where it paints again. Empty: everywhere."""
+    _changed: tuple[int, ...] = ()
+    """While it takes lines: which of them it paints again. Empty: all."""
+    _stale: frozenset[int] | None = None
+    """Lines that are to be rendered again; None: all."""
 
     def __init__(self) -> None:
         super().__init__(markup=False)
@@ -25,16 +28,33 @@ class LineText(Static):
         if len(before) != len(lines) or self._wraps(before) or self._wraps(lines):
             self.update(Content("\n").join(lines))
             return
-        width = self.size.width
         pairs = zip(before, lines, strict=True)
-        self._changed = tuple(Region(0, y, width, 1) for y, (old, new) in enumerate(pairs) if not old.is_same(new))
+        self._changed = tuple(y for y, (old, new) in enumerate(pairs) if not old.is_same(new))
         if self._changed:
             self.update(Content("\n").join(lines), layout=False)
             self._changed = ()
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
         """Paints again: while it takes lines, only those that differ."""
-        return super().refresh(*(regions or self._changed), repaint=repaint, layout=layout, recompose=recompose)
+        if self._changed and not regions:
+            width = self.size.width
+            regions = tuple(Region(0, y, width, 1) for y in self._changed)
+            self._stale = None if self._stale is None else self._stale.union(self._changed)
+        else:
+            self._stale = None
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+
+    def _render_content(self) -> None:
+        strips = self._render_cache.lines
+        if self._stale is None or self._render_cache.size != self.size or self.text_selection is not None:
+            super()._render_content()
+        else:
+            for y in self._stale.intersection(range(len(strips))):
+                (strip,) = Visual.to_strips(self, self._lines[y], self.size.width, 1, self.visual_style)
+                # Where it is in the text, for whoever selects some of it.
+                strips[y] = strip.apply_offsets(0, y)
+            self._dirty_regions.clear()
+        self._stale = frozenset()
 
     def _wraps(self, lines: Sequence[Content]) -> bool:
         """Whether a line takes more than one of the screen's: which of them it is on then is not known."""

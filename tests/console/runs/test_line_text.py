@@ -78,3 +78,17 @@ async def test_text_whose_lines_wrap_is_painted_whole() -> None:
         app.shown.take([Content("x" * (WIDTH + 1)), Content("9s")])
 
         assert painted == [app.shown.size.region]
+
+
+async def test_what_is_painted_line_by_line_reads_as_what_is_painted_whole() -> None:
+    """In its words and in its colours, after one tick and after several between two frames."""
+    first = [Content("title"), Content("8s"), Content.styled("one", "red"), Content("end")]
+    last = [Content.styled("title", "bold"), Content("9s"), Content.styled("two", "green"), Content("end")]
+    async with shown(*(line.plain for line in first)) as (app, _):
+        for lines in (first, [*last[:2], *first[2:]], last):
+            app.shown.take(lines)
+        by_line = app.screen._compositor.render_strips()
+        app.shown.refresh()
+
+        assert [list(strip) for strip in app.screen._compositor.render_strips()] == [list(strip) for strip in by_line]
+        assert app.lines[:4] == ["title", "9s", "two", "end"]
