@@ -216,8 +216,9 @@ class RunsScreen(RunMarkingScreen):
     def _explain(self) -> None:
         """Says why there are no rows, while there are none."""
         link = self.console.vitals.runs_link
-        held = self._extent is not None and self._extent.held
-        self.query_one("#runs").set_class(not self.table.total and not held, "-empty")
+        # Not before it is known: the pane would come later, and push the table aside.
+        has_none = self._extent is not None and not self._extent.held
+        self.query_one("#runs").set_class(has_none and not self.table.total, "-empty")
         read_only = self.console.profile.read_only
         nothing = nothing_to_show(self.wanted, self._extent, link, self.console.clock(), read_only=read_only)
         self.table.say(UNREADABLE if self.console.storage_trouble else nothing)
