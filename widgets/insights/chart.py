@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, floor, log10
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 from textual.app import RenderResult
 from textual_plotext import PlotextPlot
@@ -90,6 +90,10 @@ class Chart(PlotextPlot):
         if pushed > 0 and not _stand_apart(kept, places, pushed + 1):
             kept = kept[1:]
         self.plt.xticks([places[tick.at] for tick in kept], [tick.text for tick in kept])
+        # Plotext names them in the order of a set, and moves each one by what is there already.
+        monitor = cast("Any", self.plt).monitor
+        named = sorted(zip(monitor.xticks[0], monitor.xlabels[0], strict=True))
+        monitor.xticks[0], monitor.xlabels[0] = [place for place, _ in named], [text for _, text in named]
 
 
 def _stand_apart(ticks: Sequence[Tick], places: Sequence[int], more: int = 0) -> bool:
