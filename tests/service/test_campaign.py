@@ -192,7 +192,7 @@ def check(made: Fleet, api: Unit, account: Account) -> int:
 @pytest.mark.parametrize(
     "runs",
     [
-        pytest.param(24, id="24", marks=pytest.mark.timeout(400)),
+        pytest.param(16, id="16", marks=pytest.mark.timeout(400)),
         pytest.param(200, id="200", marks=[pytest.mark.campaign, pytest.mark.timeout(3600)]),
     ],
 )

@@ -105,11 +105,11 @@ async def settled(scene: Scene) -> Left:
 
 
 async def test_polls_and_visits_leave_nothing_behind(staged: Staged, today: Day) -> None:
-    """Tasks, listeners, timers, widgets, workers, subscriptions: as many after sixty polls as after twenty."""
+    """Tasks, listeners, timers, widgets, workers, subscriptions: as many after forty polls as after twenty."""
     async with staged((100, 30), base_url=today.base_url) as scene:
         await live(scene, today, range(1, 22))
         before = await settled(scene)
-        await live(scene, today, range(22, 62))
+        await live(scene, today, range(22, 42))
 
         assert await settled(scene) == before
 
