@@ -79,12 +79,15 @@ def _syncing() -> Iterator[Figure]:
 
 
 def _presses(console: Terminal, goes_on: Callable[[], bool]) -> Iterator[float]:
-    """Seconds from moving the cursor to a line in the cursor's colour."""
-    keys = cycle("jk")
+    """Seconds from moving the cursor to the next of the two newest runs in the cursor's colour."""
+    moves = cycle((("j", 1), ("k", 0)))
     while goes_on():
+        key, number = next(moves)
+        # With its name, and on one line: what is painted for other reasons has the other one in that colour.
+        there = CURSOR + rb"[^H]*?topic-%d\b" % number
         console.unread = b""
-        start = console.press(next(keys))
-        yield console.until(CURSOR) - start
+        start = console.press(key)
+        yield console.until(there) - start
         time.sleep(0.02)
 
 
