@@ -148,7 +148,7 @@ class Engine:
     async def close(self) -> None:
         """Ends polling, settles what is being sent, then closes connections and files."""
         await self.polling.stop()
-        await self.actions.under_way.close()
+        await self.actions.in_flight.close()
         await self.client.aclose()
         await self.ledger.close()
         await self.cache.close()

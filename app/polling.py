@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from app.api.errors import ApiError, RateLimited
+from app.api.errors import ApiError, RateLimitedError
 from app.events import Announce, CacheChangedElsewhere, StorageFailed
 from app.schedule import Job, Schedule
 from app.sync import HealthSync, RunSync
@@ -98,7 +98,7 @@ class Polling:
             return STANDBY_S
         try:
             await refresh()
-        except RateLimited as error:
+        except RateLimitedError as error:
             cadence.failed(time.monotonic(), retry_after_s=error.retry_after_s)
         except ApiError:
             # The refresh recorded it and rang; here only the pace changes.

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class ReaderGone(Exception):
+class ReaderGoneError(Exception):
     """Whoever read stdout has seen enough. No OSError: click would end the process with its own exit code."""
 
 
-class NotPrinted(Exception):
+class NotPrintedError(Exception):
     """Stdout cannot be written: what was found out did not get out, whatever became of what was asked."""
 
     def __init__(self, reason: str) -> None:
@@ -48,9 +48,9 @@ def printing() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as error:
-        raise ReaderGone from error
+        raise ReaderGoneError from error
     except OSError as error:
-        raise NotPrinted(error.strerror or type(error).__name__) from error
+        raise NotPrintedError(error.strerror or type(error).__name__) from error
 
 
 def let_go_of_stdout() -> None:

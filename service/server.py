@@ -23,8 +23,8 @@ from service.clock import now_micros
 from service.execution.worker import TurnWorker
 from service.hosts.health import HealthProbes
 from service.lab import installed
-from service.mail.post import Post, PostRounds, mailer_of
-from service.premises import ServiceError, held
+from service.mail.sender import MailRounds, MailSender, mailer_of
+from service.process_lock import ServiceError, held
 from service.settings import DataFolder, Settings
 from service.store.database import Database
 from service.store.run_counts import RunCounts
@@ -73,8 +73,8 @@ class RunningService:
                 worker = build_worker(database, self._folder, settings, self._serving.concurrency)
             context = _context(self._folder, settings, database, worker)
             listener = self._bind()
-            post = Post(database, context.mailer, settings.mail, context.clock)
-            with contextlib.closing(PostRounds(post, settings.mail)):
+            post = MailSender(database, context.mailer, settings.mail, context.clock)
+            with contextlib.closing(MailRounds(post, settings.mail)):
                 status = asyncio.run(self._serve(context, worker, listener))
             context.probes.close()
             _log.info("stopped")

@@ -14,7 +14,7 @@ from service.execution.retention import RetentionRounds
 from service.execution.sandbox import NoSandboxError, find
 from service.execution.turn import TurnExecution
 from service.execution.worker import TurnWorker
-from service.premises import ServiceError, held
+from service.process_lock import ServiceError, held
 from service.settings import DataFolder, Execution, Settings
 from service.store.database import Database
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from storage.errors import DatabaseNewer
+from storage.errors import DatabaseNewerError
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -103,7 +103,9 @@ def is_current(connection: sqlite3.Connection, schema: Schema, path: Path) -> bo
     applied = _applied(connection, schema)
     unknown = sorted(applied - schema.steps.keys())
     if unknown:
-        raise DatabaseNewer(f"A newer Runwarden wrote {path} ({', '.join(unknown)}). {schema.newer_cure}", path=path)
+        raise DatabaseNewerError(
+            f"A newer Runwarden wrote {path} ({', '.join(unknown)}). {schema.newer_cure}", path=path
+        )
     return applied == schema.steps.keys()
 
 

@@ -28,49 +28,49 @@ class StorageError(Exception):
         self.path = path
 
 
-class DatabaseNewer(StorageError):
+class DatabaseNewerError(StorageError):
     """A newer Runwarden wrote the file; this one does not know all that is in it."""
 
     kind = "database_newer"
 
 
-class DatabaseDamaged(StorageError):
+class DatabaseDamagedError(StorageError):
     """The file's content is not (or no longer) a sound database."""
 
     kind = "database_damaged"
 
 
-class DatabaseReadOnly(StorageError):
+class DatabaseReadOnlyError(StorageError):
     """The file, or the folder that needs its journal beside it, may not be written."""
 
     kind = "database_read_only"
 
 
-class DatabaseUnopenable(StorageError):
+class DatabaseUnopenableError(StorageError):
     """The file cannot be opened."""
 
     kind = "database_unopenable"
 
 
-class DatabaseBusy(StorageError):
+class DatabaseBusyError(StorageError):
     """Another process held the file for longer than we wait."""
 
     kind = "database_busy"
 
 
-class DiskFull(StorageError):
+class DiskFullError(StorageError):
     """No space is left for the write; nothing of it was kept."""
 
     kind = "disk_full"
 
 
-class DiskFailed(StorageError):
+class DiskFailedError(StorageError):
     """The disk or the file system answered with an error."""
 
     kind = "disk_failed"
 
 
-class StorageClosed(StorageError):
+class StorageClosedError(StorageError):
     """It was closed before."""
 
     kind = "storage_closed"
@@ -80,28 +80,31 @@ _PRIMARY_CODE: Final = 0xFF
 """Extended result codes keep their primary code in the low byte."""
 
 _BY_CODE: Final[dict[int, tuple[type[StorageError], str]]] = {
-    sqlite3.SQLITE_CORRUPT: (DatabaseDamaged, "The database {path} is damaged. {damage_cure}"),
-    sqlite3.SQLITE_NOTADB: (DatabaseDamaged, "The file {path} is not a database. {damage_cure}"),
-    sqlite3.SQLITE_FULL: (DiskFull, "No space is left for {path}. Free some, then try again."),
+    sqlite3.SQLITE_CORRUPT: (DatabaseDamagedError, "The database {path} is damaged. {damage_cure}"),
+    sqlite3.SQLITE_NOTADB: (DatabaseDamagedError, "The file {path} is not a database. {damage_cure}"),
+    sqlite3.SQLITE_FULL: (DiskFullError, "No space is left for {path}. Free some, then try again."),
     sqlite3.SQLITE_READONLY: (
-        DatabaseReadOnly,
+        DatabaseReadOnlyError,
         "{path} may not be written. Give yourself write access to it and to its folder, or choose another data folder.",
     ),
     sqlite3.SQLITE_CANTOPEN: (
-        DatabaseUnopenable,
+        DatabaseUnopenableError,
         "{path} cannot be opened. Check that its folder exists and that you may read and write in it.",
     ),
-    sqlite3.SQLITE_PERM: (DatabaseUnopenable, "{path} may not be opened. Check who owns it and its permissions."),
+    sqlite3.SQLITE_PERM: (DatabaseUnopenableError, "{path} may not be opened. Check who owns it and its permissions."),
     sqlite3.SQLITE_BUSY: (
-        DatabaseBusy,
+        DatabaseBusyError,
         "Another process has held {path} for too long. Let it finish, or end it, then try again.",
     ),
-    sqlite3.SQLITE_LOCKED: (DatabaseBusy, "{path} is locked by another statement. Try again."),
+    sqlite3.SQLITE_LOCKED: (DatabaseBusyError, "{path} is locked by another statement. Try again."),
     sqlite3.SQLITE_IOERR: (
-        DiskFailed,
+        DiskFailedError,
         "The disk failed while {path} was in use ({detail}). Check the disk, or choose another data folder.",
     ),
-    sqlite3.SQLITE_PROTOCOL: (DatabaseBusy, "{path} stayed locked. Check that no process hangs on it, then try again."),
+    sqlite3.SQLITE_PROTOCOL: (
+        DatabaseBusyError,
+        "{path} stayed locked. Check that no process hangs on it, then try again.",
+    ),
 }
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from storage.errors import DatabaseBusy, DatabaseReadOnly, DatabaseUnopenable, StorageError
+from storage.errors import DatabaseBusyError, DatabaseReadOnlyError, DatabaseUnopenableError, StorageError
 
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
@@ -90,7 +90,7 @@ def _wait_for(lock: int, path: Path) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             if time.monotonic() > deadline:
-                raise DatabaseBusy(
+                raise DatabaseBusyError(
                     f"Another process has been opening {path} for {_OPENING_WAIT_S:.0f} s. End it, then try again.",
                     path=path,
                 ) from error
@@ -102,8 +102,8 @@ def _wait_for(lock: int, path: Path) -> None:
 def _file_error(error: OSError, path: Path) -> StorageError:
     reason = error.strerror or str(error)
     if isinstance(error, PermissionError):
-        return DatabaseReadOnly(
+        return DatabaseReadOnlyError(
             f"{path} may not be written ({reason}). Give yourself write access, or choose another data folder.",
             path=path,
         )
-    return DatabaseUnopenable(f"{path} cannot be made ({reason}). Choose another data folder.", path=path)
+    return DatabaseUnopenableError(f"{path} cannot be made ({reason}). Choose another data folder.", path=path)

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Self, TypeVar
 
-from storage.errors import DatabaseDamaged, StorageClosed, storage_error
+from storage.errors import DatabaseDamagedError, StorageClosedError, storage_error
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ class DatabaseThread:
         """Let the jobs that wait run, then close the connection and end the thread; a second call does nothing."""
         try:
             await asyncio.shield(self._submit(self._close))
-        except StorageClosed:
+        except StorageClosedError:
             return
         finally:
             self._executor.shutdown(wait=False)
@@ -90,7 +90,7 @@ class DatabaseThread:
         try:
             return asyncio.get_running_loop().run_in_executor(self._executor, call)
         except RuntimeError as error:
-            raise StorageClosed(f"{self.path} was closed. Open it again.", path=self.path) from error
+            raise StorageClosedError(f"{self.path} was closed. Open it again.", path=self.path) from error
 
     def _open(self, connect: Callable[[], sqlite3.Connection]) -> None:
         try:
@@ -102,7 +102,7 @@ class DatabaseThread:
     def _work(self, ticket: object, job: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._connection
         if connection is None:
-            raise StorageClosed(f"{self.path} was closed. Open it again.", path=self.path)
+            raise StorageClosedError(f"{self.path} was closed. Open it again.", path=self.path)
         with self._guard:
             self._running = ticket
         try:
@@ -116,7 +116,7 @@ class DatabaseThread:
 
     def _translate(self, error: sqlite3.Error) -> None:
         translated = storage_error(error, self.path, damage_cure=self._damage_cure)
-        if isinstance(translated, DatabaseDamaged) and self._on_damage is not None:
+        if isinstance(translated, DatabaseDamagedError) and self._on_damage is not None:
             self._on_damage()
         if translated is not None:
             raise translated from error

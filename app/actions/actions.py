@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from app.actions.again import request_of
-from app.actions.refusals import AlreadyAsked, Blocked, InvalidRequest, ReadOnly
-from app.actions.under_way import UnderWay
+from app.actions.in_flight import InFlight
+from app.actions.refusals import AlreadyAskedError, BlockedError, InvalidRequestError, ReadOnlyError
 from app.actions.validate import problems
 from app.api.answer import Answer
 from app.api.client import Client
-from app.api.errors import ApiError, Refused
+from app.api.errors import ApiError, RefusedError
 from app.api.requests import WriteRequest, as_json
 from app.events import ActionChanged, Announce, RunsChanged
 from storage.cache import Cache
-from storage.ledger import KeyTaken, Ledger, NoSuchAction, SubjectBlocked, new_action_id
+from storage.ledger import KeyTakenError, Ledger, NoSuchActionError, SubjectBlockedError, new_action_id
 from storage.records import Action, ActionError
 
 
@@ -31,7 +31,7 @@ class Actions:
     actor: str
     """Who asks, as the ledger shall name it."""
     read_only: bool = False
-    under_way: UnderWay = field(default_factory=UnderWay)
+    in_flight: InFlight = field(default_factory=InFlight)
 
     async def submit(self, request: WriteRequest, *, key: str | None = None) -> Action:
         """Carries the request out and returns what became of it; the action's state tells, no API error is raised.
@@ -82,12 +82,12 @@ class Actions:
 
     def _check_writable(self) -> None:
         if self.read_only:
-            raise ReadOnly
+            raise ReadOnlyError
 
     def _check(self, request: WriteRequest) -> None:
         self._check_writable()
         if found := problems(request):
-            raise InvalidRequest(found)
+            raise InvalidRequestError(found)
 
     async def _carry_out(self, request: WriteRequest, action_id: str, key: str | None) -> Action:
         try:
@@ -100,10 +100,10 @@ class Actions:
                 body_json=as_json(request),
                 actor=self.actor,
             )
-        except SubjectBlocked as blocked:
-            raise Blocked(blocked.existing) from blocked
-        except KeyTaken as taken:
-            raise AlreadyAsked(taken.existing) from taken
+        except SubjectBlockedError as blocked:
+            raise BlockedError(blocked.existing) from blocked
+        except KeyTakenError as taken:
+            raise AlreadyAskedError(taken.existing) from taken
         self._ring(action)
         return await self._send(request, action)
 
@@ -112,9 +112,9 @@ class Actions:
             # The commit point: if this raises, no byte leaves.
             self._ring(await self.ledger.sending(action.action_id))
 
-        to_its_end = self.under_way.to_its_end
+        to_its_end = self.in_flight.to_its_end
         try:
-            with self.under_way.sending():
+            with self.in_flight.sending():
                 answer = await self.client.send(
                     request, body_json=action.body_json, before_first_byte=before_first_byte
                 )
@@ -136,14 +136,14 @@ class Actions:
 
     async def _settle_failure(self, action_id: str, error: ApiError) -> Action:
         status = getattr(error, "status", None)
-        code = error.error_code if isinstance(error, Refused) else None
+        code = error.error_code if isinstance(error, RefusedError) else None
         reason = ActionError(error.kind, error.message, status, code)
         current = await self._held(action_id)
         if current.state == "prepared":
             return self._ring(await self.ledger.not_sent(action_id, reason))
         if error.may_have_been_executed:
             return self._ring(await self.ledger.unknown(action_id, reason))
-        if isinstance(error, Refused):
+        if isinstance(error, RefusedError):
             return self._ring(await self.ledger.reject(action_id, reason))
         return self._ring(await self.ledger.not_sent(action_id, reason))
 
@@ -160,7 +160,7 @@ class Actions:
     async def _held(self, action_id: str) -> Action:
         action = await self.ledger.action(action_id)
         if action is None:
-            raise NoSuchAction(action_id)
+            raise NoSuchActionError(action_id)
         return action
 
     def _ring(self, action: Action) -> Action:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from app.actions.import_file import ImportRow
-from app.actions.refusals import Blocked
+from app.actions.refusals import BlockedError
 from app.api.requests import CreateOrganization
 from storage.ledger import Ledger
 from storage.records import Action
@@ -83,7 +83,7 @@ class Import:
         self.sent += 1
         try:
             action = await self.submit(row.request, key)
-        except Blocked as blocked:
+        except BlockedError as blocked:
             self.sent -= 1
             return Imported(row, "blocked", blocked.existing)
         return Imported(row, _outcome(action), action)

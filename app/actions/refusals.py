@@ -6,7 +6,7 @@ from app.actions.validate import Problem
 from storage.records import Action
 
 
-class ActionRefused(Exception):
+class ActionRefusedError(Exception):
     """The program itself declined to act."""
 
     kind: ClassVar[str] = "refused_here"
@@ -16,7 +16,7 @@ class ActionRefused(Exception):
         self.message = message
 
 
-class ReadOnly(ActionRefused):
+class ReadOnlyError(ActionRefusedError):
     """The profile, or the command, is read-only."""
 
     kind = "read_only"
@@ -28,7 +28,7 @@ class ReadOnly(ActionRefused):
         )
 
 
-class InvalidRequest(ActionRefused):
+class InvalidRequestError(ActionRefusedError):
     """The request could not succeed as it stands."""
 
     kind = "invalid"
@@ -38,7 +38,7 @@ class InvalidRequest(ActionRefused):
         self.problems = problems
 
 
-class Blocked(ActionRefused):
+class BlockedError(ActionRefusedError):
     """An earlier action on the same subject is still open; acting again could do it twice."""
 
     kind = "blocked"
@@ -48,7 +48,7 @@ class Blocked(ActionRefused):
         self.existing = existing
 
 
-class AlreadyAsked(ActionRefused):
+class AlreadyAskedError(ActionRefusedError):
     """An action with the same key is in the ledger: this very intention was carried out before."""
 
     kind = "already_asked"

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from app.api.errors import ApiError, RateLimited, Refused, ServerFailed, Unreachable
+from app.api.errors import ApiError, RateLimitedError, RefusedError, ServerFailedError, UnreachableError
 
 FAILURES_TO_OPEN: Final = 5
 """Failures in a row after which the service counts as down."""
@@ -45,9 +45,9 @@ class Budget:
             Unreachable: The service seems down and another request is finding out; nothing was sent.
         """
         if wait_s := self.wait_s():
-            raise RateLimited(f"The service asked to wait; {wait_s:.0f} s are left.", retry_after_s=wait_s)
+            raise RateLimitedError(f"The service asked to wait; {wait_s:.0f} s are left.", retry_after_s=wait_s)
         if self.is_open and self._probing:
-            raise Unreachable(
+            raise UnreachableError(
                 f"The service failed {self.failures} times in a row; one request is finding out whether it is back.",
                 surely_not_sent=True,
             )
@@ -67,9 +67,9 @@ class Budget:
 
     def note(self, error: ApiError | None) -> None:
         """Remember how a request went; None: well."""
-        if isinstance(error, RateLimited) and error.retry_after_s is not None:
+        if isinstance(error, RateLimitedError) and error.retry_after_s is not None:
             self.pause_until_s = max(self.pause_until_s, self.now_s() + error.retry_after_s)
-        if error is None or (isinstance(error, Refused) and not isinstance(error, ServerFailed)):
+        if error is None or (isinstance(error, RefusedError) and not isinstance(error, ServerFailedError)):
             # A service that refuses is not down.
             self.failures = 0
         else:

@@ -6,7 +6,7 @@ from typing import Final, Self
 from app.api import wire
 from app.api.answer import Answer
 from app.api.budget import Budget
-from app.api.errors import ApiError, NotFound, NotSendable
+from app.api.errors import ApiError, NotFoundError, NotSendableError
 from app.api.requests import (
     ContinueRun,
     CreateOrganization,
@@ -96,7 +96,7 @@ class Client:
             async with self.budget.turn():
                 reply = await self._transport.exchange(Call("GET", "/external/installation/health"))
                 return wire.health_report(reply.body)
-        except NotFound:
+        except NotFoundError:
             return HealthReport(())
 
     async def send(self, request: WriteRequest, *, body_json: str, before_first_byte: Commit) -> Answer:
@@ -109,7 +109,7 @@ class Client:
         try:
             call = Call("POST", request.path, body=body_json, expected=_DONE)
         except ValueError as error:
-            raise NotSendable(f"The request cannot be sent: {error}") from error
+            raise NotSendableError(f"The request cannot be sent: {error}") from error
         try:
             reply = await self._transport.exchange(call, before_first_byte=before_first_byte)
         except ApiError as error:

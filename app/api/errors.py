@@ -37,7 +37,7 @@ class ApiError(Exception):
         return not self.surely_not_sent
 
 
-class NotSendable(ApiError):
+class NotSendableError(ApiError):
     """The request itself cannot be put on the wire safely: a path that would change, text that is not Unicode."""
 
     kind = "invalid"
@@ -46,7 +46,7 @@ class NotSendable(ApiError):
         super().__init__(message, surely_not_sent=True)
 
 
-class NoToken(ApiError):
+class NoTokenError(ApiError):
     """There is no usable token, so nothing is asked; the message names the cure."""
 
     kind = "token"
@@ -55,19 +55,19 @@ class NoToken(ApiError):
         super().__init__(message, surely_not_sent=True)
 
 
-class Unreachable(ApiError):
+class UnreachableError(ApiError):
     """No connection could be made, or it broke."""
 
     kind = "unreachable"
 
 
-class TimedOut(ApiError):
+class RequestTimeoutError(ApiError):
     """The deadline passed before the whole answer was here."""
 
     kind = "timed_out"
 
 
-class UnusableAnswer(ApiError):
+class UnusableAnswerError(ApiError):
     """An answer came that the spec does not allow: unreadable, too large, redirected."""
 
     kind = "unusable_answer"
@@ -77,7 +77,7 @@ class UnusableAnswer(ApiError):
         self.status = status
 
 
-class Refused(ApiError):
+class RefusedError(ApiError):
     """The service answered with a failure."""
 
     kind = "refused"
@@ -94,31 +94,31 @@ class Refused(ApiError):
         return False
 
 
-class NotAuthorized(Refused):
+class NotAuthorizedError(RefusedError):
     """401: the token is missing, unknown or expired."""
 
     kind = "not_authorized"
 
 
-class Forbidden(Refused):
+class ForbiddenError(RefusedError):
     """403: the token lacks the scope, or the organization the entitlement, or the parent is inactive."""
 
     kind = "forbidden"
 
 
-class NotFound(Refused):
+class NotFoundError(RefusedError):
     """404."""
 
     kind = "not_found"
 
 
-class Rejected(Refused):
+class RejectedError(RefusedError):
     """Any other 4xx: the request itself was at fault."""
 
     kind = "rejected"
 
 
-class RateLimited(Refused):
+class RateLimitedError(RefusedError):
     """429: the organization's rate limit is spent (spec 8)."""
 
     kind = "rate_limited"
@@ -131,7 +131,7 @@ class RateLimited(Refused):
         """Seconds to wait, from now. None: the service did not say."""
 
 
-class ServerFailed(Refused):
+class ServerFailedError(RefusedError):
     """5xx: the service failed; a write may have been carried out in part (spec 7.1)."""
 
     kind = "server_failed"

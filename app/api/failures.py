@@ -10,13 +10,13 @@ from typing import Final
 from pydantic import BaseModel, ValidationError
 
 from app.api.errors import (
-    Forbidden,
-    NotAuthorized,
-    NotFound,
-    RateLimited,
-    Refused,
-    Rejected,
-    ServerFailed,
+    ForbiddenError,
+    NotAuthorizedError,
+    NotFoundError,
+    RateLimitedError,
+    RefusedError,
+    RejectedError,
+    ServerFailedError,
 )
 
 _LONGEST_MESSAGE: Final = 2_000
@@ -24,7 +24,7 @@ _LONGEST_CODE: Final = 200
 _SHORTEST_SECRET: Final = 6
 _LONGEST_WAIT_S: Final = 86_400.0
 """A day: after that, asking again costs less than a mistaken header."""
-_BY_STATUS: Final[Mapping[int, type[Refused]]] = {401: NotAuthorized, 403: Forbidden, 404: NotFound}
+_BY_STATUS: Final[Mapping[int, type[RefusedError]]] = {401: NotAuthorizedError, 403: ForbiddenError, 404: NotFoundError}
 _TOO_MANY_REQUESTS: Final = 429
 _FIRST_SERVER_ERROR: Final = 500
 
@@ -36,7 +36,7 @@ class _FailureBody(BaseModel):
     error_code: str | None = None
 
 
-def failure(status: int, body: bytes, *, retry_after: str | None, sent_at: str | None, token: str) -> Refused:
+def failure(status: int, body: bytes, *, retry_after: str | None, sent_at: str | None, token: str) -> RefusedError:
     """The error of a 4xx or 5xx answer.
 
     A body that cannot be read is no matter: the status alone decides what is known. The service's message is kept, but
@@ -54,8 +54,8 @@ def failure(status: int, body: bytes, *, retry_after: str | None, sent_at: str |
     code = None if said.error_code is None else _without(token, said.error_code)[:_LONGEST_CODE]
     if status == _TOO_MANY_REQUESTS:
         wait_s = None if retry_after is None else retry_after_s(retry_after, sent_at)
-        return RateLimited(message, error_code=code, retry_after_s=wait_s)
-    kind = ServerFailed if status >= _FIRST_SERVER_ERROR else _BY_STATUS.get(status, Rejected)
+        return RateLimitedError(message, error_code=code, retry_after_s=wait_s)
+    kind = ServerFailedError if status >= _FIRST_SERVER_ERROR else _BY_STATUS.get(status, RejectedError)
     return kind(message, status=status, error_code=code)
 
 

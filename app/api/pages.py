@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from app.api.errors import UnusableAnswer
+from app.api.errors import UnusableAnswerError
 from storage.records import RunPage
 
 FetchPage = Callable[[str | None], Awaitable[RunPage]]
@@ -24,8 +24,8 @@ async def pages(fetch: FetchPage) -> AsyncIterator[RunPage]:
         if page.next_token is None:
             return
         if page.next_token in seen:
-            raise UnusableAnswer("The service repeated a page token; the list would never end.")
+            raise UnusableAnswerError("The service repeated a page token; the list would never end.")
         if not page.runs:
-            raise UnusableAnswer("The service sent an empty page and promised another; the list would never end.")
+            raise UnusableAnswerError("The service sent an empty page and promised another; the list would never end.")
         token = page.next_token
         seen.add(token)

@@ -12,7 +12,14 @@ from urllib.parse import quote, urlencode
 import httpx
 
 from app.address import base_address
-from app.api.errors import ApiError, NoToken, NotSendable, TimedOut, Unreachable, UnusableAnswer
+from app.api.errors import (
+    ApiError,
+    NoTokenError,
+    NotSendableError,
+    RequestTimeoutError,
+    UnreachableError,
+    UnusableAnswerError,
+)
 from app.api.failures import failure
 from app.token import Token, TokenError
 from app.version import __version__
@@ -66,11 +73,11 @@ class _Passage:
             try:
                 await self.before_first_byte()
             except Exception as error:
-                raise _Stopped(error) from error
+                raise _StoppedError(error) from error
         self.begun = True
 
 
-class _Stopped(Exception):
+class _StoppedError(Exception):
     """`before_first_byte` raised; wrapped so that it cannot be taken for an error of the connection."""
 
     def __init__(self, reason: Exception) -> None:
@@ -116,14 +123,14 @@ class Transport:
         try:
             request = self._request(call, token, passage)
         except (ValueError, httpx.InvalidURL) as error:
-            raise NotSendable(f"The request cannot be sent: {error}") from error
+            raise NotSendableError(f"The request cannot be sent: {error}") from error
         try:
             async with asyncio.timeout(self.deadline_s):
                 return await self._converse(call, request, token)
-        except _Stopped as stopped:
+        except _StoppedError as stopped:
             raise stopped.reason from None
         except TimeoutError as error:
-            raise TimedOut(
+            raise RequestTimeoutError(
                 f"No complete answer within {self.deadline_s:g} s.", surely_not_sent=not passage.begun
             ) from error
         # The group: a connection tried over several addresses fails as several errors.
@@ -133,7 +140,7 @@ class Transport:
     def _token(self) -> Token:
         if isinstance(self.token, Token):
             return self.token
-        raise NoToken(str(self.token or "There is no token for this service: `runwarden token check` says why."))
+        raise NoTokenError(str(self.token or "There is no token for this service: `runwarden token check` says why."))
 
     def _request(self, call: Call, token: Token, passage: _Passage) -> httpx.Request:
         target = call.path
@@ -166,7 +173,7 @@ class Transport:
             if 400 <= status < 600:  # noqa: PLR2004 — HTTP's own ranges
                 raise await _failure(response, token)
             if status not in call.expected:
-                raise UnusableAnswer(_unexpected(response), status=status)
+                raise UnusableAnswerError(_unexpected(response), status=status)
             return Reply(status, await _body(response, _MOST_BYTES))
 
     async def _lane(self, *, writes: bool) -> httpx.AsyncHTTPTransport:
@@ -183,18 +190,18 @@ class Transport:
             self._lanes.setdefault(writes, lane)
         return self._lanes[writes]
 
-    def _unreachable(self, error: Exception, *, begun: bool) -> Unreachable:
+    def _unreachable(self, error: Exception, *, begun: bool) -> UnreachableError:
         # Most resets come without a word, and the name of the exception's class says nothing more.
         said = f": {str(error).rstrip('.')}." if str(error) else "."
         if begun:
-            return Unreachable(f"The connection was lost before the answer was complete{said}")
-        return Unreachable(f"No connection to {self.base_url}{said}", surely_not_sent=True)
+            return UnreachableError(f"The connection was lost before the answer was complete{said}")
+        return UnreachableError(f"No connection to {self.base_url}{said}", surely_not_sent=True)
 
 
 async def _failure(response: httpx.Response, token: Token) -> ApiError:
     try:
         body = await _body(response, _MOST_FAILURE_BYTES)
-    except (UnusableAnswer, httpx.HTTPError):
+    except (UnusableAnswerError, httpx.HTTPError):
         body = b""  # the status has arrived, and it says what matters
     return failure(
         response.status_code,
@@ -210,12 +217,12 @@ async def _body(response: httpx.Response, most: int) -> bytes:
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"", "identity"}:
         # Unpacking is how a small answer becomes a large one; nothing compressed was asked for.
-        raise UnusableAnswer(f"The answer is encoded ({encoding}), which was not asked for.", status=status)
+        raise UnusableAnswerError(f"The answer is encoded ({encoding}), which was not asked for.", status=status)
     received = bytearray()
     async for chunk in response.aiter_raw():
         received += chunk
         if len(received) > most:
-            raise UnusableAnswer(f"The answer is larger than {most // 1024} KiB.", status=status)
+            raise UnusableAnswerError(f"The answer is larger than {most // 1024} KiB.", status=status)
     return bytes(received)
 
 

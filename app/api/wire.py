@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from typing_extensions import TypeAliasType
 
 from app.api.answer import Answer
-from app.api.errors import UnusableAnswer
+from app.api.errors import UnusableAnswerError
 from app.api.requests import ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
 from app.api.timestamps import timestamp
 from storage.records import (
@@ -210,6 +210,6 @@ def _read(model: type[_Body], body: bytes, status: int | None = None) -> _Body:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(step) for step in first["loc"][:4])
-        raise UnusableAnswer(
+        raise UnusableAnswerError(
             f"The service's answer cannot be read{f' at {place}' if place else ''}: {first['msg']}.", status=status
         ) from error

@@ -8,7 +8,7 @@ import click
 
 from app.cli.browser import end_with_server, is_in_browser
 from app.cli.context import Invocation
-from app.cli.exits import CommandFailed, Exit, of_api_error
+from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.options import ScreenCommand
 from app.cli.output import Output
 
@@ -74,5 +74,5 @@ async def _snapshot(output: Output, settings: "Settings", profile: "Profile") ->
         for line in await snapshot(engine, width=output.width):
             output.text(line)
     if problem is not None:
-        raise CommandFailed(of_api_error(problem, hint="What is shown above was seen earlier."))
+        raise CommandFailedError(of_api_error(problem, hint="What is shown above was seen earlier."))
     return Exit.DONE

@@ -20,7 +20,7 @@ T = TypeVar("T")
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     """A signal ended the command before it had an answer."""
 
 
@@ -108,14 +108,14 @@ class Invocation:
         """Runs a command's work on an event loop; a signal cancels it, so that it can settle what it had begun.
 
         Raises:
-            Stopped: A signal came, and the work had nothing to say for itself.
+            StoppedError: A signal came, and the work had nothing to say for itself.
         """
         import asyncio
 
         try:
             return asyncio.run(self._stoppable(work))
         except asyncio.CancelledError as error:
-            raise Stopped from error
+            raise StoppedError from error
 
     async def _stoppable(self, work: Callable[[], Coroutine[None, None, T]]) -> T:
         import asyncio

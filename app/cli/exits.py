@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-from app.api.errors import ApiError, RateLimited, Refused
+from app.api.errors import ApiError, RateLimitedError, RefusedError
 
 ErrorDetail = None | bool | int | float | str | list["ErrorDetail"] | dict[str, "ErrorDetail"]
 
@@ -78,7 +78,7 @@ class Failure:
         return {"kind": self.kind, "message": self.message, **self.detail}
 
 
-class CommandFailed(Exception):
+class CommandFailedError(Exception):
     """Ends a command: `main` prints the failure and exits with its code."""
 
     def __init__(self, failure: Failure) -> None:
@@ -86,9 +86,9 @@ class CommandFailed(Exception):
         self.failure = failure
 
 
-def failed(kind: str, message: str, **detail: ErrorDetail) -> CommandFailed:
+def failed(kind: str, message: str, **detail: ErrorDetail) -> CommandFailedError:
     """A failure of a known kind, ready to be raised."""
-    return CommandFailed(Failure(kind, message, EXIT_BY_KIND[kind], detail))
+    return CommandFailedError(Failure(kind, message, EXIT_BY_KIND[kind], detail))
 
 
 def of_api_error(error: ApiError, *, hint: str = "") -> Failure:
@@ -99,9 +99,9 @@ def of_api_error(error: ApiError, *, hint: str = "") -> Failure:
         hint: A sentence to add, with what may be done instead.
     """
     detail: dict[str, ErrorDetail] = {}
-    if isinstance(error, Refused):
+    if isinstance(error, RefusedError):
         detail |= {"http_status": error.status, "error_code": error.error_code}
-    if isinstance(error, RateLimited):
+    if isinstance(error, RateLimitedError):
         detail["retry_after_s"] = error.retry_after_s
     message = f"{_sentence(error.message)} {hint}" if hint else error.message
     return Failure(error.kind, message, EXIT_BY_KIND.get(error.kind, Exit.UNREACHABLE), detail)

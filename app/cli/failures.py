@@ -6,8 +6,8 @@ from typing import Final
 import click
 
 from app.api.errors import ApiError
-from app.cli.context import Stopped
-from app.cli.exits import EXIT_BY_KIND, CommandFailed, ErrorDetail, Exit, Failure, of_api_error
+from app.cli.context import StoppedError
+from app.cli.exits import EXIT_BY_KIND, CommandFailedError, ErrorDetail, Exit, Failure, of_api_error
 from app.config import ConfigError
 from app.token import TokenError
 
@@ -49,23 +49,23 @@ def _of_interruption(_: BaseException) -> Failure:
 
 def _of_deeper_rooms(error: BaseException) -> Failure | None:
     # Imported only now: whoever raised these has paid for the import, and `config path` never does.
-    from app.actions import ActionRefused, Blocked, InvalidRequest
+    from app.actions import ActionRefusedError, BlockedError, InvalidRequestError
     from storage.errors import StorageError
-    from storage.ledger import AmbiguousAction, NoSuchAction, WrongState
+    from storage.ledger import AmbiguousActionError, NoSuchActionError, WrongStateError
 
     detail: dict[str, ErrorDetail] = {}
     match error:
-        case ActionRefused():
-            if isinstance(error, Blocked):
+        case ActionRefusedError():
+            if isinstance(error, BlockedError):
                 detail["action_id"] = error.existing.action_id
-            if isinstance(error, InvalidRequest):
+            if isinstance(error, InvalidRequestError):
                 detail["problems"] = [{"field": p.field, "message": p.message} for p in error.problems]
             return Failure(error.kind, error.message, EXIT_BY_KIND.get(error.kind, Exit.USAGE), detail)
-        case NoSuchAction():
+        case NoSuchActionError():
             return Failure("not_found", str(error), Exit.NOT_FOUND)
-        case AmbiguousAction():
+        case AmbiguousActionError():
             return Failure("ambiguous", str(error), Exit.USAGE)
-        case WrongState():
+        case WrongStateError():
             return Failure("wrong_state", str(error), Exit.USAGE)
         case StorageError():
             return Failure(error.kind, str(error), Exit.USAGE, {"file": str(error.path)})
@@ -73,12 +73,12 @@ def _of_deeper_rooms(error: BaseException) -> Failure | None:
 
 
 TRANSLATIONS: Final[tuple[tuple[type[BaseException], Callable[..., Failure]], ...]] = (
-    (CommandFailed, lambda error: error.failure),
+    (CommandFailedError, lambda error: error.failure),
     (click.ClickException, _of_usage),
     (ConfigError, _of_config),
     (TokenError, _of_token),
     (ApiError, of_api_error),
-    (Stopped, _of_interruption),
+    (StoppedError, _of_interruption),
     (click.Abort, _of_interruption),
     (KeyboardInterrupt, _of_interruption),
 )

@@ -11,7 +11,7 @@ import click
 from app.api.errors import ApiError
 from app.cli.context import Invocation
 from app.cli.documents import as_received
-from app.cli.exits import CommandFailed, Failure, of_api_error
+from app.cli.exits import CommandFailedError, Failure, of_api_error
 from app.cli.options import FactCommand
 from app.cli.output import Format, Output
 from app.cli.table import Column
@@ -74,7 +74,7 @@ async def _health(invocation: Invocation, *, cached: bool) -> int:
             try:
                 await engine.health.refresh()
             except ApiError as error:
-                raise CommandFailed(
+                raise CommandFailedError(
                     of_api_error(error, hint="What was seen earlier is shown with --cached.")
                 ) from error
         platforms = await engine.cache.health()

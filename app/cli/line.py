@@ -11,7 +11,7 @@ from app.cli.context import Invocation
 from app.cli.exits import Exit, Failure
 from app.cli.failures import failure_of
 from app.cli.output import Format
-from app.streams import NotPrinted, ReaderGone, let_go_of_stdout, printing
+from app.streams import NotPrintedError, ReaderGoneError, let_go_of_stdout, printing
 
 BROKEN_PIPE = 141
 """What a shell reports for a process that SIGPIPE ended."""
@@ -33,10 +33,10 @@ def run_line(argv: Sequence[str]) -> int:
         code = _run(list(argv), invocation)
         with printing():
             sys.stdout.flush()
-    except ReaderGone:
+    except ReaderGoneError:
         let_go_of_stdout()
         return BROKEN_PIPE
-    except NotPrinted as error:
+    except NotPrintedError as error:
         let_go_of_stdout()
         invocation.output.note(f"runwarden: {error} What was asked was done; of a write: runwarden actions list")
         return NOT_PRINTED
@@ -46,7 +46,7 @@ def run_line(argv: Sequence[str]) -> int:
 def _run(argv: list[str], invocation: Invocation) -> int:
     try:
         result = root.main(argv, prog_name="runwarden", standalone_mode=False, obj=invocation)
-    except (ReaderGone, NotPrinted):
+    except (ReaderGoneError, NotPrintedError):
         raise
     except BaseException as error:  # noqa: BLE001 — the process's boundary: whatever it is, it is told in one form
         return _tell(error, invocation, argv)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from app.api.errors import Forbidden, NotAuthorized
+from app.api.errors import ForbiddenError, NotAuthorizedError
 from app.cli.context import Invocation
 from app.cli.exits import Exit
 from app.cli.options import FactCommand, Noun
@@ -37,7 +37,7 @@ async def _check(invocation: Invocation) -> int:
         try:
             health = await _may(engine, "health")
             runs = await _may(engine, "runs")
-        except NotAuthorized:
+        except NotAuthorizedError:
             invocation.beside_error = {"valid": False, **facts, "runs": False, "health": False}
             raise
     document = {"valid": True, **facts, "runs": runs, "health": health}
@@ -58,6 +58,6 @@ async def _may(engine: "Engine", what: str) -> bool:
             await engine.client.list_runs(page_size=1)
         else:
             await engine.client.health()
-    except Forbidden:
+    except ForbiddenError:
         return False
     return True

@@ -35,12 +35,12 @@ async def carry_out(engine: "Engine", request: "WriteRequest", *, key: str | Non
         ActionRefused: Nothing was sent.
         CommandFailed: The key was used for another request.
     """
-    from app.actions import AlreadyAsked
+    from app.actions import AlreadyAskedError
     from app.api.requests import as_json
 
     try:
         return await _settled(engine, engine.actions.submit(request, key=key))
-    except AlreadyAsked as asked:
+    except AlreadyAskedError as asked:
         existing = asked.existing
         if (existing.path, existing.body_json) != (request.path, as_json(request)):
             raise failed(

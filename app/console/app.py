@@ -14,10 +14,10 @@ from textual.reactive import reactive
 from textual.screen import Screen
 
 from app.config import Profile, Settings
+from app.console.base_screen import EngineEvent
 from app.console.latest import Latest
 from app.console.profiles.app import ProfilesApp
-from app.console.room import Rang
-from app.console.rooms import OVERVIEW, ROOMS
+from app.console.tabs import OVERVIEW, TABS
 from app.console.terminal.app import STILL_OPENING
 from app.console.terminal.window import title_of
 from app.console.themes import DEFAULT, FEW_COLOURS, NO_COLOURS, THEMES
@@ -59,7 +59,7 @@ class RunwardenApp(ProfilesApp):
     CSS_PATH = Path(__file__).with_name("console.tcss")
     COMMANDS: ClassVar[set[Any]] = {_commands}
     BINDINGS: ClassVar[list[BindingType]] = [
-        *[Binding(tab.key, f"room('{tab.name}')", tab.title, show=False, id=f"room.{tab.name}") for tab in ROOMS],
+        *[Binding(tab.key, f"room('{tab.name}')", tab.title, show=False, id=f"room.{tab.name}") for tab in TABS],
         Binding("colon", "command_palette", "palette", key_display=":", id="app.palette"),
         Binding("q", "quit", "quit", show=False, id="app.quit"),
         Binding("question_mark", "help", "help", key_display="?", id="app.help"),
@@ -144,7 +144,7 @@ class RunwardenApp(ProfilesApp):
 
     def action_room(self, name: str) -> None:
         """Goes to a room, once the engine that it needs is there."""
-        if name == OVERVIEW and self.fleet is None:
+        if name == OVERVIEW and self.profile_engines is None:
             self.action_profiles()
             return
         if self.engine is None and name != "runs":
@@ -189,8 +189,8 @@ class RunwardenApp(ProfilesApp):
         """Closes what was opened; called once the screen is given back."""
         if self.engine is not None:
             await self.engine.close()
-        if self.fleet is not None:
-            await self.fleet.close()
+        if self.profile_engines is not None:
+            await self.profile_engines.close()
 
     @property
     def is_settled(self) -> bool:
@@ -219,18 +219,18 @@ class RunwardenApp(ProfilesApp):
             return
         self.engine = engine
         self._unsubscribe = engine.subscribe(self._ring)
-        if self.fleet is not None:
-            self.fleet.adopt(engine)
-            self.vitals = replace(self.vitals, can_switch=len(self.fleet.profiles) > 1)
+        if self.profile_engines is not None:
+            self.profile_engines.adopt(engine)
+            self.vitals = replace(self.vitals, can_switch=len(self.profile_engines.profiles) > 1)
         self.engine_opened.set()
         self._vitals_reader.ask()
         self.begin_following(engine)
 
     def _ring(self, event: Event) -> None:
-        self.post_message(Rang(event))
+        self.post_message(EngineEvent(event))
 
-    @on(Rang)
-    def _on_rang(self, message: Rang) -> None:
+    @on(EngineEvent)
+    def _on_rang(self, message: EngineEvent) -> None:
         event = message.event
         if isinstance(event, StorageFailed):
             self.storage_failed(event.message)
@@ -238,7 +238,7 @@ class RunwardenApp(ProfilesApp):
             self._vitals_reader.ask()
         self.heard(event)
         for screen in self._all_screens():
-            screen.post_message(Rang(event))
+            screen.post_message(EngineEvent(event))
 
     def _all_screens(self) -> list[Screen[Any]]:
         return [screen for stack in self._screen_stacks.values() for screen in stack if screen.is_running]
@@ -306,9 +306,9 @@ class RunwardenApp(ProfilesApp):
     def _overview(self) -> Screen[Any]:
         from app.console.profiles.screen import ProfilesScreen
 
-        if self.fleet is None:
-            raise RuntimeError("Without a fleet there is one profile.")
-        return ProfilesScreen(self.fleet)
+        if self.profile_engines is None:
+            raise RuntimeError("Without profile engines there is one profile.")
+        return ProfilesScreen(self.profile_engines)
 
     def _engine_of_rooms(self) -> "Engine":
         if self.engine is None:
@@ -318,8 +318,8 @@ class RunwardenApp(ProfilesApp):
     def _vitals_of(self, first: "FirstPaint | None") -> Vitals:
         """What the header says before anything is read of the service."""
         vitals = Vitals(self.profile.name, self.profile.read_only)
-        if self.fleet is not None:
-            vitals = replace(vitals, can_switch=len(self.fleet.profiles) > 1)
+        if self.profile_engines is not None:
+            vitals = replace(vitals, can_switch=len(self.profile_engines.profiles) > 1)
         if first is None:
             return vitals
         link = next((link for link in first.links if link.subject == "runs"), None)

@@ -49,5 +49,5 @@ class PickerScreen(Sheet[Choice | None]):
         return Content(" · ").join(self._hint_of(part) for part in self.HINT.split(" · "))
 
     def _hint_of(self, part: str) -> Content:
-        deed = self.DEEDS.get(part)
-        return Content(part) if deed is None else clicked(Content(part), f"screen.{deed}")
+        key_action = self.DEEDS.get(part)
+        return Content(part) if key_action is None else clicked(Content(part), f"screen.{key_action}")

@@ -34,12 +34,12 @@ def run_console(
     """
     follow_window()
     gc.disable()  # Starting makes objects and no garbage: collecting would cost the first picture a tenth of its time.
-    from app.console.profiles.fleet import Fleet
+    from app.console.profiles.engines import ProfileEngines
     from app.console.runs.opening import first_picture
     from app.console.terminal.hangup import ending_with_terminal
 
     first = first_picture(settings, profile, datetime.now(UTC))
-    fleet = Fleet(settings, profile, os.environ, lambda: datetime.now(UTC))
+    profile_engines = ProfileEngines(settings, profile, os.environ, lambda: datetime.now(UTC))
     with ending_with_terminal(), _early_picture(settings, profile, first) as modes:
         from app.console.app import RunwardenApp
 
@@ -47,10 +47,10 @@ def run_console(
             # Its imports take longer than the first picture did; the keys must not wait for them.
             await asyncio.to_thread(import_module, "app.engine")
             _collect_garbage_again()
-            return await (open_engine() if open_engine else fleet.at_work(profile.name))
+            return await (open_engine() if open_engine else profile_engines.at_work(profile.name))
 
         app = RunwardenApp(settings, profile, opening, first, lambda: datetime.now(UTC))
-        app.modes_before, app.fleet = modes, fleet
+        app.modes_before, app.profile_engines = modes, profile_engines
         asyncio.run(_show(app))
     return app.return_code or 0
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from app.console.runs.views import Wanted
+from app.console.runs.views import TableQuery
 from app.text import safe_text
 from storage.records import LinkState
 from widgets.filter.extent import Extent
@@ -66,7 +66,7 @@ READ_ONLY: Final = Notice("◇", "Read-only", ("Nothing can be sent from here.",
 
 
 def nothing_to_show(
-    wanted: Wanted, extent: Extent | None, link: LinkState | None, now: datetime, *, read_only: bool = False
+    wanted: TableQuery, extent: Extent | None, link: LinkState | None, now: datetime, *, read_only: bool = False
 ) -> Notice:
     """Why there are no rows."""
     if extent is not None and extent.is_filtered and extent.held:

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from app.api.client import Client
 from app.api.pages import pages
+from app.sync.head_scan import HeadScan
 from app.sync.matching import matches
 from app.sync.runs import RunSync
-from app.sync.walk import Walk
 from storage.records import Repository, Run, RunFilter, RunPage
 
 
@@ -28,7 +28,7 @@ class Listing:
         # Where we filter here, most of a page may fall away: small pages would cost many requests.
         size = self.page_size if limit is None or asked != wanted else max(1, min(self.page_size, limit))
         found: dict[str, Run] = {}
-        walk = Walk(since=wanted.since)
+        walk = HeadScan(since=wanted.since)
         async for page in pages(lambda token: self._page(asked, token, size)):
             await self.runs.store(page.runs)
             walk.step(page)

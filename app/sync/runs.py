@@ -8,8 +8,8 @@ from app.api.client import Client
 from app.api.errors import ApiError
 from app.api.pages import pages
 from app.events import Announce, LinkChanged, RunsChanged
+from app.sync.head_scan import HeadScan
 from app.sync.outcome import outcome
-from app.sync.walk import Walk
 from storage.cache import Cache
 from storage.records import FINAL_STATUSES, Run, RunChanges
 
@@ -111,7 +111,7 @@ class RunSync:
         covered_until = await self.cache.covered_until()
         changes: list[RunChanges] = []
         seen: set[str] = set()
-        walk = Walk()
+        walk = HeadScan()
         async for page in pages(lambda token: self._client.list_runs(page_size=self._page_size, page_token=token)):
             changes.append(await self.store(page.runs))
             seen |= {run.run_id for run in page.runs}

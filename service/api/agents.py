@@ -8,7 +8,7 @@ from service.api import targets
 from service.api.auth import Administrator
 from service.api.bodies import AgentStart, ReadBody, schema_of
 from service.api.context import Services
-from service.api.failures import Failure, documented
+from service.api.failures import ApiFailureError, documented
 from service.api.runs import accept, checked_branch
 from service.clock import rfc3339
 from service.store import agents
@@ -33,7 +33,7 @@ def start_agent(
     with context.database.read() as connection:
         agent = agents.by_name(connection, caller.organization.id, name)
         if agent is None:
-            raise Failure(
+            raise ApiFailureError(
                 404, "agent_not_found", f"there is no agent {name!r}; add it with runwarden service agent add"
             )
         target = targets.by_text(connection, caller.organization.id, start.repository)

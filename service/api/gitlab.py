@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends
 from service.api.auth import Administrator
 from service.api.bodies import ProjectOnboarding, ReadBody, schema_of
 from service.api.context import Services
-from service.api.failures import Failure, bad_request, documented
+from service.api.failures import ApiFailureError, bad_request, documented
 from service.hosts.gitlab import OnboardingError
 from service.hosts.onboarding import Onboarding, Outcome, Wanted
 from service.reference import checked_path
@@ -27,7 +27,7 @@ def onboard_project(
     with context.database.read() as connection:
         host = next((host for host in hosts.of(connection, caller.organization.id) if host.platform == "gitlab"), None)
     if host is None:
-        raise Failure(
+        raise ApiFailureError(
             400, "no_code_host", "no GitLab host is connected; connect one with runwarden service host connect"
         )
     onboarding = Onboarding(context.database, caller.organization.id, host, context.settings, context.clock)

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from service.api.auth import AnyCaller
 from service.api.context import Services
-from service.api.failures import Failure, documented
+from service.api.failures import ApiFailureError, documented
 from service.store import hosts, repositories
 
 router = APIRouter()
@@ -19,7 +19,9 @@ def installation_health(context: Services, caller: AnyCaller) -> dict[str, Any]:
         connected = hosts.of(connection, caller.organization.id)
         known = repositories.of(connection, caller.organization.id)
     if not connected:
-        raise Failure(404, "no_code_host", "no code host is connected; connect one with runwarden service host connect")
+        raise ApiFailureError(
+            404, "no_code_host", "no code host is connected; connect one with runwarden service host connect"
+        )
     found = context.probes.ask(connected, known)
     body: dict[str, dict[str, str]] = {}
     for host in connected:

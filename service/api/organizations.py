@@ -8,8 +8,8 @@ from fastapi import APIRouter, Depends
 from service.api.auth import AnyCaller
 from service.api.bodies import OrganizationCreation, ReadBody, schema_of
 from service.api.context import Context, Services
-from service.api.failures import Failure, bad_request, documented
-from service.mail.post import CLAIM_MICROS, Post
+from service.api.failures import ApiFailureError, bad_request, documented
+from service.mail.sender import CLAIM_MICROS, MailSender
 from service.store import invitations, offers, organizations, trials
 from service.store.organizations import Organization
 
@@ -30,7 +30,7 @@ def create_organization(
     """Create an organization; every successful call makes another one, the same email or not (spec 4.1)."""
     caller.require_scope("organizations:create", "admin")
     if "CreateOrganizations" not in caller.organization.entitlements:
-        raise Failure(403, "missing_entitlement", "the organization lacks the entitlement CreateOrganizations")
+        raise ApiFailureError(403, "missing_entitlement", "the organization lacks the entitlement CreateOrganizations")
     email = _checked_email(creation.email)
     _check_offer(context, creation.offer_code)
     with context.database.write() as connection:
@@ -71,7 +71,7 @@ def _check_offer(context: Context, code: str | None) -> None:
 
 
 def _send(context: Context, made: Organization, invitation_id: str) -> None:
-    post = Post(context.database, context.mailer, context.settings.mail, context.clock)
+    post = MailSender(context.database, context.mailer, context.settings.mail, context.clock)
     invitation = post.deliver(invitation_id)
     if invitation is not None and invitation.mail == "sent":
         return
@@ -79,7 +79,7 @@ def _send(context: Context, made: Organization, invitation_id: str) -> None:
     what = (
         "the mail server refused its invitation" if refused else "its invitation has not left yet, and is tried again"
     )
-    raise Failure(
+    raise ApiFailureError(
         500,
         "provisioning_failed",
         f"the organization {made.id} exists, but {what}; a retry creates another organization",

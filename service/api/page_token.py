@@ -7,7 +7,7 @@ import hmac
 import json
 from typing import Final
 
-from service.api.failures import Failure, bad_request
+from service.api.failures import ApiFailureError, bad_request
 from service.store.runs import Filters
 
 _MARK_BYTES: Final = 16
@@ -50,7 +50,7 @@ def _written(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-def _bad() -> Failure:
+def _bad() -> ApiFailureError:
     return bad_request(
         "invalid_page_token", "page_token must be the next_token of a page with the same filters; start from the first"
     )

@@ -8,7 +8,7 @@ from service.api import targets
 from service.api.auth import Administrator
 from service.api.bodies import ReadBody, RunStart, schema_of
 from service.api.context import Context, Services
-from service.api.failures import Failure, bad_request, documented
+from service.api.failures import ApiFailureError, bad_request, documented
 from service.api.targets import Target
 from service.branches import branch_fault
 from service.clock import rfc3339
@@ -80,11 +80,11 @@ def _resume(context: Context, run_id: str, order: Order, target: Target) -> Run:
     with context.database.write() as connection:
         found = runs.by_id(connection, run_id)
         if found is None or found.organization_id != order.organization_id:
-            raise Failure(404, "run_not_found", f"there is no run {run_id!r}; list the runs to find its id")
+            raise ApiFailureError(404, "run_not_found", f"there is no run {run_id!r}; list the runs to find its id")
         _check_same(found, order, target)
         resumed = runs.resume(connection, found, order, context.clock())
     if resumed is None:
-        raise Failure(409, "run_active", f"the run {run_id} is {found.status}; continue it when it has ended")
+        raise ApiFailureError(409, "run_active", f"the run {run_id} is {found.status}; continue it when it has ended")
     context.wake()
     return resumed
 

@@ -7,7 +7,7 @@ import click
 
 from service.cli.output import Desk, administers
 from service.clock import now_micros, rfc3339
-from service.mail.post import CLAIM_MICROS, Post, mailer_of
+from service.mail.sender import CLAIM_MICROS, MailSender, mailer_of
 from service.setup import SetupError, checked_email, find_organization
 from service.store import invitations, mails
 from service.store.database import Database
@@ -100,9 +100,9 @@ def withdraw(desk: Desk, invitation_id: str) -> None:
     _show(desk, [] if found is None else [found])
 
 
-def _post(desk: Desk, database: Database) -> Post:
+def _post(desk: Desk, database: Database) -> MailSender:
     settings = desk.folder.settings().mail
-    return Post(database, mailer_of(desk.folder, settings, os.environ), settings, now_micros)
+    return MailSender(database, mailer_of(desk.folder, settings, os.environ), settings, now_micros)
 
 
 def _conclude(desk: Desk, tried: list[Invitation | None]) -> None:

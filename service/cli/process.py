@@ -20,7 +20,7 @@ def run_process(run: Callable[[], int]) -> NoReturn:
     """Run to the end, log to stderr, and exit with the status returned; 2 when it cannot start."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     with plain_errors(as_json=False):
-        from service.premises import ServiceError
+        from service.process_lock import ServiceError
 
         try:
             status = run()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from service.execution import keeper, processes
+from service.execution import processes, supervisor
 from service.execution.sandbox import PACKAGE_ROOT, Sandbox
 from service.execution.usage import UsageWatch, free_bytes
 from service.execution.workspace import Workspace
@@ -32,7 +32,7 @@ class AgentFailedError(Exception):
     """The agent could not be started, failed, or passed a limit; the text says which."""
 
 
-class InterruptedTurn(Exception):
+class InterruptedTurnError(Exception):
     """The service stops; the turn belongs to whoever recovers it."""
 
 
@@ -98,7 +98,7 @@ def run(command: AgentCommand, log: IO[bytes], limits: AgentLimits, stopping: th
 def _spawn(
     command: AgentCommand, task: IO[bytes], control: socket.socket, limits: AgentLimits
 ) -> subprocess.Popen[bytes]:
-    python = [sys.executable, "-I", "-S", keeper.__file__]
+    python = [sys.executable, "-I", "-S", supervisor.__file__]
     return subprocess.Popen(
         [*python, str(control.fileno()), str(limits.file_bytes), *command.argv()],
         stdin=task,
@@ -112,7 +112,7 @@ def _spawn(
 
 
 class _Kept:
-    """An agent under its keeper: what it prints, and what the keeper reports at its end."""
+    """An agent under its supervisor: what it prints, and what the supervisor reports at its end."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], control: socket.socket, write: Callable[[bytes], None]
@@ -126,7 +126,7 @@ class _Kept:
             os.set_blocking(process.stdout.fileno(), False)
 
     def watch(self, usage: UsageWatch, agent: Agent, stopping: threading.Event) -> str:
-        """Wait for the end and return the keeper's report, empty when somebody killed the keeper."""
+        """Wait for the end and return the supervisor's report, empty when somebody killed the supervisor."""
         deadline = time.monotonic() + agent.timeout_s
         glance_due = 0.0
         with selectors.DefaultSelector() as selector:
@@ -136,7 +136,7 @@ class _Kept:
             while True:
                 now = time.monotonic()
                 if stopping.is_set():
-                    raise InterruptedTurn
+                    raise InterruptedTurnError
                 if now > deadline:
                     raise AgentFailedError(f"the agent passed its time limit of {agent.timeout_s:g} s and was ended")
                 if now >= glance_due:
@@ -149,7 +149,7 @@ class _Kept:
                     selector.unregister(self._process.stdout)  # type: ignore[arg-type]  # registered, so it is there
 
     def dismiss(self) -> str:
-        """Tell the keeper to end everything, and return its report."""
+        """Tell the supervisor to end everything, and return its report."""
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
         return self._last_words()
@@ -178,7 +178,7 @@ def _refuse(passed: str | None) -> None:
 
 
 def _end(process: subprocess.Popen[bytes], report: str, workspace: Workspace) -> None:
-    """See the keeper off; where it did not clean up itself, search for what is left."""
+    """See the supervisor off; where it did not clean up itself, search for what is left."""
     if not report or report.startswith("left "):
         processes.kill_group(process.pid)
         processes.kill_marked(f"RUNWARDEN_RESULT={workspace.result_file}")
@@ -193,7 +193,9 @@ def _judge(report: str, limits: AgentLimits) -> None:
     if word == "fault":
         raise AgentFailedError(f"the agent's command cannot be started: {rest}; correct its argv")
     if word != "exit":
-        raise AgentFailedError("the agent's keeper was killed, and the agent with it; continue the run to try again")
+        raise AgentFailedError(
+            "the agent's supervisor was killed, and the agent with it; continue the run to try again"
+        )
     status = int(rest)
     if status in {-signal.SIGXFSZ, 128 + signal.SIGXFSZ}:
         raise AgentFailedError(f"the agent wrote a file of more than {limits.file_bytes} bytes (file_bytes)")

@@ -11,8 +11,8 @@ from service.execution.agent import AgentCommand, AgentFailedError
 from service.execution.git import Git, GitError, login
 from service.execution.mirror import Mirror, Snapshot
 from service.execution.sandbox import Sandbox
-from service.execution.workroom import Workroom
 from service.execution.workspace import Workspace
+from service.execution.workspaces import Workspaces
 from service.hosts.access import host_token
 from service.settings import DataFolder, Execution
 from service.store import agents, runs, turn_files, turns
@@ -74,7 +74,7 @@ class TurnExecution:
         """What stands around every agent here."""
         self._clock = clock
 
-    def perform(self, run_id: str, number: int, workroom: Workroom) -> Ending:
+    def perform(self, run_id: str, number: int, workspaces: Workspaces) -> Ending:
         """Carry a turn out and return how it ended.
 
         Raises:
@@ -82,7 +82,7 @@ class TurnExecution:
             SupersededError: Another attempt has the turn now.
         """
         with self._database.write() as connection:
-            turn = turns.claim(connection, run_id, number, workroom.executor, self._clock())
+            turn = turns.claim(connection, run_id, number, workspaces.executor, self._clock())
             run = runs.by_id(connection, run_id)
             conversation = [past for past in turns.of(connection, run_id) if past.number < number]
             agent = None if run is None else agents.by_name(connection, run.organization_id, run.agent)
@@ -92,7 +92,7 @@ class TurnExecution:
         if agent is None:
             text = f"the agent {run.agent!r} is no longer configured; add it again and continue the run"
             return Ending("failed", failure=text, attempt=turn.attempt)
-        workspace = Workspace(workroom.place(f"{run_id}-{number}-{turn.attempt}"))
+        workspace = Workspace(workspaces.place(f"{run_id}-{number}-{turn.attempt}"))
         log_file = self._folder.turn_log(run_id, number)
         log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with log_file.open("ab") as log:

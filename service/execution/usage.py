@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from service.execution.keeper import descendants
+from service.execution.supervisor import descendants
 from service.settings import AgentLimits
 
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
@@ -20,15 +20,15 @@ _WALK_PAUSE_S: Final = 0.5
 class UsageWatch:
     """Measures one agent; `passed()` is asked several times a second and is cheap."""
 
-    def __init__(self, keeper: int, workspace: Path, limits: AgentLimits) -> None:
-        self._keeper = keeper
+    def __init__(self, supervisor: int, workspace: Path, limits: AgentLimits) -> None:
+        self._supervisor = supervisor
         self._workspace = workspace
         self._limits = limits
         self._walk_due = 0.0
 
     def passed(self) -> str | None:
         """Return which limit the agent has passed, in words, with the key to change; None while it is within all."""
-        tree = [self._keeper, *descendants(self._keeper)]
+        tree = [self._supervisor, *descendants(self._supervisor)]
         limits = self._limits
         if len(tree) - 1 > limits.processes:
             return f"processes: {len(tree) - 1} at once, {limits.processes} allowed (processes)"

@@ -11,11 +11,11 @@ from typing import Any, Final
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from service.clock import SECOND_MICROS, Clock
-from service.execution.agent import InterruptedTurn
+from service.execution.agent import InterruptedTurnError
 from service.execution.queue import TurnQueue
 from service.execution.retention import RetentionRounds
 from service.execution.turn import SupersededError, TurnExecution
-from service.execution.workroom import Workroom
+from service.execution.workspaces import Workspaces
 from service.settings import DataFolder, Execution
 from service.store import turns, workers
 from service.store.database import Database
@@ -58,7 +58,7 @@ class TurnWorker:
         sandbox = str(execution.sandbox)
         self.me: Final = Worker(executor, socket.gethostname(), sandbox, os.getpid(), concurrency, clock(), clock())
         """Who this worker is, to the others."""
-        self._workroom: Workroom | None = None
+        self._workroom: Workspaces | None = None
         self._queue = TurnQueue(database, executor, concurrency)
         self._doorbell: Doorbell | None = None
         self._beat_due = self._look_due = 0.0
@@ -79,7 +79,7 @@ class TurnWorker:
 
     def start(self) -> None:
         """Connect to the queue and begin to execute; takes about a second, most of it imports."""
-        self._workroom = Workroom(self._folder, self.me.executor)
+        self._workroom = Workspaces(self._folder, self.me.executor)
         self._beat()
         self._queue.open(self._perform, self._settle)
         self._rounds.start()
@@ -121,7 +121,7 @@ class TurnWorker:
             self._active += 1
         try:
             ending = self._attempt(run_id, number)
-        except InterruptedTurn:
+        except InterruptedTurnError:
             self._leave_unfinished(run_id, number)
             return None
         except SupersededError as reason:
@@ -144,13 +144,13 @@ class TurnWorker:
             except OperationalError as error:
                 _log.warning("%s turn %d waits %g s: the database is away (%s)", run_id, number, pause_s, error.orig)
                 if self._execution.stopping.wait(pause_s):
-                    raise InterruptedTurn from error
+                    raise InterruptedTurnError from error
         return self._execution.perform(run_id, number, self._workroom_held())
 
     def _settle(self, run_id: str, number: int, ending: dict[str, Any]) -> None:
         self._execution.settle(run_id, number, Ending(**ending))
 
-    def _workroom_held(self) -> Workroom:
+    def _workroom_held(self) -> Workspaces:
         if self._workroom is None:
             raise RuntimeError("the worker is not started")
         return self._workroom

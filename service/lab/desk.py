@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from service.api import failures
 from service.api.bodies import ReadBody
-from service.api.failures import Failure, bad_request
+from service.api.failures import ApiFailureError, bad_request
 from service.clock import CENTURY_MICROS, SECOND_MICROS, parse_duration, parse_rfc3339, rfc3339
 from service.lab import history
 from service.lab.faults import Fault
@@ -53,7 +53,7 @@ def build(lab: Lab) -> FastAPI:
 def _opened(request: Request) -> Lab:
     lab: Lab = request.app.state.lab
     if not lab.opens(request.headers.get("authorization")):
-        raise Failure(
+        raise ApiFailureError(
             401,
             "invalid_token",
             "the lab opens to its own token, the lab_token of the line that serve printed",
@@ -107,10 +107,12 @@ def make_history(lab: Opened, order: Annotated[HistoryOrder, Depends(ReadBody(Hi
     wish = history.Wish(order.organization, order.runs, order.seed, span, until, order.active, order.repositories)
     try:
         return history.make(lab.context.database, wish)
-    except history.NoSuchOrganization as error:
-        raise Failure(404, "organization_not_found", f"there is no organization {order.organization!r}") from error
-    except history.MadeAlready as error:
-        raise Failure(
+    except history.NoSuchOrganizationError as error:
+        raise ApiFailureError(
+            404, "organization_not_found", f"there is no organization {order.organization!r}"
+        ) from error
+    except history.AlreadyMadeError as error:
+        raise ApiFailureError(
             409, "made_already", "these very runs are there; choose another seed, or reset the lab"
         ) from error
 

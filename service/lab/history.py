@@ -34,11 +34,11 @@ Row = tuple[dict[str, Any], dict[str, Any]]
 """A run and its turn."""
 
 
-class NoSuchOrganization(Exception):
+class NoSuchOrganizationError(Exception):
     """The organization that the history is for does not exist."""
 
 
-class MadeAlready(Exception):
+class AlreadyMadeError(Exception):
     """This very history is there."""
 
 
@@ -69,7 +69,7 @@ def make(database: Database, wish: Wish) -> dict[str, Any]:
     with database.read() as connection:
         owner = organizations.by_slug(connection, wish.organization)
         if owner is None:
-            raise NoSuchOrganization(wish.organization)
+            raise NoSuchOrganizationError(wish.organization)
         known = repositories.of(connection, owner.id)
     rows = _rows(wish, owner.id, _places(known, wish.repositories))
     made = 0
@@ -86,7 +86,7 @@ def _insert(database: Database, batch: list[Row]) -> None:
             connection.execute(sa.insert(runs), [run for run, _ in batch])
             connection.execute(sa.insert(turns), [turn for _, turn in batch])
     except sa.exc.IntegrityError as error:
-        raise MadeAlready from error
+        raise AlreadyMadeError from error
 
 
 def unmake(database: Database) -> int:

@@ -9,7 +9,7 @@ from typing import Final
 
 from storage.cache.schema import SCHEMA
 from storage.database import connect, migrate
-from storage.errors import DatabaseDamaged, storage_error
+from storage.errors import DatabaseDamagedError, storage_error
 from storage.private_file import make_private, move_aside, opening
 
 DAMAGE_CURE: Final = "Start Runwarden again: the file is then moved aside, and all of it is fetched anew."
@@ -76,7 +76,7 @@ def _is_sound(path: Path) -> bool:
             connection.close()
     except sqlite3.Error as error:
         translated = storage_error(error, path, damage_cure=DAMAGE_CURE)
-        if isinstance(translated, DatabaseDamaged):
+        if isinstance(translated, DatabaseDamagedError):
             return False
         if translated is None:
             raise

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Self
 
 from storage.database import data_version
 from storage.ledger import entries, moves, queries
-from storage.ledger.errors import AmbiguousAction, KeyTaken, LedgerRefusal, NoSuchAction, SubjectBlocked, WrongState
+from storage.ledger.errors import (
+    AmbiguousActionError,
+    KeyTakenError,
+    LedgerRefusedError,
+    NoSuchActionError,
+    SubjectBlockedError,
+    WrongStateError,
+)
 from storage.ledger.identity import new_action_id
 from storage.ledger.opening import DAMAGE_CURE, connect
 from storage.ledger.orphans import adopt
@@ -20,13 +27,13 @@ if TYPE_CHECKING:
     from storage.records.activity import ActivityFilter, Found
 
 __all__ = [
-    "AmbiguousAction",
-    "KeyTaken",
+    "AmbiguousActionError",
+    "KeyTakenError",
     "Ledger",
-    "LedgerRefusal",
-    "NoSuchAction",
-    "SubjectBlocked",
-    "WrongState",
+    "LedgerRefusedError",
+    "NoSuchActionError",
+    "SubjectBlockedError",
+    "WrongStateError",
     "new_action_id",
 ]
 

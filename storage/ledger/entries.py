@@ -6,7 +6,7 @@ from datetime import datetime
 
 from storage.database import immediate
 from storage.ledger import rows
-from storage.ledger.errors import KeyTaken, NoSuchAction, SubjectBlocked
+from storage.ledger.errors import KeyTakenError, NoSuchActionError, SubjectBlockedError
 from storage.ledger.owner import Owner
 from storage.records import OPEN_STATES, Action, ActionKind
 from storage.storable import storable
@@ -65,13 +65,13 @@ def existing(connection: sqlite3.Connection, action_id: str) -> Action:
     """
     action = rows.by_id(connection, action_id)
     if action is None:
-        raise NoSuchAction(action_id)
+        raise NoSuchActionError(action_id)
     return action
 
 
 def _refuse_taken(connection: sqlite3.Connection, entry: Entry) -> None:
     for taken in rows.select(connection, "WHERE key = ?", (storable(entry.key),)):
-        raise KeyTaken(taken)
+        raise KeyTakenError(taken)
     if not entry.subject:
         return
     marks = ", ".join("?" * len(OPEN_STATES))
@@ -81,4 +81,4 @@ def _refuse_taken(connection: sqlite3.Connection, entry: Entry) -> None:
         (entry.kind, storable(entry.subject), *OPEN_STATES),
     )
     for other in blocking:
-        raise SubjectBlocked(other)
+        raise SubjectBlockedError(other)

@@ -3,7 +3,7 @@
 from storage.records import Action
 
 
-class LedgerRefusal(Exception):
+class LedgerRefusedError(Exception):
     """The ledger did not do what was asked; nothing changed."""
 
     def __init__(self, message: str) -> None:
@@ -11,7 +11,7 @@ class LedgerRefusal(Exception):
         self.message = message
 
 
-class KeyTaken(LedgerRefusal):
+class KeyTakenError(LedgerRefusedError):
     """The key was used before: whoever was first sends, nobody else."""
 
     def __init__(self, existing: Action) -> None:
@@ -19,7 +19,7 @@ class KeyTaken(LedgerRefusal):
         self.existing = existing
 
 
-class SubjectBlocked(LedgerRefusal):
+class SubjectBlockedError(LedgerRefusedError):
     """An earlier action on the same subject still owes its outcome."""
 
     def __init__(self, existing: Action) -> None:
@@ -29,7 +29,7 @@ class SubjectBlocked(LedgerRefusal):
         self.existing = existing
 
 
-class WrongState(LedgerRefusal):
+class WrongStateError(LedgerRefusedError):
     """The move asked for does not lead out of the state the action is in."""
 
     def __init__(self, action: Action, move: str) -> None:
@@ -38,7 +38,7 @@ class WrongState(LedgerRefusal):
         self.action = action
 
 
-class NoSuchAction(LedgerRefusal):
+class NoSuchActionError(LedgerRefusedError):
     """No entry has this id."""
 
     def __init__(self, action_id: str) -> None:
@@ -46,7 +46,7 @@ class NoSuchAction(LedgerRefusal):
         self.action_id = action_id
 
 
-class AmbiguousAction(LedgerRefusal):
+class AmbiguousActionError(LedgerRefusedError):
     """More than one entry's id begins like this."""
 
     def __init__(self, prefix: str) -> None:

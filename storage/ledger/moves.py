@@ -7,7 +7,7 @@ from typing import Final
 
 from storage.database import immediate
 from storage.ledger.entries import existing
-from storage.ledger.errors import WrongState
+from storage.ledger.errors import WrongStateError
 from storage.records import Action, ActionError, ActionState, Resolution
 from storage.storable import storable
 from storage.times import to_us
@@ -65,7 +65,7 @@ def make_within(connection: sqlite3.Connection, action_id: str, move: Move, outc
     """As `make`, inside a transaction that the caller began."""
     action = existing(connection, action_id)
     if action.state not in move.sources or action.resolution is not None:
-        raise WrongState(action, move.name)
+        raise WrongStateError(action, move.name)
     _write(connection, action_id, move, outcome, to_us(at))
     return existing(connection, action_id)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from storage import database
-from storage.errors import DatabaseDamaged
+from storage.errors import DatabaseDamagedError
 from storage.ledger.schema import SCHEMA
 from storage.private_file import make_private, opening
 
@@ -50,4 +50,4 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     # The whole check, at each start: quick_check misses damage, and a ledger is small.
     (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if verdict != "ok":
-        raise DatabaseDamaged(f"The database {path} is damaged ({verdict}). {DAMAGE_CURE}", path=path)
+        raise DatabaseDamagedError(f"The database {path} is damaged ({verdict}). {DAMAGE_CURE}", path=path)

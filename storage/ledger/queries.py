@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Final
 
 from storage.ledger import rows
-from storage.ledger.errors import AmbiguousAction
+from storage.ledger.errors import AmbiguousActionError
 from storage.ledger.identity import PREFIX
 from storage.records import Action, ActionKind, ActionState
 from storage.storable import storable
@@ -24,7 +24,7 @@ def action(connection: sqlite3.Connection, id_or_prefix: str) -> Action | None:
         connection, "WHERE substr(action_id, 1, ?) = ? ORDER BY seq DESC LIMIT ?", (len(wanted), wanted, _TWO)
     )
     if len(found) == _TWO:
-        raise AmbiguousAction(id_or_prefix)
+        raise AmbiguousActionError(id_or_prefix)
     return found[0] if found else None
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from app.actions import Actions, AlreadyAsked, Blocked, InvalidRequest, ReadOnly
+from app.actions import Actions, AlreadyAskedError, BlockedError, InvalidRequestError, ReadOnlyError
 from app.actions.reconcile import propose
 from app.api.client import Client
 from app.api.requests import ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
 from app.events import ActionChanged, Event, RunsChanged
 from app.token import Token
 from storage.cache import Cache
-from storage.ledger import Ledger, WrongState
+from storage.ledger import Ledger, WrongStateError
 from storage.records import Repository, RunFilter
 from tests.fault_server import Drop, FaultServer, Hang, Raw, Respond
 
@@ -126,7 +126,7 @@ async def test_doubt_is_unknown_and_blocks_the_email(desk: Desk, step: Respond |
     """Lost answer, 5xx, unreadable success: one POST went out, and a second attempt is refused with the way out."""
     desk.server.script(step)
     action = await desk.actions().submit(ADA)
-    with pytest.raises(Blocked, match=f"runwarden actions resolve {action.action_id}"):
+    with pytest.raises(BlockedError, match=f"runwarden actions resolve {action.action_id}"):
         await desk.actions().submit(CreateOrganization("ada@customer.EXAMPLE"))
 
     assert action.state == "unknown"
@@ -189,15 +189,15 @@ async def test_the_same_key_sends_once(desk: Desk) -> None:
     attempts = [desk.actions().submit(StartRun("Look", API), key="nightly/2026-05-01") for _ in range(20)]
     done = await asyncio.gather(*attempts, return_exceptions=True)
 
-    assert sum(isinstance(each, AlreadyAsked) for each in done) == 19
+    assert sum(isinstance(each, AlreadyAskedError) for each in done) == 19
     assert len(desk.server.requests) == 1
 
 
 async def test_invalid_and_read_only_leave_no_trace(desk: Desk) -> None:
     """What was never going to be sent does not enter the ledger."""
-    with pytest.raises(InvalidRequest, match="email"):
+    with pytest.raises(InvalidRequestError, match="email"):
         await desk.actions().submit(CreateOrganization("nobody"))
-    with pytest.raises(ReadOnly):
+    with pytest.raises(ReadOnlyError):
         await desk.actions(read_only=True).submit(ADA)
 
     assert await desk.ledger.actions() == ()
@@ -220,7 +220,7 @@ async def test_a_known_outcome_is_not_sent_again(desk: Desk) -> None:
     """Sending again is for unknown outcomes only."""
     desk.server.script(Respond(201, ORGANIZATION))
     action = await desk.actions().submit(ADA)
-    with pytest.raises(WrongState):
+    with pytest.raises(WrongStateError):
         await desk.actions().send_again(action.action_id)
 
     assert len(desk.server.requests) == 1
@@ -259,7 +259,7 @@ async def test_closing_breaks_off_what_is_on_its_way_and_writes_it_down(desk: De
     actions = desk.actions()
     sending = asyncio.create_task(actions.submit(ADA))
     await asyncio.to_thread(desk.server.wait_for, 1)
-    await actions.under_way.close()
+    await actions.in_flight.close()
 
     (action,) = await desk.ledger.actions()
     assert action.state == "unknown"

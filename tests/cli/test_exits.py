@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from app.actions import ActionRefused
-from app.api.errors import ApiError, RateLimited, TimedOut, Unreachable, UnusableAnswer
+from app.actions import ActionRefusedError
+from app.api.errors import ApiError, RateLimitedError, RequestTimeoutError, UnreachableError, UnusableAnswerError
 from app.cli.exits import EXIT_BY_KIND, of_api_error
 from app.cli.failures import failure_of
 from storage.errors import StorageError
@@ -13,13 +13,13 @@ def descendants(root: type) -> list[type]:
     return [root, *(below for child in root.__subclasses__() for below in descendants(child))]
 
 
-@pytest.mark.parametrize("error", descendants(ApiError) + descendants(ActionRefused))
+@pytest.mark.parametrize("error", descendants(ApiError) + descendants(ActionRefusedError))
 def test_every_kind_of_error_has_an_exit_code(error: type) -> None:
     """A new error cannot slip through with somebody else's code."""
     assert error.kind == "refused_here" or error.kind in EXIT_BY_KIND  # type: ignore[attr-defined] — both trees have it
 
 
-@pytest.mark.parametrize("error", [Unreachable, TimedOut, UnusableAnswer])
+@pytest.mark.parametrize("error", [UnreachableError, RequestTimeoutError, UnusableAnswerError])
 def test_without_an_answer_the_service_counts_as_unreachable(error: type[ApiError]) -> None:
     """Whatever kept the answer away: exit code 8."""
     assert of_api_error(error("x")).exit == 8
@@ -27,7 +27,7 @@ def test_without_an_answer_the_service_counts_as_unreachable(error: type[ApiErro
 
 def test_a_rate_limit_tells_its_wait() -> None:
     """A script can sleep for as long as it is told to."""
-    failure = of_api_error(RateLimited("Slow down.", retry_after_s=7.0))
+    failure = of_api_error(RateLimitedError("Slow down.", retry_after_s=7.0))
 
     assert failure.exit == 5
     assert failure.as_json()["retry_after_s"] == 7.0

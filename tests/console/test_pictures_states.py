@@ -14,7 +14,7 @@ from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.run_board import Board
 
 SIZES = pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
-ROOMS: Final = {
+TABS: Final = {
     "runs": (),
     "run": ("enter",),
     "health": ("2",),
@@ -23,7 +23,7 @@ ROOMS: Final = {
     "activity": ("6",),
 }
 """Each with the keys that lead there."""
-FROM_THE_START: Final = [room for room in ROOMS if room != "run"]
+FROM_THE_START: Final = [room for room in TABS if room != "run"]
 UNUSABLE: Final = "~/.local/share/runwarden/acme-prod/cache.sqlite3 is not a database. Delete it: it fills again."
 HOSTILE: Final = (
     "\x1b]52;c;eA==\x07[/nope]\u202egnp.exe",
@@ -91,13 +91,13 @@ State = Callable[[Scene], Awaitable[None]]
 @pytest.mark.parametrize(
     "state", [unreachable, refused, forbidden, limited, unusable, hanging, in_lab], ids=lambda state: state.__name__
 )
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", TABS)
 async def test_after_a_good_day(
     staged: Staged, picture: SnapshotAssertion, room: str, state: State, size: tuple[int, int]
 ) -> None:
     """What was seen stays, with its age."""
     async with staged(size) as scene:
-        await scene.press(*ROOMS[room])
+        await scene.press(*TABS[room])
         await state(scene)
 
         assert scene.app.export_screenshot() == picture
@@ -111,7 +111,7 @@ async def test_before_any_answer(
 ) -> None:
     """Nothing is known, and nobody pretends that there is nothing."""
     async with staged(size, synced=False) as scene:
-        await scene.press(*ROOMS[room])
+        await scene.press(*TABS[room])
         await state(scene)
 
         assert scene.app.export_screenshot() == picture
@@ -126,7 +126,7 @@ async def test_a_service_without_anything(
     board.runs.clear()
     board.health = {}
     async with staged(size) as scene:
-        await scene.press(*ROOMS[room])
+        await scene.press(*TABS[room])
 
         assert scene.app.export_screenshot() == picture
 
@@ -140,7 +140,7 @@ async def test_read_only_without_anything(
     board.runs.clear()
     board.health = {}
     async with staged(size, read_only=True) as scene:
-        await scene.press(*ROOMS[room])
+        await scene.press(*TABS[room])
 
         assert scene.app.export_screenshot() == picture
 
@@ -150,7 +150,7 @@ async def test_read_only_without_anything(
 async def test_read_only(staged: Staged, picture: SnapshotAssertion, room: str, size: tuple[int, int]) -> None:
     """Where a key would write: it is dimmed, and the banner says why."""
     async with staged(size, read_only=True) as scene:
-        await scene.press(*ROOMS[room])
+        await scene.press(*TABS[room])
 
         assert scene.app.export_screenshot() == picture
 
@@ -169,16 +169,16 @@ async def test_hostile_names(
         if number % 5 == 1:
             run["status"] = "on \x1b[31mholiday"
     async with staged(size) as scene:
-        await scene.press(*ROOMS[room])
+        await scene.press(*TABS[room])
 
         assert scene.app.export_screenshot() == picture
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", TABS)
 async def test_the_smallest_terminal(staged: Staged, picture: SnapshotAssertion, room: str) -> None:
     """Sixty columns and twenty lines: every tab is there, and no frame is broken."""
     async with staged((60, 20)) as scene:
-        await scene.press(*ROOMS[room])
+        await scene.press(*TABS[room])
 
         assert scene.app.export_screenshot() == picture
 

@@ -15,7 +15,7 @@ from widgets.cursor_view import HEADER
 from widgets.filter.bar import SearchInput
 from widgets.frame.banner import Banner
 from widgets.runs.pane import RunPane
-from widgets.runs.sought import Sought
+from widgets.runs.search_highlight import SearchHighlight
 
 
 def cursor_line(scene: Scene) -> str:
@@ -138,7 +138,7 @@ async def test_search_narrows_as_it_is_typed_and_marks_what_it_found(staged: Sta
         assert "10 of 60" in scene.text
         assert len(scene.rows) == 10
         assert all("dark-mode" in row for row in scene.rows)
-        assert scene.table._sought == Sought(words=("dark-mode",))
+        assert scene.table._sought == SearchHighlight(words=("dark-mode",))
 
         await scene.press("escape")
 

@@ -18,7 +18,7 @@ from textual.widgets import Input
 
 from app.console.app import RunwardenApp
 from app.console.forms import ContinueRunForm, NewRunForm, StartAgentForm
-from app.console.keys.hints import deeds
+from app.console.keys.hints import key_actions
 from app.console.runs.run_screen import RunScreen
 from app.console.runs.screen import RunsScreen
 from app.events import LinkChanged, StorageFailed
@@ -143,12 +143,12 @@ async def test_a_lab_is_said_at_the_top(staged: Staged) -> None:
 async def test_help_names_every_key_of_the_screen(staged: Staged) -> None:
     """It is made from the bindings, so nothing can be missing."""
     async with staged((100, 120)) as scene:
-        expected = deeds(scene.app.screen)
+        expected = key_actions(scene.app.screen)
         await scene.press("question_mark")
 
-        for deed in expected:
-            assert deed.does in scene.text
-            assert deed.keys[0] in scene.text
+        for key_action in expected:
+            assert key_action.does in scene.text
+            assert key_action.keys[0] in scene.text
 
         await scene.press("escape")
 

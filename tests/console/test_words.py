@@ -16,7 +16,7 @@ from widgets.cells import fit, shorten
 from widgets.frame.freshness import Patience, freshness
 from widgets.runs.column_choice import ColumnChoice
 from widgets.runs.columns import GAP, ColumnKey, place
-from widgets.runs.sought import Sought
+from widgets.runs.search_highlight import SearchHighlight
 from widgets.runs.timeline import Stretch, stretches
 from widgets.times import ago, clock_time, span, started
 
@@ -124,7 +124,7 @@ def test_what_was_looked_for_is_marked_where_it_is(
     wanted: RunFilter, column: ColumnKey, shown: str, marked: list[str]
 ) -> None:
     """Words wherever they are, patterns in their own column and as they are anchored."""
-    found = sorted(Sought.of(wanted).found(shown, column))
+    found = sorted(SearchHighlight.of(wanted).found(shown, column))
 
     assert [shown[start:end] for start, end in found] == marked
 

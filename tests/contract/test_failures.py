@@ -7,13 +7,13 @@ import pytest
 from app.api.client import Client
 from app.api.errors import (
     ApiError,
-    Forbidden,
-    NotAuthorized,
-    NotFound,
-    RateLimited,
-    Rejected,
-    ServerFailed,
-    Unreachable,
+    ForbiddenError,
+    NotAuthorizedError,
+    NotFoundError,
+    RateLimitedError,
+    RejectedError,
+    ServerFailedError,
+    UnreachableError,
 )
 from tests.contract.attempts import create, read
 from tests.fault_server import FaultServer, Hang, Raw, Respond, Step
@@ -22,16 +22,16 @@ from tests.fault_server import FaultServer, Hang, Raw, Respond, Step
 @pytest.mark.parametrize(
     ("status", "kind", "in_doubt"),
     [
-        (400, Rejected, False),
-        (401, NotAuthorized, False),
-        (403, Forbidden, False),
-        (404, NotFound, False),
-        (409, Rejected, False),
-        (422, Rejected, False),
-        (429, RateLimited, False),
-        (500, ServerFailed, True),
-        (503, ServerFailed, True),
-        (599, ServerFailed, True),
+        (400, RejectedError, False),
+        (401, NotAuthorizedError, False),
+        (403, ForbiddenError, False),
+        (404, NotFoundError, False),
+        (409, RejectedError, False),
+        (422, RejectedError, False),
+        (429, RateLimitedError, False),
+        (500, ServerFailedError, True),
+        (503, ServerFailedError, True),
+        (599, ServerFailedError, True),
     ],
 )
 async def test_a_failure_has_its_kind_its_message_and_its_code(
@@ -64,7 +64,7 @@ async def test_a_failure_counts_whatever_its_body(server: FaultServer, client: C
 
     error = await create(client)
 
-    assert type(error) is Forbidden
+    assert type(error) is ForbiddenError
     assert error.message == "The service answered 403 Forbidden."
 
 
@@ -99,7 +99,7 @@ async def test_a_rate_limit_says_how_long_to_wait(
 
     error = await read(client)
 
-    assert isinstance(error, RateLimited)
+    assert isinstance(error, RateLimitedError)
     assert error.retry_after_s == wait_s
 
 
@@ -108,12 +108,12 @@ async def test_a_wait_holds_for_every_read_of_the_client(server: FaultServer, cl
     server.script(Respond(429, {"message": "slow down"}, {"Retry-After": "60"}), Respond(400, {"message": "bad email"}))
     await read(client)
 
-    with pytest.raises(RateLimited) as caught:
+    with pytest.raises(RateLimitedError) as caught:
         await client.health()
     refused = await create(client)
 
     assert caught.value.retry_after_s == pytest.approx(60, abs=5)
-    assert isinstance(refused, Rejected)
+    assert isinstance(refused, RejectedError)
     assert [request.method for request in server.requests] == ["GET", "POST"]
 
 
@@ -132,7 +132,7 @@ async def test_after_five_failures_one_request_at_a_time_finds_out(server: Fault
     server.script(Respond(200, {"runs": []}), Respond(200, {"runs": []}))
     pages = [await client.list_runs() for _ in range(2)]
 
-    assert isinstance(other, Unreachable)
+    assert isinstance(other, UnreachableError)
     assert other.surely_not_sent
     assert [page.runs for page in pages] == [(), ()]
     assert len(server.requests) == 8

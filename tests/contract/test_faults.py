@@ -6,9 +6,9 @@ import pytest
 
 from app.api.client import Client
 from app.api.errors import (
-    TimedOut,
-    Unreachable,
-    UnusableAnswer,
+    RequestTimeoutError,
+    UnreachableError,
+    UnusableAnswerError,
 )
 from app.token import Token
 from tests.contract.attempts import ORGANIZATION, create, nothing, read
@@ -24,7 +24,7 @@ async def test_a_connection_that_is_dropped_at_once_is_lost(server: FaultServer,
 
     error = await create(client)
 
-    assert type(error) is Unreachable
+    assert type(error) is UnreachableError
     assert server.requests == []
 
 
@@ -35,7 +35,7 @@ async def test_a_dropped_connection_leaves_a_write_in_doubt(server: FaultServer,
 
     error = await create(client)
 
-    assert isinstance(error, Unreachable)
+    assert isinstance(error, UnreachableError)
     assert error.may_have_been_executed
     assert not error.surely_not_sent
     assert len(server.requests) == (1 if when == "read" else 0)
@@ -59,7 +59,7 @@ async def test_an_answer_that_breaks_off_is_a_lost_connection(server: FaultServe
 
     error = await create(client)
 
-    assert type(error) is Unreachable
+    assert type(error) is UnreachableError
     assert error.may_have_been_executed
 
 
@@ -80,7 +80,7 @@ async def test_the_deadline_covers_the_whole_answer(server: FaultServer, step: S
     async with Client(server.base_url, Token("t"), deadline_s=0.2) as client:
         error = await create(client)
 
-    assert type(error) is TimedOut
+    assert type(error) is RequestTimeoutError
     assert error.may_have_been_executed
     assert len(server.requests) == 1
 
@@ -119,7 +119,7 @@ async def test_a_success_that_cannot_be_read_leaves_a_write_in_doubt(
 
     error = await create(client)
 
-    assert type(error) is UnusableAnswer
+    assert type(error) is UnusableAnswerError
     assert error.may_have_been_executed
     assert len(server.requests) == 1
 
@@ -138,7 +138,7 @@ async def test_a_list_that_breaks_the_spec_is_refused_whole(server: FaultServer,
     """A page is taken whole or not at all: a part of it would pass for all of it."""
     server.script(Respond(200, body))
 
-    assert type(await read(client)) is UnusableAnswer
+    assert type(await read(client)) is UnusableAnswerError
 
 
 async def test_a_cancelled_write_is_not_sent_again(server: FaultServer, client: Client) -> None:

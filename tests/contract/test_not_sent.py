@@ -7,11 +7,11 @@ import pytest
 
 from app.api.client import Client
 from app.api.errors import (
-    NoToken,
-    NotSendable,
-    Rejected,
-    TimedOut,
-    Unreachable,
+    NoTokenError,
+    NotSendableError,
+    RejectedError,
+    RequestTimeoutError,
+    UnreachableError,
 )
 from app.api.requests import StartAgent, StartRun, as_json
 from app.token import Token, TokenError
@@ -28,7 +28,7 @@ async def test_nobody_listening_means_that_nothing_was_sent() -> None:
         commits.append("sending")
 
     async with Client(f"http://127.0.0.1:{free_port()}/v1", Token("t")) as client:
-        with pytest.raises(Unreachable) as caught:
+        with pytest.raises(UnreachableError) as caught:
             await client.create_organization(ORGANIZATION, before_first_byte=commit)
 
     assert caught.value.surely_not_sent
@@ -42,7 +42,7 @@ async def test_tls_that_is_none_means_that_nothing_was_sent(server: FaultServer)
     async with Client(server.base_url.replace("http:", "https:"), Token("t"), deadline_s=5) as client:
         error = await create(client)
 
-    assert isinstance(error, Unreachable)
+    assert isinstance(error, UnreachableError)
     assert error.surely_not_sent
     assert server.requests == []
 
@@ -70,7 +70,7 @@ async def test_a_commit_that_takes_too_long_sends_nothing(server: FaultServer) -
         await asyncio.Event().wait()
 
     async with Client(server.base_url, Token("t"), deadline_s=0.2) as client:
-        with pytest.raises(TimedOut) as caught:
+        with pytest.raises(RequestTimeoutError) as caught:
             await client.create_organization(ORGANIZATION, before_first_byte=forever)
 
     assert caught.value.surely_not_sent
@@ -85,7 +85,7 @@ async def test_the_commit_comes_before_the_first_byte_and_once(server: FaultServ
         seen.append(len(server.requests))
 
     server.script(Respond(400, {"message": "x"}))
-    with pytest.raises(Rejected):
+    with pytest.raises(RejectedError):
         await client.create_organization(ORGANIZATION, before_first_byte=commit)
 
     assert seen == [0]
@@ -104,7 +104,7 @@ class _Elsewhere:
 )
 async def test_a_path_that_would_leave_the_api_is_not_sent(server: FaultServer, client: Client, path: str) -> None:
     """The token goes to the paths of the API and nowhere else."""
-    with pytest.raises(NotSendable) as caught:
+    with pytest.raises(NotSendableError) as caught:
         await client.send(_Elsewhere(path), body_json="{}", before_first_byte=nothing)  # type: ignore[arg-type]
 
     assert caught.value.surely_not_sent
@@ -116,7 +116,7 @@ async def test_an_agent_that_cannot_be_named_is_not_sent(server: FaultServer, cl
     """A name that would change the path never reaches the wire."""
     request = StartAgent(name, "acme/api")
 
-    with pytest.raises(NotSendable):
+    with pytest.raises(NotSendableError):
         await client.send(request, body_json=as_json(request), before_first_byte=nothing)
 
     assert server.requests == []
@@ -139,7 +139,7 @@ async def test_text_that_is_not_unicode_is_not_sent(server: FaultServer, client:
     """A lone surrogate in the instructions is refused before the commit."""
     request = StartRun("broken \ud800", Repository.parse("acme/api"))
 
-    with pytest.raises(NotSendable) as caught:
+    with pytest.raises(NotSendableError) as caught:
         await client.start_run(request, before_first_byte=nothing)
 
     assert caught.value.surely_not_sent
@@ -150,7 +150,7 @@ async def test_text_that_is_not_unicode_is_not_sent(server: FaultServer, client:
 async def test_without_a_token_nothing_is_asked(server: FaultServer, token: TokenError | None) -> None:
     """The error says why there is none."""
     async with Client(server.base_url, token) as client:
-        with pytest.raises(NoToken) as caught:
+        with pytest.raises(NoTokenError) as caught:
             await client.list_runs()
 
     assert caught.value.surely_not_sent

@@ -7,13 +7,13 @@ import pytest
 from app.api.client import Client
 from app.api.errors import (
     ApiError,
-    Forbidden,
-    NotAuthorized,
-    NotFound,
-    RateLimited,
-    Refused,
-    Rejected,
-    ServerFailed,
+    ForbiddenError,
+    NotAuthorizedError,
+    NotFoundError,
+    RateLimitedError,
+    RefusedError,
+    RejectedError,
+    ServerFailedError,
 )
 from app.api.requests import ContinueRun, CreateOrganization, OnboardProject, StartAgent, StartRun
 from app.token import Token
@@ -25,14 +25,14 @@ from tests.service_process import start_service
 @pytest.mark.parametrize(
     ("who", "kind", "code"),
     [
-        ("nobody", NotAuthorized, "invalid_token"),
-        ("closed", Forbidden, "organization_inactive"),
-        ("gone", NotFound, "organization_not_found"),
-        ("plain", Forbidden, "missing_entitlement"),
+        ("nobody", NotAuthorizedError, "invalid_token"),
+        ("closed", ForbiddenError, "organization_inactive"),
+        ("gone", NotFoundError, "organization_not_found"),
+        ("plain", ForbiddenError, "missing_entitlement"),
     ],
 )
 async def test_an_organization_is_not_created_for_just_anyone(
-    world: World, who: str, kind: type[Refused], code: str
+    world: World, who: str, kind: type[RefusedError], code: str
 ) -> None:
     """Spec 7.1: 401, 403 and 404."""
     async with world.client(who) as client:
@@ -57,7 +57,7 @@ async def test_a_wrong_organization_is_rejected(world: World, request_: CreateOr
     async with world.client() as client:
         error = await refused(client.create_organization(request_, before_first_byte=nothing))
 
-    assert (type(error), error.status, error.error_code) == (Rejected, 400, code)
+    assert (type(error), error.status, error.error_code) == (RejectedError, 400, code)
 
 
 async def test_provisioning_that_fails_half_way_is_in_doubt(world: World) -> None:
@@ -72,12 +72,14 @@ async def test_provisioning_that_fails_half_way_is_in_doubt(world: World) -> Non
     finally:
         aside.rename(outbox)
 
-    assert (type(error), error.error_code) == (ServerFailed, "provisioning_failed")
+    assert (type(error), error.error_code) == (ServerFailedError, "provisioning_failed")
     assert error.may_have_been_executed
 
 
-@pytest.mark.parametrize(("who", "kind"), [("nobody", NotAuthorized), ("creator", Forbidden), ("closed", Forbidden)])
-async def test_the_runs_endpoints_need_an_administrator(world: World, who: str, kind: type[Refused]) -> None:
+@pytest.mark.parametrize(
+    ("who", "kind"), [("nobody", NotAuthorizedError), ("creator", ForbiddenError), ("closed", ForbiddenError)]
+)
+async def test_the_runs_endpoints_need_an_administrator(world: World, who: str, kind: type[RefusedError]) -> None:
     """Spec 5.6: for the list, for a run, for an agent and for a project."""
     async with world.client(who) as client:
         errors = [
@@ -98,20 +100,20 @@ async def test_a_list_that_cannot_be_given_is_rejected(world: World, query: dict
     async with world.client() as client:
         error = await refused(client.list_runs(**query))  # type: ignore[arg-type]
 
-    assert (type(error), error.error_code) == (Rejected, code)
+    assert (type(error), error.error_code) == (RejectedError, code)
 
 
 @pytest.mark.parametrize(
     ("request_", "kind", "code"),
     [
-        (StartRun("", API), Rejected, "invalid_request"),
-        (StartRun("x", API, "no..branch"), Rejected, "invalid_branch"),
-        (StartRun("x", Repository.of("sourcehut", {})), Rejected, "invalid_repository"),
-        (ContinueRun("run_none", "x", API), NotFound, "run_not_found"),
+        (StartRun("", API), RejectedError, "invalid_request"),
+        (StartRun("x", API, "no..branch"), RejectedError, "invalid_branch"),
+        (StartRun("x", Repository.of("sourcehut", {})), RejectedError, "invalid_repository"),
+        (ContinueRun("run_none", "x", API), NotFoundError, "run_not_found"),
     ],
 )
 async def test_a_run_that_cannot_be_is_refused(
-    world: World, request_: StartRun | ContinueRun, kind: type[Refused], code: str
+    world: World, request_: StartRun | ContinueRun, kind: type[RefusedError], code: str
 ) -> None:
     """Spec 4.3: nothing is started, and the message says why."""
     async with world.client() as client:
@@ -134,7 +136,7 @@ async def test_a_run_at_work_and_another_repository_refuse_to_be_continued(world
         elsewhere = ContinueRun(run.run_id, "x", Repository.parse("acme/web"))
         moved = await refused(client.continue_run(elsewhere, before_first_byte=nothing))
 
-    assert (type(busy), busy.status, busy.error_code) == (Rejected, 409, "run_active")
+    assert (type(busy), busy.status, busy.error_code) == (RejectedError, 409, "run_active")
     assert (moved.status, moved.error_code) == (400, "repository_mismatch")
 
 
@@ -143,7 +145,7 @@ async def test_an_agent_nobody_knows_is_not_found(world: World) -> None:
     async with world.client() as client:
         for name in ("no such agent", "../runs"):
             error = await refused(client.start_agent(StartAgent(name, "acme/api"), before_first_byte=nothing))
-            assert type(error) is NotFound
+            assert type(error) is NotFoundError
 
 
 async def test_a_project_without_a_name_is_rejected(world: World) -> None:
@@ -151,7 +153,7 @@ async def test_a_project_without_a_name_is_rejected(world: World) -> None:
     async with world.client() as client:
         error = await refused(client.onboard_project(OnboardProject(), before_first_byte=nothing))
 
-    assert (type(error), error.error_code) == (Rejected, "invalid_request")
+    assert (type(error), error.error_code) == (RejectedError, "invalid_request")
 
 
 async def test_too_many_requests_are_told_how_long_to_wait(tmp_path: Path) -> None:
@@ -168,10 +170,10 @@ async def test_too_many_requests_are_told_how_long_to_wait(tmp_path: Path) -> No
     assert 0 < error.retry_after_s <= 120
 
 
-async def _limited(client: Client) -> RateLimited | None:
+async def _limited(client: Client) -> RateLimitedError | None:
     try:
         await client.list_runs()
-    except RateLimited as error:
+    except RateLimitedError as error:
         return error
     return None
 

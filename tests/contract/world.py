@@ -14,7 +14,7 @@ import pytest
 from app.api.client import Client
 from app.api.errors import (
     ApiError,
-    Refused,
+    RefusedError,
 )
 from app.api.requests import StartAgent
 from app.token import Token
@@ -61,11 +61,11 @@ def _forget(service: RunningService, slug: str) -> None:
         connection.execute("DELETE FROM organizations WHERE slug = ?", (slug,))
 
 
-async def refused(attempt: Awaitable[object]) -> Refused:
+async def refused(attempt: Awaitable[object]) -> RefusedError:
     """The failure of an attempt."""
     with pytest.raises(ApiError) as caught:
         await attempt
-    assert isinstance(caught.value, Refused)
+    assert isinstance(caught.value, RefusedError)
     return caught.value
 
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests import service_process
-from tests.service.postgres import Cluster, NoPostgres, cluster
+from tests.service.postgres import Cluster, NoPostgresError, cluster
 
 
 class Api:
@@ -174,7 +174,7 @@ def postgres() -> Iterator[Cluster]:
     with contextlib.ExitStack() as stack:
         try:
             made = stack.enter_context(cluster())
-        except NoPostgres as reason:
+        except NoPostgresError as reason:
             pytest.skip(str(reason))
         yield made
 

@@ -16,7 +16,7 @@ import psycopg
 USER = "runwarden"
 
 
-class NoPostgres(Exception):
+class NoPostgresError(Exception):
     """PostgreSQL cannot be had here; the text says why."""
 
 
@@ -57,7 +57,7 @@ def cluster() -> Iterator[Cluster]:
     """Make a cluster, start it, and leave nothing of it.
 
     Raises:
-        NoPostgres: The programs are missing, or there is no user to run them as.
+        NoPostgresError: The programs are missing, or there is no user to run them as.
     """
     programs = _programs()
     folder = Path(tempfile.mkdtemp(prefix="runwarden-postgres-"))
@@ -82,7 +82,7 @@ def _programs() -> Path:
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
     found = str(places[-1]) if places else shutil.which("initdb")
     if found is None:
-        raise NoPostgres("PostgreSQL is not installed; on Debian: apt-get install postgresql")
+        raise NoPostgresError("PostgreSQL is not installed; on Debian: apt-get install postgresql")
     return Path(found).resolve().parent
 
 
@@ -90,7 +90,7 @@ def _owner() -> pwd.struct_passwd:
     for name in ("postgres", "nobody"):
         with contextlib.suppress(KeyError):
             return pwd.getpwnam(name)
-    raise NoPostgres("PostgreSQL does not run as root, and there is no user postgres or nobody to run it as")
+    raise NoPostgresError("PostgreSQL does not run as root, and there is no user postgres or nobody to run it as")
 
 
 def _run(argv: list[str], folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from service.execution import keeper
+from service.execution import supervisor
 from tests.service.agents import agent_of, begin, with_agents
 from tests.service_process import demo_setup, start_service
 
@@ -168,7 +168,7 @@ Rogue = Callable[..., tuple[dict[str, Any], str]]
 
 
 def test_a_child_that_left_session_parent_and_environment_ends_with_the_turn(rogue: Rogue) -> None:
-    """Nothing tells it from a stranger but that its orphans come to the keeper."""
+    """Nothing tells it from a stranger but that its orphans come to the supervisor."""
     turn, _ = rogue("clinging 98761")
 
     assert turn["status"] == "completed"
@@ -246,7 +246,7 @@ def test_a_command_that_is_not_there_is_explained(rogue: Rogue) -> None:
     assert "/nowhere/agent" in log or "No such file" in turn["failure"]
 
 
-def test_an_agent_that_kills_its_keeper_fails_and_leaves_nothing(rogue: Rogue, unruly: Any) -> None:
+def test_an_agent_that_kills_its_supervisor_fails_and_leaves_nothing(rogue: Rogue, unruly: Any) -> None:
     """Without a sandbox it can: then the worker searches for what is left. In the sandbox it cannot reach it."""
     agent = "rogue" if "sandbox: none" in unruly.log else "brief"
     turn, _ = rogue("parricidal", agent)
@@ -292,16 +292,16 @@ def test_the_disk_s_reserve_is_kept(start: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("how", ["exit", "kill"])
-def test_the_keeper_ends_everything_when_its_worker_lets_go(
+def test_the_supervisor_ends_everything_when_its_worker_lets_go(
     how: str, tmp_path: Path, eventually: Callable[..., None]
 ) -> None:
-    """Whether the worker closes the socket or dies: the agent's processes are gone, and so is the keeper."""
+    """Whether the worker closes the socket or dies: the agent's processes are gone, and so is the supervisor."""
     started = tmp_path / "started"
     command = f"setsid sleep 98763 & env -i setsid sleep 98763 & touch {started}; sleep 98763"
     worker = (
         "import os, socket, subprocess, sys, pathlib, time\n"
         "ours, theirs = socket.socketpair()\n"
-        f"argv = [sys.executable, '-I', '-S', {keeper.__file__!r}, str(theirs.fileno()), '1000000']\n"
+        f"argv = [sys.executable, '-I', '-S', {supervisor.__file__!r}, str(theirs.fileno()), '1000000']\n"
         f"argv += ['sh', '-c', {command!r}]\n"
         "kept = subprocess.Popen(argv, pass_fds=[theirs.fileno()], start_new_session=True)\n"
         "theirs.close()\n"
@@ -316,6 +316,6 @@ def test_the_keeper_ends_everything_when_its_worker_lets_go(
     kept = int(process.stdout.readline())
     process.communicate("", timeout=30)
     eventually(lambda: not running("sleep", "98763"), "the agent's processes are gone")
-    eventually(lambda: not Path(f"/proc/{kept}").exists(), "the keeper is gone")
+    eventually(lambda: not Path(f"/proc/{kept}").exists(), "the supervisor is gone")
 
     assert process.returncode == (0 if how == "exit" else -signal.SIGKILL)

@@ -11,7 +11,7 @@ from service.clock import now_micros
 from service.entries import AgentEntry
 from service.execution.sandbox import Sandbox
 from service.execution.turn import SupersededError, TurnExecution
-from service.execution.workroom import Workroom
+from service.execution.workspaces import Workspaces
 from service.settings import DataFolder, Execution
 from service.setup import put_agent
 from service.store import organizations, runs, turns
@@ -47,7 +47,7 @@ def test_who_was_taken_over_pushes_nothing(tmp_path: Path, eventually: Callable[
             run_id = runs.accept(connection, order, now_micros()).id
         execution = TurnExecution(database, folder, Execution(), Sandbox(None, "a test"), now_micros)
         with ThreadPoolExecutor(1) as pool:
-            late = pool.submit(execution.perform, run_id, 1, Workroom(folder, "late"))
+            late = pool.submit(execution.perform, run_id, 1, Workspaces(folder, "late"))
             eventually((tmp_path / "begun").exists, "the agent of the late one works")
             with database.write() as connection:
                 turns.claim(connection, run_id, 1, "heir", now_micros())

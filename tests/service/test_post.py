@@ -11,7 +11,7 @@ import pytest
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
 from service.mail.letter import Letter, MailError
 from service.mail.outbox import Outbox
-from service.mail.post import CLAIM_MICROS, Post
+from service.mail.sender import CLAIM_MICROS, MailSender
 from service.settings import Mail
 from service.store import invitations, mails, offers, organizations
 from service.store.database import Database
@@ -49,7 +49,7 @@ class Office:
         self.database.migrate()
         self.letterbox = Letterbox()
         self.now = now_micros()
-        self.post = Post(self.database, self.letterbox, Mail(retry_s=60), lambda: self.now)
+        self.post = MailSender(self.database, self.letterbox, Mail(retry_s=60), lambda: self.now)
         with self.database.write() as connection:
             parent = organizations.create(connection, name="Parent", now=self.now).id
             self.id = organizations.create(connection, name="Bücher", now=self.now, parent_id=parent).id
@@ -140,7 +140,7 @@ def test_two_posts_never_deliver_the_same_mail(office: Office) -> None:
     first = threading.Thread(target=office.post.deliver_due)
     first.start()
     assert office.letterbox.busy.wait(20)
-    others = Post(office.database, office.letterbox, Mail(), lambda: office.now).deliver_due()
+    others = MailSender(office.database, office.letterbox, Mail(), lambda: office.now).deliver_due()
     office.letterbox.free.set()
     first.join()
 

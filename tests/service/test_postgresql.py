@@ -14,7 +14,7 @@ import pytest
 from service.store.database import Database
 from service.store.doorbell import Doorbell, ring
 from tests.service.fleet import Fleet, Unit, fleet
-from tests.service.postgres import Cluster, NoPostgres, cluster
+from tests.service.postgres import Cluster, NoPostgresError, cluster
 from tests.service_process import ROOT, git
 
 SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 2\ndrain_s = 1\n[limits]\nrequests_per_minute = 100000\n'
@@ -198,7 +198,7 @@ def test_a_database_that_goes_away_for_a_while_costs_nobody_a_run(
             assert (refused.status_code, refused.json()["error_code"]) == (503, "database_unavailable")
             assert refused.headers["Retry-After"] == "2"
             assert len(commits(made, run_of(client, run_id))) == 1
-    except NoPostgres as reason:
+    except NoPostgresError as reason:
         pytest.skip(str(reason))
 
 

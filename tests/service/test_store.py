@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.api.failures import Failure
+from service.api.failures import ApiFailureError
 from service.api.page_token import PageToken
 from service.clock import now_micros
 from service.store import organizations, runs, turns, workers
@@ -239,5 +239,5 @@ def test_no_text_but_ours_is_a_page_token(text: str, noise: bytes) -> None:
     assert cursor.read(token) == (NOW, "run_1")
     for forged in (text, token + text, noise.hex(), token[:-1]):
         if forged != token:
-            with pytest.raises(Failure):
+            with pytest.raises(ApiFailureError):
                 cursor.read(forged)

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 import pytest
 
 from storage.ledger import (
-    AmbiguousAction,
-    KeyTaken,
+    AmbiguousActionError,
+    KeyTakenError,
     Ledger,
-    NoSuchAction,
-    SubjectBlocked,
-    WrongState,
+    NoSuchActionError,
+    SubjectBlockedError,
+    WrongStateError,
     new_action_id,
 )
 from storage.records import Action, ActionError
@@ -88,7 +88,7 @@ async def test_only_legal_moves_are_made(ledger: Ledger, prepare: Prepare, state
         assert moved.state == LEGAL[state, move]
         assert await ledger.action(action.action_id) == moved
     else:
-        with pytest.raises(WrongState) as caught:
+        with pytest.raises(WrongStateError) as caught:
             await MOVES[move](ledger, action.action_id)
         assert caught.value.action == action
         assert await ledger.action(action.action_id) == action
@@ -138,7 +138,7 @@ async def test_a_key_is_used_once(ledger: Ledger, prepare: Prepare) -> None:
     first = await prepare("the key", subject="")
     settled = await ledger.not_sent(first.action_id, ERROR)
 
-    with pytest.raises(KeyTaken) as caught:
+    with pytest.raises(KeyTakenError) as caught:
         await prepare("the key", subject="")
 
     assert caught.value.existing == settled
@@ -155,7 +155,7 @@ async def test_an_open_action_blocks_its_subject(ledger: Ledger, prepare: Prepar
         action = await MOVES[step](ledger, action.action_id)
 
     if blocks:
-        with pytest.raises(SubjectBlocked) as caught:
+        with pytest.raises(SubjectBlockedError) as caught:
             await prepare("second")
         assert caught.value.existing == action
     else:
@@ -187,7 +187,7 @@ async def test_sending_again_names_the_next_action(ledger: Ledger, prepare: Prep
 
 async def test_an_action_that_is_not_there(ledger: Ledger) -> None:
     """Moving it is refused by name; asking for it is answered with nothing."""
-    with pytest.raises(NoSuchAction, match="act_none"):
+    with pytest.raises(NoSuchActionError, match="act_none"):
         await ledger.sending("act_none")
 
     assert await ledger.action("act_none") is None
@@ -201,7 +201,7 @@ async def test_a_prefix_is_enough_where_it_is_unique(ledger: Ledger, prepare: Pr
     assert await ledger.action("act_01AAA") == one
     assert await ledger.action("01aaa") == one
     assert await ledger.action("act_01%") is None
-    with pytest.raises(AmbiguousAction, match="give more of it"):
+    with pytest.raises(AmbiguousActionError, match="give more of it"):
         await ledger.action("act_01")
 
 

@@ -9,7 +9,7 @@ from subprocess import Popen
 
 import pytest
 
-from storage.ledger import Ledger, WrongState
+from storage.ledger import Ledger, WrongStateError
 from storage.ledger.owner import Owner, is_dead, this_process
 from storage.records import Action, ActionError
 
@@ -59,7 +59,8 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize(
-    ("key", "subject", "refusal"), [("one key", "", "KeyTaken"), ("key NUMBER", "ann@acme.test", "SubjectBlocked")]
+    ("key", "subject", "refusal"),
+    [("one key", "", "KeyTakenError"), ("key NUMBER", "ann@acme.test", "SubjectBlockedError")],
 )
 def test_of_many_claims_exactly_one_is_prepared(
     race: Callable[..., list[str]], ledger_path: Path, key: str, subject: str, refusal: str
@@ -116,7 +117,7 @@ async def test_a_sender_that_was_given_up_cannot_send(
     action = await prepare()
     await ledger.not_sent(action.action_id, ActionError("crashed", "thought dead"))
 
-    with pytest.raises(WrongState):
+    with pytest.raises(WrongStateError):
         await ledger.sending(action.action_id)
 
 

@@ -14,13 +14,13 @@ from storage import database, private_file
 from storage.cache import Cache
 from storage.cache.schema import SCHEMA as CACHE_SCHEMA
 from storage.errors import (
-    DatabaseBusy,
-    DatabaseDamaged,
-    DatabaseNewer,
-    DatabaseReadOnly,
-    DatabaseUnopenable,
-    DiskFull,
-    StorageClosed,
+    DatabaseBusyError,
+    DatabaseDamagedError,
+    DatabaseNewerError,
+    DatabaseReadOnlyError,
+    DatabaseUnopenableError,
+    DiskFullError,
+    StorageClosedError,
     StorageError,
 )
 from storage.ledger import Ledger
@@ -139,7 +139,7 @@ async def test_a_newer_schema_is_refused(tmp_path: Path, opener: type[Cache] | t
         )
     connection.close()
 
-    with pytest.raises(DatabaseNewer, match="Install that version again") as caught:
+    with pytest.raises(DatabaseNewerError, match="Install that version again") as caught:
         await opener.open(path)
 
     assert str(path) in caught.value.message
@@ -174,7 +174,7 @@ async def test_damage_found_later_is_healed_by_the_next_start(
         file.write(b"\xff" * size)
 
     async with await Cache.open(cache_path) as cache:
-        with pytest.raises(DatabaseDamaged, match="Start Runwarden again"):
+        with pytest.raises(DatabaseDamagedError, match="Start Runwarden again"):
             await cache.details(["run_0001"])
 
     async with await Cache.open(cache_path) as cache:
@@ -188,7 +188,7 @@ async def test_a_damaged_ledger_is_never_rebuilt(ledger_path: Path) -> None:
     """It is the only record of what was sent: it stays as it is, and the message says how to go on."""
     written(ledger_path, JUNK)
 
-    with pytest.raises(DatabaseDamaged, match="restore it from a backup") as caught:
+    with pytest.raises(DatabaseDamagedError, match="restore it from a backup") as caught:
         await Ledger.open(ledger_path)
 
     assert str(ledger_path) in caught.value.message
@@ -206,7 +206,7 @@ async def test_damage_inside_a_ledger_is_found_when_it_opens(ledger_path: Path) 
         file.seek((page - 1) * size)
         file.write(b"\xff" * size)
 
-    with pytest.raises(DatabaseDamaged, match="never rebuilt"):
+    with pytest.raises(DatabaseDamagedError, match="never rebuilt"):
         await Ledger.open(ledger_path)
 
 
@@ -218,7 +218,7 @@ async def test_a_full_disk_keeps_nothing_of_the_batch(
     (pages,) = await cache.writer.run(lambda c: c.execute("PRAGMA page_count").fetchone())
     await cache.writer.run(lambda c: c.execute(f"PRAGMA max_page_count = {pages + 5}").fetchone())
 
-    with pytest.raises(DiskFull, match="Free some"):
+    with pytest.raises(DiskFullError, match="Free some"):
         await cache.store_runs(runs, seen_at=noon)
 
     assert await cache.count(RunFilter()) == 0
@@ -230,7 +230,7 @@ async def test_a_read_only_database_says_so(cache: Cache, make_run: Callable[...
     """With the file's name and the cure."""
     await cache.writer.run(lambda c: c.execute("PRAGMA query_only = 1").fetchall())
 
-    with pytest.raises(DatabaseReadOnly, match="write access") as caught:
+    with pytest.raises(DatabaseReadOnlyError, match="write access") as caught:
         await cache.store_runs([make_run(1)], seen_at=noon)
 
     assert str(cache.writer.path) in caught.value.message
@@ -245,7 +245,7 @@ async def test_a_path_that_cannot_be_is_told(tmp_path: Path, opener: type[Cache]
     for path in (tmp_path / "file" / "x.sqlite3", tmp_path / "folder.sqlite3"):
         with pytest.raises(StorageError, match=r"Choose another data folder|Check that its folder") as caught:
             await opener.open(path)
-        assert isinstance(caught.value, DatabaseUnopenable)
+        assert isinstance(caught.value, DatabaseUnopenableError)
 
 
 def test_opening_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +253,7 @@ def test_opening_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(private_file, "_OPENING_WAIT_S", 0.02)
     path = tmp_path / "x.sqlite3"
 
-    with private_file.opening(path), pytest.raises(DatabaseBusy, match="End it"), private_file.opening(path):
+    with private_file.opening(path), pytest.raises(DatabaseBusyError, match="End it"), private_file.opening(path):
         pytest.fail("two were let in")
 
 
@@ -263,7 +263,7 @@ async def test_a_closed_database_says_so(cache_path: Path) -> None:
     await cache.close()
     await cache.close()
 
-    with pytest.raises(StorageClosed):
+    with pytest.raises(StorageClosedError):
         await cache.count(RunFilter())
 
 

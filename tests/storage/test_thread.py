@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from storage.database import connect, immediate
-from storage.errors import StorageClosed, StorageError
+from storage.errors import StorageClosedError, StorageError
 from storage.thread import DatabaseThread
 
 
@@ -140,7 +140,7 @@ async def test_closing_lets_waiting_jobs_run(thread: DatabaseThread) -> None:
     await thread.close()
 
     assert await job == [7]
-    with pytest.raises(StorageClosed):
+    with pytest.raises(StorageClosedError):
         await thread.run(numbers)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.api.client import Client
-from app.api.errors import RateLimited
+from app.api.errors import RateLimitedError
 from app.events import Event, LinkChanged, RunsChanged
 from app.sync import RunSync
 from app.sync.listing import Listing
@@ -151,7 +151,7 @@ async def test_a_run_is_unconfirmed_while_the_look_up_fails(bench: Bench) -> Non
     del bench.board.runs["run_a"]
     bench.board.requests.clear()
     bench.board.fail_from = 3  # The head and two sweeps are answered, the look-up is not.
-    with pytest.raises(RateLimited):
+    with pytest.raises(RateLimitedError):
         await bench.sync.refresh()
 
     assert await bench.presence("run_a") == "unconfirmed"
@@ -178,7 +178,7 @@ async def test_a_failed_refresh_keeps_the_rows_and_tells_the_link(bench: Bench) 
     for n in range(30):
         bench.board.put(f"run_{n:02}", "completed", created=n)
     bench.board.fail_from = 1
-    with pytest.raises(RateLimited):
+    with pytest.raises(RateLimitedError):
         await bench.sync.refresh()
 
     assert await bench.cache.count(RunFilter()) == 5
@@ -190,7 +190,7 @@ async def test_a_failed_refresh_keeps_the_rows_and_tells_the_link(bench: Bench) 
 async def test_a_link_that_recovers_is_told(bench: Bench) -> None:
     """After a success the failure is over, and its count starts anew."""
     bench.board.fail_from = 0
-    with pytest.raises(RateLimited):
+    with pytest.raises(RateLimitedError):
         await bench.sync.refresh()
     bench.board.fail_from = None
     await bench.sync.refresh()

@@ -3,7 +3,7 @@
 import pytest
 
 from app.api.budget import FAILURES_TO_OPEN, Budget
-from app.api.errors import NotFound, RateLimited, ServerFailed, TimedOut, Unreachable
+from app.api.errors import NotFoundError, RateLimitedError, RequestTimeoutError, ServerFailedError, UnreachableError
 
 
 class Clock:
@@ -19,12 +19,12 @@ async def test_a_longer_wait_is_not_shortened_by_a_later_one() -> None:
     """Two 429s in a row: the later end counts, and it ends."""
     clock = Clock()
     budget = Budget(clock)
-    budget.note(RateLimited("", retry_after_s=30))
-    budget.note(RateLimited("", retry_after_s=5))
+    budget.note(RateLimitedError("", retry_after_s=30))
+    budget.note(RateLimitedError("", retry_after_s=5))
     clock.now_s += 29
 
     assert budget.wait_s() == pytest.approx(1)
-    with pytest.raises(RateLimited) as caught:
+    with pytest.raises(RateLimitedError) as caught:
         async with budget.turn():
             pytest.fail("the service asked for silence")
     assert caught.value.retry_after_s == pytest.approx(1)
@@ -36,7 +36,7 @@ async def test_a_longer_wait_is_not_shortened_by_a_later_one() -> None:
 async def test_a_429_without_a_wait_holds_nobody_back() -> None:
     """How long to stay away is then the poller's decision."""
     budget = Budget(Clock())
-    budget.note(RateLimited(""))
+    budget.note(RateLimitedError(""))
 
     assert budget.wait_s() == 0
 
@@ -45,9 +45,9 @@ async def test_only_failures_in_a_row_count_and_a_refusal_is_none() -> None:
     """A 404 shows that the service is alive."""
     budget = Budget(Clock())
     for _ in range(FAILURES_TO_OPEN - 1):
-        budget.note(TimedOut(""))
-    budget.note(NotFound("", status=404))
-    budget.note(ServerFailed("", status=500))
+        budget.note(RequestTimeoutError(""))
+    budget.note(NotFoundError("", status=404))
+    budget.note(ServerFailedError("", status=500))
 
     assert (budget.failures, budget.is_open) == (1, False)
 
@@ -58,13 +58,13 @@ async def test_a_probe_that_fails_lets_the_next_one_try() -> None:
 
     async def probe() -> None:
         async with budget.turn():
-            with pytest.raises(Unreachable):
+            with pytest.raises(UnreachableError):
                 async with budget.turn():
                     pytest.fail("one probe at a time")
-            raise TimedOut("still down")
+            raise RequestTimeoutError("still down")
 
     for _ in range(2):
-        with pytest.raises(TimedOut):
+        with pytest.raises(RequestTimeoutError):
             await probe()
 
     assert budget.failures == FAILURES_TO_OPEN + 2
@@ -78,13 +78,13 @@ async def test_what_began_before_the_circuit_opened_does_not_end_a_probe() -> No
     budget = Budget(Clock(), failures=FAILURES_TO_OPEN - 1)
     slow = budget.turn()
     await slow.__aenter__()
-    budget.note(TimedOut(""))
+    budget.note(RequestTimeoutError(""))
     probe = budget.turn()
     await probe.__aenter__()
     await slow.__aexit__(None, None, None)
     budget.failures = FAILURES_TO_OPEN
 
-    with pytest.raises(Unreachable):
+    with pytest.raises(UnreachableError):
         async with budget.turn():
             pytest.fail("the probe is still under way")
     await probe.__aexit__(None, None, None)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.api.errors import UnusableAnswer
+from app.api.errors import UnusableAnswerError
 from app.api.pages import pages
 from storage.records import Repository, Run, RunPage
 
@@ -28,13 +28,13 @@ async def test_every_page_is_walked_until_no_token_is_left() -> None:
 
 async def test_a_repeated_token_stops_with_an_error() -> None:
     """A token that comes twice would be followed for ever."""
-    with pytest.raises(UnusableAnswer, match="repeated"):
+    with pytest.raises(UnusableAnswerError, match="repeated"):
         await walk(page("a", token="1"), page("b", token="2"), page("c", token="1"))
 
 
 async def test_an_empty_page_with_a_token_stops_with_an_error() -> None:
     """An empty page that promises another is no progress."""
-    with pytest.raises(UnusableAnswer, match="empty page"):
+    with pytest.raises(UnusableAnswerError, match="empty page"):
         await walk(page(token="1"))
 
 

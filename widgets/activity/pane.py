@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from app.text import SafeText
-from widgets.activity.words import Entry, facts_of, sent
+from widgets.activity.formatting import Entry, facts_of, sent
 from widgets.forms.facts import FactList, toned
 
 

@@ -5,7 +5,7 @@ from typing import ClassVar, Final
 
 from textual.binding import Binding, BindingType
 
-from widgets.activity.words import Entry, line_of
+from widgets.activity.formatting import Entry, line_of
 from widgets.line_table import GAP, Line, LineColumn, LineTable
 
 _OUTCOME: Final = LineColumn("outcome", 0, 13)

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Final
 
 from widgets.insights.chart import Chart, Tick, ceiling, columns, stacked
+from widgets.insights.formatting import COMPLETED, FAILED, UNFINISHED, UNKNOWN, tick
 from widgets.insights.view import InsightsView
-from widgets.insights.words import COMPLETED, FAILED, UNFINISHED, UNKNOWN, tick
 
 if TYPE_CHECKING:
     from widgets.badges import Badge

@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 
 from widgets.forms.facts import FactList, toned
-from widgets.organizations.words import Attempt, facts_of
+from widgets.organizations.formatting import Attempt, facts_of
 
 
 class OrganizationPane(VerticalScroll):

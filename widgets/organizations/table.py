@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Final
 
 from widgets.line_table import GAP, Line, LineColumn, LineTable
-from widgets.organizations.words import Attempt, line_of
+from widgets.organizations.formatting import Attempt, line_of
 
 _STATE: Final = LineColumn("state", 0, 13)
 _INVITATION: Final = LineColumn("invitation", 3, 17)

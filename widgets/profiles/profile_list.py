@@ -15,7 +15,7 @@ from textual.widget import Widget
 from app.text import safe_text
 from widgets.badges import STYLES, Badge
 from widgets.cells import fit, shorten
-from widgets.profiles.words import (
+from widgets.profiles.formatting import (
     Part,
     ProfileFacts,
     Yardstick,

@@ -10,7 +10,7 @@ from storage.records import RunRow
 from widgets.badges import Badge, Tone, run_badge
 from widgets.cells import fit
 from widgets.runs.columns import ColumnKey, Layout, Placed
-from widgets.runs.sought import NOTHING, Sought
+from widgets.runs.search_highlight import NOTHING, SearchHighlight
 from widgets.times import span, started
 
 FIELD_LIMIT: Final = 200
@@ -55,7 +55,7 @@ def took(row: RunRow, now: datetime, as_of: datetime | None = None) -> str:
 
 
 def cells(
-    row: RunRow, layout: Layout, times: Clocked, sought: Sought = NOTHING, *, stuck: bool = False
+    row: RunRow, layout: Layout, times: Clocked, sought: SearchHighlight = NOTHING, *, stuck: bool = False
 ) -> Iterator[Cell]:
     """The line's cells from left to right.
 

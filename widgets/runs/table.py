@@ -24,7 +24,7 @@ from widgets.runs.line import Clocked, cells, clocked
 from widgets.runs.marks import RunMarks
 from widgets.runs.paint import COMPONENTS, Look, Paint, unseen_note
 from widgets.runs.rows import RunRows
-from widgets.runs.sought import Sought
+from widgets.runs.search_highlight import SearchHighlight
 
 
 class RunTable(RunRows):
@@ -94,7 +94,7 @@ class RunTable(RunRows):
         self._choice = choice or ColumnChoice()
         self._place(0)
         self._sort = RunSort()
-        self._sought = Sought()
+        self._sought = SearchHighlight()
         self._stuck: frozenset[str] = frozenset()
         self._marks = RunMarks()
         self._notice: Notice | None = None
@@ -143,7 +143,7 @@ class RunTable(RunRows):
         changed, self._stuck = self._stuck ^ run_ids, run_ids
         self._repaint_runs(changed)
 
-    def highlight(self, sought: Sought) -> None:
+    def highlight(self, sought: SearchHighlight) -> None:
         """What is looked for, to be seen where it was found."""
         if sought != self._sought:
             self._sought = sought

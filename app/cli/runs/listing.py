@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from app.api.errors import ApiError, NotFound
+from app.api.errors import ApiError, NotFoundError
 from app.cli.context import Invocation
-from app.cli.exits import CommandFailed, Exit, failed, of_api_error
+from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
 from app.cli.options import FactCommand
 from app.cli.output import Format, Output
 from app.cli.runs.filters import filter_options, wanted
 from app.cli.runs.view import COLUMNS, RunView, views
 from app.cli.times import age, rfc3339
-from app.streams import NotPrinted
+from app.streams import NotPrintedError
 from storage.records import Coverage, Run, RunFilter, RunSort
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ async def _fetched(engine: "Engine", asked: RunFilter, limit: int | None) -> tup
         return await engine.listing.fetch(asked, limit=limit)
     except ApiError as error:
         # The list itself is always there, empty or not: 404 means that the address does not lead to the API.
-        hint = VERSION_HINT if isinstance(error, NotFound) else CACHED_HINT
-        raise CommandFailed(of_api_error(error, hint=hint)) from error
+        hint = VERSION_HINT if isinstance(error, NotFoundError) else CACHED_HINT
+        raise CommandFailedError(of_api_error(error, hint=hint)) from error
 
 
 async def _confirmed_at(engine: "Engine", shown: Sequence[RunView]) -> datetime | None:
@@ -148,7 +148,7 @@ def _replacing(path: Path, like: Output) -> Iterator[Output]:
         partial.replace(path)
     except OSError as error:
         raise failed("usage", f"{path} cannot be written: {error.strerror}.") from error
-    except NotPrinted as error:
+    except NotPrintedError as error:
         raise failed("usage", f"{path} cannot be written: {error.reason}.") from error
     finally:
         partial.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ import click
 from app.api.errors import ApiError
 from app.cli.context import Invocation
 from app.cli.documents import action_document
-from app.cli.exits import CommandFailed, Exit, of_api_error
+from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.options import FactCommand
 from app.cli.output import Format, Output
 from app.cli.runs.find import Finder
@@ -56,7 +56,7 @@ async def _view(engine: "Engine", run_id: str, *, cached: bool) -> RunView:
     try:
         run = await finder.cached(run_id) if cached else await finder.current(run_id)
     except ApiError as error:
-        raise CommandFailed(of_api_error(error, hint=CACHED_HINT)) from error
+        raise CommandFailedError(of_api_error(error, hint=CACHED_HINT)) from error
     return (await views(engine, [run]))[0]
 
 

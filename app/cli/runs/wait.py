@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from app.api.errors import ApiError, Forbidden, NotAuthorized, RateLimited
+from app.api.errors import ApiError, ForbiddenError, NotAuthorizedError, RateLimitedError
 from app.cli.context import Invocation
 from app.cli.exits import Exit, Failure
 from app.cli.options import FactCommand, as_duration
@@ -118,9 +118,9 @@ class Waiting:
             else:
                 for run_id in run_ids:
                     await Finder(self.engine).current(run_id)
-        except (NotAuthorized, Forbidden):
+        except (NotAuthorizedError, ForbiddenError):
             raise
-        except RateLimited as error:
+        except RateLimitedError as error:
             self.tell(f"Still waiting; {error.message}")
             return error.retry_after_s or LONGEST_PAUSE_S
         except ApiError as error:

@@ -1,9 +1,9 @@
 """What the Activity room is narrowed by, in words."""
 
-from app.console.activity.wish import VIEWS, ActivityWish
+from app.console.activity.query import VIEWS, ActivityQuery
 from app.text import safe_text
 from widgets.activity.bar import Chip
-from widgets.activity.words import outcome_badge, what
+from widgets.activity.formatting import outcome_badge, what
 from widgets.badges import Badge
 from widgets.frame.notice import Notice
 
@@ -13,7 +13,7 @@ def kind_badge(kind: str) -> Badge:
     return Badge("·", what(kind), "plain")
 
 
-def views(wish: ActivityWish) -> tuple[Chip, ...]:
+def views(wish: ActivityQuery) -> tuple[Chip, ...]:
     """The ready-made views, the current one marked."""
     return tuple(
         Chip(str(index), safe_text(f"[{view.title}]" if index == wish.view else view.title), index == wish.view)
@@ -21,7 +21,7 @@ def views(wish: ActivityWish) -> tuple[Chip, ...]:
     )
 
 
-def filters(wish: ActivityWish) -> tuple[Chip, ...]:
+def filters(wish: ActivityQuery) -> tuple[Chip, ...]:
     """What it is narrowed by, or could be."""
     kinds = _few(tuple(what(kind) for kind in wish.kinds))
     outcomes = _few(tuple(outcome_badge(outcome).word for outcome in wish.outcomes))
@@ -38,7 +38,7 @@ def _few(names: tuple[str, ...]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1}"
 
 
-def nothing(wish: ActivityWish, held: int) -> Notice:
+def nothing(wish: ActivityQuery, held: int) -> Notice:
     """Why there is nothing."""
     if wish.is_narrowed and held:
         return Notice("∅", "Nothing that happened matches", (f"{held:,} entries are here; esc shows them again.",))

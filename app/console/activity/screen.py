@@ -12,19 +12,19 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from app.console.activity.chips import filters, kind_badge, nothing, views
-from app.console.activity.reading import Activity, read_activity
-from app.console.activity.wish import VIEWS, ActivityWish
+from app.console.activity.loaders import Activity, read_activity
+from app.console.activity.query import VIEWS, ActivityQuery
+from app.console.base_screen import BaseScreen
 from app.console.latest import Latest
-from app.console.room import ConsoleScreen
 from app.console.troubles import UNREADABLE
 from app.events import ActionChanged, CacheChangedElsewhere, Event, LinkChanged
 from app.text import safe_text
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.activity.bar import ActivityBar, ActivitySearch, ChipBar
+from widgets.activity.formatting import Entry, outcome_badge
 from widgets.activity.pane import ActivityPane
 from widgets.activity.table import ActivityTable
-from widgets.activity.words import Entry, outcome_badge
 from widgets.badges import Badge
 from widgets.frame.notice import Notice
 from widgets.line_table import LineTable
@@ -48,7 +48,7 @@ _ROOMS: Final[Mapping[str, str]] = {
 """Where enter leads from what is about no run."""
 
 
-class ActivityScreen(ConsoleScreen):
+class ActivityScreen(BaseScreen):
     """What happened, newest first."""
 
     ROOM = "activity"
@@ -83,7 +83,7 @@ class ActivityScreen(ConsoleScreen):
     def __init__(self, engine: "Engine") -> None:
         super().__init__()
         self._engine = engine
-        self._wish = ActivityWish()
+        self._wish = ActivityQuery()
         self._limit = PAGE
         self._activity: Activity | None = None
         self._search_pause: Timer | None = None
@@ -197,7 +197,7 @@ class ActivityScreen(ConsoleScreen):
         view = self._wish.view if self._wish.is_narrowed else 0
         with self.prevent(Input.Changed):
             self.query_one(ActivitySearch).value = ""
-        self._want(ActivityWish(view=view))
+        self._want(ActivityQuery(view=view))
 
     # What it hears from its widgets
 
@@ -256,7 +256,7 @@ class ActivityScreen(ConsoleScreen):
             self._search_pause.stop()
         self._want(replace(self._wish, search=" ".join(self.query_one(ActivitySearch).value.split())))
 
-    def _want(self, wish: ActivityWish) -> None:
+    def _want(self, wish: ActivityQuery) -> None:
         if wish != self._wish:
             self._wish, self._limit = wish, PAGE
             self._reader.ask()
@@ -285,7 +285,7 @@ class ActivityScreen(ConsoleScreen):
         counts: Mapping[str, int],
         wanted: tuple[str, ...],
         badge_of: Callable[[str], Badge],
-        then: Callable[[tuple[str, ...]], ActivityWish],
+        then: Callable[[tuple[str, ...]], ActivityQuery],
     ) -> None:
         from app.console.activity.picker import ActivityPicker
 

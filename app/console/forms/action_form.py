@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
-from app.actions import ActionRefused, Blocked
+from app.actions import ActionRefusedError, BlockedError
 from app.api.requests import WriteRequest
 from app.console.forms import outcomes
 from app.console.forms.form_screen import FormScreen
@@ -115,11 +115,11 @@ class ActionForm(FormScreen):
         await self.keeper.sending()
         try:
             action = await self.engine.actions.submit(request)
-        except Blocked as refused:
+        except BlockedError as refused:
             await self.keeper.not_sent()
             self._open = refused.existing if refused.existing.state == "unknown" else None
             self._show(outcomes.blocked(refused.existing, self.engine.clock()))
-        except ActionRefused as refused:
+        except ActionRefusedError as refused:
             await self._back_to_fields(refused.message)
         except StorageError as error:
             self._show(outcomes.broken(str(error)))

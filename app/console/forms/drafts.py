@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from app.whole_file import alone, replacing
+from app.atomic_file import alone, replacing
 
 VERSION: Final = 1
 

@@ -9,13 +9,13 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from app.actions import ActionRefused
+from app.actions import ActionRefusedError
 from app.actions.reconcile import propose
 from app.api.errors import ApiError
 from app.engine import Engine
 from app.text import safe_text
 from storage.errors import StorageError
-from storage.ledger import LedgerRefusal
+from storage.ledger import LedgerRefusedError
 from storage.records import Action, ActionKind
 from widgets.forms.dialog import FormDialog, Verb
 from widgets.forms.facts import FormChoice, FormFact
@@ -137,7 +137,7 @@ class ResolveForm(ModalScreen[Action | None]):
     async def _apply(self, word: Word, evidence: str) -> None:
         try:
             action = await self._decide(word, evidence)
-        except (ActionRefused, LedgerRefusal, StorageError) as error:
+        except (ActionRefusedError, LedgerRefusedError, StorageError) as error:
             self._is_applying = False
             self._say_no(str(error))
         else:

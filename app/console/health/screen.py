@@ -9,6 +9,7 @@ from textual.containers import ItemGrid, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
 
+from app.console.base_screen import BaseScreen
 from app.console.health.hosts import (
     LONGEST_GAP,
     LONGEST_WINDOW,
@@ -20,7 +21,6 @@ from app.console.health.hosts import (
 )
 from app.console.health.own_side import link_card, no_hosts, token_card
 from app.console.latest import Latest
-from app.console.room import ConsoleScreen
 from app.console.troubles import UNREADABLE
 from app.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
 from storage.errors import StorageError
@@ -32,7 +32,7 @@ from widgets.health.incidents import IncidentList
 CARD_CELLS = 46
 
 
-class HealthScreen(ConsoleScreen):
+class HealthScreen(BaseScreen):
     """A card for each code host, and under them those for what is ours."""
 
     ROOM = "health"

@@ -8,9 +8,9 @@ from io import StringIO
 from pathlib import Path
 from typing import Final
 
+from app.atomic_file import replacing
 from app.spreadsheet import csv_cell
 from app.text import json_escaped
-from app.whole_file import replacing
 from widgets.insights.view import InsightsView
 
 FORMATS: Final = (".csv", ".json")

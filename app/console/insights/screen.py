@@ -12,10 +12,10 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from app.console.insights.reading import read_insights
+from app.console.base_screen import BaseScreen
+from app.console.insights.loaders import read_insights
 from app.console.insights.span import SPANS, InsightSpan
 from app.console.latest import Latest
-from app.console.room import ConsoleScreen
 from app.console.troubles import UNREADABLE, link_notice
 from app.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.text import safe_text
@@ -24,10 +24,10 @@ from widgets.activity.bar import Chip, ChipBar
 from widgets.badges import STYLES
 from widgets.frame.notice import Notice, NoticePage
 from widgets.insights.charts import ConcurrencyChart, OutcomesChart
+from widgets.insights.formatting import COMPLETED, FAILED, UNFINISHED, extent
 from widgets.insights.repositories import RepositoryChart
 from widgets.insights.tables import InsightTables
 from widgets.insights.view import InsightsView
-from widgets.insights.words import COMPLETED, FAILED, UNFINISHED, extent
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -38,7 +38,7 @@ FIRST: Final = SPANS[1]
 ASKING: Final = Notice("◌", "Asking the service for its runs…", ("The figures come with its first answer.",), "busy")
 
 
-class InsightsScreen(ConsoleScreen):
+class InsightsScreen(BaseScreen):
     """Charts of a stretch of time, or the same numbers as tables."""
 
     ROOM = "insights"

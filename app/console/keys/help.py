@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
-from app.console.keys.hints import Deed, deeds
+from app.console.keys.hints import KeyAction, key_actions
 from app.console.sheet import Sheet
 from widgets.badges import STYLES
 
@@ -33,7 +33,7 @@ class KeyHelpScreen(Sheet[None]):
 
     def __init__(self, screen: Screen[Any]) -> None:
         super().__init__()
-        self._deeds = deeds(screen)
+        self._deeds = key_actions(screen)
 
     def compose(self) -> ComposeResult:
         """The sheet."""
@@ -60,15 +60,20 @@ class KeyHelpScreen(Sheet[None]):
 
     def _content(self, more_cells: int) -> Content:
         order = list(PLACES)
-        found = sorted(self._deeds, key=lambda deed: order.index(deed.place))
+        found = sorted(self._deeds, key=lambda key_action: order.index(key_action.place))
         blocks: list[Content] = []
-        for place, group in groupby(found, key=lambda deed: deed.place):
-            lines = [Content.styled(PLACES[place], "$accent bold"), *(_line(deed, more_cells) for deed in group)]
+        for place, group in groupby(found, key=lambda key_action: key_action.place):
+            lines = [
+                Content.styled(PLACES[place], "$accent bold"),
+                *(_line(key_action, more_cells) for key_action in group),
+            ]
             blocks.append(Content("\n").join(lines))
         return Content("\n\n").join(blocks)
 
 
-def _line(deed: Deed, more_cells: int) -> Content:
-    keys = " ".join(deed.keys)
-    more = f"\n{'':<{KEY_CELLS + 1 + DOES_CELLS}}".join(wrap(deed.more, more_cells))
-    return Content.assemble((f"{keys:<{KEY_CELLS}} ", "bold"), f"{deed.does:<{DOES_CELLS}}", (more, STYLES["quiet"]))
+def _line(key_action: KeyAction, more_cells: int) -> Content:
+    keys = " ".join(key_action.keys)
+    more = f"\n{'':<{KEY_CELLS + 1 + DOES_CELLS}}".join(wrap(key_action.more, more_cells))
+    return Content.assemble(
+        (f"{keys:<{KEY_CELLS}} ", "bold"), f"{key_action.does:<{DOES_CELLS}}", (more, STYLES["quiet"])
+    )

@@ -15,7 +15,7 @@ Place = Literal["here", "in the list", "everywhere"]
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class KeyAction:
     """Something that can be done now."""
 
     keys: tuple[str, ...]
@@ -32,7 +32,7 @@ class Deed:
     """A sentence on it."""
 
 
-def deeds(screen: Screen[Any]) -> tuple[Deed, ...]:
+def key_actions(screen: Screen[Any]) -> tuple[KeyAction, ...]:
     """All that our keys do on a screen, those of the focused widget first."""
     found: dict[tuple[Place, str], list[ActiveBinding]] = {}
     for active in screen.active_bindings.values():
@@ -45,20 +45,22 @@ def deeds(screen: Screen[Any]) -> tuple[Deed, ...]:
 def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
     """The hints for the line at the bottom, without the keys that whoever has the focus would type."""
     focused = screen.focused
-    return tuple(_hint(d) for d in deeds(screen) if d.shown and not (focused and _types(focused, d.keys[0])))
+    return tuple(_hint(d) for d in key_actions(screen) if d.shown and not (focused and _types(focused, d.keys[0])))
 
 
 def _types(widget: Widget, key: str) -> bool:
     return len(key) == 1 and widget.check_consume_key(key, key)
 
 
-def _hint(deed: Deed) -> KeyHint:
-    return KeyHint(deed.keys[0], deed.does, deed.action, deed.enabled, at_end=deed.does == "help")
+def _hint(key_action: KeyAction) -> KeyHint:
+    return KeyHint(
+        key_action.keys[0], key_action.does, key_action.action, key_action.enabled, at_end=key_action.does == "help"
+    )
 
 
-def _deed(screen: Screen[Any], place: Place, group: list[ActiveBinding]) -> Deed:
+def _deed(screen: Screen[Any], place: Place, group: list[ActiveBinding]) -> KeyAction:
     first = group[0].binding
-    return Deed(
+    return KeyAction(
         tuple(_keys(screen, group)),
         first.description,
         first.action,

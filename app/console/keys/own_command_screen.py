@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from app.console.keys.own_commands import (
-    CommandUnusable,
+    CommandUnusableError,
     facts,
     filled_in,
     needs_run,
@@ -43,7 +43,7 @@ async def run_own_command(console: "RunwardenApp", command: "Command") -> None:
             console.say(f"{name}: running…")
             ended = await run_beside(argv)
             _tell(console, name, ended.code, ended.last_line)
-    except (CommandUnusable, StorageError) as error:
+    except (CommandUnusableError, StorageError) as error:
         console.say(f"{name}: {error}", severity="error")
 
 
@@ -102,7 +102,7 @@ def _with_terminal(console: "RunwardenApp", argv: tuple[str, ...]) -> int:
             # A pager's ctrl+c is the pager's: ours comes back when it has ended.
             return run_in_terminal(argv)
     except SuspendNotSupported as error:
-        raise CommandUnusable(f"There is no terminal to give away. By hand: {shlex.join(argv)}") from error
+        raise CommandUnusableError(f"There is no terminal to give away. By hand: {shlex.join(argv)}") from error
 
 
 def _tell(console: "RunwardenApp", name: str, code: int | None, last_line: str) -> None:

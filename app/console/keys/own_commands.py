@@ -25,7 +25,7 @@ _RUN_PLACES: Final = frozenset({"run_id", "repository", "branch", "status"})
 _PLACE: Final = re.compile(r"\{([a-z_]+)\}")
 
 
-class CommandUnusable(Exception):
+class CommandUnusableError(Exception):
     """The command cannot be run on this; the message says why, and is for a person."""
 
 
@@ -109,7 +109,7 @@ def _argument(template: str, known: Mapping[str, str]) -> str:
     def fill(place: re.Match[str]) -> str:
         name = place[1]
         if name not in known:
-            raise CommandUnusable("It needs a run, and there is none in focus.")
+            raise CommandUnusableError("It needs a run, and there is none in focus.")
         return _refuse_unsafe(name, known[name], at_start=place.start() == 0)
 
     return _PLACE.sub(fill, template)
@@ -118,17 +118,17 @@ def _argument(template: str, known: Mapping[str, str]) -> str:
 def _refuse_unsafe(name: str, value: str, *, at_start: bool) -> str:
     """The value, which the service or an agent chose."""
     if not value.isprintable():
-        raise CommandUnusable(f"The {name} holds characters that cannot be printed.")
+        raise CommandUnusableError(f"The {name} holds characters that cannot be printed.")
     if at_start and value.startswith("-"):
-        raise CommandUnusable(f"The {name} begins with a dash: the program would take it for an option.")
+        raise CommandUnusableError(f"The {name} begins with a dash: the program would take it for an option.")
     if {".", ".."}.intersection(value.split("/")) or (at_start and value.startswith("/")):
-        raise CommandUnusable(f"The {name} would lead to another folder.")
+        raise CommandUnusableError(f"The {name} would lead to another folder.")
     return value
 
 
-def _did_not_start(argv: Sequence[str], error: Exception) -> CommandUnusable:
+def _did_not_start(argv: Sequence[str], error: Exception) -> CommandUnusableError:
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return CommandUnusable(f"{argv[0]} did not start: {why}. Correct argv in [[commands]].")
+    return CommandUnusableError(f"{argv[0]} did not start: {why}. Correct argv in [[commands]].")
 
 
 async def _tail(process: asyncio.subprocess.Process) -> bytes:

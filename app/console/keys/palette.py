@@ -10,14 +10,14 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.fuzzy import Matcher
 
-from app.console.keys.hints import deeds
-from app.console.rooms import ROOMS
+from app.console.keys.hints import key_actions
+from app.console.tabs import TABS
 from app.console.terminal.app import TerminalApp
 from app.text import safe_text
 
 OWN: Final = "own_command"
 """The action behind the user's own commands, which are listed by their names."""
-HERE: Final = frozenset({"palette", *(room.title for room in ROOMS)})
+HERE: Final = frozenset({"palette", *(room.title for room in TABS)})
 """What is open already, or has a better name here."""
 MOVES: Final = frozenset(
     {"move", "page", "first", "last", "sideways", "up", "down", "top", "bottom", "scroll_up", "scroll_down"}
@@ -52,14 +52,19 @@ class ConsoleCommands(Provider):
 
     def _deeds(self) -> Iterator[Command]:
         seen: set[str] = set()
-        for deed in deeds(self.screen):
-            name = deed.action.partition("(")[0].rpartition(".")[2]
-            if deed.enabled and name not in {*MOVES, OWN} and deed.action not in seen and deed.does not in HERE:
-                seen.add(deed.action)
-                name = deed.does[0].upper() + deed.does[1:]
-                keys = " ".join(deed.keys)
-                run = partial(self.app.run_action, deed.action, deed.node)
-                yield Command(name, f"{keys} · {deed.more}" if deed.more else keys, run)
+        for key_action in key_actions(self.screen):
+            name = key_action.action.partition("(")[0].rpartition(".")[2]
+            if (
+                key_action.enabled
+                and name not in {*MOVES, OWN}
+                and key_action.action not in seen
+                and key_action.does not in HERE
+            ):
+                seen.add(key_action.action)
+                name = key_action.does[0].upper() + key_action.does[1:]
+                keys = " ".join(key_action.keys)
+                run = partial(self.app.run_action, key_action.action, key_action.node)
+                yield Command(name, f"{keys} · {key_action.more}" if key_action.more else keys, run)
 
     def _own(self) -> Iterator[Command]:
         for index, own in enumerate(self.app.settings.commands if isinstance(self.app, TerminalApp) else ()):
@@ -68,7 +73,7 @@ class ConsoleCommands(Provider):
             yield Command(safe_text(own.name, limit=60), f"{own.key} · {line}" if own.key else line, run)
 
     def _rooms(self) -> Iterator[Command]:
-        for room in ROOMS:
+        for room in TABS:
             yield Command(f"Go to {room.title}", room.key, partial(self.app.run_action, f"app.room('{room.name}')"))
 
     def _themes(self) -> Iterator[Command]:

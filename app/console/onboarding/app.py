@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import ClassVar
 
-from app.console.keys.turns import KeyTurnsApp
+from app.console.keys.key_queue import KeyTurnsApp
 from app.console.onboarding.screen import OnboardingScreen
 from app.console.terminal.crash import end_without_values
 from app.console.terminal.hangup import ending_with_terminal

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.api.client import Client
-from app.api.errors import ApiError, Forbidden
+from app.api.errors import ApiError, ForbiddenError
 from app.config.write import NewProfile
 from app.text import safe_text
 from app.token import EnvToken, Token, TokenError, TokenSource, resolve
@@ -72,5 +72,5 @@ async def _resolved(source: TokenSource) -> Token:
 
 def _refused(error: ApiError) -> Verdict:
     what, cure = _WORDS.get(error.kind, (safe_text(error.message, limit=200), "Is the address right?"))
-    is_token = error.kind == "not_authorized" or isinstance(error, Forbidden)
+    is_token = error.kind == "not_authorized" or isinstance(error, ForbiddenError)
     return Verdict(is_good=False, text=f"{what} {cure}", token_is_at_fault=is_token)

@@ -10,17 +10,17 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
 
-from app.actions import ActionRefused, AlreadyAsked
+from app.actions import ActionRefusedError, AlreadyAskedError
 from app.actions.import_file import ImportFileError, ImportRow, read_rows
 from app.actions.imports import Import
 from app.api.requests import CreateOrganization
 from app.config import data_folder
+from app.console.base_screen import BaseScreen
 from app.console.forms.draft_keeper import DraftKeeper
 from app.console.forms.drafts import Drafts
 from app.console.forms.form_screen import DRAFTS_FILE
 from app.console.latest import Latest
 from app.console.organizations.import_rows import ImportList, line, why_stopped
-from app.console.room import ConsoleScreen
 from app.console.typed_path import typed_path
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.text import safe_text
@@ -52,7 +52,7 @@ NO_FILE: Final = Notice(
 )
 
 
-class OrganizationImportScreen(ConsoleScreen):
+class OrganizationImportScreen(BaseScreen):
     """An import: the file, its rows, and what became of each."""
 
     ROOM = "organizations"
@@ -295,7 +295,7 @@ class OrganizationImportScreen(ConsoleScreen):
                 self._bar.progress(work.sent, min(most, len(rows)), safe_text(row.email))
                 self._list.put(line(await work.take(row)))
                 self._show()
-        except (ActionRefused, StorageError) as error:
+        except (ActionRefusedError, StorageError) as error:
             await self._ended(work)
             self._say(str(error), "bad")
         else:
@@ -327,7 +327,7 @@ class OrganizationImportScreen(ConsoleScreen):
     async def _submit(self, request: CreateOrganization, key: str) -> Action:
         try:
             return await self._engine.actions.submit(request, key=key)
-        except AlreadyAsked as asked:
+        except AlreadyAskedError as asked:
             return asked.existing  # Another import of the same row was first.
 
     def _say(self, text: str, tone: Tone) -> None:

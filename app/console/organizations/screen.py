@@ -14,16 +14,16 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from app.console.base_screen import BaseScreen
 from app.console.latest import Latest
-from app.console.room import ConsoleScreen
 from app.console.troubles import UNREADABLE
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.frame.notice import Notice
+from widgets.organizations.formatting import Attempt, attempt_badge
 from widgets.organizations.pane import OrganizationPane
 from widgets.organizations.table import OrganizationTable
-from widgets.organizations.words import Attempt, attempt_badge
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -44,7 +44,7 @@ NOTHING_YET: Final = Notice(
 NEVER_HERE: Final = replace(NOTHING_YET, lines=(*NOTHING_YET.lines[:-1], "This profile is read-only: it creates none."))
 
 
-class OrganizationsScreen(ConsoleScreen):
+class OrganizationsScreen(BaseScreen):
     """The ledger's attempts to create organizations, newest first."""
 
     ROOM = "organizations"

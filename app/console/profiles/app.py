@@ -6,11 +6,11 @@ from textual.binding import Binding, BindingType
 
 from app.config import Profile
 from app.console.follow.app import FollowingApp
-from app.console.rooms import OVERVIEW
+from app.console.tabs import OVERVIEW
 
 if TYPE_CHECKING:
     from app.console.app import RunwardenApp
-    from app.console.profiles.fleet import Fleet
+    from app.console.profiles.engines import ProfileEngines
 
 WRITING: Final = frozenset({"send", "import"})
 """Groups of workers that write to the service: ended in the middle, nobody would know what they did."""
@@ -32,21 +32,21 @@ class ProfilesApp(FollowingApp):
     ]
 
     profile: Profile
-    fleet: "Fleet | None" = None
+    profile_engines: "ProfileEngines | None" = None
     """None: only the profile on show can be opened from here."""
 
     def action_profiles(self) -> None:
         """Asks for another profile."""
         from app.console.profiles.switcher import ProfileSwitcher
 
-        if self.fleet is None or len(self.fleet.profiles) == 1:
+        if self.profile_engines is None or len(self.profile_engines.profiles) == 1:
             self.say("There is one profile. Another one is a [profiles.NAME] in the configuration.")
         else:
-            self.push_screen(ProfileSwitcher(self.fleet, self.profile.name), self.switch_profile)
+            self.push_screen(ProfileSwitcher(self.profile_engines, self.profile.name), self.switch_profile)
 
     def switch_profile(self, name: str | None) -> None:
         """Shows another profile; None, or the one on show: nothing happens."""
-        if name is None or name == self.profile.name or self.fleet is None:
+        if name is None or name == self.profile.name or self.profile_engines is None:
             return
         if any(worker.group in WRITING and not worker.is_finished for worker in self.workers):
             self.say("Something is being sent. Switch when its outcome is known.", severity="warning")
@@ -56,7 +56,9 @@ class ProfilesApp(FollowingApp):
             return
         from app.console.profiles.switching import switch
 
-        self.run_worker(switch(cast("RunwardenApp", self), self.fleet, name), group="switch", exit_on_error=True)
+        self.run_worker(
+            switch(cast("RunwardenApp", self), self.profile_engines, name), group="switch", exit_on_error=True
+        )
 
     @property
     def is_settled(self) -> bool:

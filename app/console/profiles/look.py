@@ -5,15 +5,15 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from app.api.errors import ApiError, RateLimited
+from app.api.errors import ApiError, RateLimitedError
 from app.config import Profile
-from app.console.profiles.fleet import Fleet
+from app.console.profiles.engines import ProfileEngines
 from app.console.vitals import read_vitals
 from app.engine import Engine
 from storage.errors import StorageError
 from storage.records import LinkState
 from widgets.frame.header_bar import Vitals
-from widgets.profiles.words import ProfileFacts
+from widgets.profiles.formatting import ProfileFacts
 
 GENTLE_S: Final = 60.0
 """Seconds between two looks at a profile that is not on show."""
@@ -24,21 +24,21 @@ LONGEST_S: Final = 900.0
 class ProfilesLook:
     """What is known of each profile, and when it is due to be asked."""
 
-    def __init__(self, fleet: Fleet, current: str, clock: Callable[[], datetime]) -> None:
+    def __init__(self, profile_engines: ProfileEngines, current: str, clock: Callable[[], datetime]) -> None:
         """Looks at nothing yet.
 
         Args:
-            fleet: The profiles and their engines.
+            profile_engines: The profiles and their engines.
             current: The one on show, which polls by itself.
             clock: The time, aware UTC.
         """
-        self._fleet = fleet
+        self._fleet = profile_engines
         self._clock = clock
         self._not_before: dict[str, datetime] = {}
         """Until when a profile is left alone."""
         self.facts = {
             each.name: ProfileFacts(each.name, each.base_url, each.name == current, each.read_only)
-            for each in fleet.profiles
+            for each in profile_engines.profiles
         }
 
     def hasten(self) -> None:
@@ -95,7 +95,7 @@ class ProfilesLook:
 def _wait_s(problem: ApiError | None, link: LinkState | None) -> float:
     if problem is None:
         return GENTLE_S
-    if isinstance(problem, RateLimited) and problem.retry_after_s is not None:
+    if isinstance(problem, RateLimitedError) and problem.retry_after_s is not None:
         return max(GENTLE_S, problem.retry_after_s)
     failures = link.failures if link is not None else 0
     return min(LONGEST_S, GENTLE_S * 2.0 ** min(failures, 10))

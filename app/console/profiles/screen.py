@@ -10,22 +10,22 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
+from app.console.base_screen import BaseScreen
 from app.console.latest import Latest
-from app.console.profiles.fleet import Fleet
+from app.console.profiles.engines import ProfileEngines
 from app.console.profiles.look import GENTLE_S, ProfilesLook
-from app.console.room import ConsoleScreen
-from app.console.rooms import OVERVIEW
+from app.console.tabs import OVERVIEW
 from app.events import Event
 from widgets.badges import STYLES
 from widgets.frame.freshness import Patience
+from widgets.profiles.formatting import NEEDS_A_LOOK, ProfileFacts, Yardstick, worst
 from widgets.profiles.profile_list import ProfileList
-from widgets.profiles.words import NEEDS_A_LOOK, ProfileFacts, Yardstick, worst
 
 LOOK_S: Final = 5.0
 """Seconds between two looks at what is kept; services are asked far less often."""
 
 
-class ProfilesScreen(ConsoleScreen):
+class ProfilesScreen(BaseScreen):
     """Every profile, none of which has to be on show."""
 
     ROOM = OVERVIEW
@@ -34,9 +34,9 @@ class ProfilesScreen(ConsoleScreen):
         Binding("r", "refresh", "refresh", tooltip="Ask every service now", id="app.refresh"),
     ]
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, profile_engines: ProfileEngines) -> None:
         super().__init__()
-        self._fleet = fleet
+        self._fleet = profile_engines
         self._looker = Latest(self._look_around, self.run_worker)
         self._look: ProfilesLook | None = None
         self._opened_at: datetime | None = None

@@ -14,13 +14,13 @@ from textual.widgets import Input
 from app.config import CACHE_FILE, Profile, Settings, data_folder
 from app.console.fuzzy import fuzzy
 from app.console.picker import PickerScreen
-from app.console.profiles.fleet import Fleet
+from app.console.profiles.engines import ProfileEngines
 from storage.records import RunFilter, RunSort
 from widgets.badges import Badge
 from widgets.forms.text import LineInput
 from widgets.frame.freshness import Patience, trouble_word
+from widgets.profiles.formatting import ProfileFacts, Yardstick
 from widgets.profiles.profile_list import ProfileList
-from widgets.profiles.words import ProfileFacts, Yardstick
 from widgets.times import ago
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ class ProfileSwitcher(PickerScreen[str]):
         Binding("ctrl+o", "leave", "cancel", show=False, priority=True, id="profiles.leave"),
     ]
 
-    def __init__(self, fleet: Fleet, current: str) -> None:
+    def __init__(self, profile_engines: ProfileEngines, current: str) -> None:
         super().__init__()
-        self._fleet = fleet
+        self._fleet = profile_engines
         self._current = current
-        self._facts: tuple[ProfileFacts, ...] = tuple(_facts(each, current) for each in fleet.profiles)
+        self._facts: tuple[ProfileFacts, ...] = tuple(_facts(each, current) for each in profile_engines.profiles)
 
     def compose_choice(self) -> ComposeResult:
         """What to look for, and what is found."""

@@ -7,13 +7,13 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widgets import Static
 
-from app.console.rooms import OVERVIEW, ROOMS
 from app.console.runs.opening import first_picture
+from app.console.tabs import OVERVIEW, TABS
 from app.text import safe_text
 
 if TYPE_CHECKING:
     from app.console.app import RunwardenApp
-    from app.console.profiles.fleet import Fleet
+    from app.console.profiles.engines import ProfileEngines
 
 BETWEEN: Final = "between"
 """The mode that is on show while there are no rooms."""
@@ -33,17 +33,17 @@ class BetweenScreen(Screen[None]):
         yield Static(f"◌ Opening {self._name_of_profile} …", markup=False)
 
 
-async def switch(app: "RunwardenApp", fleet: "Fleet", name: str) -> None:
+async def switch(app: "RunwardenApp", profile_engines: "ProfileEngines", name: str) -> None:
     """Shows another profile in place of the one on show, which is closed; a write under way is settled first."""
-    before, profile = app.profile.name, fleet.profile(name)
+    before, profile = app.profile.name, profile_engines.profile(name)
     app.add_mode(BETWEEN, lambda: BetweenScreen(name))
     await app.switch_mode(BETWEEN)
     # Screens go before the engine they read with.
-    for mode in (*(room.name for room in ROOMS), OVERVIEW):
+    for mode in (*(room.name for room in TABS), OVERVIEW):
         await app.remove_mode(mode)
     app.leave_engine()
-    await fleet.let_go(before)
+    await profile_engines.let_go(before)
     first = await asyncio.to_thread(first_picture, app.settings, profile, app.clock())
-    app.take_up(profile, first, lambda: fleet.at_work(name))
+    app.take_up(profile, first, lambda: profile_engines.at_work(name))
     await app.switch_mode("runs")
     await app.remove_mode(BETWEEN)

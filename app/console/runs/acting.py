@@ -6,7 +6,7 @@ from urllib.parse import quote
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
-from app.console.room import ConsoleScreen
+from app.console.base_screen import BaseScreen
 from app.text import json_escaped
 from storage.records import Action, Run
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from app.engine import Engine
 
 
-class RunActingScreen(ConsoleScreen):
+class RunActingScreen(BaseScreen):
     """A screen with one run in focus: `focused_run_id` says which."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -133,7 +133,7 @@ class RunActingScreen(ConsoleScreen):
 
     async def _new_like_this(self, engine: "Engine") -> None:
         from app.console.forms import NewRunForm
-        from app.console.runs.reading import read_beginning
+        from app.console.runs.loaders import read_beginning
 
         run = await self._run()
         if run is None:

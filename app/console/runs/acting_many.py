@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 from textual.content import Content
 from textual.widget import Widget
 
-from app.actions import Blocked, Problem
+from app.actions import BlockedError, Problem
 from app.api.requests import WriteRequest
 from app.console.forms.form_screen import Built
 from app.console.forms.instructed_form import InstructedForm
@@ -138,7 +138,7 @@ class ContinueManyForm(InstructedForm):
         done = [one.action for one in sent if one.action is not None and one.action.state == "confirmed"]
         self.confirmed = tuple(one.run.run_id for one in sent if one.action in done and one.action is not None)
         unknown = next((action for action in actions if action.state == "unknown"), None)
-        blocked = next((one.refusal.existing for one in sent if isinstance(one.refusal, Blocked)), None)
+        blocked = next((one.refusal.existing for one in sent if isinstance(one.refusal, BlockedError)), None)
         self._open = unknown or (blocked if blocked is not None and blocked.state == "unknown" else None)
         self._result = unknown or next(iter(done), None)
         await (self.keeper.done() if len(done) == len(self._runs) else self.keeper.not_sent())

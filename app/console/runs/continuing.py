@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.actions import ActionRefused, Actions
+from app.actions import ActionRefusedError, Actions
 from app.api.requests import ContinueRun
 from storage.records import Action, Run
 
@@ -19,7 +19,7 @@ class Sent:
     run: Run
     action: Action | None
     """None: nothing was even prepared."""
-    refusal: ActionRefused | None = None
+    refusal: ActionRefusedError | None = None
     """Why not."""
 
     @property
@@ -55,7 +55,7 @@ async def continue_each(
             return
         try:
             sent = Sent(run, await actions.submit(request(run)))
-        except ActionRefused as refused:
+        except ActionRefusedError as refused:
             sent = Sent(run, None, refused)
         yield sent
         if sent.ends_all:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from app.console.latest import Latest, Start
-from app.console.runs.reading import (
+from app.console.runs.loaders import (
     Question,
     is_scan,
     read_extent,
@@ -13,7 +13,7 @@ from app.console.runs.reading import (
     statuses_through,
     window_of_first,
 )
-from app.console.runs.views import Wanted
+from app.console.runs.views import TableQuery
 from storage.cache import Cache
 from storage.errors import StorageError
 from storage.records import RunFilter
@@ -34,7 +34,7 @@ class RunFeed:
         clock: Callable[[], datetime],
         start: Start,
         *,
-        wanted: Wanted,
+        wanted: TableQuery,
         tell: Callable[[Extent], None],
         count: Callable[[Mapping[str, int], frozenset[str]], None],
         failed: Callable[[StorageError], None],
@@ -73,7 +73,7 @@ class RunFeed:
         self._is_stale = True
         self._latest.ask()
 
-    def want(self, wanted: Wanted) -> None:
+    def want(self, wanted: TableQuery) -> None:
         """Other rows, or another order, are wanted; a search that is still under way is given up."""
         # Who sorts wants to see the ends; who filters wants to see this run among others.
         self._table.start_over(follow=wanted.sort == self.wanted.sort)

@@ -12,7 +12,7 @@ from app.console.runs.facets import written_limit
 from app.console.runs.line import RunLineScreen
 from app.console.runs.opening import named
 from app.console.runs.query_line import listed
-from app.console.runs.views import View, Wanted, chosen_order
+from app.console.runs.views import TableQuery, View, chosen_order
 from app.query.keys import Meaning
 from app.text import safe_text
 from storage.errors import StorageError
@@ -161,7 +161,7 @@ class RunFindingScreen(RunLineScreen):
 
     def _show_view(self, view: View) -> None:
         self.bar.line.put(view.query, 0)
-        self.want(Wanted.of(view, self.wanted.sort))
+        self.want(TableQuery.of(view, self.wanted.sort))
 
     def _order_picked(self, sort: RunSort | None) -> None:
         if sort is not None:

@@ -14,8 +14,8 @@ from app.console.runs.acting import RunActingScreen
 from app.console.runs.facets import facets
 from app.console.runs.opening import first_wanted, memory_of
 from app.console.runs.query_line import replaced, settled
-from app.console.runs.remembering import Remembering
-from app.console.runs.views import View, Wanted, views_of
+from app.console.runs.remembering import PreferencesWriter
+from app.console.runs.views import TableQuery, View, views_of
 from app.query import Problem, Query, Vocabulary, parse, suggestions
 from app.query.keys import Meaning
 from app.text import SafeText, safe_text
@@ -24,7 +24,7 @@ from storage.records import RunFilter
 from widgets.filter.bar import FilterBar
 from widgets.filter.offers import Offer
 from widgets.filter.search import Painted, SearchInput
-from widgets.runs.sought import Sought
+from widgets.runs.search_highlight import SearchHighlight
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
@@ -68,14 +68,14 @@ class RunLineScreen(RunActingScreen):
         return views_of(self.console.settings.views, self.memory.now.views)
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> TableQuery:
         """What is wanted."""
         return self._wanted
 
     def recall(self) -> None:
         """Begins with what was left; before the screen is composed."""
         memory = memory_of(self.console.settings, self.console.profile)
-        self.memory = Remembering(memory, self.run_worker, partial(self.console.say, severity="warning"))
+        self.memory = PreferencesWriter(memory, self.run_worker, partial(self.console.say, severity="warning"))
         self._wanted = first_wanted(self.console.settings, self.memory.now)
 
     def understand(self, line: str) -> tuple[Painted, ...]:
@@ -83,7 +83,7 @@ class RunLineScreen(RunActingScreen):
         query = parse(line, self.console.clock())
         return tuple((span.start, span.end, span.kind) for span in query.spans)
 
-    def want(self, wanted: Wanted) -> None:
+    def want(self, wanted: TableQuery) -> None:
         """Something else is wanted."""
         before, self._wanted = self._wanted, wanted
         now = self.console.clock()
@@ -96,7 +96,7 @@ class RunLineScreen(RunActingScreen):
         """Shows what is wanted, everywhere it is shown."""
         wanted = self._wanted
         query = wanted.query(self.console.clock())
-        self.table.highlight(Sought.of(query.filter))
+        self.table.highlight(SearchHighlight.of(query.filter))
         self.table.sorted_by(wanted.sort)
         names = [view.name for view in self.views]
         titles = tuple(safe_text(name, limit=30) for name in names)

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from app.config import CACHE_FILE, Profile, Settings, data_folder
-from app.console.runs.remembered import FILE, Memory, Remembered
-from app.console.runs.views import ALL, View, Wanted, views_of
+from app.console.runs.remembered import FILE, PreferencesFile, Remembered
+from app.console.runs.views import ALL, TableQuery, View, views_of
 from app.console.terminal.early import FILE as PICTURE
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ FIRST_ROWS: Final = 120
 """Rows read for the first picture: more than any terminal is high."""
 
 
-def memory_of(settings: Settings, profile: Profile) -> Memory:
+def memory_of(settings: Settings, profile: Profile) -> PreferencesFile:
     """Where the console remembers things of this profile."""
-    return Memory(data_folder(settings, profile) / FILE)
+    return PreferencesFile(data_folder(settings, profile) / FILE)
 
 
 def picture_file(settings: Settings, profile: Profile) -> Path:
@@ -26,10 +26,10 @@ def picture_file(settings: Settings, profile: Profile) -> Path:
     return data_folder(settings, profile) / PICTURE
 
 
-def first_wanted(settings: Settings, remembered: Remembered) -> Wanted:
+def first_wanted(settings: Settings, remembered: Remembered) -> TableQuery:
     """The view that was left, in the order that was left; a line that was typed is not brought back."""
     views = views_of(settings.views, remembered.views)
-    return Wanted.of(named(views, remembered.view), remembered.sort)
+    return TableQuery.of(named(views, remembered.view), remembered.sort)
 
 
 def named(views: tuple[View, ...], name: str) -> View:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
+from app.atomic_file import alone, replacing
 from app.config import ViewSettings
 from app.ordering import read_order, written_order
-from app.whole_file import alone, replacing
 from storage.records import RunSort
 from widgets.runs.column_choice import KEYS, ColumnChoice
 
@@ -17,7 +17,7 @@ VERSION: Final = 1
 MOST_VIEWS: Final = 50
 
 
-class RememberingError(Exception):
+class PreferencesError(Exception):
     """Nothing can be remembered; the message names the file and the cure. The console works without."""
 
 
@@ -45,7 +45,7 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class PreferencesFile:
     """One file, which only its owner can read."""
 
     path: Path
@@ -73,7 +73,7 @@ class Memory:
                     self._write(after)
                 return after
         except OSError as error:
-            raise RememberingError(
+            raise PreferencesError(
                 f"The console's views and columns cannot be kept in {self.path}: {error.strerror or error}."
             ) from error
 
@@ -83,7 +83,7 @@ class Memory:
         except (OSError, ValueError, KeyError, TypeError):
             return
         if isinstance(version, int) and version > VERSION:
-            raise RememberingError(f"A newer version wrote {self.path}: upgrade, or move it away.")
+            raise PreferencesError(f"A newer version wrote {self.path}: upgrade, or move it away.")
 
     def _write(self, remembered: Remembered) -> None:
         with replacing(self.path) as file:

@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import Callable
 
 from app.console.latest import Latest, Start
-from app.console.runs.remembered import Memory, Remembered, RememberingError
+from app.console.runs.remembered import PreferencesError, PreferencesFile, Remembered
 
 Change = Callable[[Remembered], Remembered]
 
 
-class Remembering:
+class PreferencesWriter:
     """What is remembered now, and what is still to be written."""
 
-    def __init__(self, memory: Memory, start: Start, failed: Callable[[str], None]) -> None:
+    def __init__(self, memory: PreferencesFile, start: Start, failed: Callable[[str], None]) -> None:
         """Reads the file.
 
         Args:
@@ -45,7 +45,7 @@ class Remembering:
 
         try:
             await asyncio.to_thread(self._memory.change, all_of_them)
-        except RememberingError as error:
+        except PreferencesError as error:
             if not self._has_failed:
                 self._has_failed = True
                 self._failed(str(error))

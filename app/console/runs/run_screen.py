@@ -9,7 +9,7 @@ from textual.widget import Widget
 
 from app.console.latest import Latest
 from app.console.runs.acting import RunActingScreen
-from app.console.runs.reading import read_run
+from app.console.runs.loaders import read_run
 from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from app.text import safe_text
 from storage.errors import StorageError

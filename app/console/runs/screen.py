@@ -12,9 +12,9 @@ from textual.widget import Widget
 
 from app.console.latest import Latest
 from app.console.runs.feed import RunFeed
+from app.console.runs.loaders import read_run
 from app.console.runs.marking import RunMarkingScreen
-from app.console.runs.reading import read_run
-from app.console.runs.views import Wanted
+from app.console.runs.views import TableQuery
 from app.console.troubles import UNREADABLE, nothing_to_show
 from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from storage.errors import StorageError
@@ -158,7 +158,7 @@ class RunsScreen(RunMarkingScreen):
             self.set_line(wanted.view.query)
         else:
             self.bar.line.put("", 0)
-            self.want(Wanted(sort=wanted.sort))
+            self.want(TableQuery(sort=wanted.sort))
 
     def acted(self, action: Action | None) -> None:
         """The run that a form made is looked for, and the cursor goes to it."""

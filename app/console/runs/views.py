@@ -57,7 +57,7 @@ def views_of(configured: Iterable[ViewSettings], saved: Iterable[ViewSettings]) 
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TableQuery:
     """What is wanted now: the line, which began as a view's and may have been changed since, and the order."""
 
     view: View = ALL
@@ -67,7 +67,7 @@ class Wanted:
     """Where one types in the line just now: what is begun there counts as far as it goes. None: nobody types."""
 
     @classmethod
-    def of(cls, view: View, sort: RunSort) -> "Wanted":
+    def of(cls, view: View, sort: RunSort) -> "TableQuery":
         """What the view asks for; in this order, unless it has one of its own."""
         return cls(view, view.query, view.sort or sort)
 

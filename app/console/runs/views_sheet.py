@@ -12,7 +12,7 @@ from textual.widgets.option_list import Option
 
 from app.config import ViewSettings
 from app.console.picker import PickerScreen
-from app.console.runs.views import View, Wanted
+from app.console.runs.views import TableQuery, View
 from app.ordering import written_order
 from app.text import safe_text
 from widgets.badges import STYLES
@@ -95,7 +95,7 @@ class ViewSaver(PickerScreen[ViewSettings]):
     TITLE_TEXT = "Keep this as a view"
     HINT = "enter keeps it as a tab"
 
-    def __init__(self, wanted: Wanted, views: Sequence[View]) -> None:
+    def __init__(self, wanted: TableQuery, views: Sequence[View]) -> None:
         """Prepare.
 
         Args:

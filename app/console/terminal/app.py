@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from textual.binding import Binding, BindingsMap, BindingType
 
 from app.config import Settings
-from app.console.keys.turns import KeyTurnsApp
+from app.console.keys.key_queue import KeyTurnsApp
 from app.console.terminal.window import WindowTitle, lend_mouse
 from app.text import safe_text
 

@@ -14,7 +14,7 @@ from tests.run_board import Board, served, stamp
 
 Terminals = Callable[..., Terminal]
 ESCAPE, PAGE_DOWN = "\x1b", "\x1b[6~"
-ROOMS = ("2", "3", "4", "6", "1")
+TABS = ("2", "3", "4", "6", "1")
 ROWS = ("v", *"jjjjjjjjj", "\r", "v", PAGE_DOWN, ESCAPE, "f", "F", ESCAPE, " ")
 """Each run beside the list, one of them alone, its JSON; followed, and marked."""
 SHEETS = tuple(key for sheet in ("s", "R", "B", "t", "V", "C", "o", "n", "a", "N", "c", "E") for key in (sheet, ESCAPE))
@@ -42,7 +42,7 @@ def hostile_board(board: Board, payloads: list[str]) -> None:
     }
 
 
-def visit(terminal: Terminal, keys: tuple[str, ...] = (*ROOMS, *ROWS, *SHEETS, *OVER_ALL)) -> None:
+def visit(terminal: Terminal, keys: tuple[str, ...] = (*TABS, *ROWS, *SHEETS, *OVER_ALL)) -> None:
     """Into every room, every run of the first page, every sheet and form, the palette and the help."""
     for key in keys:
         press(terminal, key)
@@ -108,7 +108,7 @@ def test_an_error_message_is_no_way_in_either(terminals: Terminals) -> None:
         terminal = terminals(board.base_url)
         terminal.shows("403")
         # There is no row to act on: the rooms tell it, and what lies over them.
-        visit(terminal, (*ROOMS, *OVER_ALL))
+        visit(terminal, (*TABS, *OVER_ALL))
 
     assert_clean(terminal)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.console.insights.span import SPANS
 from widgets.insights.chart import ceiling, columns, stacked
-from widgets.insights.words import share
+from widgets.insights.formatting import share
 
 DAY, WEEK, MONTH = SPANS
 

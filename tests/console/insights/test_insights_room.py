@@ -12,7 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 from textual.geometry import Region
 from textual.widgets import Input
 
-from app.api.errors import Unreachable
+from app.api.errors import UnreachableError
 from storage.records import PollOutcome, Repository, Run
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.run_board import Board
@@ -168,7 +168,7 @@ async def test_nothing_known_yet_is_not_called_nothing(staged: Staged, empty_boa
         await scene.press("4")
         assert "Asking the service for its runs" in scene.text
 
-        await scene.engine.runs.record(Unreachable("gone"))
+        await scene.engine.runs.record(UnreachableError("gone"))
         await scene.settle()
         await scene.tick(seconds=1)
         assert scene.text.count("The service cannot be reached") == 1

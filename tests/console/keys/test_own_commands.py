@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from app.config import Command
 from app.console.keys.own_command_screen import ConfirmCommandScreen
-from app.console.keys.own_commands import CommandUnusable, facts, filled_in, needs_run, run_beside
+from app.console.keys.own_commands import CommandUnusableError, facts, filled_in, needs_run, run_beside
 from storage.records import Repository, Run
 from tests.console.conftest import Scene
 from tests.console.keys.conftest import Configured, until
@@ -45,7 +45,7 @@ def test_places_are_filled_in_within_their_argument() -> None:
 )
 def test_values_that_change_the_command_are_refused(argument: str, value: str, why: str) -> None:
     """An option, another folder, a control character: the service chose the value, not the user."""
-    with pytest.raises(CommandUnusable, match=why):
+    with pytest.raises(CommandUnusableError, match=why):
         filled_in(["less", argument], {**KNOWN, "run_id": value})
 
 
@@ -53,7 +53,7 @@ def test_without_a_run_only_commands_about_none_can_run() -> None:
     """A template that names a run needs one."""
     assert needs_run(["less", "{run_id}.log"])
     assert not needs_run(["open", "{base_url}"])
-    with pytest.raises(CommandUnusable, match="none in focus"):
+    with pytest.raises(CommandUnusableError, match="none in focus"):
         filled_in(["less", "{run_id}"], facts("acme", "https://api.example.com/v1", None))
 
 
@@ -63,7 +63,7 @@ def test_a_value_never_becomes_a_second_argument(values: dict[str, str]) -> None
     template = ("prog", "{run_id}", "--branch={branch}", "x/{repository}", "{status}")
     try:
         argv = filled_in(template, {**KNOWN, **values})
-    except CommandUnusable:
+    except CommandUnusableError:
         return
 
     assert len(argv) == len(template)
@@ -90,7 +90,7 @@ async def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_pa
 
 async def test_a_program_that_is_not_there_is_said_with_the_cure() -> None:
     """No traceback: argv is what has to be corrected."""
-    with pytest.raises(CommandUnusable, match=r"did not start: No such file or directory\. Correct argv"):
+    with pytest.raises(CommandUnusableError, match=r"did not start: No such file or directory\. Correct argv"):
         await run_beside(["/no/such/program"])
 
 

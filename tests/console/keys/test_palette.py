@@ -3,7 +3,7 @@
 import pytest
 from textual.command import DiscoveryHit
 
-from app.console.keys.hints import deeds
+from app.console.keys.hints import key_actions
 from app.console.keys.palette import HERE, MOVES, ConsoleCommands
 from tests.console.keys.conftest import Configured
 
@@ -15,9 +15,9 @@ async def test_every_action_of_a_room_is_in_it(configured: Configured, room: str
         await scene.press(room)
         screen = scene.app.screen
         offered = {hit.text async for hit in ConsoleCommands(screen).discover() if isinstance(hit, DiscoveryHit)}
-        for deed in deeds(screen):
-            name = deed.action.partition("(")[0].rpartition(".")[2]
-            if deed.enabled and name not in MOVES and deed.does not in HERE:
-                shown = deed.does[0].upper() + deed.does[1:]
+        for key_action in key_actions(screen):
+            name = key_action.action.partition("(")[0].rpartition(".")[2]
+            if key_action.enabled and name not in MOVES and key_action.does not in HERE:
+                shown = key_action.does[0].upper() + key_action.does[1:]
 
-                assert shown in offered, deed
+                assert shown in offered, key_action

@@ -10,7 +10,7 @@ import pytest
 
 from app.config import PollSettings, Profile, Settings
 from app.console.app import RunwardenApp
-from app.console.profiles.fleet import Fleet
+from app.console.profiles.engines import ProfileEngines
 from app.console.runs.opening import first_picture
 from app.token import EnvToken
 from tests.console.conftest import SMALL, Scene
@@ -55,8 +55,8 @@ def fleet_staged(several: Settings) -> FleetStaged:
     @asynccontextmanager
     async def stage(size: tuple[int, int] = SMALL, settings: Settings = several) -> AsyncIterator[Scene]:
         clock, profile = SceneClock(), settings.profile()
-        fleet = Fleet(settings, profile, os.environ, clock)
-        engine = await fleet.engine(profile.name)
+        profile_engines = ProfileEngines(settings, profile, os.environ, clock)
+        engine = await profile_engines.engine(profile.name)
         await engine.refresh()
 
         async def opened() -> Any:
@@ -64,7 +64,7 @@ def fleet_staged(several: Settings) -> FleetStaged:
 
         first = await asyncio.to_thread(first_picture, settings, profile, clock())
         app = RunwardenApp(settings, profile, opened, first, clock)
-        app.fleet = fleet
+        app.profile_engines = profile_engines
         try:
             async with app.run_test(size=size) as pilot:
                 scene = Scene(pilot, engine, clock)

@@ -10,7 +10,7 @@ import pytest
 
 from app.config import LEDGER_FILE, Profile, Settings, data_folder
 from app.console.app import RunwardenApp
-from app.console.profiles.fleet import Fleet
+from app.console.profiles.engines import ProfileEngines
 from app.console.profiles.look import GENTLE_S, ProfilesLook
 from app.console.profiles.switcher import ProfileSwitcher
 from app.token import StreamToken
@@ -124,8 +124,8 @@ async def test_the_profile_on_show_is_gone_back_to(fleet_staged: FleetStaged) ->
 async def test_looking_is_gentle(several: Settings, board: Board, staging: Board) -> None:
     """A minute between two questions, longer where they fail; the one on show is never asked from here."""
     clock = SceneClock()
-    fleet = Fleet(several, several.profile(), os.environ, clock)
-    look = ProfilesLook(fleet, "acme-prod", clock)
+    profile_engines = ProfileEngines(several, several.profile(), os.environ, clock)
+    look = ProfilesLook(profile_engines, "acme-prod", clock)
 
     async def a_round() -> int:
         before = len(staging.requests)
@@ -148,7 +148,7 @@ async def test_looking_is_gentle(several: Settings, board: Board, staging: Board
         await a_round()
         failures.append(look.facts["partner"].vitals)
     finally:
-        await fleet.close()
+        await profile_engines.close()
 
     assert first > 0
     assert (again, early) == (0, 0)
@@ -217,8 +217,8 @@ async def test_read_only_is_said_in_every_room(fleet_staged: FleetStaged, severa
 
 def test_read_only_for_this_console_holds_for_every_profile(several: Settings, clock: SceneClock) -> None:
     """`--read-only` was asked of the console; what the configuration says of one profile is that one's."""
-    asked = Fleet(several, replace(several.profile(), read_only=True), {}, clock)
-    configured = Fleet(several, several.profile("acme-staging"), {}, clock)
+    asked = ProfileEngines(several, replace(several.profile(), read_only=True), {}, clock)
+    configured = ProfileEngines(several, several.profile("acme-staging"), {}, clock)
 
     assert [profile.read_only for profile in asked.profiles] == [True, True, True]
     assert [profile.read_only for profile in configured.profiles] == [False, True, False]
@@ -230,14 +230,14 @@ async def test_tokens_leave_the_environment_and_are_read_once(
     """A variable that two profiles share serves both; one from stdin is still there after coming back."""
     stream = replace(several.profile("partner"), token=StreamToken(StringIO("from-stdin\n")))
     env = {TOKEN_VARIABLE: "shared-token", "PATH": "/bin"}
-    fleet = Fleet(several, stream, env, clock)
+    profile_engines = ProfileEngines(several, stream, env, clock)
     try:
         problems = []
         for name in ("acme-prod", "acme-staging", "partner", "partner"):
-            problems.append((await fleet.engine(name)).token_problem)
-            await fleet.let_go(name)
+            problems.append((await profile_engines.engine(name)).token_problem)
+            await profile_engines.let_go(name)
     finally:
-        await fleet.close()
+        await profile_engines.close()
 
     assert env == {"PATH": "/bin"}
     assert problems == [None] * 4
@@ -245,12 +245,12 @@ async def test_tokens_leave_the_environment_and_are_read_once(
 
 async def test_a_missing_token_is_that_profiles_trouble(several: Settings, clock: SceneClock) -> None:
     """It opens all the same, and says what is missing."""
-    fleet = Fleet(several, several.profile(), {}, clock)
+    profile_engines = ProfileEngines(several, several.profile(), {}, clock)
     os.environ.pop(TOKEN_VARIABLE, None)
     try:
-        problem = (await fleet.engine("acme-prod")).token_problem
+        problem = (await profile_engines.engine("acme-prod")).token_problem
     finally:
-        await fleet.close()
+        await profile_engines.close()
 
     assert problem is not None
     assert TOKEN_VARIABLE in str(problem)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.config import ViewSettings
-from app.console.runs.remembered import Memory, Remembered, RememberingError
+from app.console.runs.remembered import PreferencesError, PreferencesFile, Remembered
 from storage.records import RunSort
 from widgets.runs.column_choice import ColumnChoice
 
@@ -22,7 +22,7 @@ FULL = Remembered(
 
 def test_everything_is_read_back(tmp_path: Path) -> None:
     """Views, order, columns and their widths; the file is its owner's alone, and no half file is left beside it."""
-    memory = Memory(tmp_path / "profile" / "console.json")
+    memory = PreferencesFile(tmp_path / "profile" / "console.json")
 
     assert memory.read() == Remembered()
     assert memory.change(lambda _: FULL) == FULL
@@ -33,7 +33,7 @@ def test_everything_is_read_back(tmp_path: Path) -> None:
 
 def test_what_another_console_kept_meanwhile_stays(tmp_path: Path) -> None:
     """Each change is made to what the file says then."""
-    one, other = Memory(tmp_path / "console.json"), Memory(tmp_path / "console.json")
+    one, other = PreferencesFile(tmp_path / "console.json"), PreferencesFile(tmp_path / "console.json")
     one.change(lambda known: known.with_view(ViewSettings("A", "a")))
     other.change(lambda known: known.with_view(ViewSettings("B", "b")))
     one.change(lambda known: replace(known, detail=False).with_view(ViewSettings("a", "again")))
@@ -50,19 +50,19 @@ def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, text: str) -> None:
     path = tmp_path / "console.json"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
 
-    assert Memory(path).read() == Remembered()
+    assert PreferencesFile(path).read() == Remembered()
 
 
 def test_unknown_columns_of_another_version_are_left_out(tmp_path: Path) -> None:
     """The others are kept."""
     path = tmp_path / "console.json"
-    Memory(path).change(lambda _: FULL)
+    PreferencesFile(path).change(lambda _: FULL)
     document = json.loads(path.read_text())
     document["columns"] = ["status", "mood", "took", "took"]
     document["widths"] = {"mood": 3, "took": 9999}
     path.write_text(json.dumps(document))
 
-    assert Memory(path).read().columns == ColumnChoice(("status", "took"), {"took": 200})
+    assert PreferencesFile(path).read().columns == ColumnChoice(("status", "took"), {"took": 200})
 
 
 def test_a_newer_versions_file_is_not_overwritten(tmp_path: Path) -> None:
@@ -70,8 +70,8 @@ def test_a_newer_versions_file_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "console.json"
     path.write_text('{"version": 2}')
 
-    with pytest.raises(RememberingError, match="upgrade, or move it away"):
-        Memory(path).change(lambda _: FULL)
+    with pytest.raises(PreferencesError, match="upgrade, or move it away"):
+        PreferencesFile(path).change(lambda _: FULL)
     assert path.read_text() == '{"version": 2}'
 
 
@@ -79,5 +79,5 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """The message says which file."""
     (tmp_path / "file").touch()
 
-    with pytest.raises(RememberingError, match=r"cannot be kept in .*console\.json"):
-        Memory(tmp_path / "file" / "console.json").change(lambda _: FULL)
+    with pytest.raises(PreferencesError, match=r"cannot be kept in .*console\.json"):
+        PreferencesFile(tmp_path / "file" / "console.json").change(lambda _: FULL)

@@ -12,7 +12,7 @@ import pytest
 from tests.console.conftest import Scene, Staged
 from tests.console.soak.day import Day, day
 
-ROOMS = ("2", "3", "4", "6", "1")
+TABS = ("2", "3", "4", "6", "1")
 SHEETS = ("question_mark", "colon", "n", "s")
 """Keys that open something over the room; escape closes it."""
 HOUR = 360
@@ -84,7 +84,7 @@ async def live(scene: Scene, today: Day, polls: range) -> None:
 
 async def walk(scene: Scene) -> None:
     """Into every room and back, and everything opened and closed once."""
-    for key in ROOMS:
+    for key in TABS:
         await scene.pilot.press(key)
         await scene.settle()
     for key in SHEETS:

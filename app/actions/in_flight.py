@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 Outcome = TypeVar("Outcome")
 
 
-class UnderWay:
+class InFlight:
     """The actions that are being sent, and those whose outcome is being written down."""
 
     def __init__(self) -> None:

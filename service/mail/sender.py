@@ -23,7 +23,7 @@ _LONGEST_WAIT_S: Final = 3600
 _ROUND_S: Final = 15.0
 
 
-class Post:
+class MailSender:
     """Delivers the mails of one database; any number of them may work on it at once."""
 
     def __init__(self, database: Database, mailer: Mailer, settings: Mail, clock: Clock) -> None:
@@ -82,10 +82,10 @@ class Post:
         return int(max(self._settings.retry_s, min(doubled, _LONGEST_WAIT_S)) * SECOND_MICROS)
 
 
-class PostRounds:
+class MailRounds:
     """A thread that sees after the post as long as the service runs."""
 
-    def __init__(self, post: Post, settings: Mail) -> None:
+    def __init__(self, post: MailSender, settings: Mail) -> None:
         self._post = post
         self._pause_s = min(_ROUND_S, settings.retry_s)
         self._leaving = threading.Event()

@@ -39,7 +39,7 @@ SINCE: Final[Mapping[str, timedelta | None]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ActivityWish:
+class ActivityQuery:
     """A view, narrowed."""
 
     view: int = 0
@@ -53,9 +53,9 @@ class ActivityWish:
     @property
     def is_narrowed(self) -> bool:
         """Whether escape has something to clear."""
-        return self != ActivityWish(view=self.view)
+        return self != ActivityQuery(view=self.view)
 
-    def later(self) -> "ActivityWish":
+    def later(self) -> "ActivityQuery":
         """With the next shorter or longer stretch of time."""
         names = tuple(SINCE)
         return replace(self, since=names[(names.index(self.since) + 1) % len(names)])

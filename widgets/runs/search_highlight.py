@@ -12,7 +12,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class SearchHighlight:
     """Words for every column that is searched, and patterns for one each; what is excluded is nowhere to be seen."""
 
     words: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Sought:
             yield from _pattern(shown, pattern)
 
 
-NOTHING: Final = Sought()
+NOTHING: Final = SearchHighlight()
 
 
 def _words(shown: str, words: tuple[str, ...]) -> Iterator[Span]:

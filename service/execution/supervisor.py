@@ -1,8 +1,8 @@
-"""The keeper: a small process between worker and agent that ends only when all that the agent started has ended.
+"""The supervisor: a small process between worker and agent that ends only when all that the agent started has ended.
 
 It runs as a script, with nothing but the standard library, so that it starts in a few milliseconds. As a child
 subreaper it inherits whatever the agent's processes orphan, in whatever session; and when the worker goes away, even by
-SIGKILL, its end of the control socket closes, and the keeper ends everything.
+SIGKILL, its end of the control socket closes, and the supervisor ends everything.
 """
 
 import os
@@ -36,7 +36,7 @@ def _children(pid: int) -> list[int]:
             with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:  # noqa: PTH123 — likewise
                 found += map(int, file.read().split())
     except OSError:
-        # It ended meanwhile; its children have moved up to the keeper.
+        # It ended meanwhile; its children have moved up to the supervisor.
         pass
     return found
 
@@ -130,7 +130,7 @@ def _end_all(agent: int) -> bool:
 
 
 def main() -> None:
-    """Run `keeper.py CONTROL_FD FILE_BYTES COMMAND...`; report `exit N`, `ended` or `fault TEXT` on the socket."""
+    """Run `supervisor.py CONTROL_FD FILE_BYTES COMMAND...`; report `exit N`, `ended` or `fault TEXT` on the socket."""
     control, file_bytes, argv = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     os.set_inheritable(control, False)  # noqa: FBT003 — os takes it by place only
     _become_subreaper()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from app.engine import Engine
 
 
-class Fleet:
+class ProfileEngines:
     """Opens profiles as they are asked for, and closes what is open at the end."""
 
     def __init__(

@@ -11,7 +11,7 @@ TICK: Final = timedelta(microseconds=1)
 
 
 @dataclass(slots=True)
-class Walk:
+class HeadScan:
     """A walk from the newest run downwards, page by page, with nothing left out on the way."""
 
     since: datetime | None = None

@@ -10,8 +10,8 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
-from app.console.keys.hints import deeds, key_hints
-from app.console.rooms import ROOMS
+from app.console.keys.hints import key_actions, key_hints
+from app.console.tabs import TABS
 from app.events import Event
 from storage.errors import StorageError
 from widgets.follow.strip import FollowStrip
@@ -29,7 +29,7 @@ TICK_S = 1.0
 """How often ages are looked at; they are painted only when they read differently."""
 
 
-class Rang(Message, bubble=False):
+class EngineEvent(Message, bubble=False):
     """The engine's doorbell rang; the app hands it down to the screens, so it must not climb back to the app."""
 
     def __init__(self, event: Event) -> None:
@@ -37,7 +37,7 @@ class Rang(Message, bubble=False):
         self.event = event
 
 
-class ConsoleScreen(Screen[None]):
+class BaseScreen(Screen[None]):
     """A room: `compose_body` says what is in it, `rang` hears events, `tick` moves its ages."""
 
     ROOM: ClassVar[str]
@@ -49,7 +49,7 @@ class ConsoleScreen(Screen[None]):
         """From top to bottom."""
         console = self.console
         yield HeaderBar(console.vitals, console.patience, console.healthy_words, console.clock)
-        yield TabBar(ROOMS, self.ROOM)
+        yield TabBar(TABS, self.ROOM)
         yield from self.compose_body()
         yield FollowStrip()
         yield Banner()
@@ -96,15 +96,15 @@ class ConsoleScreen(Screen[None]):
         """Our own files cannot be read: said in the banner, with the cure."""
         self.console.storage_failed(str(error))
 
-    @on(Rang)
-    def _on_rang(self, message: Rang) -> None:
+    @on(EngineEvent)
+    def _on_rang(self, message: EngineEvent) -> None:
         self.rang(message.event)
 
     @on(KeyBar.Pressed)
     async def _on_pressed(self, message: KeyBar.Pressed) -> None:
-        deed = next((deed for deed in deeds(self) if deed.action == message.action), None)
-        if deed is not None:
-            await self.app.run_action(deed.action, deed.node)
+        key_action = next((key_action for key_action in key_actions(self) if key_action.action == message.action), None)
+        if key_action is not None:
+            await self.app.run_action(key_action.action, key_action.node)
 
     @on(FollowStrip.Picked)
     def _on_followed_picked(self, message: FollowStrip.Picked) -> None:

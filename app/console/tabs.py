@@ -7,7 +7,7 @@ from widgets.frame.tab_bar import Tab
 OVERVIEW: Final = "profiles"
 """The room of all profiles; it has no tab, for its subject is not the profile on show."""
 
-ROOMS: Final = (
+TABS: Final = (
     Tab("runs", "1", "Runs", "Runs"),
     Tab("health", "2", "Health", "Health"),
     Tab("organizations", "3", "Organizations", "Orgs"),

@@ -14,7 +14,7 @@ from storage.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Action
 from storage.records.activity import ActivityFilter
-from widgets.activity.words import Entry
+from widgets.activity.formatting import Entry
 
 
 @dataclass(frozen=True, slots=True)

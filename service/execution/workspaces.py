@@ -13,7 +13,7 @@ from service.settings import DataFolder
 _log = logging.getLogger(__name__)
 
 
-class Workroom:
+class Workspaces:
     """The workspaces of one worker process; its lock is held until the process ends, however it ends."""
 
     def __init__(self, folder: DataFolder, executor: str) -> None:
