@@ -8,55 +8,15 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from syrupy.assertion import SnapshotAssertion
 from textual.geometry import Region
 from textual.widgets import Input
 
 from app.api.errors import UnreachableError
-from storage.records import PollOutcome, Repository, Run
+from storage.records import Repository, Run
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from tests.console.insights.month import show
 from tests.run_board import Board
 from widgets.insights.charts import OutcomesChart
-
-SIZES = pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
-STATUSES = ("completed",) * 8 + ("failed",)
-NAMES = (
-    "acme/api",
-    "acme/web",
-    "gitlab:acme/tools",
-    "acme/a-repository-with-a-very-long-name-indeed",
-    "[/b]\x1b[2J/\u202eevil",
-)
-
-
-async def a_month(scene: Scene) -> None:
-    """Runs of 40 days, three a day and more on some."""
-    runs = []
-    for number in range(240):
-        created = scene.clock() - timedelta(hours=4.03 * number)
-        took = timedelta(minutes=1 + number * 37 % 50)
-        name = NAMES[number * 7 % 5]
-        platform, _, path = name.rpartition(":")
-        owner, _, repo = path.partition("/")
-        data: dict[str, object] = {"project_path": path} if platform else {"owner": owner, "repo": repo}
-        repository = Repository.of(platform or "github", data)
-        status = STATUSES[number % 9]
-        runs.append(Run(f"run_{number:05}", status, "main", repository, created, created + took, "{}"))
-    await scene.engine.cache.store_runs(runs, seen_at=scene.clock())
-    await scene.engine.cache.extend_coverage(runs[-1].created_at, scene.clock())
-
-
-async def show(scene: Scene, *keys: str) -> None:
-    """The room with a month in it."""
-    await a_month(scene)
-    await scene.press("4", *keys)
-
-
-@pytest.fixture
-def empty_board(board: Board) -> Board:
-    """A service without runs."""
-    board.runs.clear()
-    return board
 
 
 async def test_charts_say_what_they_show_by_more_than_colour(staged: Staged, empty_board: Board) -> None:
@@ -262,68 +222,6 @@ async def test_a_cache_that_cannot_be_read_is_said(staged: Staged, board: Board)
         # The path before it is as long as the machine likes.
         assert "was closed" in " ".join(scene.text.split())
         assert scene.app.screen.query_one(OutcomesChart).view is not None
-
-
-@SIZES
-async def test_picture(staged: Staged, picture: SnapshotAssertion, empty_board: Board, size: tuple[int, int]) -> None:
-    """A week."""
-    async with staged(size) as scene:
-        await show(scene)
-
-        assert scene.app.export_screenshot() == picture
-
-
-@SIZES
-async def test_picture_of_a_month(
-    staged: Staged, picture: SnapshotAssertion, empty_board: Board, size: tuple[int, int]
-) -> None:
-    """Thirty bars."""
-    async with staged(size) as scene:
-        await show(scene, "m")
-
-        assert scene.app.export_screenshot() == picture
-
-
-@SIZES
-async def test_picture_of_tables(
-    staged: Staged, picture: SnapshotAssertion, empty_board: Board, size: tuple[int, int]
-) -> None:
-    """Numbers."""
-    async with staged(size) as scene:
-        await show(scene, "t")
-
-        assert scene.app.export_screenshot() == picture
-
-
-async def test_picture_in_the_colour_blind_theme(
-    staged: Staged, picture: SnapshotAssertion, empty_board: Board
-) -> None:
-    """The colour-blind theme, in which shapes carry as much as hues."""
-    async with staged(WIDE, theme="runwarden-colour-blind") as scene:
-        await show(scene)
-
-        assert scene.app.export_screenshot() == picture
-
-
-async def test_picture_of_stale_figures(staged: Staged, picture: SnapshotAssertion, empty_board: Board) -> None:
-    """The link is down; the figures are what is known."""
-    async with staged(SMALL) as scene:
-        await show(scene)
-        scene.clock.move(minutes=12)
-        await scene.engine.cache.record_poll(PollOutcome("runs", scene.clock(), "unreachable", "Connection refused"))
-        scene.app._vitals_reader.ask()
-        await scene.settle()
-        await scene.tick(seconds=5)
-
-        assert scene.app.export_screenshot() == picture
-
-
-async def test_picture_of_nothing(staged: Staged, picture: SnapshotAssertion, empty_board: Board) -> None:
-    """A service without runs."""
-    async with staged(SMALL) as scene:
-        await scene.press("4")
-
-        assert scene.app.export_screenshot() == picture
 
 
 async def test_the_days_below_a_chart_are_named_at_even_distances(staged: Staged) -> None:

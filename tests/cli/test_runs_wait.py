@@ -1,0 +1,101 @@
+"""Waiting for the end of runs, and how it ends."""
+
+import json
+import signal
+
+import pytest
+
+from tests.cli.conftest import CommandLine
+from tests.run_board import Board
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code", "kind"),
+    [
+        (["completed", "completed"], 0, None),
+        (["completed", "failed"], 1, None),
+        (["failed", "working"], 1, None),
+        (["queued"], 3, "waited_too_long"),
+    ],
+)
+def test_waiting_ends_as_the_runs_do(
+    boarded: CommandLine, board: Board, statuses: list[str], code: int, kind: str | None
+) -> None:
+    """0 all completed, 1 one failed, 3 time ran out."""
+    for number, status in enumerate(statuses):
+        board.put(f"run_{number}", status, created=number)
+    run_ids = list(board.runs)
+
+    result = boarded("runs", "wait", *run_ids, "--timeout", "0.5s", "--json")
+
+    document = result.json()
+    assert result.code == code
+    assert [run["run_id"] for run in document["runs"]] == run_ids
+    assert document.get("error", {}).get("kind") == kind
+
+
+@pytest.mark.parametrize("timeout", ["0", "0.5", "0.5s"])
+def test_a_bare_number_is_seconds(boarded: CommandLine, board: Board, timeout: str) -> None:
+    """As in every other program's time-out."""
+    board.put("run_1", "working", created=0)
+
+    assert boarded("runs", "wait", "run_1", "--timeout", timeout).code == 3
+
+
+def test_waiting_sees_a_run_end(boarded: CommandLine, board: Board) -> None:
+    """The run goes on while somebody waits."""
+    board.put("run_1", "working", created=0)
+    process = boarded.begin("runs", "wait", "run_1", "--timeout", "30s")
+    assert process.stderr is not None
+    assert "working" in process.stderr.readline()
+
+    board.put("run_1", "completed", created=0, updated=1)
+    out, err = process.communicate(timeout=30)
+
+    assert process.returncode == 0
+    assert "completed" in out
+    assert "completed" in err
+
+
+def test_waiting_outlasts_a_service_that_is_busy_for_a_while(boarded: CommandLine, board: Board) -> None:
+    """A 429 on the way is told, and waited out."""
+    board.put("run_1", "working", created=0)
+    board.fail_from = 2
+    process = boarded.begin("runs", "wait", "run_1", "--timeout", "30s")
+    assert process.stderr is not None
+    while "slow down" not in (line := process.stderr.readline()):
+        assert line
+
+    board.put("run_1", "completed", created=0, updated=1)
+    board.fail_from = None
+    process.communicate(timeout=30)
+
+    assert process.returncode == 0
+
+
+def test_ctrl_c_ends_the_waiting(boarded: CommandLine, board: Board) -> None:
+    """Exit code 130, and an error in the format asked for."""
+    board.put("run_1", "working", created=0)
+    process = boarded.begin("runs", "wait", "run_1", "--json")
+    assert process.stderr is not None
+    assert "working" in process.stderr.readline()
+
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+
+    assert (process.returncode, json.loads(out)["error"]["kind"]) == (130, "interrupted")
+    assert "Traceback" not in err
+
+
+def test_waiting_for_a_run_that_vanishes_ends(boarded: CommandLine, board: Board) -> None:
+    """Exit code 7: it will never end."""
+    board.put("run_0", "completed", created=0)
+    board.put("run_1", "working", created=1)
+    process = boarded.begin("runs", "wait", "run_1", "--timeout", "30s", "--json")
+    assert process.stderr is not None
+    assert "working" in process.stderr.readline()
+
+    del board.runs["run_1"]
+    out, _ = process.communicate(timeout=30)
+
+    assert (process.returncode, json.loads(out)["error"]["kind"]) == (7, "not_found")
