@@ -12,7 +12,7 @@ from storage.cache.first_rows import first_rows
 from storage.cache.following import Following
 from storage.cache.landmarks import Landmarks
 from storage.cache.opening import DAMAGE_CURE, connect_reader, connect_writer, mark_damaged, prepare
-from storage.cache.read_window import Question, Window, window
+from storage.cache.read_window import window
 from storage.database import data_version
 from storage.records import (
     Coverage,
@@ -29,6 +29,8 @@ from storage.records import (
     RunFilter,
     RunRow,
     RunSort,
+    RunWindow,
+    WindowRequest,
 )
 from storage.thread import DatabaseThread
 from storage.times import Clock, utc_now
@@ -170,21 +172,9 @@ class Cache:
         """The first `limit` runs of the order, or those of them that are found within `patience_s`."""
         return await self._reader.run(partial(first_rows, wanted=filter, sort=sort, limit=limit, patience_s=patience_s))
 
-    async def window(
-        self,
-        filter: RunFilter,  # noqa: A002 — the field's own word
-        sort: RunSort,
-        *,
-        offset: int,
-        limit: int,
-        anchor: tuple[str, int] | None = None,
-        cursor_id: str | None = None,
-    ) -> Window:
-        """The rows around a place, and where it is by now; see `read_window.window`."""
-        question = Question(filter, sort, offset, limit, anchor, cursor_id)
-        return await self._reader.run(
-            partial(window, question=question, counts=self._counts, landmarks=self._landmarks)
-        )
+    async def window(self, request: WindowRequest) -> RunWindow:
+        """The rows around a place, and where its anchor and cursor are by now."""
+        return await self._reader.run(partial(window, request=request, counts=self._counts, landmarks=self._landmarks))
 
     async def count(self, filter: RunFilter) -> int:  # noqa: A002 — the field's own word
         """How many runs the filter lets through."""

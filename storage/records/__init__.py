@@ -16,7 +16,7 @@ from storage.records.link import LinkState, PollOutcome
 from storage.records.organization import INVITATION_LIFETIME, Organization
 from storage.records.page import RunPage
 from storage.records.project import Project
-from storage.records.query import RunFilter, RunSort
+from storage.records.query import RunFilter, RunSort, RunWindow, WindowRequest
 from storage.records.repository import Repository
 from storage.records.run import (
     FINAL_STATUSES,
@@ -59,5 +59,7 @@ __all__ = [
     "RunPage",
     "RunRow",
     "RunSort",
+    "RunWindow",
     "Transition",
+    "WindowRequest",
 ]

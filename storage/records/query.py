@@ -1,10 +1,10 @@
-"""Which runs are wanted, and in which order."""
+"""Asking for runs: which ones, in which order, which window of them, and what comes back."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from storage.records.run import FINAL_STATUSES
+from storage.records.run import FINAL_STATUSES, RunRow
 
 SortColumn = Literal["started", "updated", "took", "status", "repository", "branch", "run"]
 
@@ -48,3 +48,46 @@ class RunSort:
 
     column: SortColumn = "started"
     descending: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRequest:
+    """A window of rows, as a table asks for it."""
+
+    condition: RunFilter
+    sort: RunSort
+    offset: int
+    """The first row, as things stood when the table was last read."""
+    limit: int
+    anchor_id: str | None = None
+    """The run that must not move on the screen. None: the table rests at its top."""
+    anchor_index: int = 0
+    """Its row when it was last read."""
+    cursor_id: str | None = None
+    cursor_index: int = 0
+    is_fresh: bool = True
+    """False: neither runs nor condition changed since the last read, so anchor and cursor are where they were."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunWindow:
+    """Rows of a table, with what is needed to put them where they belong."""
+
+    total: int = 0
+    """Rows of the whole table."""
+    offset: int = 0
+    """The row number of the first one here."""
+    rows: tuple[RunRow, ...] = ()
+    shift: int = 0
+    """By how many rows the anchor moved down since the request."""
+    cursor_index: int | None = None
+    """The row of the cursor's run. None: the request named none, or it is no longer in the table."""
+
+    def row(self, index: int) -> RunRow | None:
+        """The row of that number, if it is here."""
+        position = index - self.offset
+        return self.rows[position] if 0 <= position < len(self.rows) else None
+
+    def holds(self, first: int, last: int) -> bool:
+        """Whether every row from first to last, as far as the table goes, is here."""
+        return self.offset <= max(0, first) and min(last, self.total - 1) < self.offset + len(self.rows)

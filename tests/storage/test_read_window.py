@@ -12,8 +12,8 @@ from storage.cache.first_rows import first_rows
 from storage.cache.landmarks import Landmarks
 from storage.cache.opening import connect_reader, connect_writer, prepare
 from storage.cache.read_runs import Counts, rows
-from storage.cache.read_window import Question, Window, window
-from storage.records import Repository, Run, RunFilter, RunSort
+from storage.cache.read_window import window
+from storage.records import Repository, Run, RunFilter, RunSort, RunWindow, WindowRequest
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RUNS = 60
@@ -38,18 +38,18 @@ def database(tmp_path: Path) -> Iterator[tuple[Connection, Connection]]:
     writer.close()
 
 
-def ask(reader: Connection, question: Question) -> Window:
-    return window(reader, question, Counts(), Landmarks())
+def ask(reader: Connection, request: WindowRequest) -> RunWindow:
+    return window(reader, request, Counts(), Landmarks())
 
 
 def test_a_window_moves_with_its_anchor(database: tuple[Connection, Connection]) -> None:
     """Two runs arrive above: the same rows are found two further down, and so is the cursor's."""
     writer, reader = database
-    question = Question(RunFilter(), NEWEST_FIRST, 10, 5, ("run_049", 10), "run_047")
-    before = ask(reader, question)
+    request = WindowRequest(RunFilter(), NEWEST_FIRST, 10, 5, "run_049", 10, "run_047")
+    before = ask(reader, request)
     store_runs.store(writer, [run(RUNS), run(RUNS + 1)], NOON)
 
-    after = ask(reader, question)
+    after = ask(reader, request)
 
     assert (before.shift, before.offset, before.cursor_index) == (0, 10, 12)
     assert (after.shift, after.offset, after.cursor_index) == (2, 12, 14)
@@ -59,18 +59,27 @@ def test_a_window_moves_with_its_anchor(database: tuple[Connection, Connection])
 
 def test_a_window_whose_anchor_is_gone_stays_where_it_is(database: tuple[Connection, Connection]) -> None:
     """What the filter hides has no row, and moves nothing."""
-    question = Question(RunFilter(statuses=("failed",)), NEWEST_FIRST, 3, 4, ("run_048", 7), "run_048")
+    request = WindowRequest(RunFilter(statuses=("failed",)), NEWEST_FIRST, 3, 4, "run_048", 7, "run_048")
 
-    found = ask(database[1], question)
+    found = ask(database[1], request)
 
     assert (found.shift, found.offset, found.cursor_index, found.total) == (0, 3, None, 40)
 
 
 def test_a_window_ends_where_the_order_does(database: tuple[Connection, Connection]) -> None:
     """Beyond the end there is nothing to show: the last rows are."""
-    found = ask(database[1], Question(RunFilter(), NEWEST_FIRST, 58, 10))
+    found = ask(database[1], WindowRequest(RunFilter(), NEWEST_FIRST, 58, 10))
 
     assert (found.offset, found.rows[-1].run_id) == (RUNS - 10, "run_000")
+
+
+def test_a_window_of_unchanged_runs_keeps_its_places(database: tuple[Connection, Connection]) -> None:
+    """When nothing changed since the last read, anchor and cursor are not looked for: they are where they were."""
+    found = ask(
+        database[1], WindowRequest(RunFilter(), NEWEST_FIRST, 10, 5, "run_049", 10, "run_047", 12, is_fresh=False)
+    )
+
+    assert (found.shift, found.offset, found.cursor_index) == (0, 10, 12)
 
 
 def test_the_first_rows_of_a_search_are_its_first_rows(database: tuple[Connection, Connection]) -> None:

@@ -6,9 +6,8 @@ from datetime import datetime
 
 from textual.message import Message
 
-from storage.records import RunRow
+from storage.records import RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from widgets.held_view import HeldView, Still
-from widgets.runs.window import NOTHING, Place, RunWindow
 
 
 class RunRows(HeldView):
@@ -19,7 +18,7 @@ class RunRows(HeldView):
 
     @dataclass
     class WindowWanted(Message):
-        """Rows are about to be on show that the table does not hold: read those of `here`."""
+        """Rows are about to be on show that the table does not hold: read those of its `request`."""
 
         def can_replace(self, message: Message) -> bool:
             """Only the latest place counts."""
@@ -46,7 +45,7 @@ class RunRows(HeldView):
         super().__init__(still, id=id)
         self._now = clock()
         self._as_of: datetime | None = None
-        self._window = NOTHING
+        self._window = RunWindow()
         self._cursor_id: str | None = None
         """The cursor's run; None: there is none, or its row is not here yet."""
         self._row: RunRow | None = None
@@ -65,21 +64,21 @@ class RunRows(HeldView):
 
     # What it is told
 
-    def show(self, window: RunWindow, place: Place) -> None:
-        """Takes rows that were read for a place; the cursor and what is on show stay on their runs.
+    def show(self, window: RunWindow, request: WindowRequest) -> None:
+        """Show rows that were read; the cursor and what is on show stay on their runs.
 
         Args:
             window: The rows.
-            place: What had been asked, since the reader may have moved on meanwhile.
+            request: What they answer, since the reader may have moved on while they were read.
         """
         before, top, cursor_before = self._window, self.scroll_offset.y, self._cursor
         is_sought = self._cursor_id is not None and self._row is None
         follows = is_sought or self._cursor in self.rows_on_show
         # Asking for the same again would bring the same again.
-        self._window, self._asked = window, (place.offset, place.limit)
-        self._settle_cursor(window, place)
+        self._window, self._asked = window, (request.offset, request.limit)
+        self._settle_cursor(window, request)
         self.resize_to(window.total)
-        self._hold_still(window, place, follows=follows)
+        self._hold_still(window, request, follows=follows)
         if self.is_held:
             # Rows for where the reader was before: those for where he is now are on their way.
             if self._holds_what_is_on_show():
@@ -128,13 +127,15 @@ class RunRows(HeldView):
         """The run under the cursor."""
         return self._row
 
+    def request(self, condition: RunFilter, sort: RunSort, *, is_fresh: bool = True) -> WindowRequest:
+        """The rows around what is on show: the page before it, its own and the page after."""
+        index, run_id = self._anchor() or (0, None)
+        return WindowRequest(condition, sort, *self._around, run_id, index, self._cursor_id, self._cursor, is_fresh)
+
     @property
-    def here(self) -> Place:
-        """Where the reader stands, as a question for rows: a page before what is on show, and one after."""
-        top, page = self.scroll_offset.y, self.page
-        anchor = self._anchor()
-        index, run_id = anchor or (0, None)
-        return Place(max(0, top - page), 3 * page, run_id, index, self._cursor_id, self._cursor)
+    def _around(self) -> tuple[int, int]:
+        """The first row of three pages around what is on show, and how many they are."""
+        return max(0, self.scroll_offset.y - self.page), 3 * self.page
 
     def _anchor(self) -> tuple[int, str] | None:
         if self.scroll_offset.y == 0:
@@ -161,8 +162,8 @@ class RunRows(HeldView):
             # The rows are painted first: whoever shows the run itself may need as long again.
             self.call_after_refresh(self.post_message, self.Highlighted(row))
 
-    def _settle_cursor(self, window: RunWindow, place: Place) -> None:
-        if self._cursor_id != place.cursor_id:
+    def _settle_cursor(self, window: RunWindow, request: WindowRequest) -> None:
+        if self._cursor_id != request.cursor_id:
             self._cursor += window.shift  # The reader moved on while the rows were read.
         elif window.cursor_index is not None:
             self._cursor = window.cursor_index
@@ -170,10 +171,10 @@ class RunRows(HeldView):
         if window.row(self._cursor) is not None or not window.total:
             self.cursor_moved()
 
-    def _hold_still(self, window: RunWindow, place: Place, *, follows: bool) -> None:
+    def _hold_still(self, window: RunWindow, request: WindowRequest, *, follows: bool) -> None:
         """Scrolls so that what the reader looks at stays where it is, and the cursor on show if it was."""
         unseen, top = self._unseen, self.scroll_offset.y
-        if place.anchor_id is not None and window.shift:
+        if request.anchor_id is not None and window.shift:
             unseen += window.shift
             self.scroll_rows_to(top + window.shift)
         elif follows and self._cursor >= top + self.page:
@@ -188,9 +189,8 @@ class RunRows(HeldView):
             return
         if not self._holds_what_is_on_show():
             self.hold()
-        here = self.here
-        if self._asked != (here.offset, here.limit):
-            self._asked = (here.offset, here.limit)
+        if self._asked != self._around:
+            self._asked = self._around
             self.post_message(self.WindowWanted())
 
     def _holds_what_is_on_show(self) -> bool:

@@ -5,14 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from app.console.latest import Latest, Start
-from app.console.runs.loaders import (
-    Question,
-    is_scan,
-    read_extent,
-    read_window,
-    statuses_through,
-    window_of_first,
-)
+from app.console.runs.loaders import is_scan, read_extent, statuses_through, window_of_first
 from app.console.runs.views import TableQuery
 from storage.cache import Cache
 from storage.errors import StorageError
@@ -98,27 +91,26 @@ class RunFeed:
             self._failed(error)
 
     async def _read_window(self, condition: RunFilter, *, is_fresh: bool) -> None:
-        place = self._table.here
-        window = await read_window(self._cache, Question(condition, self.wanted.sort, place, is_fresh))
-        self._table.show(window, place)
+        request = self._table.request(condition, self.wanted.sort, is_fresh=is_fresh)
+        self._table.show(await self._cache.window(request), request)
 
     async def _read_page_by_page(self, condition: RunFilter) -> None:
         """What is found at once, then the rows around it, and how many there are once all were looked at."""
         table, sort, cache = self._table, self.wanted.sort, self._cache
         found = 0
         for patience_s in LOOKS_S:
-            place = table.here
+            request = table.request(condition, sort)
             rows = await cache.first_rows(condition, sort, limit=table.page, patience_s=patience_s)
             if len(rows) > found:
                 found = len(rows)
-                table.show(window_of_first(rows, place), place)
+                table.show(window_of_first(rows, request), request)
                 await table.wait_for_refresh()
             if found == table.page:
                 break
-        place = table.here
-        last = place.offset + place.limit
+        request = table.request(condition, sort)
+        last = request.offset + request.limit
         rows = await cache.rows(condition, sort, offset=0, limit=last)
-        table.show(window_of_first(rows, place), place)
+        table.show(window_of_first(rows, request), request)
         if len(rows) == last:
             self._tell(await read_extent(cache, len(rows), condition, is_counted=False))
             table.counted(await cache.count(condition))

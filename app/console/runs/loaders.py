@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from app.text import SafeText, safe_block, safe_text
-from storage.records import Action, RunFilter, RunRow, RunSort
+from storage.records import Action, RunFilter, RunRow, RunWindow, WindowRequest
 from widgets.filter.extent import Extent
 from widgets.runs.view import Branch, RunView, Turn
-from widgets.runs.window import Place, RunWindow
 
 if TYPE_CHECKING:
     from storage.cache import Cache
@@ -34,17 +33,6 @@ MOST_BESIDE: Final = 100
 """Further ones are not counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """Which rows are wanted, and whether what they stand in may have changed."""
-
-    condition: RunFilter
-    sort: RunSort
-    place: Place
-    is_fresh: bool = False
-    """True: runs came or changed, or the condition did: find the anchor again."""
-
-
 def is_scan(condition: RunFilter) -> bool:
     """Whether every run may have to be looked at: no index leads to words or patterns."""
     patterns = (*condition.repositories, *condition.branches)
@@ -52,29 +40,9 @@ def is_scan(condition: RunFilter) -> bool:
     return bool(condition.search or excluded or any("*" in pattern for pattern in patterns))
 
 
-async def read_window(cache: "Cache", question: Question) -> RunWindow:
-    """The rows of a place, and where its anchor and cursor are now.
-
-    Raises:
-        StorageError: The cache cannot be read.
-    """
-    place, is_fresh = question.place, question.is_fresh
-    anchor = (place.anchor_id, place.anchor_index) if is_fresh and place.anchor_id is not None else None
-    found = await cache.window(
-        question.condition,
-        question.sort,
-        offset=place.offset,
-        limit=place.limit,
-        anchor=anchor,
-        cursor_id=place.cursor_id if is_fresh else None,
-    )
-    known = place.cursor_index if place.cursor_id is not None else None
-    return RunWindow(found.total, found.offset, found.rows, found.shift, found.cursor_index if is_fresh else known)
-
-
-def window_of_first(rows: tuple[RunRow, ...], place: Place) -> RunWindow:
+def window_of_first(rows: tuple[RunRow, ...], request: WindowRequest) -> RunWindow:
     """The first rows, whose number is all that is known so far; the cursor is on its run if that is among them."""
-    cursor = next((index for index, row in enumerate(rows) if row.run_id == place.cursor_id), 0)
+    cursor = next((index for index, row in enumerate(rows) if row.run_id == request.cursor_id), 0)
     return RunWindow(len(rows), 0, rows, 0, cursor)
 
 

@@ -18,14 +18,13 @@ from app.console.runs.views import TableQuery
 from app.console.troubles import UNREADABLE, nothing_to_show
 from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from storage.errors import StorageError
-from storage.records import Action
+from storage.records import Action, RunWindow
 from widgets.filter.bar import FilterBar
 from widgets.filter.extent import Extent
 from widgets.frame.notice import Notice
 from widgets.runs.column_choice import ColumnChoice
 from widgets.runs.pane import RunPane
 from widgets.runs.table import RunTable
-from widgets.runs.window import RunWindow
 
 WIDE: Final = 120
 """From this width on the run stands beside the table."""
@@ -65,7 +64,8 @@ class RunsScreen(RunMarkingScreen):
         self.say_wanted()
         first = self.console.first
         if first is not None:
-            self.table.show(RunWindow(first.total, 0, first.rows, 0, None), self.table.here)
+            request = self.table.request(self.condition, self.wanted.sort)
+            self.table.show(RunWindow(first.total, 0, first.rows), request)
             is_filtered = bool(self.condition)
             self._tell(Extent(first.total, first.held, first.coverage, is_filtered=is_filtered))
         self._explain()

@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from storage.records import RunRow
+from storage.records import RunFilter, RunRow, RunSort, RunWindow
 from widgets.held_view import MOMENT_S
 from widgets.runs.rows import RunRows
 from widgets.runs.table import RunTable
-from widgets.runs.window import RunWindow
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TOTAL = 1_000
@@ -44,7 +43,7 @@ class Table(App[None]):
 
     def give(self) -> None:
         """The rows of where the table stands."""
-        here = self.table.here
+        here = self.table.request(RunFilter(), RunSort())
         rows = tuple(row(number) for number in range(here.offset, min(TOTAL, here.offset + here.limit)))
         index = here.cursor_index if here.cursor_id is not None else None
         self.table.show(RunWindow(TOTAL, here.offset, rows, 0, index), here)
@@ -100,7 +99,7 @@ async def test_a_wait_that_lasts_is_seen() -> None:
 async def test_rows_of_where_the_reader_was_do_not_end_the_wait() -> None:
     """He went on while they were read: those of where he is now are still to come."""
     async with shown() as (app, _):
-        before = app.table.here
+        before = app.table.request(RunFilter(), RunSort())
         app.table.action_last()
         app.table.show(RunWindow(TOTAL, 0, tuple(row(number) for number in range(60)), 0, 0), before)
 
