@@ -14,12 +14,10 @@ from app.console.keys.hints import key_actions, key_hints
 from app.console.tabs import TABS
 from app.events import Event
 from storage.errors import StorageError
-from widgets.follow.strip import FollowStrip
-from widgets.frame.banner import Banner
+from widgets.follow import FollowStrip
+from widgets.frame.bars import KeyBar, TabBar
 from widgets.frame.header_bar import HeaderBar, Vitals
-from widgets.frame.key_bar import KeyBar
-from widgets.frame.notice import Notice
-from widgets.frame.tab_bar import TabBar
+from widgets.frame.notice import Banner, Notice
 
 if TYPE_CHECKING:
     from app.console.app import RunwardenApp
@@ -110,7 +108,7 @@ class BaseScreen(Screen[None]):
     def _on_followed_picked(self, message: FollowStrip.Picked) -> None:
         self.console.open_run(message.run_id)
 
-    @on(FollowStrip.ListWanted)
+    @on(FollowStrip.ListRequested)
     async def _on_followed_wanted(self) -> None:
         await self.app.run_action("followed")
 

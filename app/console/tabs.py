@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from widgets.frame.tab_bar import Tab
+from widgets.frame.bars import Tab
 
 OVERVIEW: Final = "profiles"
 """The room of all profiles; it has no tab, for its subject is not the profile on show."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from app.console.runs.views import TableQuery
 from app.text import safe_text
 from storage.records import LinkState
-from widgets.filter.extent import Extent
+from widgets.filter.bar import Extent
 from widgets.frame.notice import Notice
 from widgets.times import clock_time
 

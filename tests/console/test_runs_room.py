@@ -13,7 +13,7 @@ from tests.console.scenes import MINUTES_INTO_THE_DAY, SceneClock, engine_on, se
 from tests.run_board import Board
 from widgets.cursor_view import HEADER
 from widgets.filter.bar import SearchInput
-from widgets.frame.banner import Banner
+from widgets.frame.notice import Banner
 from widgets.runs.pane import RunPane
 from widgets.runs.search_highlight import SearchHighlight
 

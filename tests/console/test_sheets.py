@@ -11,8 +11,8 @@ from app.config import Command, Template
 from app.console.forms.templates import TemplatePicker
 from app.console.keys.own_command_screen import ConfirmCommandScreen
 from tests.console.conftest import SMALL, Scene, Staged
+from widgets.choice_lists import StatusList
 from widgets.forms.dialog import FormDialog
-from widgets.status_list import StatusList
 
 CORNER = (1, 22)
 """Of the screen: no sheet reaches it."""

@@ -14,10 +14,9 @@ from storage.records import LinkState, Repository, Run, RunDetail, RunFilter, Tr
 from widgets.badges import health_badge, run_badge
 from widgets.cells import fit, shorten
 from widgets.frame.freshness import Patience, freshness
-from widgets.runs.column_choice import ColumnChoice
-from widgets.runs.columns import GAP, ColumnKey, place
+from widgets.runs.columns import GAP, ColumnChoice, ColumnKey, lay_out
 from widgets.runs.search_highlight import SearchHighlight
-from widgets.runs.timeline import Stretch, stretches
+from widgets.runs.timeline import Period, periods
 from widgets.times import ago, clock_time, span, started
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -86,7 +85,7 @@ def test_a_cut_in_the_middle_keeps_both_ends() -> None:
 @given(st.integers(min_value=1, max_value=400))
 def test_columns_never_overlap_and_those_that_fit_fill_the_view(width: int) -> None:
     """At every width; and sideways scrolling can end with a whole column beside the frozen ones."""
-    layout = place(width, ColumnChoice().columns)
+    layout = lay_out(width, ColumnChoice().columns)
 
     for left, right in zip(layout.placed, layout.placed[1:], strict=False):
         assert left.end + GAP == right.x
@@ -98,7 +97,7 @@ def test_columns_never_overlap_and_those_that_fit_fill_the_view(width: int) -> N
 @pytest.mark.parametrize("width", [80, 100, 140, 200])
 def test_status_and_repository_are_always_in_view(width: int) -> None:
     """They are the frozen ones."""
-    layout = place(width, ColumnChoice().columns)
+    layout = lay_out(width, ColumnChoice().columns)
 
     assert [p.column.key for p in layout.placed if p.column.frozen] == ["status", "repository"]
     assert layout.frozen_width < width
@@ -190,14 +189,14 @@ def test_the_time_before_the_first_look_is_not_claimed() -> None:
         created=before(minutes=9),
     )
 
-    assert stretches(late, NOON) == (
-        Stretch(None, before(minutes=9), 240.0),
-        Stretch("working", before(minutes=5), 300.0, goes_on=True),
+    assert periods(late, NOON) == (
+        Period(None, before(minutes=9), 240.0),
+        Period("working", before(minutes=5), 300.0, goes_on=True),
     )
-    assert stretches(early, NOON) == (
-        Stretch("queued", before(minutes=9), 180.0),
-        Stretch("working", before(minutes=6), 240.0),
-        Stretch("failed", before(minutes=2), None),
+    assert periods(early, NOON) == (
+        Period("queued", before(minutes=9), 180.0),
+        Period("working", before(minutes=6), 240.0),
+        Period("failed", before(minutes=2), None),
     )
 
 

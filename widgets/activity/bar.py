@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from app.text import SafeText
 from widgets.badges import STYLES
-from widgets.forms.text import LineInput
+from widgets.forms.inputs import LineInput
 
 GAP = 2
 PLACEHOLDERS: Final = ("/ search what was asked, sent or said", "/ search")

@@ -11,7 +11,7 @@ from app.text import SafeText, safe_block, safe_text
 from storage.records import Action
 from storage.records.activity import ANSWERED, FAILED, PollSpan
 from widgets.badges import Badge, Tone, action_badge
-from widgets.forms.outcome import reason
+from widgets.forms.pages import reason
 from widgets.frame.freshness import trouble_word
 from widgets.line_table import Line, Part
 from widgets.times import ago, span, stamp

@@ -1,11 +1,17 @@
-"""The table of what happened, newest first."""
+"""The table of activity, newest first, and the facts of one entry."""
 
 from datetime import datetime
 from typing import ClassVar, Final
 
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
 
-from widgets.activity.formatting import Entry, line_of
+from app.text import SafeText
+from widgets.activity.formatting import Entry, facts_of, line_of, sent
+from widgets.forms.facts import FactList, toned
 from widgets.line_table import GAP, Line, LineColumn, LineTable
 
 _OUTCOME: Final = LineColumn("outcome", 0, 13)
@@ -54,3 +60,56 @@ class ActivityTable(LineTable[Entry]):
     def line_of(self, item: Entry, now: datetime) -> Line:
         """How it reads now."""
         return line_of(item, now)
+
+
+class ActivityPane(VerticalScroll, can_focus=True):
+    """One entry."""
+
+    DEFAULT_CSS = """
+    ActivityPane {
+        height: 10;
+        padding: 0 2;
+        border-top: solid $panel;
+        scrollbar-size-vertical: 1;
+        scrollbar-background: $background;
+        scrollbar-color: $panel;
+        .activity-pane--sent { height: auto; margin-top: 1; }
+    }
+    ActivityPane:focus { border-top: solid $accent; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "scroll_down", "down", show=False, id="pane.down"),
+        Binding("k", "scroll_up", "up", show=False, id="pane.up"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._entry: Entry | None = None
+        self._sent: tuple[SafeText, ...] | None = None
+
+    def compose(self) -> ComposeResult:
+        """The facts, then the request's body."""
+        yield FactList()
+        yield Static(classes="activity-pane--sent", markup=False)
+
+    def show(self, entry: Entry | None, now: datetime) -> None:
+        """Takes the entry; None: there is none."""
+        if entry is None or self._entry is None or entry.key != self._entry.key:
+            self.scroll_home(animate=False)
+        self._entry = entry
+        self.tick(now)
+
+    def tick(self, now: datetime) -> None:
+        """Paints again what reads differently."""
+        facts = facts_of(self._entry, now) if self._entry is not None else ()
+        self.query_one(FactList).show(toned(facts))
+        body = sent(self._entry) if self._entry is not None else ()
+        if body != self._sent:
+            self._sent = body
+            self.query_one(".activity-pane--sent", Static).update(_body(body))
+
+
+def _body(lines: tuple[SafeText, ...]) -> Content:
+    if not lines:
+        return Content()
+    return Content("\n").join((Content.styled("What was sent", "$accent bold"), *map(Content, lines)))

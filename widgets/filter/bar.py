@@ -1,6 +1,7 @@
-"""What is wanted, above the runs: views, counts and extent on one line, the query and what it comes to on the other."""
+"""The filter above the runs: views, counts and extent on one line; the query and its facets on the other."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -12,13 +13,40 @@ from textual.content import Content
 from textual.widgets import Static
 
 from app.text import SafeText
+from storage.records import Coverage
 from widgets.badges import STYLES, Tone
-from widgets.filter.counts import StatusCounts
-from widgets.filter.extent import Extent, extent_text
-from widgets.filter.facets import Facet, FacetBar
-from widgets.filter.offers import Offer, OfferList
-from widgets.filter.search import SearchInput, Understand
-from widgets.filter.views import ViewBar
+from widgets.filter.chips import Facet, FacetBar, StatusCounts, ViewBar
+from widgets.filter.search import Offer, OfferList, SearchInput, Understand
+from widgets.times import day
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much of how much is on show."""
+
+    matching: int
+    held: int
+    """Runs in the cache."""
+    coverage: Coverage
+    is_filtered: bool
+    is_counted: bool = True
+    """False: `matching` are those found so far; there may be more."""
+
+
+def extent_text(extent: Extent, now: datetime, *, wide: bool) -> str:
+    """`1,204 of 48,231 · complete since 1 May`, or less of it."""
+    so_far = "" if extent.is_counted else "+"
+    of = f"{extent.matching:,}{so_far} of {extent.held:,}" if extent.is_filtered else f"{extent.held:,}"
+    coverage = extent.coverage
+    if coverage.whole:
+        return f"{of} {'runs · complete' if wide and not extent.is_filtered else '· complete' if wide else '· all'}"
+    if coverage.complete_since is None and not extent.held:
+        return ""
+    if coverage.complete_since is None:
+        return f"{of} · {'history not complete yet' if wide else 'partial'}"
+    since = day(coverage.complete_since, now)
+    return f"{of} · {'complete since' if wide else 'since'} {since}"
+
 
 WIDE: Final = 110
 """From this width on nothing has to be abbreviated."""
@@ -98,8 +126,8 @@ class FilterBar(Vertical):
         message.stop()
         self.query_one(OfferList).choose(message.step)
 
-    @on(SearchInput.OfferWanted)
-    def _take_chosen(self, message: SearchInput.OfferWanted) -> None:
+    @on(SearchInput.OfferAccepted)
+    def _take_chosen(self, message: SearchInput.OfferAccepted) -> None:
         message.stop()
         offer = self.query_one(OfferList).chosen
         if offer is None:

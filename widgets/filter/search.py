@@ -1,18 +1,94 @@
-"""The line that says which runs are wanted: what is typed is painted as it is understood."""
+"""The query line, painted as it is understood, and the completions offered below it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from rich.cells import cell_len
 from rich.highlighter import Highlighter
 from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Input
 
-from app.text import safe_text
+from app.text import SafeText, safe_text
+from widgets.cells import fit
+
+MOST = 8
+"""Offers on show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One way to go on."""
+
+    start: int
+    """Index of the first character it replaces."""
+    end: int
+    """Index behind the last one."""
+    insert: SafeText
+    about: str = ""
+
+    def applied(self, line: str) -> tuple[str, int]:
+        """The line with the offer in it, and where the cursor then is."""
+        return line[: self.start] + self.insert + line[self.end :], self.start + len(self.insert)
+
+
+class OfferList(Widget):
+    """The offers; one may be chosen, else the first is meant."""
+
+    @dataclass
+    class Clicked(Message):
+        """An offer was clicked."""
+
+        offer: Offer
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._offers: tuple[Offer, ...] = ()
+        self._chosen = 0
+        self.display = False
+
+    @property
+    def chosen(self) -> Offer | None:
+        """The offer that tab takes; None: there is none."""
+        return self._offers[self._chosen] if self._offers else None
+
+    def show(self, offers: tuple[Offer, ...]) -> None:
+        """Takes the offers."""
+        self._offers, self._chosen = offers[:MOST], 0
+        self.display = bool(self._offers)
+        self.refresh(layout=True)
+
+    def choose(self, step: int) -> None:
+        """Goes to another one, around the ends."""
+        if self._offers:
+            self._chosen = (self._chosen + step) % len(self._offers)
+            self.refresh()
+
+    def render(self) -> Content:
+        """A line each."""
+        width = max((cell_len(offer.insert) for offer in self._offers), default=0)
+        return Content("\n").join(self._line(index, width) for index in range(len(self._offers)))
+
+    def on_click(self, event: events.Click) -> None:
+        """Takes the offer under the pointer."""
+        if event.y < len(self._offers):
+            self.post_message(self.Clicked(self._offers[event.y]))
+
+    def _line(self, index: int, width: int) -> Content:
+        offer = self._offers[index]
+        here = " on $block-cursor-blurred-background" if index == self._chosen else ""
+        return Content.assemble(
+            (" ▸ " if here else "   ", f"$accent{here}"),
+            (fit(offer.insert, width), f"$foreground{here}"),
+            (f"  {offer.about} " if offer.about else " ", f"$foreground 70%{here}"),
+        )
+
 
 LONGEST: Final = 1_000
 """Characters of a line."""
@@ -44,7 +120,7 @@ class SearchInput(Input):
         """Nothing is wanted any more but what the view asks for; the keys go back to the rows."""
 
     @dataclass
-    class OfferWanted(Message):
+    class OfferAccepted(Message):
         """What is offered shall be taken: the one that was chosen, or the first."""
 
     @dataclass
@@ -86,7 +162,7 @@ class SearchInput(Input):
 
     def action_take(self) -> None:
         """Takes what is offered."""
-        self.post_message(self.OfferWanted())
+        self.post_message(self.OfferAccepted())
 
     def action_choose(self, step: int) -> None:
         """Chooses another offer."""

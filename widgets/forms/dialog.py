@@ -13,8 +13,7 @@ from textual.widgets import Button, Static
 from app.text import SafeText
 from widgets.badges import Tone
 from widgets.forms.field import toned
-from widgets.forms.outcome import OutcomePage
-from widgets.forms.preview import RequestPreview
+from widgets.forms.pages import OutcomePage, RequestPreview
 
 Phase = Literal["editing", "preview", "sending", "outcome"]
 _STEPS: Final[dict[Phase, int]] = {"editing": 0, "preview": 1, "sending": 2, "outcome": 2}

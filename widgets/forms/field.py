@@ -1,4 +1,4 @@
-"""One field of a form: a label, what is typed, and one line below it that never moves anything."""
+"""One field of a form: a label, a control, and one line of hints or problems below it."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from textual.widgets import Input, Static, TextArea
 
 from app.text import SafeText, safe_text
 from widgets.badges import STYLES, Tone
-from widgets.forms.text import ChoiceInput, Cleaned, LineInput, ParagraphInput, printable
+from widgets.forms.inputs import ChoiceInput, Cleaned, LineInput, ParagraphInput, printable
 
 _MARKS: Final[dict[Tone, str]] = {"good": "✓ ", "warn": "! ", "bad": "✗ "}
 """What a line begins with, so that its colour is not needed; other tones have no mark."""
@@ -262,3 +262,25 @@ class ParagraphField(FormField):
     def _typed(self, event: TextArea.Changed) -> None:
         event.stop()
         self._edited()
+
+
+class SecretInput(LineInput):
+    """A one-line input that shows dots. Textual's own would copy what is behind them."""
+
+    def __init__(self) -> None:
+        super().__init__(password=True)
+
+    def action_copy(self) -> None:
+        """Nothing: a clipboard is read by every program, and kept by some."""
+
+    def action_cut(self) -> None:
+        """Takes the selection away, without keeping it."""
+        self.delete_selection()
+
+
+class SecretField(LineField):
+    """A labelled secret."""
+
+    def __init__(self, key: str, label: str, hint: str) -> None:
+        super().__init__(key, label, hint)
+        self._control = SecretInput()

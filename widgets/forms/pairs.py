@@ -14,7 +14,7 @@ from textual.widgets import Input, Static
 
 from app.text import SafeText
 from widgets.forms.field import FormField
-from widgets.forms.text import LineInput
+from widgets.forms.inputs import LineInput
 
 Pairs = tuple[tuple[str, str], ...]
 """Keys and values as typed, empty lines left out."""

@@ -1,4 +1,4 @@
-"""What a room says when it has nothing to show, or when what it shows is not what it should be."""
+"""Notices: what is wrong or missing, and what to press."""
 
 from dataclasses import dataclass
 from textwrap import wrap
@@ -6,6 +6,7 @@ from typing import Final
 
 from textual.content import Content
 from textual.widget import Widget
+from textual.widgets import Static
 
 from widgets.badges import STYLES, Tone
 
@@ -61,3 +62,22 @@ class NoticePage(Widget):
         title = (f"{notice.glyph}  {notice.title}", f"{STYLES[notice.tone]} bold")
         rest = [(f"\n{line}", STYLES["quiet"]) for line in lines]
         return Content.assemble("\n" * above(self.size.height, len(lines) + 1), title, *rest)
+
+
+class Banner(Static):
+    """Hidden while all is well; it never covers the facts."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+        self._notice: Notice | None = None
+        self.display = False
+
+    def show(self, notice: Notice | None) -> None:
+        """Takes what is wrong; None: nothing."""
+        if notice == self._notice:
+            return
+        self._notice = notice
+        self.display = notice is not None
+        if notice is not None:
+            head = (f"{notice.glyph} {notice.title}  ", f"{STYLES[notice.tone]} bold")
+            self.update(Content.assemble(head, " ".join(notice.lines)))

@@ -1,13 +1,145 @@
-"""The charts of the Insights room."""
+"""The charts of Insights: each series has a shape of its own, so that colour only repeats it."""
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil, floor, log10
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
-from widgets.insights.chart import Chart, Tick, ceiling, columns, stacked
-from widgets.insights.formatting import COMPLETED, FAILED, UNFINISHED, UNKNOWN, tick
-from widgets.insights.view import InsightsView
+from textual.app import RenderResult
+from textual_plotext import PlotextPlot
+
+from widgets.badges import STYLES, Tone
+from widgets.insights.figures import COMPLETED, FAILED, UNFINISHED, UNKNOWN, InsightsView, tick
 
 if TYPE_CHECKING:
     from widgets.badges import Badge
+
+LEAST_WIDTH: Final = 24
+LEAST_HEIGHT: Final = 5
+"""Smaller charts would show nothing that can be read."""
+_LABEL_GAP: Final = 2
+Colour = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A name below a place."""
+
+    at: int
+    """Index of the bar or point, from 0."""
+    text: str
+
+
+class Chart(PlotextPlot):
+    """A plot in the theme's colours; `draw` says what is on it, and is asked again whenever it is painted."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"chart--{tone}" for tone in STYLES}
+    DEFAULT_CSS = """
+    Chart {
+        background: $surface;
+        & > .chart--good { color: $success; }
+        & > .chart--bad { color: $error; }
+        & > .chart--busy { color: $primary; }
+        & > .chart--wait { color: $secondary; }
+        & > .chart--warn { color: $warning; }
+        & > .chart--plain { color: $foreground; }
+        & > .chart--quiet { color: $foreground 70%; }
+    }
+    """
+
+    _axis_cells = 0
+    """At the left of what is drawn, for the names of heights."""
+
+    def draw(self, width: int, height: int) -> None:
+        """Puts everything on the plot, which is empty and so many cells large."""
+        raise NotImplementedError
+
+    def render(self) -> RenderResult:
+        """The plot."""
+        plot = self.plt
+        plot.clear_figure()
+        plot.frame(frame=False)
+        width, height = self.size
+        if width >= LEAST_WIDTH and height >= LEAST_HEIGHT:
+            self.draw(width, height)
+        return super().render()
+
+    def colour(self, tone: Tone) -> Colour:
+        """The theme's colour of a tone."""
+        colour = self.get_component_styles(f"chart--{tone}").color
+        return colour.r, colour.g, colour.b
+
+    def label(self, text: str, x: int, y: int, tone: Tone) -> None:
+        """Writes above a place."""
+        _, ground = self.background_colors
+        self.plt.text(text, x, y, color=self.colour(tone), background=ground.rgb, alignment="center")
+
+    def axis(self, top: float, rows: int, *, ticks: int = 3) -> int:
+        """Names heights from 0 to `top` at the left; returns how many cells the names take."""
+        values = [top * index / (ticks - 1) for index in range(ticks)]
+        labels = [number(value) for value in values]
+        wide = max(map(len, labels)) + 1
+        rows_of = [value / top * (rows - 1) for value in values]
+        self._axis_cells = wide
+        self.plt.yticks(rows_of, [f"{label:>{wide - 1}} " for label in labels])
+        return wide
+
+    def below(self, ticks: Sequence[Tick], places: Sequence[int]) -> None:
+        """Names places at the bottom: every one, every second or so, so that none runs into its neighbour."""
+        some = (ticks[::step] for step in range(1, len(ticks)))
+        kept = next((each for each in some if _stand_apart(each, places)), ticks[:1])
+        # Plotext pushes a name that would stand out at the left edge into its neighbour's reach.
+        pushed = len(kept[0].text) // 2 - places[kept[0].at] - self._axis_cells
+        if pushed > 0 and not _stand_apart(kept, places, pushed + 1):
+            kept = kept[1:]
+        self.plt.xticks([places[tick.at] for tick in kept], [tick.text for tick in kept])
+        # Plotext names them in the order of a set, and moves each one by what is there already.
+        monitor = cast("Any", self.plt).monitor
+        named = sorted(zip(monitor.xticks[0], monitor.xlabels[0], strict=True))
+        monitor.xticks[0], monitor.xlabels[0] = [place for place, _ in named], [text for _, text in named]
+
+
+def _stand_apart(ticks: Sequence[Tick], places: Sequence[int], more: int = 0) -> bool:
+    reach = max(len(tick.text) for tick in ticks) + _LABEL_GAP + more
+    return all(places[after.at] - places[before.at] >= reach for before, after in pairwise(ticks))
+
+
+def number(value: float) -> str:
+    """A number on an axis: `1,200`, `0.5`."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
+
+
+def ceiling(highest: float) -> float:
+    """The top of an axis: 1, 2 or 5 times a power of ten, or the even number above a small count."""
+    if highest <= 2:  # noqa: PLR2004 — the smallest axis whose middle is a whole number
+        return 2
+    power = 10 ** floor(log10(highest))
+    return float(next(step * power for step in (1, 1.2, 1.5, 1.6, 2, 3, 4, 5, 6, 8, 10) if step * power >= highest))
+
+
+def stacked(values: Sequence[int], top: float, rows: int) -> list[int]:
+    """How many rows each part of a bar takes, from its foot up.
+
+    A part that is there takes a row at least, so that one failure among a thousand is seen.
+    """
+    taken: list[int] = []
+    total = 0
+    for value in values:
+        total += value
+        upto = ceil(total / top * rows - 0.5)
+        taken.append(max(upto - sum(taken), 1) if value else 0)
+    while sum(taken) > rows:
+        taken[taken.index(max(taken))] -= 1
+    return taken
+
+
+def columns(count: int, width: int) -> tuple[list[int], int]:
+    """Where each of so many bars begins, spread over the width, and how wide all of them are."""
+    step = width / count
+    gap = 0 if step < 2 else 1 if step < 6 else 2  # noqa: PLR2004 — wide bars stand better further apart
+    return [int(index * step) for index in range(count)], max(1, int(step) - gap)
+
 
 _STACK: Final = (FAILED, COMPLETED, UNFINISHED)
 """From the foot of a bar up: failures share a base line, so that they can be compared."""

@@ -13,8 +13,7 @@ from app.text import safe_text
 from storage.records.insights import RepositoryFigures
 from widgets.badges import STYLES
 from widgets.cells import fit
-from widgets.insights.formatting import COMPLETED, FAILED, sampled, seconds, share
-from widgets.insights.view import InsightsView
+from widgets.insights.figures import COMPLETED, FAILED, InsightsView, sampled, seconds, share
 from widgets.times import span
 
 MOST: Final = 12

@@ -8,8 +8,7 @@ from textual.widgets import Static
 from app.text import safe_text
 from widgets.badges import STYLES
 from widgets.cells import fit
-from widgets.insights.formatting import seconds, share, started
-from widgets.insights.view import InsightsView
+from widgets.insights.figures import InsightsView, seconds, share, started
 
 Row = Sequence[str]
 NAME_CELLS = 24

@@ -1,7 +1,7 @@
-"""The run table's columns: which there are, and how wide each is in a given width."""
+"""The run table's columns: which ones are shown, how wide they are, and how the pointer rearranges them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from storage.records.query import SortColumn
@@ -48,8 +48,8 @@ COLUMNS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """A column at its place on an endless line."""
+class PlacedColumn:
+    """A column and its position on the line of all columns."""
 
     column: Column
     x: int
@@ -66,15 +66,15 @@ class Placed:
 class Layout:
     """All columns, side by side."""
 
-    placed: tuple[Placed, ...]
+    placed: tuple[PlacedColumn, ...]
     width: int
     """Cells of the whole line; more than the view's where the table scrolls sideways."""
     frozen_width: int
     """Cells at the left that do not scroll."""
 
-    def at(self, x: int) -> Placed | None:
+    def at(self, x: int) -> PlacedColumn | None:
         """The column under a cell of the line."""
-        return next((place for place in self.placed if place.x <= x < place.end + GAP), None)
+        return next((placed for placed in self.placed if placed.x <= x < placed.end + GAP), None)
 
     @property
     def stops(self) -> tuple[int, ...]:
@@ -82,14 +82,14 @@ class Layout:
         return tuple(p.x - self.frozen_width for p in self.placed if not p.column.frozen)
 
 
-def place(view_width: int, columns: Sequence[Column]) -> Layout:
+def lay_out(view_width: int, columns: Sequence[Column]) -> Layout:
     """The columns for a view: those that fit fill it to the last cell, the others follow to the right of it."""
     fitting = _fitting(view_width, columns)
     widths = _grown(fitting, view_width - _needed(fitting)) + [c.width for c in columns[len(fitting) :]]
-    placed: list[Placed] = []
+    placed: list[PlacedColumn] = []
     x = GUTTER
     for column, width in zip(columns, widths, strict=True):
-        placed.append(Placed(column, x, width))
+        placed.append(PlacedColumn(column, x, width))
         x += width + GAP
     frozen = [p for p in placed if p.column.frozen]
     layout = Layout(tuple(placed), max(view_width, x - GAP + AIR), frozen[-1].end + GAP if frozen else GUTTER)
@@ -129,3 +129,100 @@ def _grown(columns: Sequence[Column], spare: int) -> list[int]:
         widths[smallest] += 1
         spare -= 1
     return widths
+
+
+LEAST_WIDTH: Final = 4
+MOST_WIDTH: Final = 200
+DEFAULT_COLUMNS: Final[tuple[ColumnKey, ...]] = ("status", "repository", "branch", "started", "took", "run")
+COLUMN_KEYS: Final = tuple(column.key for column in COLUMNS)
+_BY_KEY: Final = {column.key: column for column in COLUMNS}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChoice:
+    """A choice of columns; at least one is always shown."""
+
+    shown: tuple[ColumnKey, ...] = DEFAULT_COLUMNS
+    widths: dict[ColumnKey, int] = field(default_factory=dict)
+    """Cells of the columns that have a width of their own; the others take what fits."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns, those that stay in view first."""
+        found = [self._column(key) for key in self.shown]
+        return tuple(sorted(found, key=lambda column: not column.frozen))
+
+    @property
+    def every_key(self) -> tuple[ColumnKey, ...]:
+        """All columns there are: those shown in their order, then the others."""
+        shown = tuple(column.key for column in self.columns)
+        return (*shown, *(key for key in COLUMN_KEYS if key not in shown))
+
+    def toggled(self, key: ColumnKey) -> "ColumnChoice":
+        """With the column shown, or hidden."""
+        if key not in self.shown:
+            return replace(self, shown=(*self.shown, key))
+        rest = tuple(other for other in self.shown if other != key)
+        return replace(self, shown=rest) if rest else self
+
+    def moved(self, key: ColumnKey, to: ColumnKey) -> "ColumnChoice":
+        """With the column in another's place; those that stay in view stay in front."""
+        order = [column.key for column in self.columns]
+        if key not in order or to not in order or _BY_KEY[key].frozen != _BY_KEY[to].frozen:
+            return self
+        place = order.index(to)
+        order.remove(key)
+        order.insert(place, key)
+        return replace(self, shown=tuple(order))
+
+    def sized(self, key: ColumnKey, width: int | None) -> "ColumnChoice":
+        """With the column so wide; None: as wide as fits."""
+        widths = {other: cells for other, cells in self.widths.items() if other != key}
+        if width is not None:
+            widths[key] = min(MOST_WIDTH, max(LEAST_WIDTH, width))
+        return replace(self, widths=widths)
+
+    def width(self, key: ColumnKey) -> int | None:
+        """The column's own width; None: what fits."""
+        return self.widths.get(key)
+
+    def _column(self, key: ColumnKey) -> Column:
+        column = _BY_KEY[key]
+        width = self.widths.get(key)
+        return column if width is None else replace(column, width=width, grows=0, most=width)
+
+
+_DRAG_CELLS: Final = 2
+"""Cells that a title has to be dragged before it moves: a click may tremble."""
+
+
+@dataclass(frozen=True, slots=True)
+class TitleDrag:
+    """Where the titles were taken hold of, and how they stood then."""
+
+    place: PlacedColumn
+    x: int
+    """Cell of the line."""
+    is_edge: bool
+    """The space behind the title, which makes its column wider; else the title itself."""
+    layout: Layout
+    choice: ColumnChoice
+
+    def dragged_to(self, x: int) -> ColumnChoice:
+        """The columns, once the pointer is at this cell of the line."""
+        key = self.place.column.key
+        if self.is_edge:
+            return self.choice if x == self.x else self.choice.sized(key, self.place.width + x - self.x)
+        over = self.layout.at(x)
+        if over is None or abs(x - self.x) < _DRAG_CELLS:
+            return self.choice
+        return self.choice.moved(key, over.column.key)
+
+
+def title_at(layout: Layout, choice: ColumnChoice, x: int) -> TitleDrag | None:
+    """What is at a cell of the titles' line; None: nothing."""
+    place = layout.at(x)
+    if place is None:
+        return None
+    # A title that fills its column to the last cell still leaves the gap behind it to take hold of.
+    return TitleDrag(place, x, place.end <= x < place.end + GAP, layout, choice)

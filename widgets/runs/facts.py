@@ -1,19 +1,64 @@
-"""One run in words: its fields, its conversation, the runs beside it, each as lines of a given width."""
+"""One run: everything that a pane shows of it, and that as lines of text."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
-from app.text import safe_text
-from storage.records import RunRow
+from app.text import SafeText, safe_text
+from storage.records import ActionState, RunDetail, RunRow
 from widgets.badges import STYLES, action_badge, run_badge
 from widgets.cells import shorten
-from widgets.runs.view import RunView, Turn
 from widgets.times import ago, clock_time, span, stamp, started
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One thing said to the agent from this machine, and what became of saying it."""
+
+    at: datetime
+    actor: SafeText
+    state: ActionState
+    text: tuple[SafeText, ...]
+    """The instructions, line by line."""
+    trouble: SafeText | None = None
+    """Why it is not confirmed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The runs on a run's branch, those around it."""
+
+    total: int
+    """Counted up to a hundred."""
+    rows: tuple[RunRow, ...] = ()
+    """Newest first, the run itself among them."""
+
+    def beside(self, run_id: str, step: int) -> str | None:
+        """The run before (-1: newer) or after (1: older); None: there is none."""
+        ids = [row.run_id for row in self.rows]
+        there = ids.index(run_id) + step if run_id in ids else -1
+        return ids[there] if 0 <= there < len(ids) else None
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """One run, as a pane shows it."""
+
+    detail: RunDetail
+    turns: tuple[Turn, ...] = ()
+    """Oldest first."""
+    stuck: bool = False
+    continues: str | None = None
+    """The run whose conversation this one goes on with, where that has another id."""
+    branch: Branch = Branch(0)
+    raw: tuple[SafeText, ...] = ()
+    """The run object as received, indented."""
+
 
 LABEL: Final = 13
 """Cells of a field's name."""
@@ -74,7 +119,7 @@ def conversation(view: RunView, now: datetime, width: int) -> list[Line]:
 
 def raw(view: RunView) -> list[Line]:
     """The run object as received."""
-    from widgets.forms.preview import coloured  # not for the first picture
+    from widgets.forms.pages import coloured  # not for the first picture
 
     return [coloured(text) for text in view.raw]
 

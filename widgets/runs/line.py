@@ -9,7 +9,7 @@ from app.text import safe_text
 from storage.records import RunRow
 from widgets.badges import Badge, Tone, run_badge
 from widgets.cells import fit
-from widgets.runs.columns import ColumnKey, Layout, Placed
+from widgets.runs.columns import ColumnKey, Layout, PlacedColumn
 from widgets.runs.search_highlight import NOTHING, SearchHighlight
 from widgets.times import span, started
 
@@ -30,7 +30,7 @@ class Clocked:
 class Cell:
     """One column's text, as wide as the column."""
 
-    place: Placed
+    place: PlacedColumn
     text: str
     tone: Tone
     matches: tuple[tuple[int, int], ...] = ()

@@ -1,28 +1,37 @@
 """Rows held by run: the cursor and what is on show stay on their runs, whatever arrives above them."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Final
 
 from textual.message import Message
 
 from storage.records import RunFilter, RunRow, RunSort, RunWindow, WindowRequest
-from widgets.held_view import HeldView, Still
+from widgets.cursor_view import CursorView
+
+HOLD_S: Final = 0.05
+"""The longest time that an old frame stays on the screen; a longer wait must be visible."""
+
+FreezeFrame = Callable[[], AbstractContextManager[object]]
+"""Nothing is painted while this context is open."""
 
 
-class RunRows(HeldView):
+class RunRows(CursorView, can_focus=True):
     """A window over any number of runs.
 
-    It holds the rows around what is on show, asks for others with `WindowWanted` and is given them with `show`.
+    It holds the rows around what is on show, asks for others with `WindowRequested` and is given them with `show`.
+    Between `hold` and `release` the screen keeps its frame: one frame with rows beats two, the first without them.
     """
 
     @dataclass
-    class WindowWanted(Message):
-        """Rows are about to be on show that the table does not hold: read those of its `request`."""
+    class WindowRequested(Message):
+        """The table needs rows that it does not hold: read those of its `request`."""
 
         def can_replace(self, message: Message) -> bool:
             """Only the latest place counts."""
-            return isinstance(message, RunRows.WindowWanted)
+            return isinstance(message, RunRows.WindowRequested)
 
     @dataclass
     class Highlighted(Message):
@@ -38,11 +47,14 @@ class RunRows(HeldView):
     def __init__(
         self,
         clock: Callable[[], datetime],
-        still: Still,
+        freeze: FreezeFrame,
         *,
         id: str | None = None,  # noqa: A002 — Textual's word
     ) -> None:
-        super().__init__(still, id=id)
+        super().__init__(id=id)
+        self._freeze = freeze
+        self._frozen: ExitStack | None = None
+        """Thaws the frame when closed. None: the frame is not held."""
         self._now = clock()
         self._as_of: datetime | None = None
         self._window = RunWindow()
@@ -144,6 +156,31 @@ class RunRows(HeldView):
         row = self._window.row(index)
         return (index, row.run_id) if row else None
 
+    # How it keeps the frame
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the screen keeps its frame."""
+        return self._frozen is not None
+
+    def hold(self) -> None:
+        """Paints nothing until `release`, for `HOLD_S` at most since the first of several calls."""
+        if self._frozen is None and self.is_mounted:
+            self._frozen = ExitStack()
+            self._frozen.enter_context(self._freeze())
+            self._frozen.callback(self.set_timer(HOLD_S, self.release).stop)
+
+    def release(self) -> None:
+        """Paints again, if the frame was held."""
+        frozen, self._frozen = self._frozen, None
+        if frozen is not None:
+            frozen.close()
+            self.refresh()
+
+    def on_unmount(self) -> None:
+        """Releases the frame: the screen must not wait for the rows of a table that is gone."""
+        self.release()
+
     # How it moves
 
     def rows_came_into_view(self) -> None:
@@ -191,7 +228,7 @@ class RunRows(HeldView):
             self.hold()
         if self._asked != self._around:
             self._asked = self._around
-            self.post_message(self.WindowWanted())
+            self.post_message(self.WindowRequested())
 
     def _holds_what_is_on_show(self) -> bool:
         visible = self.rows_on_show

@@ -16,14 +16,11 @@ from storage.records import RunSort
 from storage.records.query import SortColumn
 from widgets.cursor_view import HEADER
 from widgets.frame.notice import Notice
-from widgets.held_view import Still
-from widgets.runs.column_choice import ColumnChoice
-from widgets.runs.columns import COLUMNS, ColumnKey, place
-from widgets.runs.header import Grip, grip
+from widgets.runs.columns import COLUMNS, ColumnChoice, ColumnKey, TitleDrag, lay_out, title_at
 from widgets.runs.line import Clocked, cells, clocked
 from widgets.runs.marks import RunMarks
 from widgets.runs.paint import COMPONENTS, Look, Paint, unseen_note
-from widgets.runs.rows import RunRows
+from widgets.runs.rows import FreezeFrame, RunRows
 from widgets.runs.search_highlight import SearchHighlight
 
 
@@ -50,7 +47,7 @@ class RunTable(RunRows):
         run_id: str
 
     @dataclass
-    class SortWanted(Message):
+    class SortRequested(Message):
         """A column's title was clicked."""
 
         column: SortColumn
@@ -68,7 +65,7 @@ class RunTable(RunRows):
         count: int
 
     @dataclass
-    class RangeWanted(Message):
+    class RangeRequested(Message):
         """Every run between these two shall be marked; those in between may not be here."""
 
         first_id: str
@@ -78,7 +75,7 @@ class RunTable(RunRows):
         self,
         clock: Callable[[], datetime],
         choice: ColumnChoice | None = None,
-        still: Still = nullcontext,
+        freeze: FreezeFrame = nullcontext,
         *,
         id: str | None = None,  # noqa: A002 — Textual's word
     ) -> None:
@@ -87,12 +84,12 @@ class RunTable(RunRows):
         Args:
             clock: The time.
             choice: Its columns.
-            still: Keeps the screen's frame while rows are a moment away.
+            freeze: Keeps the screen's frame while rows are being read.
             id: Its name in the style sheet.
         """
-        super().__init__(clock, still, id=id)
+        super().__init__(clock, freeze, id=id)
         self._choice = choice or ColumnChoice()
-        self._place(0)
+        self._lay_out(0)
         self._sort = RunSort()
         self._sought = SearchHighlight()
         self._stuck: frozenset[str] = frozenset()
@@ -100,7 +97,7 @@ class RunTable(RunRows):
         self._notice: Notice | None = None
         self._painted: dict[int, Clocked] = {}
         self._paint: Paint | None = None
-        self._grip: Grip | None = None
+        self._drag: TitleDrag | None = None
         self._was_dragged = False
 
     # What it is told
@@ -219,24 +216,24 @@ class RunTable(RunRows):
         """Takes hold of a title."""
         self._was_dragged = False
         if event.y < HEADER and event.button == 1:
-            self._grip = grip(self._layout, self._choice, self._line_x(event.x))
-            if self._grip is not None:
+            self._drag = title_at(self._layout, self._choice, self._line_x(event.x))
+            if self._drag is not None:
                 self.capture_mouse()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Stretches the column that is held by its edge."""
-        if self._grip is not None:
-            choice = self._grip.dragged_to(self._line_x(event.x))
-            self._was_dragged = self._was_dragged or choice != self._grip.choice
+        if self._drag is not None:
+            choice = self._drag.dragged_to(self._line_x(event.x))
+            self._was_dragged = self._was_dragged or choice != self._drag.choice
             self.take_columns(choice)
 
     def on_mouse_up(self) -> None:
         """Lets go."""
-        if self._grip is not None:
+        if self._drag is not None:
             self.release_mouse()
-            if self._choice != self._grip.choice:
+            if self._choice != self._drag.choice:
                 self.post_message(self.Arranged(self._choice))
-            self._grip = None
+            self._drag = None
 
     def on_click(self, event: events.Click) -> None:
         """Moves the cursor to the row, opens it on a double click, or sorts by the column; with shift it marks."""
@@ -250,7 +247,7 @@ class RunTable(RunRows):
         begin = self._marks.anchor or (self._row.run_id if self._row else None)
         self.put_cursor(index)
         if event.shift and row is not None and begin is not None:
-            self.post_message(self.RangeWanted(begin, row.run_id))
+            self.post_message(self.RangeRequested(begin, row.run_id))
         elif event.ctrl and row is not None:
             self._marks.toggle(row.run_id)
             self._marks_changed()
@@ -261,12 +258,12 @@ class RunTable(RunRows):
         if self._unseen and event.x >= self.scrollable_content_region.width - len(unseen_note(self._unseen)) - 1:
             self.action_first()
             return
-        found = grip(self._layout, self._choice, self._line_x(event.x))
+        found = title_at(self._layout, self._choice, self._line_x(event.x))
         if found is None or self._was_dragged:
             return
         column = found.place.column
         if not found.is_edge:
-            self.post_message(self.SortWanted(column.sort))
+            self.post_message(self.SortRequested(column.sort))
         elif event.chain > 1 and self._choice.width(column.key) is not None:
             self.take_columns(self._choice.sized(column.key, None))
             self.post_message(self.Arranged(self._choice))
@@ -278,12 +275,12 @@ class RunTable(RunRows):
 
     def resize_to(self, total: int) -> None:
         """Places the columns, and makes room for so many rows."""
-        self._place(self.scrollable_content_region.width)
+        self._lay_out(self.scrollable_content_region.width)
         self.virtual_size = Size(self._layout.width, total + HEADER)
 
-    def _place(self, width: int) -> None:
-        self._placed_for = width
-        self._layout = place(width, self._choice.columns)
+    def _lay_out(self, width: int) -> None:
+        self._laid_out_for = width
+        self._layout = lay_out(width, self._choice.columns)
 
     def rows_came_into_view(self) -> None:
         """Forgets what was painted where."""
@@ -306,9 +303,9 @@ class RunTable(RunRows):
         paint = self._paint = self._paint or Paint.of(self)
         view = self.scrollable_content_region.size
         scroll_x = self.scroll_offset.x
-        if view.width != self._placed_for:
+        if view.width != self._laid_out_for:
             # A first frame is painted before its size is told: its columns would jump with the second.
-            self._place(view.width)
+            self._lay_out(view.width)
         if y < HEADER:
             return paint.header(self._layout, self._sort, self._unseen, view.width, scroll_x)
         if not self.total:

@@ -1,14 +1,21 @@
-"""A run's life as it was observed: stretches of one status each, with the honest gap before the first look."""
+"""A run's observed statuses over time, drawn to scale."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
+from typing import Final
+
+from textual.content import Content
 
 from storage.records import FINAL_STATUSES, RunDetail
+from widgets.badges import STYLES, run_badge
+from widgets.cells import shorten
+from widgets.runs.facts import RunView
+from widgets.times import clock_time, span
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Period:
     """A time in one status."""
 
     status: str | None
@@ -20,24 +27,110 @@ class Stretch:
     """It has not ended: `seconds` is as of now."""
 
 
-def stretches(detail: RunDetail, now: datetime) -> tuple[Stretch, ...]:
-    """The run's stretches, oldest first."""
+def periods(detail: RunDetail, now: datetime) -> tuple[Period, ...]:
+    """The run's periods, oldest first."""
     moves = detail.transitions
     if not moves:
         return (_last(detail.run.status, detail.run.created_at or detail.first_seen_at, now),)
-    found: list[Stretch] = []
+    found: list[Period] = []
     first, created = moves[0], detail.run.created_at
     # A run first seen as queued has been nothing else since its creation.
     start = created if created is not None and first.new == "queued" else first.at
     if created is not None and start > created:
-        found.append(Stretch(None, created, (start - created).total_seconds()))
+        found.append(Period(None, created, (start - created).total_seconds()))
     for move, following in pairwise(moves):
-        found.append(Stretch(move.new, start, max(0.0, (following.at - start).total_seconds())))
+        found.append(Period(move.new, start, max(0.0, (following.at - start).total_seconds())))
         start = following.at
     return (*found, _last(moves[-1].new, start, now))
 
 
-def _last(status: str, start: datetime, now: datetime) -> Stretch:
+def _last(status: str, start: datetime, now: datetime) -> Period:
     if status in FINAL_STATUSES:
-        return Stretch(status, start, None)
-    return Stretch(status, start, max(0.0, (now - start).total_seconds()), goes_on=True)
+        return Period(status, start, None)
+    return Period(status, start, max(0.0, (now - start).total_seconds()), goes_on=True)
+
+
+LABEL: Final = 13
+"""Cells of a status."""
+SPAN: Final = 8
+"""Cells of a duration."""
+BAR_LEAST: Final = 8
+"""With fewer cells a bar would say nothing."""
+BAR_MOST: Final = 64
+FILLS: Final = {"queued": "░", "working": "━", "": "·"}
+"""What a status is drawn with, so that it can be told without its colour; the empty one is a time nobody looked."""
+OTHER: Final = "▒"
+RESTING: Final = "┈"
+"""Between an end and the turn that followed."""
+
+QUIET: Final = STYLES["quiet"]
+
+
+def timeline(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Content]:
+    """What was observed of the run, to scale."""
+    seen = periods(view.detail, as_of)
+    begin = seen[0].start
+    whole_s = max(1.0, max((_end_s(period, begin) for period in seen), default=1.0))
+    times = max(len(clock_time(period.start, now)) for period in seen) + 1
+    room = width - LABEL - times - SPAN - 1
+    bar = min(BAR_MOST, room) if room >= BAR_LEAST else 0
+    lines = [_line(period, now, times, _bar_place(period, begin, whole_s, bar)) for period in seen]
+    if len(seen) > 1:
+        lines.append(_whole(seen, times, whole_s, bar))
+    return lines
+
+
+def timeline_in_brief(view: RunView, as_of: datetime) -> Content:
+    """The timeline on one line: `queued 12s ▸ working 25s ▸ failed`."""
+    parts: list[tuple[str, str]] = []
+    for period in periods(view.detail, as_of):
+        if parts:
+            parts.append((" ▸ ", QUIET))
+        badge = run_badge(period.status) if period.status is not None else None
+        end = "" if period.seconds is None else " "
+        parts.append((f"{badge.word if badge else 'unobserved'}{end}", badge.style if badge else QUIET))
+        parts.append((span(period.seconds) if period.seconds is not None else "", ""))
+    return Content.assemble(*parts)
+
+
+def _line(period: Period, now: datetime, times: int, place: tuple[int, int]) -> Content:
+    badge = run_badge(period.status) if period.status is not None else None
+    word = badge.text if badge else "· unobserved"
+    style = badge.style if badge else QUIET
+    before, cells = place
+    took = span(period.seconds) if period.seconds is not None else ""
+    bar = _bar(period, cells)
+    return Content.assemble(
+        (f"{shorten(word, LABEL - 1):<{LABEL}}", style),
+        (f"{clock_time(period.start, now):<{times}}", QUIET),
+        (f"{took:>{SPAN - 1}} ", ""),
+        (" " * before + bar if cells else "", style),
+    )
+
+
+def _bar(period: Period, cells: int) -> str:
+    if period.seconds is None:
+        return "◆"
+    fill = RESTING if period.status in FINAL_STATUSES else FILLS.get(period.status or "", OTHER)
+    return fill * cells + ("▸" if period.goes_on else "")
+
+
+def _whole(seen: tuple[Period, ...], times: int, whole_s: float, bar: int) -> Content:
+    ended = "so far" if seen[-1].goes_on else "in all"
+    scale = f"└{'─' * max(0, bar - 2)}┘" if bar else ""
+    return Content.assemble(
+        (f"{ended:<{LABEL + times}}", QUIET), (f"{span(whole_s):>{SPAN - 1}} ", "bold"), (scale, QUIET)
+    )
+
+
+def _bar_place(period: Period, begin: datetime, whole_s: float, bar: int) -> tuple[int, int]:
+    """The cells before a stretch's bar, and those of the bar itself: at least one, and never beyond the end."""
+    if not bar:
+        return 0, 0
+    start = round(bar * (period.start - begin).total_seconds() / whole_s)
+    cells = max(1, round(bar * (period.seconds or 0.0) / whole_s))
+    return min(start, bar - 1), min(cells, max(1, bar - min(start, bar - 1)))
+
+
+def _end_s(period: Period, begin: datetime) -> float:
+    return (period.start - begin).total_seconds() + (period.seconds or 0.0)

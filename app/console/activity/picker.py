@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 
 from app.console.picker import PickerScreen
 from widgets.badges import Badge
-from widgets.status_list import StatusList
+from widgets.choice_lists import StatusList
 
 
 class ActivityPicker(PickerScreen[tuple[str, ...]]):

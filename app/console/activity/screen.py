@@ -23,8 +23,7 @@ from storage.errors import StorageError
 from storage.records import Action
 from widgets.activity.bar import ActivityBar, ActivitySearch, ChipBar
 from widgets.activity.formatting import Entry, outcome_badge
-from widgets.activity.pane import ActivityPane
-from widgets.activity.table import ActivityTable
+from widgets.activity.table import ActivityPane, ActivityTable
 from widgets.badges import Badge
 from widgets.frame.notice import Notice
 from widgets.line_table import LineTable

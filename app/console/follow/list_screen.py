@@ -13,7 +13,7 @@ from textual.widgets import OptionList, Static
 from app.console.sheet import Sheet
 from storage.errors import StorageError
 from storage.records.following import PinnedRun
-from widgets.follow.line import follow_line
+from widgets.follow import follow_line
 
 if TYPE_CHECKING:
     from app.console.app import RunwardenApp

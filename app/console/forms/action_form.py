@@ -13,7 +13,7 @@ from app.text import safe_text
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.forms.dialog import Phase, Verb
-from widgets.forms.outcome import Outcome, OutcomePage
+from widgets.forms.pages import Outcome, OutcomePage
 from widgets.times import span
 
 if TYPE_CHECKING:

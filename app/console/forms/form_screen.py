@@ -25,8 +25,8 @@ from storage.errors import StorageError
 from storage.records import Action
 from widgets.forms.dialog import FormDialog, Phase, Verb
 from widgets.forms.field import ChoiceField, FormField
+from widgets.forms.pages import RequestPreview
 from widgets.forms.pairs import Pairs, unpacked
-from widgets.forms.preview import RequestPreview
 
 if TYPE_CHECKING:
     from textual.timer import Timer

@@ -6,7 +6,7 @@ from typing import Final
 from app.text import safe_text
 from storage.records import INVITATION_LIFETIME, Action, ActionError, ActionKind
 from widgets.badges import action_badge
-from widgets.forms.outcome import Outcome, reason
+from widgets.forms.pages import Outcome, reason
 from widgets.times import ago, stamp
 
 _DONE: Final[dict[ActionKind, str]] = {

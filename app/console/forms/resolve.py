@@ -20,7 +20,7 @@ from storage.records import Action, ActionKind
 from widgets.forms.dialog import FormDialog, Verb
 from widgets.forms.facts import FormChoice, FormFact
 from widgets.forms.field import ChoiceField
-from widgets.forms.outcome import reason
+from widgets.forms.pages import reason
 from widgets.times import ago
 
 Word = Literal["created", "not_created", "send_again"]

@@ -8,8 +8,8 @@ from app.actions.validate import Problem
 from app.api.requests import Json
 from app.text import SafeText, safe_text
 from storage.records import Repository
+from widgets.forms.inputs import printable
 from widgets.forms.pairs import Pairs
-from widgets.forms.text import printable
 
 _WORDS: Final[dict[type, str]] = {
     bool: "yes/no",

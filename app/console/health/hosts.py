@@ -13,8 +13,7 @@ from app.health.uptime import Uptime, slices, uptime
 from app.text import safe_text
 from storage.records import HealthSpan, PlatformHealth
 from widgets.badges import Badge, health_badge
-from widgets.health.card import CardFacts, Figure
-from widgets.health.incidents import IncidentFacts
+from widgets.health import CardFacts, Figure, IncidentFacts
 from widgets.times import age, ago, span
 
 LONGEST_WINDOW: Final = timedelta(days=30)

@@ -8,7 +8,7 @@ from app.text import safe_text
 from storage.records import LinkState
 from widgets.badges import Badge
 from widgets.frame.freshness import Patience, freshness, trouble_word
-from widgets.health.card import CardFacts
+from widgets.health import CardFacts
 from widgets.times import ago, clock_time
 
 REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token"})

@@ -26,8 +26,7 @@ from app.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
 from storage.errors import StorageError
 from storage.records import LinkState, PlatformHealth
 from widgets.frame.notice import NoticePage
-from widgets.health.card import Card, CardFacts
-from widgets.health.incidents import IncidentList
+from widgets.health import Card, CardFacts, IncidentList
 
 CARD_CELLS = 46
 

@@ -11,7 +11,7 @@ from typing import Final
 from app.atomic_file import replacing
 from app.spreadsheet import csv_cell
 from app.text import json_escaped
-from widgets.insights.view import InsightsView
+from widgets.insights.figures import InsightsView
 
 FORMATS: Final = (".csv", ".json")
 COLUMNS: Final = ("figure", "from", "to", "repository", "measure", "value")

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from app.console.insights.span import InsightSpan
 from storage.cache import Cache
-from widgets.insights.view import InsightsView
+from widgets.insights.figures import InsightsView
 
 
 async def read_insights(cache: Cache, span: InsightSpan, now: datetime) -> InsightsView:

@@ -24,10 +24,9 @@ from widgets.activity.bar import Chip, ChipBar
 from widgets.badges import STYLES
 from widgets.frame.notice import Notice, NoticePage
 from widgets.insights.charts import ConcurrencyChart, OutcomesChart
-from widgets.insights.formatting import COMPLETED, FAILED, UNFINISHED, extent
+from widgets.insights.figures import COMPLETED, FAILED, UNFINISHED, InsightsView, extent
 from widgets.insights.repositories import RepositoryChart
 from widgets.insights.tables import InsightTables
-from widgets.insights.view import InsightsView
 
 if TYPE_CHECKING:
     from app.engine import Engine

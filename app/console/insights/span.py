@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import Final
 
-from widgets.insights.view import Step
+from widgets.insights.figures import Step
 
 
 @dataclass(frozen=True, slots=True)

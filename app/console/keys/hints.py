@@ -9,7 +9,7 @@ from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widget import Widget
 
-from widgets.frame.key_bar import KeyHint
+from widgets.frame.bars import KeyHint
 
 Place = Literal["here", "in the list", "everywhere"]
 

@@ -19,8 +19,7 @@ from app.text import safe_text
 from app.token import FileToken, Token
 from widgets.badges import STYLES, Tone
 from widgets.forms.facts import FormChoice
-from widgets.forms.field import FormField, LineField
-from widgets.forms.secret import SecretField
+from widgets.forms.field import FormField, LineField, SecretField
 
 _ORIGINS: Final[tuple[Origin, ...]] = tuple(ORIGINS)
 _ACCESS: Final = ("see and act", "look only: nothing is ever changed")

@@ -8,7 +8,7 @@ from app.actions.import_file import ImportRow
 from app.actions.imports import Imported, standing
 from app.text import safe_text
 from storage.records import Action
-from widgets.organizations.import_words import ImportLine, RowState
+from widgets.organizations.imports import ImportLine, RowState
 
 
 def lines(rows: Sequence[ImportRow], attempts: Sequence[Action]) -> tuple[ImportLine, ...]:

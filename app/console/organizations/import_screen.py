@@ -30,9 +30,7 @@ from widgets.badges import Tone
 from widgets.forms.field import FormField
 from widgets.frame.notice import Notice
 from widgets.line_table import LineTable
-from widgets.organizations.import_bar import ImportBar
-from widgets.organizations.import_table import ImportTable
-from widgets.organizations.import_words import counts
+from widgets.organizations.imports import ImportBar, ImportTable, counts
 
 if TYPE_CHECKING:
     from app.engine import Engine

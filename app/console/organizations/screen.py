@@ -21,9 +21,7 @@ from app.events import ActionChanged, CacheChangedElsewhere, Event
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.frame.notice import Notice
-from widgets.organizations.formatting import Attempt, attempt_badge
-from widgets.organizations.pane import OrganizationPane
-from widgets.organizations.table import OrganizationTable
+from widgets.organizations.attempts import Attempt, OrganizationPane, OrganizationTable, attempt_badge
 
 if TYPE_CHECKING:
     from app.engine import Engine

@@ -13,7 +13,7 @@ from app.engine import Engine
 from storage.errors import StorageError
 from storage.records import LinkState
 from widgets.frame.header_bar import Vitals
-from widgets.profiles.formatting import ProfileFacts
+from widgets.profiles import ProfileFacts
 
 GENTLE_S: Final = 60.0
 """Seconds between two looks at a profile that is not on show."""

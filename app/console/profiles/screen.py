@@ -18,8 +18,7 @@ from app.console.tabs import OVERVIEW
 from app.events import Event
 from widgets.badges import STYLES
 from widgets.frame.freshness import Patience
-from widgets.profiles.formatting import NEEDS_A_LOOK, ProfileFacts, Yardstick, worst
-from widgets.profiles.profile_list import ProfileList
+from widgets.profiles import NEEDS_A_LOOK, ProfileFacts, ProfileList, Yardstick, worst
 
 LOOK_S: Final = 5.0
 """Seconds between two looks at what is kept; services are asked far less often."""

@@ -17,10 +17,9 @@ from app.console.picker import PickerScreen
 from app.console.profiles.engines import ProfileEngines
 from storage.records import RunFilter, RunSort
 from widgets.badges import Badge
-from widgets.forms.text import LineInput
+from widgets.forms.inputs import LineInput
 from widgets.frame.freshness import Patience, trouble_word
-from widgets.profiles.formatting import ProfileFacts, Yardstick
-from widgets.profiles.profile_list import ProfileList
+from widgets.profiles import ProfileFacts, ProfileList, Yardstick
 from widgets.times import ago
 
 if TYPE_CHECKING:

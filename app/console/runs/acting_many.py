@@ -20,8 +20,7 @@ from widgets.badges import STYLES, action_badge
 from widgets.forms.dialog import Phase, Verb
 from widgets.forms.facts import FormFact
 from widgets.forms.field import ParagraphField
-from widgets.forms.outcome import Outcome, reason
-from widgets.forms.preview import RequestPreview
+from widgets.forms.pages import Outcome, RequestPreview, reason
 
 LISTED: Final = 200
 """Characters of a run's line."""

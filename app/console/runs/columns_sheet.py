@@ -12,8 +12,7 @@ from textual.widget import Widget
 from app.console.picker import PickerScreen
 from storage.records import RunSort
 from widgets.badges import STYLES
-from widgets.runs.column_choice import ColumnChoice
-from widgets.runs.columns import COLUMNS, ColumnKey
+from widgets.runs.columns import COLUMNS, ColumnChoice, ColumnKey
 
 
 class ColumnList(Widget):

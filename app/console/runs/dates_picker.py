@@ -14,7 +14,7 @@ from app.console.picker import PickerScreen
 from app.query import parse
 from app.text import safe_text
 from widgets.badges import STYLES
-from widgets.forms.text import LineInput
+from widgets.forms.inputs import LineInput
 from widgets.times import stamp
 
 PRESETS: Final = (

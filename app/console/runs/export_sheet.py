@@ -15,7 +15,7 @@ from app.console.typed_path import export_problem, typed_path
 from app.text import safe_text
 from storage.errors import StorageError
 from widgets.badges import STYLES, Tone
-from widgets.forms.text import LineInput
+from widgets.forms.inputs import LineInput
 
 
 class RunExportScreen(PickerScreen[str]):

@@ -7,7 +7,7 @@ from app.query.keys import Meaning, meaning
 from app.query.terms import terms
 from app.text import safe_text
 from storage.records import RunFilter
-from widgets.filter.facets import Facet
+from widgets.filter.chips import Facet
 
 ANY: Final = "any"
 

@@ -10,7 +10,7 @@ from app.console.runs.views import TableQuery
 from storage.cache import Cache
 from storage.errors import StorageError
 from storage.records import RunFilter
-from widgets.filter.extent import Extent
+from widgets.filter.bar import Extent
 from widgets.runs.table import RunTable
 
 LOOKS_S: Final = (0.015, 0.06)

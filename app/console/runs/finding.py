@@ -17,9 +17,7 @@ from app.query.keys import Meaning
 from app.text import safe_text
 from storage.errors import StorageError
 from storage.records import RunSort
-from widgets.filter.counts import StatusCounts
-from widgets.filter.facets import FacetBar
-from widgets.filter.views import ViewBar
+from widgets.filter.chips import FacetBar, StatusCounts, ViewBar
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
@@ -60,19 +58,19 @@ class RunFindingScreen(RunLineScreen):
 
     # What it hears
 
-    @on(RunTable.SortWanted)
-    def _on_sort_wanted(self, message: RunTable.SortWanted) -> None:
+    @on(RunTable.SortRequested)
+    def _on_sort_wanted(self, message: RunTable.SortRequested) -> None:
         self.want(replace(self.wanted, sort=chosen_order(message.column, self.wanted.sort)))
 
     @on(ViewBar.Picked)
     def _on_view_picked(self, message: ViewBar.Picked) -> None:
         self._show_view(self.views[message.index])
 
-    @on(ViewBar.ListWanted)
+    @on(ViewBar.ListRequested)
     def _on_views_wanted(self) -> None:
         self.action_views()
 
-    @on(ViewBar.NewWanted)
+    @on(ViewBar.NewRequested)
     def _on_new_view_wanted(self) -> None:
         self.action_save_view()
 

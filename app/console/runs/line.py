@@ -22,8 +22,7 @@ from app.text import SafeText, safe_text
 from storage.errors import StorageError
 from storage.records import RunFilter
 from widgets.filter.bar import FilterBar
-from widgets.filter.offers import Offer
-from widgets.filter.search import Painted, SearchInput
+from widgets.filter.search import Offer, Painted, SearchInput
 from widgets.runs.search_highlight import SearchHighlight
 from widgets.runs.table import RunTable
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from app.text import SafeText, safe_block, safe_text
 from storage.records import Action, RunFilter, RunRow, RunWindow, WindowRequest
-from widgets.filter.extent import Extent
-from widgets.runs.view import Branch, RunView, Turn
+from widgets.filter.bar import Extent
+from widgets.runs.facts import Branch, RunView, Turn
 
 if TYPE_CHECKING:
     from storage.cache import Cache

@@ -58,8 +58,8 @@ class RunMarkingScreen(RunFindingScreen):
     def _on_marked(self) -> None:
         self.say_remark(self.wanted.query(self.console.clock()))
 
-    @on(RunTable.RangeWanted)
-    def _on_range_wanted(self, message: RunTable.RangeWanted) -> None:
+    @on(RunTable.RangeRequested)
+    def _on_range_wanted(self, message: RunTable.RangeRequested) -> None:
         self._with_cache(lambda engine: self._mark_range(engine, message.first_id, message.last_id))
 
     def action_mark_all(self) -> None:

@@ -10,7 +10,7 @@ from app.atomic_file import alone, replacing
 from app.config import ViewSettings
 from app.ordering import read_order, written_order
 from storage.records import RunSort
-from widgets.runs.column_choice import KEYS, ColumnChoice
+from widgets.runs.columns import COLUMN_KEYS, ColumnChoice
 
 FILE: Final = "console.json"
 VERSION: Final = 1
@@ -113,10 +113,10 @@ def _parsed(text: str) -> Remembered:
         ViewSettings(str(view["name"]), str(view["query"]), read_order(view["sort"]) if view["sort"] else None)
         for view in document["views"]
     )
-    shown = cast("Any", tuple(dict.fromkeys(key for key in document["columns"] if key in KEYS)))
+    shown = cast("Any", tuple(dict.fromkeys(key for key in document["columns"] if key in COLUMN_KEYS)))
     choice = ColumnChoice(shown) if shown else ColumnChoice()
     for key, width in document["widths"].items():
-        if key in KEYS:
+        if key in COLUMN_KEYS:
             choice = choice.sized(key, int(width))
     sort = read_order(str(document["sort"]))
     return Remembered(views, str(document["view"]), sort, choice, bool(document["detail"]))

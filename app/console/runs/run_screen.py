@@ -13,8 +13,8 @@ from app.console.runs.loaders import read_run
 from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from app.text import safe_text
 from storage.errors import StorageError
+from widgets.runs.facts import Branch
 from widgets.runs.pane import RunPane
-from widgets.runs.view import Branch
 
 
 class RunScreen(RunActingScreen):

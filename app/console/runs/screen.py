@@ -19,10 +19,9 @@ from app.console.troubles import UNREADABLE, nothing_to_show
 from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from storage.errors import StorageError
 from storage.records import Action, RunWindow
-from widgets.filter.bar import FilterBar
-from widgets.filter.extent import Extent
+from widgets.filter.bar import Extent, FilterBar
 from widgets.frame.notice import Notice
-from widgets.runs.column_choice import ColumnChoice
+from widgets.runs.columns import ColumnChoice
 from widgets.runs.pane import RunPane
 from widgets.runs.table import RunTable
 
@@ -111,7 +110,7 @@ class RunsScreen(RunMarkingScreen):
         wide, tall = event.size.width >= WIDE, event.size.height >= TALL
         self.pane.shape("column" if wide or tall else "strip")
 
-    @on(RunTable.WindowWanted)
+    @on(RunTable.WindowRequested)
     def _on_window_wanted(self) -> None:
         if self._feed is not None:
             self._feed.look()

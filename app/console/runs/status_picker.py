@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from app.console.picker import PickerScreen
-from widgets.status_list import StatusList
+from widgets.choice_lists import StatusList
 
 KNOWN: Final = ("queued", "working", "completed", "failed")
 """Offered even while no run has them."""

@@ -10,8 +10,8 @@ from textual.widgets import Input
 
 from app.console.fuzzy import fuzzy
 from app.console.picker import PickerScreen
-from widgets.forms.text import LineInput
-from widgets.pick_list import NEXT, Mark, Pick, PickList
+from widgets.choice_lists import NEXT, Mark, Pick, PickList
+from widgets.forms.inputs import LineInput
 
 MOST: Final = 200
 """Names on the list at a time."""

@@ -16,7 +16,7 @@ from app.console.runs.views import TableQuery, View
 from app.ordering import written_order
 from app.text import safe_text
 from widgets.badges import STYLES
-from widgets.forms.text import LineInput
+from widgets.forms.inputs import LineInput
 
 LONGEST_NAME: Final = 40
 

@@ -21,8 +21,7 @@ from typing import Any, Final
 from app.text import safe_text
 from storage.records import RunRow, RunSort
 from widgets.cells import fit
-from widgets.runs.column_choice import ColumnChoice
-from widgets.runs.columns import Layout, place
+from widgets.runs.columns import ColumnChoice, Layout, lay_out
 from widgets.runs.line import Cell, cells, clocked
 
 FILE: Final = "picture.json"
@@ -98,7 +97,7 @@ def recall(path: Path, terminal: tuple[str, ...], theme: str) -> Canvas | None:
 
 def drawn(canvas: Canvas, picture: Picture) -> str:
     """The picture as what a terminal is sent."""
-    layout = place(canvas.width, picture.columns.columns)
+    layout = lay_out(canvas.width, picture.columns.columns)
     lines = [f"\x1b[1;1H{_ink(canvas, 'row.plain')}{fit(picture.header, canvas.width)}"]
     lines.append(_at(canvas, 0) + _titles(canvas, layout, picture.sort))
     for index, row in enumerate(picture.rows[: max(0, canvas.height - HEADER)]):

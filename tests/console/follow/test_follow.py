@@ -7,7 +7,7 @@ from textual.widgets import OptionList
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.follow.conftest import Mover
 from tests.run_board import Board
-from widgets.follow.strip import FollowStrip
+from widgets.follow import FollowStrip
 
 
 def strip(scene: Scene) -> list[str]:

@@ -8,7 +8,7 @@ from app.api.requests import CreateOrganization
 from app.engine import Engine
 from tests.console.forms.steps import painted, settle, words, write
 from tests.fault_server import Drop, Respond, Step
-from widgets.organizations.table import OrganizationTable
+from widgets.organizations.attempts import OrganizationTable
 
 
 def created(number: int, name: str) -> Step:

@@ -4,9 +4,7 @@ import pytest
 
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.health.conftest import Lived, report
-from widgets.health.card import Card
-from widgets.health.incidents import IncidentList
-from widgets.health.uptime_strip import fold
+from widgets.health import Card, IncidentList, fold
 
 
 def card(scene: Scene, title: str) -> Card:

@@ -10,7 +10,7 @@ from textual import events
 
 from tests.console.conftest import WIDE, Scene, Staged
 from tests.fault_server import FaultServer, Received, Respond, Step
-from widgets.organizations.import_table import ImportTable
+from widgets.organizations.imports import ImportTable
 
 LIST = """Email,offer_code
 ada@globex.example,

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.console.insights.span import SPANS
-from widgets.insights.chart import ceiling, columns, stacked
-from widgets.insights.formatting import share
+from widgets.insights.charts import ceiling, columns, stacked
+from widgets.insights.figures import share
 
 DAY, WEEK, MONTH = SPANS
 

@@ -5,7 +5,7 @@ from tests.console.journeys.conftest import Handed
 from tests.console.journeys.steps import Service
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.fault_server import Drop, Respond
-from widgets.health.card import Card
+from widgets.health import Card
 
 HEALTHY = {"github": {"status": "ok"}}
 

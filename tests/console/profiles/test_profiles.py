@@ -19,7 +19,7 @@ from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.profiles.conftest import FleetStaged
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock
 from tests.run_board import Board
-from widgets.profiles.profile_list import ProfileList
+from widgets.profiles import ProfileList
 
 
 async def until(scene: Scene, *words: str) -> None:

@@ -10,7 +10,7 @@ from app.console.profiles.screen import ProfilesScreen
 from app.console.profiles.switcher import ProfileSwitcher
 from tests.console.conftest import SMALL, WIDE, Scene
 from tests.console.profiles.conftest import FleetStaged
-from widgets.profiles.formatting import ProfileFacts
+from widgets.profiles import ProfileFacts
 
 SIZES = pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
 

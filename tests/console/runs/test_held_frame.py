@@ -8,8 +8,7 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from storage.records import RunFilter, RunRow, RunSort, RunWindow
-from widgets.held_view import MOMENT_S
-from widgets.runs.rows import RunRows
+from widgets.runs.rows import HOLD_S, RunRows
 from widgets.runs.table import RunTable
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -25,10 +24,10 @@ class Table(App[None]):
         self.named: list[str | None] = []
 
     def compose(self) -> ComposeResult:
-        yield RunTable(lambda: NOON, still=self._still)
+        yield RunTable(lambda: NOON, freeze=self._freeze)
 
     @contextmanager
-    def _still(self) -> Iterator[None]:
+    def _freeze(self) -> Iterator[None]:
         self.frames.append("kept")
         with self.batch_update():
             yield
@@ -91,7 +90,7 @@ async def test_a_wait_that_lasts_is_seen() -> None:
     async with shown() as (app, pilot):
         app.table.action_last()
         while app.table.is_held:
-            await pilot.pause(MOMENT_S)
+            await pilot.pause(HOLD_S)
 
         assert app.frames == ["kept", "free"]
 

@@ -9,7 +9,7 @@ import pytest
 from app.config import ViewSettings
 from app.console.runs.remembered import PreferencesError, PreferencesFile, Remembered
 from storage.records import RunSort
-from widgets.runs.column_choice import ColumnChoice
+from widgets.runs.columns import ColumnChoice
 
 FULL = Remembered(
     views=(ViewSettings("Mine", "repo:acme/* \x1b", RunSort("took")), ViewSettings("Plain", "")),

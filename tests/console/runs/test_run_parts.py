@@ -7,12 +7,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from storage.records import Repository, Run, RunDetail, Transition
-from widgets.runs.column_choice import KEYS, USUAL, ColumnChoice
-from widgets.runs.columns import place
-from widgets.runs.header import grip
+from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ColumnChoice, lay_out, title_at
+from widgets.runs.facts import RunView
 from widgets.runs.marks import RunMarks
-from widgets.runs.timeline_chart import timeline
-from widgets.runs.view import RunView
+from widgets.runs.timeline import timeline
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
@@ -50,7 +48,9 @@ def test_a_second_range_leaves_the_first_alone() -> None:
     assert not marks
 
 
-steps = st.tuples(st.sampled_from(["toggle", "move", "size", "fit"]), st.sampled_from(KEYS), st.sampled_from(KEYS))
+steps = st.tuples(
+    st.sampled_from(["toggle", "move", "size", "fit"]), st.sampled_from(COLUMN_KEYS), st.sampled_from(COLUMN_KEYS)
+)
 
 
 def chosen(moves: list[tuple[str, str, str]]) -> ColumnChoice:
@@ -72,10 +72,10 @@ def chosen(moves: list[tuple[str, str, str]]) -> ColumnChoice:
 def test_any_choice_of_columns_can_be_drawn(moves: list[tuple[str, str, str]], width: int) -> None:
     """At least one column, none twice, those that stay in view in front, none over another."""
     choice = chosen(moves)
-    layout = place(width, choice.columns)
+    layout = lay_out(width, choice.columns)
 
     assert 1 <= len(choice.shown) == len(set(choice.shown))
-    assert sorted(choice.every_key) == sorted(KEYS)
+    assert sorted(choice.every_key) == sorted(COLUMN_KEYS)
     frozen = [placed.column.frozen for placed in layout.placed]
     assert frozen == sorted(frozen, reverse=True)
     for left, right in zip(layout.placed, layout.placed[1:], strict=False):
@@ -85,10 +85,10 @@ def test_any_choice_of_columns_can_be_drawn(moves: list[tuple[str, str, str]], w
 def test_a_title_is_moved_a_gap_stretches() -> None:
     """A press that trembles by one cell is still a click."""
     choice = ColumnChoice()
-    layout = place(140, choice.columns)
+    layout = lay_out(140, choice.columns)
     branch, took = (next(p for p in layout.placed if p.column.key == key) for key in ("branch", "took"))
 
-    title, edge = grip(layout, choice, branch.x), grip(layout, choice, branch.end)
+    title, edge = title_at(layout, choice, branch.x), title_at(layout, choice, branch.end)
     assert title is not None
     assert edge is not None
     assert title.dragged_to(branch.x + 1) == choice
@@ -96,7 +96,7 @@ def test_a_title_is_moved_a_gap_stretches() -> None:
     assert edge.dragged_to(branch.end + 5).width("branch") == branch.width + 5
     assert edge.dragged_to(0).width("branch") == 4
     assert choice.moved("took", "status") == choice
-    assert ColumnChoice().shown == USUAL
+    assert ColumnChoice().shown == DEFAULT_COLUMNS
 
 
 def view(*moves: tuple[str | None, str, float], created: float) -> RunView:

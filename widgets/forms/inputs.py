@@ -1,4 +1,4 @@
-"""Inputs that hold only what they can show: nothing pasted into them is obeyed by the terminal."""
+"""Inputs that hold only printable text: nothing pasted into them reaches the terminal as a command."""
 
 from dataclasses import dataclass
 from typing import ClassVar

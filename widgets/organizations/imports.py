@@ -1,4 +1,4 @@
-"""The rows of an import in words."""
+"""An import of organizations: its rows, their table, and the bar above it."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -6,13 +6,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
+from textual.app import ComposeResult
+from textual.containers import Vertical
 from textual.content import Content
+from textual.widgets import Static
 
 from app.text import SafeText, safe_text
 from storage.records import Action
-from widgets.badges import Badge
-from widgets.forms.outcome import reason
-from widgets.line_table import Line
+from widgets.badges import STYLES, Badge, Tone
+from widgets.forms.field import LineField
+from widgets.forms.pages import reason
+from widgets.line_table import GAP, Line, LineColumn, LineTable
 from widgets.times import ago
 
 RowState = Literal[
@@ -97,3 +101,71 @@ def _detail(row: ImportLine, now: datetime) -> SafeText:
         before = "before: " if row.state == "to_create" else ""
         return safe_text(f"{before}{reason(action.error)}")
     return SafeText()
+
+
+_LINE: Final = LineColumn(" line", 0, 5)
+_STATE: Final = LineColumn("state", 1, 13)
+_OFFER: Final = LineColumn("offer", 3, 15)
+_OFFER_FROM: Final = 100
+"""Narrower tables leave the offer out: what there is to say of a row counts more."""
+
+
+class ImportTable(LineTable[ImportLine]):
+    """Rows, a line each."""
+
+    def columns_for(self, width: int) -> tuple[LineColumn, ...]:
+        """Line, state, email, offer where there is room, and what there is to say."""
+        fixed = (_LINE, _STATE, _OFFER) if width >= _OFFER_FROM else (_LINE, _STATE)
+        rest = width - sum(column.width + GAP for column in fixed) - 2 * GAP
+        email = max(8, rest * 2 // 5)
+        flexible = (LineColumn("email", 2, email), LineColumn("", 4, max(8, rest - email)))
+        return (_LINE, _STATE, flexible[0], *fixed[2:], flexible[1])
+
+    def key_of(self, item: ImportLine) -> str:
+        """Its line in the file."""
+        return str(item.line)
+
+    def line_of(self, item: ImportLine, now: datetime) -> Line:
+        """How it reads now."""
+        return line_of(item, now)
+
+
+BAR = 24
+
+
+class ImportBar(Vertical):
+    """Two fields and two lines."""
+
+    DEFAULT_CSS = """
+    ImportBar {
+        height: auto;
+        padding: 0 1;
+        #import-counts, #import-progress { height: 1; padding-left: 1; text-wrap: nowrap; text-overflow: ellipsis; }
+    }
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.file = LineField("file", "file", "A CSV with the columns email and, if wanted, offer_code.")
+        self.most = LineField("most", "at most", "So many are sent at once; then it asks again.", value=str(most))
+
+    def compose(self) -> ComposeResult:
+        """From top to bottom."""
+        yield self.file
+        yield self.most
+        yield Static(id="import-counts", markup=False)
+        yield Static(id="import-progress", markup=False)
+
+    def stand(self, counts: Content) -> None:
+        """How the rows stand."""
+        self.query_one("#import-counts", Static).update(counts)
+
+    def progress(self, done: int, of: int, text: SafeText) -> None:
+        """How far it is."""
+        full = done * BAR // max(1, of)
+        bar = (("█" * full, STYLES["busy"]), ("░" * (BAR - full), STYLES["quiet"]))
+        self.query_one("#import-progress", Static).update(Content.assemble(*bar, f" {done:,} of {of:,}  ", text))
+
+    def say(self, text: SafeText, tone: Tone) -> None:
+        """In place of how far it is."""
+        self.query_one("#import-progress", Static).update(Content.styled(text, STYLES[tone]))

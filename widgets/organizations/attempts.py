@@ -1,15 +1,19 @@
-"""One attempt to create an organization in words: as a line of the table, and as the facts beside it."""
+"""Attempts to create an organization: the table of them, and the facts of one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+
 from app.text import safe_text
 from storage.records import INVITATION_LIFETIME, Action, Organization
 from widgets.badges import Badge, action_badge
-from widgets.forms.outcome import reason
-from widgets.line_table import Line, Part
+from widgets.forms.facts import FactList, toned
+from widgets.forms.pages import reason
+from widgets.line_table import GAP, Line, LineColumn, LineTable, Part
 from widgets.times import ago, span, stamp
 
 SOON: Final = timedelta(days=3)
@@ -123,3 +127,68 @@ def _by_whom(action: Action) -> str:
     if action.resolution in {"created", "not_created"}:
         return ", as a person found out"
     return ""
+
+
+_STATE: Final = LineColumn("state", 0, 13)
+_INVITATION: Final = LineColumn("invitation", 3, 17)
+_WHEN: Final = LineColumn("asked", 4, 10)
+_ORGANIZATION_FROM: Final = 72
+"""Narrower tables leave the organization to the facts beside them."""
+
+
+class OrganizationTable(LineTable[Attempt]):
+    """Attempts, a line each."""
+
+    def columns_for(self, width: int) -> tuple[LineColumn, ...]:
+        """State, email, invitation and when; the organization where there is room."""
+        fixed = (_STATE, _INVITATION, _WHEN)
+        rest = max(8, width - sum(column.width + GAP for column in fixed))
+        if width < _ORGANIZATION_FROM:
+            return (_STATE, LineColumn("email", 1, rest), _INVITATION, _WHEN)
+        email = rest * 3 // 5
+        organization = LineColumn("organization", 2, rest - email - GAP)
+        return (_STATE, LineColumn("email", 1, email), organization, _INVITATION, _WHEN)
+
+    def key_of(self, item: Attempt) -> str:
+        """The action's id."""
+        return item.action.action_id
+
+    def line_of(self, item: Attempt, now: datetime) -> Line:
+        """How it reads now."""
+        return line_of(item, now)
+
+
+class OrganizationPane(VerticalScroll):
+    """One attempt."""
+
+    DEFAULT_CSS = """
+    OrganizationPane {
+        height: 10;
+        padding: 0 2;
+        border-top: solid $panel;
+        scrollbar-size-vertical: 1;
+        scrollbar-background: $background;
+        scrollbar-color: $panel;
+    }
+    OrganizationPane:focus { border-top: solid $accent; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._attempt: Attempt | None = None
+
+    def compose(self) -> ComposeResult:
+        """One list."""
+        yield FactList()
+
+    def show(self, attempt: Attempt | None, now: datetime) -> None:
+        """Takes the attempt; None: there is none."""
+        if attempt is None or self._attempt is None or attempt.action.action_id != self._attempt.action.action_id:
+            self.scroll_home(animate=False)
+        self._attempt = attempt
+        self.tick(now)
+
+    def tick(self, now: datetime) -> None:
+        """Paints again if something reads differently."""
+        facts = facts_of(self._attempt, now) if self._attempt is not None else ()
+        self.query_one(FactList).show(toned(facts))

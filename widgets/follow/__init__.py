@@ -1,1 +1,0 @@
-"""Followed runs."""

@@ -1,0 +1,225 @@
+"""The health of code hosts: a card for each, its last day as a strip, and the incidents."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+
+from rich.cells import cell_len
+from textual.content import Content
+from textual.widgets import Static
+
+from app.text import SafeText
+from widgets.badges import STYLES, Badge
+from widgets.cells import fit, shorten
+from widgets.times import clock_time, span
+
+Slice = Literal["well", "impaired", "bad"] | None
+"""None: nobody knows."""
+
+Part = tuple[str, str]
+
+_GLYPHS: Final[dict[Slice, str]] = {"well": "━", "impaired": "▄", "bad": "█", None: "·"}
+_TONES: Final[dict[Slice, str]] = {
+    "well": STYLES["good"],
+    "impaired": STYLES["warn"],
+    "bad": STYLES["bad"],
+    None: STYLES["quiet"],
+}
+
+
+def strip(slices: Sequence[Slice], cells: int, *, is_stale: bool = False) -> list[Part]:
+    """The strip in at most so many cells; where there are fewer cells than slices, neighbours share one.
+
+    Args:
+        slices: Oldest first.
+        cells: Room for it.
+        is_stale: Drawn without colours: this is what was known once.
+    """
+    folded = fold(slices, cells)
+    return [(_GLYPHS[each], STYLES["quiet"] if is_stale else _TONES[each]) for each in folded]
+
+
+def fold(slices: Sequence[Slice], cells: int) -> tuple[Slice, ...]:
+    """The slices as at most so many, each at the worst of those it stands for; all stand for the same number.
+
+    The last one holds now, and says what is known of now.
+    """
+    count = len(slices)
+    each = next((size for size in range(1, count + 1) if count % size == 0 and count // size <= cells), count)
+    if not count:
+        return ()
+    *before, last = (slices[start : start + each] for start in range(0, count, each))
+    return (*map(_worst, before), _worst(last) or last[-1])
+
+
+def _worst(group: Sequence[Slice]) -> Slice:
+    if "bad" in group:
+        return "bad"
+    if "impaired" in group:
+        return "impaired"
+    return "well" if 2 * group.count("well") >= len(group) else None
+
+
+LABEL: Final = 9
+STATE: Final = 24
+"""Cells that a state has at least, however long what stands behind it is."""
+FIGURE: Final = 12
+"""Cells of one uptime figure."""
+GAP: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """How much of a window something was well."""
+
+    window: str
+    share: str
+    seen: str
+    """How much of the window is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardFacts:
+    """What a card says."""
+
+    title: str
+    badge: Badge
+    since: str = ""
+    """Behind the state: `for 12m`."""
+    fields: tuple[tuple[str, str], ...] = ()
+    """Name and value."""
+    history: tuple[Slice, ...] = ()
+    """The last day in equal slices, oldest first."""
+    figures: tuple[Figure, ...] = ()
+    warning: str = ""
+    """What else is remarkable now."""
+    note: str = ""
+    """What to do, or what this does not mean."""
+    is_stale: bool = False
+    """What it says was true once."""
+
+
+class Card(Static):
+    """One card."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 — Textual's word
+        super().__init__(id=id, markup=False)
+        self._facts: CardFacts | None = None
+        self._width = 0
+
+    def show(self, facts: CardFacts) -> None:
+        """Takes the facts; paints only if they read differently."""
+        if facts == self._facts:
+            return
+        self._facts = facts
+        self.border_title = Content(facts.title)
+        for tone in ("good", "warn", "bad", "wait"):
+            self.set_class(facts.badge.tone == tone and not facts.is_stale, f"-{tone}")
+        self.update(card_content(facts, self._width))
+
+    def on_resize(self) -> None:
+        """Draws the history for the new width."""
+        if self._facts is not None and self.size.width != self._width:
+            self._width = self.size.width
+            self.update(card_content(self._facts, self._width))
+
+
+def card_content(facts: CardFacts, width: int) -> Content:
+    """The card's text, in so many cells; sentences wrap, facts are shortened."""
+    state_style = _QUIET if facts.is_stale else f"{facts.badge.style} bold"
+    state = shorten(facts.badge.text, max(STATE, width - cell_len(facts.since) - GAP))
+    parts: list[Part] = [(state, state_style), (" " * GAP, ""), (facts.since, _QUIET)]
+    if facts.warning:
+        parts += [("\n", ""), (facts.warning, _QUIET if facts.is_stale else STYLES["warn"])]
+    for name, value in facts.fields:
+        parts += [(f"\n{name:<{LABEL}}", _QUIET), (shorten(value, max(STATE, width - LABEL), "middle"), "")]
+    parts += _history(facts, width)
+    parts += _figures(facts.figures)
+    if facts.note:
+        parts += [(f"\n{facts.note}", "" if facts.badge.tone == "bad" and not facts.is_stale else _QUIET)]
+    return Content.assemble(*parts)
+
+
+def _history(facts: CardFacts, width: int) -> list[Part]:
+    room = width - LABEL - len("  now")
+    if not facts.history or not fold(facts.history, room):
+        return []
+    drawn = strip(facts.history, room, is_stale=facts.is_stale)
+    return [(f"\n{'24h ago':<{LABEL}}", _QUIET), *drawn, ("  now", _QUIET)]
+
+
+def _figures(figures: Sequence[Figure]) -> list[Part]:
+    if not figures:
+        return []
+    parts: list[Part] = [(f"\n{'uptime':<{LABEL}}", _QUIET)]
+    for figure in figures:
+        parts += [(f"{figure.window} ", _QUIET), (f"{figure.share:<{FIGURE - len(figure.window) - 1}}", "")]
+    parts.append((f"\n{'seen':<{LABEL}}", _QUIET))
+    return [*parts, ("".join(f"{figure.seen:<{FIGURE}}" for figure in figures).rstrip(), _QUIET)]
+
+
+MOST: Final = 20
+"""Lines at most; the rest is counted."""
+FACTS: Final = 56
+"""Cells before the note."""
+_QUIET: Final = STYLES["quiet"]
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentFacts:
+    """One incident, as a line says it."""
+
+    badge: Badge
+    platform: SafeText
+    start: datetime
+    seconds: float
+    goes_on: bool
+    note: str = ""
+    """Such as that it flapped, or that its end was not seen."""
+
+
+class IncidentList(Static):
+    """The newest incidents, or one line that says that there are none."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 — Textual's word
+        super().__init__(id=id, markup=False)
+        self._incidents: Sequence[IncidentFacts] = ()
+        self._otherwise = ""
+        self._now: datetime | None = None
+        self._shown: Content | None = None
+
+    def show(self, incidents: Sequence[IncidentFacts], otherwise: str, now: datetime) -> None:
+        """Takes the incidents, newest first; paints only if they read differently."""
+        self._incidents, self._otherwise, self._now = incidents, otherwise, now
+        content = incident_lines(incidents, otherwise, now, self.size.width)
+        if self._shown is None or not content.is_same(self._shown):
+            self._shown = content
+            self.update(content)
+
+    def on_resize(self) -> None:
+        """Draws for the new width."""
+        if self._now is not None:
+            self.show(self._incidents, self._otherwise, self._now)
+
+
+def incident_lines(incidents: Sequence[IncidentFacts], otherwise: str, now: datetime, width: int) -> Content:
+    """The lines, each in so many cells."""
+    if not incidents:
+        return Content.styled(otherwise, _QUIET)
+    lines = [_line(incident, now, width) for incident in incidents[:MOST]]
+    if len(incidents) > MOST:
+        lines.append(Content.styled(f"and {len(incidents) - MOST} older ones", _QUIET))
+    return Content("\n").join(lines)
+
+
+def _line(incident: IncidentFacts, now: datetime, width: int) -> Content:
+    style = f"{incident.badge.style} bold" if incident.goes_on else incident.badge.style
+    lasted = f"{span(incident.seconds)} so far" if incident.goes_on else span(incident.seconds)
+    return Content.assemble(
+        (fit(incident.badge.text, 16) + " ", style),
+        (fit(incident.platform, 10) + " ", "bold" if incident.goes_on else ""),
+        (f"{clock_time(incident.start, now):<14}", _QUIET),
+        (f"{lasted:<14}", "bold" if incident.goes_on else ""),
+        (shorten(incident.note, max(0, width - FACTS)), _QUIET),
+    )

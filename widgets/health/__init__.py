@@ -1,1 +1,0 @@
-"""Code hosts, well or not, now and over time."""
