@@ -15,7 +15,7 @@ from app.actions import Actions
 from app.api.client import Client
 from app.api.errors import ApiError
 from app.config import CACHE_FILE, LEDGER_FILE, Profile, Settings, data_folder
-from app.events import Announce, Event
+from app.events import Announce, Doorbell
 from app.polling import Polling
 from app.sync import HealthSync, RunSync
 from app.sync.listing import Listing
@@ -30,24 +30,6 @@ log = logging.getLogger(__name__)
 def utc_now() -> datetime:
     """The time, aware, in UTC."""
     return datetime.now(UTC)
-
-
-class Doorbell:
-    """Passes each event on to whoever listens at that moment."""
-
-    def __init__(self, *listeners: Announce) -> None:
-        """With those who listen from the beginning."""
-        self._listeners = list(listeners)
-
-    def ring(self, event: Event) -> None:
-        """Tells everyone."""
-        for listener in tuple(self._listeners):
-            listener(event)
-
-    def subscribe(self, listener: Announce) -> Callable[[], None]:
-        """Listens until the returned function is called."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +61,7 @@ class Engine:
         announce: Announce | None = None,
         clock: Callable[[], datetime] = utc_now,
     ) -> Self:
-        """Opens the profile's files; asks the service nothing yet.
+        """Open the profile's files; nothing is asked of the service yet.
 
         Args:
             settings: The configuration.
@@ -107,7 +89,9 @@ class Engine:
             runs=runs,
             health=health,
             listing=Listing(client, runs, poll.page_size),
-            actions=Actions(client, ledger, cache, ring, clock, f"{actor}:{_login()}", read_only=profile.read_only),
+            actions=Actions(
+                client, ledger, runs.store, ring, clock, f"{actor}:{_login()}", read_only=profile.read_only
+            ),
             polling=Polling(runs, health, cache, ledger, Lease(cache), ring, poll.runs_s, poll.health_s),
             doorbell=doorbell,
             clock=clock,
@@ -117,25 +101,25 @@ class Engine:
         return engine
 
     async def __aenter__(self) -> Self:
-        """The open engine."""
+        """Return the open engine."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Closes it."""
+        """Close it."""
         await self.close()
 
     def subscribe(self, listener: Announce) -> Callable[[], None]:
-        """Listens to events until the returned function is called."""
+        """Listen to events until the returned function is called."""
         return self.doorbell.subscribe(listener)
 
     def start_polling(self) -> None:
-        """Keeps the cache true from now on."""
+        """Keep the cache in step with the service from now on."""
         self.polling.start()
 
     async def refresh(self) -> ApiError | None:
-        """Asks for runs and health once, now; the first error, if any, after both were tried."""
+        """Ask for runs and health once, now; the first error, if any, after both were tried."""
         results = await asyncio.gather(self.runs.refresh(), self.health.refresh(), return_exceptions=True)
         problem: ApiError | None = None
         for result in results:
@@ -146,7 +130,7 @@ class Engine:
         return problem
 
     async def close(self) -> None:
-        """Ends polling, settles what is being sent, then closes connections and files."""
+        """End polling, settle what is being sent, then close connections and files."""
         await self.polling.stop()
         await self.actions.in_flight.close()
         await self.client.aclose()

@@ -1,4 +1,4 @@
-"""The doorbell: what changed, never the rows themselves; whoever shows something asks the cache for it."""
+"""The doorbell: it rings with what changed, never with the rows; a listener reads those from the cache."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,3 +49,20 @@ class StorageFailed:
 
 Event = RunsChanged | HealthChanged | LinkChanged | ActionChanged | CacheChangedElsewhere | StorageFailed
 Announce = Callable[[Event], None]
+
+
+class Doorbell:
+    """Passes each event to every listener."""
+
+    def __init__(self, *listeners: Announce) -> None:
+        self._listeners = list(listeners)
+
+    def ring(self, event: Event) -> None:
+        """Pass the event on, in the order of subscription."""
+        for listener in tuple(self._listeners):
+            listener(event)
+
+    def subscribe(self, listener: Announce) -> Callable[[], None]:
+        """Listen until the returned function is called."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)

@@ -11,7 +11,7 @@ from app.api.errors import ApiError, RateLimitedError
 from app.events import Announce, CacheChangedElsewhere, StorageFailed
 from app.schedule import Job, Schedule
 from app.sync import HealthSync, RunSync
-from app.sync.cadence import Cadence
+from app.sync.polls import Cadence
 from storage.cache import Cache
 from storage.errors import StorageError
 from storage.lease import Lease
@@ -55,7 +55,7 @@ class Polling:
     """Monotonic seconds."""
 
     def start(self) -> None:
-        """Begins to poll, at once."""
+        """Begin to poll, at once."""
         self._cadences = {"runs": Cadence(self.runs_s), "health": Cadence(self.health_s)}
         self._schedule.start()
         self._add("runs", lambda: self._poll("runs", self.runs.refresh), DEADLINE_S)
@@ -63,18 +63,18 @@ class Polling:
         self._add("doorbell", self._listen, DEADLINE_S)
 
     def poll_soon(self, subject: Subject) -> None:
-        """Polls now, because a person asked; a wait that the service stated still holds."""
+        """Poll now, because a person asked; a wait that the service stated still holds."""
         if cadence := self._cadences.get(subject):
             self._asked_for.add(subject)
             cadence.hasten()
             self._schedule.run_now(subject)
 
     def next_poll_in_s(self, subject: Subject) -> float | None:
-        """Seconds until the next poll; None while one is under way, or when nothing is planned."""
+        """Seconds until the next poll; None while one is running, or when nothing is planned."""
         return self._schedule.due_in_s(subject)
 
     async def stop(self) -> None:
-        """Ends polling and gives the lease to whoever waits for it."""
+        """End polling and give the lease back."""
         await self._schedule.stop()
         if self.is_poller:
             self.is_poller = False
@@ -101,7 +101,7 @@ class Polling:
         except RateLimitedError as error:
             cadence.failed(time.monotonic(), retry_after_s=error.retry_after_s)
         except ApiError:
-            # The refresh recorded it and rang; here only the pace changes.
+            # The refresh recorded it and rang the doorbell; here only the pace changes.
             cadence.failed(time.monotonic())
         else:
             cadence.succeeded(time.monotonic())

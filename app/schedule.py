@@ -15,7 +15,7 @@ from typing import Final
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 Work = Callable[[], Awaitable[float]]
-"""Does the job once; returns the seconds until its next run."""
+"""Do the job once; return the seconds until its next run."""
 
 WATCH_S: Final = 5.0
 """How often the wall clock is held against the monotonic one."""
@@ -49,27 +49,27 @@ class Schedule:
         self._watch: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins; jobs that were added before run at once."""
+        """Begin; jobs that were added before run at once."""
         self._scheduler.start()
         self._watch = asyncio.create_task(self._watch_clock(), name="clock watch")
 
     def add(self, job: Job) -> None:
-        """Takes a job in; its first run is at once."""
+        """Add a job; its first run is at once."""
         self._jobs[job.name] = job
         self._plan(job.name, 0.0)
 
     def run_now(self, name: str) -> None:
-        """Brings a job's next run forward to now; one that is running already is the run asked for."""
+        """Bring a job's next run forward to now; a run in progress counts as that run."""
         if name in self._jobs and name not in self._running:
             self._plan(name, 0.0)
 
     def due_in_s(self, name: str) -> float | None:
-        """Seconds until the job's next run; None while it runs, or if there is no such job."""
+        """Seconds until the job's next run; None while it runs, or if the job is unknown."""
         due = self._due.get(name)
         return None if due is None or name in self._running else max(0.0, due - time.monotonic())
 
     async def stop(self) -> None:
-        """Ends every run and waits until it has ended."""
+        """Cancel every run and wait until it has ended."""
         if self._watch is not None:
             self._watch.cancel()
         self._jobs.clear()
@@ -107,13 +107,13 @@ class Schedule:
             async with asyncio.timeout(job.deadline_s):
                 wait_s = await job.work()
         except asyncio.CancelledError:
-            # Stopped: to be told to APScheduler it would be an error, and logged over whatever the terminal shows.
+            # Stopped: APScheduler would take the cancellation for an error and log it over the screen.
             if name in self._jobs:
                 raise
         except TimeoutError:
             log.warning("%s did not end within %.0f s and was stopped", name, job.deadline_s)
         except Exception:
-            # A job's boundary: whatever broke is told, and the next run is still planned.
+            # A job's boundary: the failure is logged, and the next run is still planned.
             log.exception("%s broke", name)
         finally:
             del self._running[name]

@@ -78,7 +78,7 @@ def migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
     """Apply the steps that are missing.
 
     Raises:
-        DatabaseNewer: A step was applied that this program does not know.
+        DatabaseNewerError: A step was applied that this program does not know.
     """
     if is_current(connection, schema, path):
         return
@@ -98,7 +98,7 @@ def is_current(connection: sqlite3.Connection, schema: Schema, path: Path) -> bo
     """Whether every step is applied.
 
     Raises:
-        DatabaseNewer: So is one that this program does not know.
+        DatabaseNewerError: So is one that this program does not know.
     """
     applied = _applied(connection, schema)
     unknown = sorted(applied - schema.steps.keys())

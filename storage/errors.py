@@ -1,14 +1,14 @@
-"""Everything that can go wrong with a database file, each with the way out of it.
+"""Everything that can go wrong with a database file, each with its cure.
 
 StorageError
-├── DatabaseNewer       written by a newer Runwarden
-├── DatabaseDamaged     not readable as a database any more
-├── DatabaseReadOnly    the file or its folder may not be written
-├── DatabaseUnopenable  the file cannot be opened at all
-├── DatabaseBusy        another process holds it for too long
-├── DiskFull            no space left
-├── DiskFailed          the disk or file system answered with an error
-└── StorageClosed       used after it was closed
+├── DatabaseNewerError       written by a newer Runwarden
+├── DatabaseDamagedError     no longer readable as a database
+├── DatabaseReadOnlyError    the file or its folder may not be written
+├── DatabaseUnopenableError  the file cannot be opened at all
+├── DatabaseBusyError        another process holds it for too long
+├── DiskFullError            no space left
+├── DiskFailedError          the disk or file system answered with an error
+└── StorageClosedError       used after it was closed
 """
 
 import sqlite3

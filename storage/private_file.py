@@ -40,7 +40,7 @@ def opening(path: Path) -> Iterator[None]:
     """Only one process at a time makes, checks and migrates the database; the others wait their turn.
 
     Raises:
-        DatabaseBusy: The turn did not come within 10 s.
+        DatabaseBusyError: The turn did not come within 10 s.
     """
     lock_path = path.with_name(path.name + ".opening")
     try:

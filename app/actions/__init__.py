@@ -1,8 +1,15 @@
 """Acting once: every write is prepared in the ledger, sent at most one time, and settled or left to a person."""
 
 from app.actions.actions import Actions
-from app.actions.refusals import ActionRefusedError, AlreadyAskedError, BlockedError, InvalidRequestError, ReadOnlyError
-from app.actions.validate import Problem, problems
+from app.actions.refusals import (
+    ActionRefusedError,
+    AlreadyAskedError,
+    BlockedError,
+    InvalidRequestError,
+    Problem,
+    ReadOnlyError,
+    problems,
+)
 
 __all__ = [
     "ActionRefusedError",

@@ -1,58 +1,94 @@
 """The one way to write to the service: prepare, send, settle."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any, TypeVar
 
-from app.actions.again import request_of
-from app.actions.in_flight import InFlight
-from app.actions.refusals import AlreadyAskedError, BlockedError, InvalidRequestError, ReadOnlyError
-from app.actions.validate import problems
-from app.api.answer import Answer
+from app.actions.refusals import AlreadyAskedError, BlockedError, InvalidRequestError, ReadOnlyError, problems
 from app.api.client import Client
 from app.api.errors import ApiError, RefusedError
-from app.api.requests import WriteRequest, as_json
-from app.events import ActionChanged, Announce, RunsChanged
-from storage.cache import Cache
+from app.api.requests import Answer, WriteRequest, as_json, request_of
+from app.events import ActionChanged, Announce
 from storage.ledger import KeyTakenError, Ledger, NoSuchActionError, SubjectBlockedError, new_action_id
-from storage.records import Action, ActionError
+from storage.records import Action, ActionError, Run
+
+Outcome = TypeVar("Outcome")
+
+StoreRuns = Callable[[Iterable[Run]], Awaitable[object]]
+"""`RunSync.store`: the one way for runs into the cache."""
+
+
+class InFlight:
+    """The actions being sent, and those whose outcome is being recorded: none is lost because its caller went away."""
+
+    def __init__(self) -> None:
+        self._sending: set[asyncio.Task[Any]] = set()
+        self._settling: set[asyncio.Task[Any]] = set()
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Mark the current task as sending: `close` cancels it."""
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError
+        self._sending.add(task)
+        try:
+            yield
+        finally:
+            self._sending.discard(task)
+
+    async def to_its_end(self, settling: Coroutine[Any, Any, Outcome]) -> Outcome:
+        """Record an outcome, even if the task that waits for it is cancelled."""
+        task = asyncio.create_task(settling)
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Cancel what is being sent; return when every outcome is recorded."""
+        for task in self._sending:
+            task.cancel()
+        while rest := (self._sending | self._settling) - {asyncio.current_task()}:
+            await asyncio.wait(rest)
 
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """Sends what is asked for, at most once, and keeps the ledger true about it."""
+    """Sends each write at most once, and keeps the ledger true about it."""
 
     client: Client
     ledger: Ledger
-    cache: Cache
+    store: StoreRuns
     announce: Announce
     clock: Callable[[], datetime]
     actor: str
-    """Who asks, as the ledger shall name it."""
+    """Who asks, as the ledger names it."""
     read_only: bool = False
     in_flight: InFlight = field(default_factory=InFlight)
 
     async def submit(self, request: WriteRequest, *, key: str | None = None) -> Action:
-        """Carries the request out and returns what became of it; the action's state tells, no API error is raised.
+        """Carry out the request; the action's state says what became of it, and no API error is raised.
 
         Args:
             request: What to do.
-            key: The same key sends once, whoever uses it. None: this intention is like no other.
+            key: The same key sends once, in any process. None: a key of its own.
 
         Raises:
-            ActionRefused: Nothing was sent: read-only, invalid, blocked by an open action, or the key was used.
+            ActionRefusedError: Nothing was sent: read-only, invalid, blocked by an open action, or the key was used.
         """
         self._check(request)
         return await self._carry_out(request, new_action_id(self.clock()), key)
 
     async def send_again(self, action_id: str) -> Action:
-        """Knowingly sends an action of unknown outcome once more; the caller has asked the person.
+        """Send an action of unknown outcome once more; the caller has asked the person.
 
         Raises:
-            ActionRefused: Nothing was sent.
-            NoSuchAction: There is no such action.
-            WrongState: The action's outcome is not unknown.
+            ActionRefusedError: Nothing was sent.
+            NoSuchActionError: The ledger does not hold it.
+            WrongStateError: The action's outcome is not unknown.
         """
         old = await self._held(action_id)
         request = request_of(old)
@@ -63,19 +99,19 @@ class Actions:
         return await self._carry_out(request, successor, None)
 
     async def resolve_created(self, action_id: str, result_id: str) -> Action:
-        """A person found what an unknown action made.
+        """Record what an unknown action made, as a person found out.
 
         Raises:
-            ReadOnly: The ledger stays as it is.
+            ReadOnlyError: The ledger stays as it is.
         """
         self._check_writable()
         return self._ring(await self.ledger.resolve_created(action_id, result_id))
 
     async def resolve_not_created(self, action_id: str) -> Action:
-        """A person made sure that an unknown action had no effect.
+        """Record that an unknown action had no effect, as a person found out.
 
         Raises:
-            ReadOnly: The ledger stays as it is.
+            ReadOnlyError: The ledger stays as it is.
         """
         self._check_writable()
         return self._ring(await self.ledger.resolve_not_created(action_id))
@@ -121,7 +157,7 @@ class Actions:
         except ApiError as error:
             return await to_its_end(self._settle_failure(action.action_id, error))
         except BaseException as interruption:
-            # Cancelled, or broken in a way nobody foresaw: what the ledger says was begun may have been done.
+            # Cancelled, or an unexpected error: what the ledger says was begun may have been done.
             await to_its_end(self._settle_interrupted(action.action_id, interruption))
             raise
         return await to_its_end(self._settle_success(action.action_id, answer))
@@ -130,8 +166,7 @@ class Actions:
         action = await self.ledger.confirm(action_id, result_id=answer.result_id, response_json=answer.raw_json)
         self._ring(action)
         if answer.run is not None:
-            changes = await self.cache.store_runs([answer.run], seen_at=self.clock())
-            self.announce(RunsChanged(changes))
+            await self.store([answer.run])
         return action
 
     async def _settle_failure(self, action_id: str, error: ApiError) -> Action:

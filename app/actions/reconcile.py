@@ -1,13 +1,11 @@
-"""For a run start whose outcome nobody knows: which listed run could it have made?"""
+"""Finding the run that a start of unknown outcome may have made."""
 
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from app.actions.again import request_of
-from app.api.client import Client
-from app.api.pages import pages
-from app.api.requests import StartRun
+from app.api.client import Client, pages
+from app.api.requests import StartRun, request_of
 from storage.ledger import Ledger
 from storage.records import Action, Run
 
@@ -15,7 +13,7 @@ CLOCK_SKEW: Final = timedelta(minutes=5)
 """How far the service's clock may be from ours before a run is overlooked."""
 LIMIT: Final = 50
 KNOWN: Final = 10_000
-"""How many of our own earlier starts are known not to be the one looked for."""
+"""How many of our own confirmed starts are ruled out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +26,7 @@ class Proposal:
 
 
 async def propose(action: Action, client: Client, ledger: Ledger) -> Proposal:
-    """Asks the service for runs on the same repository and branch, from around the time of sending (spec 4.2).
+    """Ask the service for runs on the same repository and branch, from around the time of sending (spec 4.2).
 
     Raises:
         ApiError: The service could not be asked.
@@ -36,7 +34,7 @@ async def propose(action: Action, client: Client, ledger: Ledger) -> Proposal:
     """
     request = request_of(action)
     if not isinstance(request, StartRun) or action.sending_at is None:
-        raise ValueError("Only the start of a run can be looked for; no endpoint lists anything else.")
+        raise ValueError("Only a run start can be looked up: no endpoint lists anything else.")
     end = (action.settled_at or action.sending_at) + CLOCK_SKEW
     found: list[Run] = []
     async for page in pages(

@@ -1,13 +1,129 @@
-"""Why an action was not even prepared: nothing was sent, and nothing entered the ledger."""
+"""Why a request is not sent: what is wrong with it, field by field, and what else refuses it before it is prepared."""
 
-from typing import ClassVar
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
-from app.actions.validate import Problem
+from app.api.requests import (
+    ContinueRun,
+    CreateOrganization,
+    Json,
+    OnboardProject,
+    StartAgent,
+    StartRun,
+    WriteRequest,
+    agent_segment,
+)
 from storage.records import Action
+
+MAX_EMAIL: Final = 254
+"""Characters an address may have (RFC 5321's path of 256 less its brackets)."""
+MAX_INTEGER: Final = 2**63
+_EMAIL: Final = re.compile(r"[^\s@,;<>()\[\]\\\"]+@[^\s@.,;<>()\[\]\\\"]+(\.[^\s@.,;<>()\[\]\\\"]+)+")
+_REF_FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One field that cannot be sent as it is."""
+
+    field: str
+    message: str
+    """Names the cure."""
+
+
+def problems(request: WriteRequest) -> tuple[Problem, ...]:
+    """Everything that is wrong with the request; empty when it may be sent."""
+    return tuple(_problems(request))
+
+
+def _problems(request: WriteRequest) -> Iterator[Problem]:
+    match request:
+        case StartRun() | ContinueRun():
+            yield from _instructions(request.instructions)
+            yield from _branch(request.branch_name)
+            yield from _json("metadata", request.metadata)
+            if isinstance(request, ContinueRun) and not request.run_id.strip():
+                yield Problem("run_id", "Say which run to continue.")
+        case StartAgent():
+            yield from _agent(request)
+            yield from _branch(request.branch_name)
+            yield from _json("inputs", request.inputs)
+        case CreateOrganization():
+            yield from _email(request.email)
+            yield from _text("offer_code", request.offer_code or "")
+        case OnboardProject():
+            if request.project_id is None and not (request.project_path or "").strip():
+                yield Problem("project_path", "Name the project: group/project, or its numeric id.")
+
+
+def _instructions(text: str) -> Iterator[Problem]:
+    if not text.strip():
+        yield Problem("instructions", "Say what the agent should do.")
+    yield from _text("instructions", text)
+
+
+def _branch(name: str | None) -> Iterator[Problem]:
+    if not name:
+        return
+    if reason := branch_problem(name):
+        yield Problem("branch_name", f"{reason} Leave the branch empty to let the service choose one.")
+
+
+def branch_problem(name: str) -> str | None:
+    """Why git would refuse this as a branch's name; None when it would not."""
+    if found := _REF_FORBIDDEN.search(name):
+        return f"A branch cannot contain {found.group()!r}."
+    if name.startswith(("/", "-", ".")) or name.endswith(("/", ".")):
+        return "A branch cannot begin with '/', '-' or '.', nor end with '/' or '.'."
+    if name == "@" or name.startswith("refs/"):
+        return f"{name!r} cannot be a branch."
+    return None
+
+
+def _agent(request: StartAgent) -> Iterator[Problem]:
+    try:
+        agent_segment(request.name)
+    except ValueError:
+        yield Problem("name", "Name the agent as the service knows it; '.', '..' and control characters cannot be.")
+    if not request.repository.strip():
+        yield Problem("repository", "Name the repository: owner/repo, group/project, a URL, or a configured name.")
+    yield from _text("repository", request.repository)
+
+
+def _email(email: str) -> Iterator[Problem]:
+    if len(email) > MAX_EMAIL or not _EMAIL.fullmatch(email):
+        yield Problem("email", "Give one email address, such as admin@example.com.")
+    yield from _text("email", email)
+
+
+def _text(field: str, text: str) -> Iterator[Problem]:
+    if any("\ud800" <= c <= "\udfff" for c in text):
+        yield Problem(field, "Contains half a character (a lone surrogate): delete it and type it again.")
+
+
+def _json(field: str, value: Json) -> Iterator[Problem]:
+    match value:
+        case bool() | None:
+            return
+        case int() if not -MAX_INTEGER <= value < MAX_INTEGER:
+            yield Problem(field, f"{value} is larger than 64 bits hold; write it as text.")
+        case float() if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 — NaN is what differs from itself
+            yield Problem(field, f"{value} is not a JSON number.")
+        case str():
+            yield from _text(field, value)
+        case list():
+            for item in value:
+                yield from _json(field, item)
+        case dict():
+            for key, item in value.items():
+                yield from _text(field, key)
+                yield from _json(field, item)
 
 
 class ActionRefusedError(Exception):
-    """The program itself declined to act."""
+    """The program itself refused to act."""
 
     kind: ClassVar[str] = "refused_here"
 
@@ -49,7 +165,7 @@ class BlockedError(ActionRefusedError):
 
 
 class AlreadyAskedError(ActionRefusedError):
-    """An action with the same key is in the ledger: this very intention was carried out before."""
+    """An action with the same key is in the ledger."""
 
     kind = "already_asked"
 

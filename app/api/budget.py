@@ -1,4 +1,4 @@
-"""How hard the service may be asked by this process: not before a wait is over, and by one probe when it seems down."""
+"""What this process may ask of the service: nothing before a wait is over, and one probe while it seems down."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -16,8 +16,8 @@ FAILURES_TO_OPEN: Final = 5
 class Budget:
     """What one process may ask of one service; every read takes its turn, writes only report how they went.
 
-    It never sleeps: a read that comes too early fails at once and says how long there is to wait, so that whoever asked
-    can show it. When to come back is the poller's decision.
+    It never sleeps: a read that comes too early fails at once with the time left to wait, which the caller can show.
+    When to ask again is the poller's decision.
     """
 
     now_s: Callable[[], float] = time.monotonic
@@ -41,8 +41,8 @@ class Budget:
         """One read; the block's outcome is noted.
 
         Raises:
-            RateLimited: The service asked for a longer silence; nothing was sent.
-            Unreachable: The service seems down and another request is finding out; nothing was sent.
+            RateLimitedError: The service asked for a longer silence; nothing was sent.
+            UnreachableError: The service seems down and another request is finding out; nothing was sent.
         """
         if wait_s := self.wait_s():
             raise RateLimitedError(f"The service asked to wait; {wait_s:.0f} s are left.", retry_after_s=wait_s)

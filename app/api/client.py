@@ -1,13 +1,14 @@
 """The service's API: a method for each endpoint, records in, records out, every failure an `ApiError`."""
 
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
 from typing import Final, Self
 
 from app.api import wire
-from app.api.answer import Answer
 from app.api.budget import Budget
-from app.api.errors import ApiError, NotFoundError, NotSendableError
+from app.api.errors import ApiError, NotFoundError, NotSendableError, UnusableAnswerError
 from app.api.requests import (
+    Answer,
     ContinueRun,
     CreateOrganization,
     OnboardProject,
@@ -16,10 +17,36 @@ from app.api.requests import (
     WriteRequest,
     as_json,
 )
-from app.api.timestamps import rfc3339
 from app.api.transport import Call, Commit, Transport
+from app.api.wire import rfc3339
 from app.token import Token, TokenError
 from storage.records import HealthReport, Repository, RunPage
+
+FetchPage = Callable[[str | None], Awaitable[RunPage]]
+"""Given a page token, or None for the first page."""
+
+
+async def pages(fetch: FetchPage) -> AsyncIterator[RunPage]:
+    """Every page, until the service says that there is no more.
+
+    Raises:
+        UnusableAnswerError: A token came twice, or an empty page promised another: following it could go on for ever.
+        ApiError: As `fetch` does.
+    """
+    seen: set[str] = set()
+    token: str | None = None
+    while True:
+        page = await fetch(token)
+        yield page
+        if page.next_token is None:
+            return
+        if page.next_token in seen:
+            raise UnusableAnswerError("The service repeated a page token; the list would never end.")
+        if not page.runs:
+            raise UnusableAnswerError("The service sent an empty page and promised another; the list would never end.")
+        token = page.next_token
+        seen.add(token)
+
 
 _DONE: Final = frozenset({200, 201, 202})
 """The spec leaves most of the success statuses open (4.6)."""
@@ -33,7 +60,7 @@ class Client:
 
         Args:
             base_url: The service's base address.
-            token: The token, or why there is none: then every request fails with `NoToken`.
+            token: The token, or why there is none: then every request fails with `NoTokenError`.
             deadline_s: Seconds within which each request must be answered in full.
 
         Raises:

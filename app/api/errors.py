@@ -1,18 +1,18 @@
 """One tree of errors for everything that can keep a request from a usable answer.
 
 ApiError
-├── NotSendable      a request that cannot be put on the wire safely
-├── NoToken          there is no token to send
-├── Unreachable      no connection, or it was lost
-├── TimedOut         the deadline passed
-├── UnusableAnswer   an answer that cannot be read, or a redirect
-└── Refused          the service answered with a failure (spec 2.8, 7)
-    ├── NotAuthorized   401
-    ├── Forbidden       403
-    ├── NotFound        404
-    ├── RateLimited     429, with its wait
-    ├── Rejected        any other 4xx
-    └── ServerFailed    5xx
+├── NotSendableError      the request cannot be put on the wire safely
+├── NoTokenError          there is no token to send
+├── UnreachableError      no connection, or it was lost
+├── RequestTimeoutError   the deadline passed
+├── UnusableAnswerError   the answer cannot be read, or is a redirect
+└── RefusedError          the service answered with a failure (spec 2.8, 7)
+    ├── NotAuthorizedError   401
+    ├── ForbiddenError       403
+    ├── NotFoundError        404
+    ├── RateLimitedError     429, with its wait
+    ├── RejectedError        any other 4xx
+    └── ServerFailedError    5xx
 """
 
 from typing import ClassVar

@@ -39,8 +39,8 @@ class _FailureBody(BaseModel):
 def failure(status: int, body: bytes, *, retry_after: str | None, sent_at: str | None, token: str) -> RefusedError:
     """The error of a 4xx or 5xx answer.
 
-    A body that cannot be read is no matter: the status alone decides what is known. The service's message is kept, but
-    never with the token in it.
+    An unreadable body does not matter: the status alone decides what is known. The service's message is kept, without
+    the token.
 
     Args:
         status: The HTTP status, 400 to 599.
@@ -60,7 +60,7 @@ def failure(status: int, body: bytes, *, retry_after: str | None, sent_at: str |
 
 
 def _without(token: str, text: str) -> str:
-    # What is shorter guards nothing, and would be found in every second word.
+    # A shorter one protects nothing, and would occur in ordinary words.
     return text.replace(token, "[token]") if len(token) >= _SHORTEST_SECRET else text
 
 

@@ -1,12 +1,12 @@
-"""The writes of the spec as frozen values: made by a form or a command, kept by the ledger, sent by the client."""
+"""The writes of the spec as frozen values, made by a form or a command, and their answers."""
 
 import json
 from dataclasses import dataclass, field
 from typing import ClassVar
 from unicodedata import category
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
-from storage.records import ActionKind, Repository
+from storage.records import Action, ActionKind, Execution, Organization, Project, Repository, Run
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
@@ -185,3 +185,57 @@ def as_json(request: WriteRequest) -> str:
 def _reference(repository: Repository) -> Json:
     data = json.loads(repository.data_json)
     return {"platform": repository.platform, "data": data}
+
+
+def request_of(action: Action) -> WriteRequest:
+    """The request that the action sent."""
+    body = json.loads(action.body_json)
+    match action.kind:
+        case "run.start":
+            return StartRun(body["instructions"], _repository(body), body.get("branch_name"), body.get("metadata", {}))
+        case "run.continue":
+            return ContinueRun(
+                body["run_id"],
+                body["instructions"],
+                _repository(body),
+                body.get("branch_name"),
+                body.get("metadata", {}),
+            )
+        case "agent.start":
+            name = unquote(action.path.split("/")[-2])
+            return StartAgent(name, body["repository"], body.get("branch_name"), body.get("inputs", {}))
+        case "organization.create":
+            return CreateOrganization(body["email"], body.get("offer_code"))
+        case "gitlab.onboard":
+            return OnboardProject(body.get("project_path"), body.get("project_id"))
+
+
+def _repository(body: dict[str, dict[str, object]]) -> Repository:
+    reference = body["repository"]
+    data = reference["data"]
+    return Repository.of(str(reference["platform"]), data if isinstance(data, dict) else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A usable answer to a write; exactly one of the four is set, by the request's kind."""
+
+    status: int
+    """The HTTP status: 200, 201 or 202."""
+    raw_json: str
+    """The body as received."""
+    run: Run | None = None
+    execution: Execution | None = None
+    organization: Organization | None = None
+    project: Project | None = None
+
+    @property
+    def result_id(self) -> str:
+        """The id of what was made: of the run, execution or organization; the project's path."""
+        if self.run is not None:
+            return self.run.run_id
+        if self.execution is not None:
+            return self.execution.execution_id
+        if self.organization is not None:
+            return self.organization.organization_id
+        return self.project.project_path if self.project is not None else ""

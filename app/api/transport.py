@@ -140,12 +140,12 @@ class Transport:
     def _token(self) -> Token:
         if isinstance(self.token, Token):
             return self.token
-        raise NoTokenError(str(self.token or "There is no token for this service: `runwarden token check` says why."))
+        raise NoTokenError(str(self.token or "No token for this service. See why: runwarden token check"))
 
     def _request(self, call: Call, token: Token, passage: _Passage) -> httpx.Request:
         target = call.path
         if not _PATH.fullmatch(target) or {".", ".."} & set(target.split("/")):
-            raise ValueError(f"{target!r} is no path below the base address")
+            raise ValueError(f"{target!r} is not a path below the base address")
         if call.query:
             target += "?" + urlencode(call.query, quote_via=quote, safe="")
         origin = httpx.URL(self.base_url)

@@ -1,18 +1,18 @@
-"""The bodies of answers: strict about what everything rests on, tolerant of all the rest.
+"""The bodies of answers: strict about ids and types that everything depends on, tolerant of the rest.
 
-Unknown fields, statuses and platforms are kept as received; a number that is none, or an integer beyond 64 bits where
-one is stored, makes the whole answer unusable.
+Unknown fields, statuses and platforms are kept as received; NaN, or an integer beyond 64 bits where one is
+stored, makes the whole answer unusable.
 """
 
-from typing import Annotated, TypeVar
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from typing_extensions import TypeAliasType
 
-from app.api.answer import Answer
 from app.api.errors import UnusableAnswerError
-from app.api.requests import ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
-from app.api.timestamps import timestamp
+from app.api.requests import Answer, ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
 from storage.records import (
     Execution,
     HealthReport,
@@ -24,6 +24,52 @@ from storage.records import (
     RunPage,
 )
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMBER: Final = re.compile(r"-?\d{9,16}(\.\d+)?")
+_DATE_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d(:\d\d([.,]\d+)?)?([Zz]|[+-]\d\d:?\d\d)?)?")
+_FIRST_MILLISECONDS: Final = 1e11
+"""As seconds this would be the year 5138; as milliseconds it is 1973."""
+
+
+def timestamp(received: object) -> datetime | None:
+    """A time from RFC 3339, the same without an offset (taken as UTC), or epoch seconds or milliseconds.
+
+    None: it cannot be read as any of these, or lies outside the years 1 to 9999.
+    """
+    if isinstance(received, bool):
+        return None
+    if isinstance(received, int | float):
+        return _from_epoch(received)
+    if not isinstance(received, str):
+        return None
+    text = received.strip()
+    if _NUMBER.fullmatch(text):
+        return _from_epoch(float(text))
+    return _from_text(text) if _DATE_TIME.fullmatch(text) else None
+
+
+def rfc3339(moment: datetime) -> str:
+    """An aware time as the request filters take it: UTC, with microseconds and `Z` (spec 4.2)."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").zfill(27)
+
+
+def _from_epoch(count: float) -> datetime | None:
+    try:
+        if abs(count) < _FIRST_MILLISECONDS:
+            return _EPOCH + timedelta(seconds=count)
+        return _EPOCH + timedelta(milliseconds=count)
+    except (OverflowError, ValueError):
+        return None
+
+
+def _from_text(text: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(text.upper())
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (OverflowError, ValueError):
+        return None
+
+
 _Plain = TypeAliasType(
     "_Plain", "bool | int | FiniteFloat | str | list[_Plain] | dict[str, _Plain] | None"
 )  # NaN and Infinity are no JSON
@@ -33,7 +79,7 @@ _Body = TypeVar("_Body", bound="_WireModel")
 
 
 class _WireModel(BaseModel):
-    # Input stays out of errors: a body may hold what nobody should see in a log.
+    # Input stays out of errors: a body may hold what must not reach a log.
     model_config = ConfigDict(extra="allow", frozen=True, strict=True, hide_input_in_errors=True)
     __pydantic_extra__: dict[str, _Plain]
 
@@ -128,7 +174,7 @@ def run_page(body: bytes) -> RunPage:
     """A page of the run list.
 
     Raises:
-        UnusableAnswer: The body is not what spec 2.5 says.
+        UnusableAnswerError: The body is not what spec 2.5 says.
     """
     page = _read(_RunListBody, body)
     return RunPage(tuple(run.record() for run in page.runs), page.next_token or None, page.total_count)
@@ -138,7 +184,7 @@ def health_report(body: bytes) -> HealthReport:
     """A health answer; a platform that is null is not connected.
 
     Raises:
-        UnusableAnswer: The body is not what spec 2.7 says.
+        UnusableAnswerError: The body is not what spec 2.7 says.
     """
     platforms = _read(_HealthBody, body).code_hosting or {}
     return HealthReport(
@@ -154,7 +200,7 @@ def answer(request: WriteRequest, status: int, body: bytes) -> Answer:
     """The answer to a write, read as its request's kind has it.
 
     Raises:
-        UnusableAnswer: The body is not what the spec says; the write has probably been carried out.
+        UnusableAnswerError: The body is not what the spec says; the write has probably been carried out.
     """
     match request:
         case StartRun() | ContinueRun():

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from app.health.incidents import Incident
+from app.health import Incident
 from app.notify.news import News
 from app.text import safe_text
 from storage.records import LinkState

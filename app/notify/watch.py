@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from app.config import NotifySettings
-from app.health.incidents import Incident, incidents
+from app.health import Incident, incidents
 from app.notify.hosts import incident_news, link_back_news, link_news
 from app.notify.news import News, condensed
 from app.notify.runs import missed_news, move_news, stuck_news

@@ -1,4 +1,4 @@
-"""Keeping the cache true: what the service says, what is missing, and what cannot be known."""
+"""Keeping the cache in step with the service: new, changed and vanished runs, and health."""
 
 from app.sync.health import HealthSync
 from app.sync.runs import RunSync

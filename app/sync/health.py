@@ -6,13 +6,13 @@ from datetime import datetime
 from app.api.client import Client
 from app.api.errors import ApiError
 from app.events import Announce, HealthChanged, LinkChanged
-from app.sync.outcome import outcome
+from app.sync.polls import outcome
 from storage.cache import Cache
 from storage.records import HealthChange
 
 
 class HealthSync:
-    """Brings what the service says of its code hosts into the cache."""
+    """Keeps the cache's health of the code hosts as the service has it."""
 
     def __init__(self, client: Client, cache: Cache, announce: Announce, *, clock: Callable[[], datetime]) -> None:
         self._client = client
@@ -21,7 +21,7 @@ class HealthSync:
         self._clock = clock
 
     async def refresh(self) -> tuple[HealthChange, ...]:
-        """Asks once.
+        """Ask once.
 
         Raises:
             ApiError: The service could not be asked: nothing is known about the hosts, and nothing about them changes.
@@ -37,6 +37,6 @@ class HealthSync:
         return changes
 
     async def record(self, error: ApiError | None) -> None:
-        """Keeps how a poll of health went, and rings."""
+        """Record how a poll of health went, and ring the doorbell."""
         state = await self._cache.record_poll(outcome("health", self._clock(), error, in_lab=self._client.in_lab))
         self._announce(LinkChanged(state))

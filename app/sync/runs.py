@@ -1,20 +1,54 @@
 """Runs: the newest, the active and the vanished, at a cost in proportion to what changes (spec 4.2)."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from app.api.client import Client
+from app.api.client import Client, pages
 from app.api.errors import ApiError
-from app.api.pages import pages
 from app.events import Announce, LinkChanged, RunsChanged
-from app.sync.head_scan import HeadScan
-from app.sync.outcome import outcome
+from app.sync.polls import outcome
 from storage.cache import Cache
-from storage.records import FINAL_STATUSES, Run, RunChanges
+from storage.records import FINAL_STATUSES, Run, RunChanges, RunPage
+
+TICK: Final = timedelta(microseconds=1)
+
+
+@dataclass(slots=True)
+class HeadScan:
+    """A walk from the newest run downwards, page by page, without gaps."""
+
+    since: datetime | None = None
+    """The oldest creation that was asked for, inclusive. None: down to the very first run."""
+    newest: datetime | None = None
+    oldest: datetime | None = None
+    ended: bool = False
+    """The service said that there is no further page."""
+
+    def step(self, page: RunPage) -> None:
+        """Take in the next page."""
+        times = [run.created_at for run in page.runs if run.created_at is not None]
+        self.newest = max([*times, *([self.newest] if self.newest else [])], default=None)
+        self.oldest = min([*times, *([self.oldest] if self.oldest else [])], default=None)
+        self.ended = page.next_token is None
+
+    async def keep(self, cache: Cache, now: datetime) -> None:
+        """Record in the cache which range of time is now held completely.
+
+        Args:
+            cache: Where the runs of every page are already.
+            now: Up to when an empty list is known to be empty.
+        """
+        if self.ended:
+            await cache.extend_coverage(self.since, max(self.newest or now, self.since or now))
+        elif self.newest is not None and self.oldest is not None and self.oldest < self.newest:
+            # Others of the oldest one's very instant may be on the next page.
+            await cache.extend_coverage(self.oldest + TICK, self.newest)
+
 
 ACTIVE_STATUSES: Final = ("queued", "working")
-"""Statuses the spec names that are no end; others join as they are seen."""
+"""The statuses of the spec that are not final; others join as they are seen."""
 LOOK_UPS: Final = 25
 """Vanished runs looked up in one refresh; the rest stay unconfirmed until the next."""
 ROUNDING: Final = timedelta(milliseconds=1)
@@ -22,7 +56,7 @@ ROUNDING: Final = timedelta(milliseconds=1)
 
 
 class RunSync:
-    """Brings what the service says of its runs into the cache."""
+    """Keeps the cache's runs as the service has them."""
 
     def __init__(
         self,
@@ -57,25 +91,25 @@ class RunSync:
         return changes
 
     async def record(self, error: ApiError | None) -> None:
-        """Keeps how a poll of runs went, and rings."""
+        """Record how a poll of runs went, and ring the doorbell."""
         state = await self.cache.record_poll(outcome("runs", self.clock(), error, in_lab=self._client.in_lab))
         self._announce(LinkChanged(state))
 
     async def store(self, runs: Iterable[Run]) -> RunChanges:
-        """Takes runs that somebody else received into the cache, and rings if they changed anything."""
+        """Store runs from any answer of the service, and ring the doorbell if they changed anything."""
         changes = await self.cache.store_runs(tuple(runs), seen_at=self.clock())
         if changes:
             self._announce(RunsChanged(changes))
         return changes
 
     async def judge_stuck(self) -> None:
-        """Flags the active runs that take far too long, and rings if other runs are flagged than before."""
+        """Flag the active runs that take far too long, and ring the doorbell if the flags changed."""
         changed = await self.cache.judge_stuck()
         if changed:
             self._announce(RunsChanged(RunChanges(updated=tuple(sorted(changed)))))
 
     async def look_up(self, run: Run) -> bool:
-        """Asks for one run by the instant of its creation, both ends inclusive; whether the service still has it.
+        """Ask for one run by the instant of its creation; whether the service still has it.
 
         Raises:
             ApiError: The service could not be asked; the run stays unconfirmed.
@@ -105,7 +139,7 @@ class RunSync:
             seen |= swept
         await self._confirm([run for run_id, run in held.items() if run_id not in seen])
         await self.judge_stuck()
-        return _together(sweeps)
+        return _combined(sweeps)
 
     async def _head(self) -> tuple[RunChanges, set[str]]:
         covered_until = await self.cache.covered_until()
@@ -119,7 +153,7 @@ class RunSync:
             if walk.ended or (walk.oldest and self._far_enough(walk.oldest, covered_until, len(seen))):
                 await walk.keep(self.cache, self.clock())
                 break
-        return _together(changes), seen
+        return _combined(changes), seen
 
     def _far_enough(self, oldest: datetime, covered_until: datetime | None, fetched: int) -> bool:
         if covered_until is None:
@@ -140,7 +174,7 @@ class RunSync:
             seen |= {run.run_id for run in page.runs}
             if any(run.status != status for run in page.runs):
                 break  # The service ignores the filter; its further pages are history, not active runs.
-        return _together(changes), seen
+        return _combined(changes), seen
 
     async def _confirm(self, missing: list[Run]) -> None:
         if not missing:
@@ -157,7 +191,7 @@ def _older_than(runs: tuple[Run, ...], start: datetime) -> bool:
     return any(run.created_at is not None and run.created_at < start for run in runs)
 
 
-def _together(parts: list[RunChanges]) -> RunChanges:
+def _combined(parts: list[RunChanges]) -> RunChanges:
     return RunChanges(
         new=tuple(run_id for part in parts for run_id in part.new),
         transitions=tuple(transition for part in parts for transition in part.transitions),

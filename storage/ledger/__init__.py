@@ -85,8 +85,8 @@ class Ledger:
             actor: Who asked.
 
         Raises:
-            KeyTaken: An action with the same key exists.
-            SubjectBlocked: An action of the same kind and subject still owes its outcome.
+            KeyTakenError: An action with the same key exists.
+            SubjectBlockedError: An action of the same kind and subject still owes its outcome.
         """
         entry = entries.Entry(
             action_id=action_id or new_action_id(self._clock()),
@@ -104,8 +104,8 @@ class Ledger:
         """Commit that the first byte is about to leave.
 
         Raises:
-            NoSuchAction: It is not in the ledger.
-            WrongState: It is not `prepared`: somebody sent it, or gave it up.
+            NoSuchActionError: It is not in the ledger.
+            WrongStateError: It is not `prepared`: somebody sent it, or gave it up.
         """
         return await self._move(action_id, moves.SENDING)
 
@@ -153,7 +153,7 @@ class Ledger:
         """The action with this id, or the only one whose id begins like this; None: there is none.
 
         Raises:
-            AmbiguousAction: More than one id begins like this.
+            AmbiguousActionError: More than one id begins like this.
         """
         return await self._thread.run(partial(queries.action, id_or_prefix=id_or_unique_prefix))
 

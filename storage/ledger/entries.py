@@ -30,8 +30,8 @@ def prepare(connection: sqlite3.Connection, entry: Entry, owner: Owner, at: date
     """Enter the action.
 
     Raises:
-        KeyTaken: An action with the same key exists.
-        SubjectBlocked: An action of the same kind and subject still owes its outcome.
+        KeyTakenError: An action with the same key exists.
+        SubjectBlockedError: An action of the same kind and subject still owes its outcome.
     """
     with immediate(connection):
         _refuse_taken(connection, entry)
@@ -61,7 +61,7 @@ def existing(connection: sqlite3.Connection, action_id: str) -> Action:
     """The action with this id.
 
     Raises:
-        NoSuchAction: There is none.
+        NoSuchActionError: There is none.
     """
     action = rows.by_id(connection, action_id)
     if action is None:

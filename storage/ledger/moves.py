@@ -54,8 +54,8 @@ def make(connection: sqlite3.Connection, action_id: str, move: Move, outcome: Ou
     """The action after the move.
 
     Raises:
-        NoSuchAction: It is not in the ledger.
-        WrongState: The move does not lead out of its state, or a person has spoken before.
+        NoSuchActionError: It is not in the ledger.
+        WrongStateError: The move does not lead out of its state, or a person has spoken before.
     """
     with immediate(connection):
         return make_within(connection, action_id, move, outcome, at)

@@ -17,7 +17,7 @@ def action(connection: sqlite3.Connection, id_or_prefix: str) -> Action | None:
     """The action with this id, or the only one whose id begins like this, `act_` or not; None: there is none.
 
     Raises:
-        AmbiguousAction: More than one id begins like this.
+        AmbiguousActionError: More than one id begins like this.
     """
     wanted = PREFIX + storable(id_or_prefix).strip().removeprefix(PREFIX).upper()
     found = rows.select(

@@ -13,6 +13,7 @@ from app.actions.reconcile import propose
 from app.api.client import Client
 from app.api.requests import ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
 from app.events import ActionChanged, Event, RunsChanged
+from app.sync import RunSync
 from app.token import Token
 from storage.cache import Cache
 from storage.ledger import Ledger, WrongStateError
@@ -50,9 +51,12 @@ class Desk:
     events: list[Event] = field(default_factory=list)
 
     def actions(self, *, read_only: bool = False) -> Actions:
-        return Actions(
-            self.client, self.ledger, self.cache, self.events.append, lambda: datetime.now(UTC), "test", read_only
-        )
+        def clock() -> datetime:
+            return datetime.now(UTC)
+
+        ring = self.events.append
+        runs = RunSync(self.client, self.cache, ring, clock=clock, page_size=100, first_runs=100)
+        return Actions(self.client, self.ledger, runs.store, ring, clock, "test", read_only)
 
 
 @pytest.fixture(params=[PATIENT])

@@ -4,9 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.health.incidents import flips, incidents
-from app.health.levels import BAD, level
-from app.health.uptime import slices, uptime
+from app.health import BAD, flips, incidents, level, slices, uptime
 from storage.records import HealthSpan
 from widgets.badges import health_badge
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.sync.cadence import CEILING, Cadence
+from app.sync.polls import CEILING, Cadence
 
 
 def steady() -> Cadence:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.timestamps import rfc3339, timestamp
+from app.api.wire import rfc3339, timestamp
 
 MOMENT = datetime(2026, 5, 1, 10, 0, 0, tzinfo=UTC)
 

@@ -20,8 +20,7 @@ from app.cli.writes import advice, carry_out, exit_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from app.actions.import_file import ImportRow
-    from app.actions.imports import Import, Imported
+    from app.actions.imports import Import, Imported, ImportRow
     from app.engine import Engine
 
 PASSED_OVER: Final = frozenset({"already_created", "to_create", "not_tried"})

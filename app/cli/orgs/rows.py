@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from app.cli.exits import ErrorDetail, failed
 
 if TYPE_CHECKING:
-    from app.actions.import_file import ImportRow
+    from app.actions.imports import ImportRow
 
 MOST_TOLD: Final = 20
 """Problems told at once."""
@@ -18,7 +18,7 @@ def read(path: Path) -> "tuple[ImportRow, ...]":
     Raises:
         CommandFailed: The file cannot be read, a row cannot be used, or an email is there twice.
     """
-    from app.actions.import_file import ImportFileError, read_rows
+    from app.actions.imports import ImportFileError, read_rows
 
     try:
         rows = read_rows(path)

@@ -75,7 +75,7 @@ class Finder:
         return _only(prefix, matching)
 
     async def _from_service(self, text: str) -> Run:
-        from app.api.pages import pages
+        from app.api.client import pages
 
         size = self.engine.profile.poll.page_size
         client = self.engine.client

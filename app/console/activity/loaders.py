@@ -7,8 +7,15 @@ from heapq import merge
 from itertools import islice
 from typing import assert_never
 
-from app.actions.again import request_of
-from app.api.requests import ContinueRun, CreateOrganization, OnboardProject, StartAgent, StartRun, WriteRequest
+from app.api.requests import (
+    ContinueRun,
+    CreateOrganization,
+    OnboardProject,
+    StartAgent,
+    StartRun,
+    WriteRequest,
+    request_of,
+)
 from app.text import SafeText, safe_text
 from storage.cache import Cache
 from storage.ledger import Ledger

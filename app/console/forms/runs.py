@@ -6,7 +6,7 @@ from typing import Final
 from textual.widget import Widget
 
 from app.actions import Problem, problems
-from app.actions.validate import branch_problem
+from app.actions.refusals import branch_problem
 from app.api.requests import ContinueRun, StartRun, WriteRequest
 from app.console.forms.form_screen import Built
 from app.console.forms.instructed_form import InstructedForm

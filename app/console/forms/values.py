@@ -4,7 +4,7 @@ import json
 import math
 from typing import Final
 
-from app.actions.validate import Problem
+from app.actions.refusals import Problem
 from app.api.requests import Json
 from app.text import SafeText, safe_text
 from storage.records import Repository

@@ -7,9 +7,7 @@ from itertools import groupby
 from math import floor
 from typing import Final
 
-from app.health.incidents import Incident, flips, incidents
-from app.health.levels import Level
-from app.health.uptime import Uptime, slices, uptime
+from app.health import Incident, Level, Uptime, flips, incidents, slices, uptime
 from app.text import safe_text
 from storage.records import HealthSpan, PlatformHealth
 from widgets.badges import Badge, health_badge

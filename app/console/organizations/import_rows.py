@@ -4,8 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.actions.import_file import ImportRow
-from app.actions.imports import Imported, standing
+from app.actions.imports import Imported, ImportRow, standing
 from app.text import safe_text
 from storage.records import Action
 from widgets.organizations.imports import ImportLine, RowState

@@ -11,8 +11,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from app.actions import ActionRefusedError, AlreadyAskedError
-from app.actions.import_file import ImportFileError, ImportRow, read_rows
-from app.actions.imports import Import
+from app.actions.imports import Import, ImportFileError, ImportRow, read_rows
 from app.api.requests import CreateOrganization
 from app.config import data_folder
 from app.console.base_screen import BaseScreen

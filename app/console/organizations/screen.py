@@ -215,8 +215,7 @@ class OrganizationsScreen(BaseScreen):
         known = self._known.get(action.action_id)
         if known is not None and known.action == action:
             return known
-        from app.actions.again import request_of
-        from app.api.requests import CreateOrganization
+        from app.api.requests import CreateOrganization, request_of
         from app.api.wire import answer
 
         request = request_of(action)

@@ -77,7 +77,7 @@ async def test_preview_with_problems_goes_to_the_first_of_them(stage: Any, post:
         focused = app.screen.focused
 
     assert "Name it: owner/repo" in text
-    assert "Say what the agent shall do." in text
+    assert "Say what the agent should do." in text
     assert isinstance(focused, Input)
     assert focused.placeholder == "owner/repo"
     assert post.requests == []

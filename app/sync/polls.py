@@ -1,9 +1,14 @@
-"""How often to ask: at once again after success, ever later after failures, never before the service's own wait."""
+"""Polls: how often the service is asked, and how the cache remembers what came of it."""
 
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
+
+from app.api.errors import ApiError
+from storage.records import PollOutcome
+from storage.records.link import Subject
 
 CEILING: Final = 16
 """The slowest cadence, as a multiple of the configured one."""
@@ -27,21 +32,28 @@ class Cadence:
         self.interval_s = self.base_s
 
     def succeeded(self, now_s: float) -> None:
-        """Takes the cadence back towards its base, step by step."""
+        """Take the cadence back towards its base, step by step."""
         self.interval_s = max(self.base_s, self.interval_s - RECOVERY * self.base_s)
         self.due_at_s = now_s + self.interval_s
 
     def failed(self, now_s: float, *, retry_after_s: float | None = None) -> None:
-        """Doubles the interval, up to the ceiling; a stated wait is always kept."""
+        """Double the interval, up to the ceiling; a wait that the service stated is always kept."""
         self.interval_s = min(self.base_s * CEILING, self.interval_s * 2)
         wait_s = self.interval_s / 2 + self.jitter() * self.interval_s / 2
         self._not_before_s = now_s + (retry_after_s or 0.0)
         self.due_at_s = max(now_s + wait_s, self._not_before_s)
 
     def hasten(self) -> None:
-        """Makes the next poll due at once, since a person asked; a wait that the service stated still holds."""
+        """Make the next poll due at once, because a person asked; a wait that the service stated still holds."""
         self.due_at_s = self._not_before_s
 
     def wait_s(self, now_s: float) -> float:
         """Seconds until it is due; 0 when it is."""
         return max(0.0, self.due_at_s - now_s)
+
+
+def outcome(subject: Subject, at: datetime, error: ApiError | None, *, in_lab: bool) -> PollOutcome:
+    """The outcome of a poll that ended with this error, or with none."""
+    if error is None:
+        return PollOutcome(subject, at, in_lab=in_lab)
+    return PollOutcome(subject, at, error.kind, error.message, getattr(error, "status", None), in_lab)
