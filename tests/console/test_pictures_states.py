@@ -1,4 +1,4 @@
-"""Pictures of every room in the states that it shares with the others, at two sizes."""
+"""Pictures of every room: normal, empty and failing, and of the states that the rooms share."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -14,16 +14,8 @@ from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.run_board import Board
 
 SIZES = pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
-TABS: Final = {
-    "runs": (),
-    "run": ("enter",),
-    "health": ("2",),
-    "organizations": ("3",),
-    "insights": ("4",),
-    "activity": ("6",),
-}
-"""Each with the keys that lead there."""
-FROM_THE_START: Final = [room for room in TABS if room != "run"]
+TABS: Final = {"runs": "1", "health": "2", "organizations": "3", "insights": "4", "activity": "6"}
+"""Each with the key that leads there."""
 UNUSABLE: Final = "~/.local/share/runwarden/acme-prod/cache.sqlite3 is not a database. Delete it: it fills again."
 HOSTILE: Final = (
     "\x1b]52;c;eA==\x07[/nope]\u202egnp.exe",
@@ -84,82 +76,95 @@ async def untouched(scene: Scene) -> None:
     await scene.settle()
 
 
-State = Callable[[Scene], Awaitable[None]]
+async def looked_at(scene: Scene, picture: SnapshotAssertion, *rooms: str) -> None:
+    """The rooms one after the other, each as it was accepted; `run` is the first run on the whole screen."""
+    for room in rooms:
+        await scene.press(*(("1", "enter") if room == "run" else (TABS[room],)))
+        await scene.tick()
+
+        assert scene.app.export_screenshot() == picture(name=room)
+        if room == "run":
+            await scene.press("escape")
+
+
+STATES: Final[dict[str, tuple[Callable[[Scene], Awaitable[None]], str, str]]] = {
+    "hanging": (hanging, "27s old, waiting", ""),
+    "limited": (limited, "rate limited", "for as long as the service asked"),
+    "forbidden": (forbidden, "not permitted", "organization API access"),
+    "refused": (refused, "token refused", "give it to this profile, then start again"),
+    "unusable": (unusable, "own files unusable", "it fills again"),
+    "in_lab": (in_lab, "acme-prod lab", ""),
+}
+"""What happens, what the bar says then, and what the notice says."""
 
 
 @SIZES
-@pytest.mark.parametrize(
-    "state", [unreachable, refused, forbidden, limited, unusable, hanging, in_lab], ids=lambda state: state.__name__
-)
-@pytest.mark.parametrize("room", TABS)
-async def test_after_a_good_day(
-    staged: Staged, picture: SnapshotAssertion, room: str, state: State, size: tuple[int, int]
-) -> None:
+async def test_after_a_good_day(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int]) -> None:
     """What was seen stays, with its age."""
     async with staged(size) as scene:
-        await scene.press(*TABS[room])
-        await state(scene)
+        await scene.press(*TABS.values(), "1")
+        await unreachable(scene)
+
+        await looked_at(scene, picture, *TABS, "run")
+
+
+@pytest.mark.parametrize("state", STATES)
+async def test_every_state_is_told_in_every_room(staged: Staged, picture: SnapshotAssertion, state: str) -> None:
+    """The bar names it and the notice says the cure, wherever one is."""
+    happen, badge, cure = STATES[state]
+    async with staged(SMALL) as scene:
+        await happen(scene)
 
         assert scene.app.export_screenshot() == picture
+        for key in ("enter", "escape", *TABS.values()):
+            await scene.press(key)
+            assert badge in scene.lines[0]
+            assert cure in " ".join(scene.text.split())
 
 
 @SIZES
-@pytest.mark.parametrize("state", [untouched, refused, unreachable, unusable], ids=lambda state: state.__name__)
-@pytest.mark.parametrize("room", FROM_THE_START)
-async def test_before_any_answer(
-    staged: Staged, picture: SnapshotAssertion, room: str, state: State, size: tuple[int, int]
-) -> None:
-    """Nothing is known, and nobody pretends that there is nothing."""
+async def test_before_any_answer(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int]) -> None:
+    """Nothing is known, and no room pretends that there is nothing."""
     async with staged(size, synced=False) as scene:
-        await scene.press(*TABS[room])
+        await looked_at(scene, picture, *TABS)
+
+
+@pytest.mark.parametrize("state", [refused, unreachable, unusable], ids=lambda state: state.__name__)
+async def test_no_first_answer(
+    staged: Staged, picture: SnapshotAssertion, state: Callable[[Scene], Awaitable[None]]
+) -> None:
+    """Why nothing is known, where the runs would be."""
+    async with staged(SMALL, synced=False) as scene:
         await state(scene)
 
         assert scene.app.export_screenshot() == picture
 
 
 @SIZES
-@pytest.mark.parametrize("room", FROM_THE_START)
 async def test_a_service_without_anything(
-    staged: Staged, picture: SnapshotAssertion, board: Board, room: str, size: tuple[int, int]
+    staged: Staged, picture: SnapshotAssertion, board: Board, size: tuple[int, int]
 ) -> None:
     """What would be here, and how it comes about."""
     board.runs.clear()
     board.health = {}
     async with staged(size) as scene:
-        await scene.press(*TABS[room])
-
-        assert scene.app.export_screenshot() == picture
+        await looked_at(scene, picture, *TABS)
 
 
-@SIZES
-@pytest.mark.parametrize("room", FROM_THE_START)
-async def test_read_only_without_anything(
-    staged: Staged, picture: SnapshotAssertion, board: Board, room: str, size: tuple[int, int]
-) -> None:
+async def test_read_only_without_anything(staged: Staged, picture: SnapshotAssertion, board: Board) -> None:
     """No key is offered that would be refused."""
     board.runs.clear()
-    board.health = {}
-    async with staged(size, read_only=True) as scene:
-        await scene.press(*TABS[room])
-
-        assert scene.app.export_screenshot() == picture
+    async with staged(SMALL, read_only=True) as scene:
+        await looked_at(scene, picture, "runs", "organizations")
 
 
-@SIZES
-@pytest.mark.parametrize("room", ["runs", "run", "organizations"])
-async def test_read_only(staged: Staged, picture: SnapshotAssertion, room: str, size: tuple[int, int]) -> None:
+async def test_read_only(staged: Staged, picture: SnapshotAssertion) -> None:
     """Where a key would write: it is dimmed, and the banner says why."""
-    async with staged(size, read_only=True) as scene:
-        await scene.press(*TABS[room])
-
-        assert scene.app.export_screenshot() == picture
+    async with staged(SMALL, read_only=True) as scene:
+        await looked_at(scene, picture, "run", "organizations")
 
 
-@SIZES
-@pytest.mark.parametrize("room", ["runs", "run", "insights"])
-async def test_hostile_names(
-    staged: Staged, picture: SnapshotAssertion, board: Board, room: str, size: tuple[int, int]
-) -> None:
+async def test_hostile_names(staged: Staged, picture: SnapshotAssertion, board: Board) -> None:
     """What a terminal would obey, hide or choke on keeps to its own cells."""
     for number, run in enumerate(board.runs.values()):
         run["branch_name"] = HOSTILE[number % len(HOSTILE)]
@@ -168,54 +173,45 @@ async def test_hostile_names(
             run["repository"] = {"platform": "github", "data": {"owner": owner, "repo": "re\u200bpo[b]"}}
         if number % 5 == 1:
             run["status"] = "on \x1b[31mholiday"
-    async with staged(size) as scene:
-        await scene.press(*TABS[room])
-
-        assert scene.app.export_screenshot() == picture
+    async with staged(SMALL) as scene:
+        await looked_at(scene, picture, "runs", "run", "insights")
 
 
-@pytest.mark.parametrize("room", TABS)
-async def test_the_smallest_terminal(staged: Staged, picture: SnapshotAssertion, room: str) -> None:
+async def test_the_smallest_terminal(staged: Staged, picture: SnapshotAssertion) -> None:
     """Sixty columns and twenty lines: every tab is there, and no frame is broken."""
     async with staged((60, 20)) as scene:
-        await scene.press(*TABS[room])
-
-        assert scene.app.export_screenshot() == picture
+        await looked_at(scene, picture, *TABS, "run")
 
 
-@pytest.mark.parametrize("size", [WIDE], ids=["140x40"])
-async def test_every_key(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int]) -> None:
+async def test_every_key(staged: Staged, picture: SnapshotAssertion) -> None:
     """The sheet of keys with room for all of them."""
-    async with staged(size) as scene:
+    async with staged(WIDE) as scene:
         await scene.press("question_mark")
 
         assert scene.app.export_screenshot() == picture
 
 
-@SIZES
-async def test_the_palette(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int]) -> None:
+async def test_the_palette(staged: Staged, picture: SnapshotAssertion) -> None:
     """What can be done now, by name."""
-    async with staged(size) as scene:
+    async with staged(SMALL) as scene:
         await scene.press("colon")
 
         assert scene.app.export_screenshot() == picture
 
 
-@SIZES
-async def test_patterns_are_marked(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int]) -> None:
+async def test_patterns_are_marked(staged: Staged, picture: SnapshotAssertion) -> None:
     """What a pattern says of a name is marked in that column, as words are in all of them."""
-    async with staged(size) as scene:
+    async with staged(SMALL) as scene:
         await scene.press("slash", *"repo", "colon", *"acme", "slash", "asterisk", "space", *"branch", "colon")
         await scene.press("asterisk", *"-", *"retry", "enter")
 
         assert scene.app.export_screenshot() == picture
 
 
-@SIZES
-async def test_an_own_command_asks_first(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int]) -> None:
+async def test_an_own_command_asks_first(staged: Staged, picture: SnapshotAssertion) -> None:
     """Filled in as it would be run, with both answers as keys to press or to click."""
     argv = ("sh", "-c", "git fetch origin {branch} && git log --oneline origin/{branch}", "{repository}", "{run_id}")
-    async with staged(size) as scene:
+    async with staged(SMALL) as scene:
         scene.app.settings = replace(scene.app.settings, commands=(Command("Fetch its branch", argv, confirm=True),))
         await scene.app.action_own_command(0)
         await scene.pilot.pause()
@@ -226,10 +222,9 @@ async def test_an_own_command_asks_first(staged: Staged, picture: SnapshotAssert
         assert scene.app.export_screenshot() == picture
 
 
-@SIZES
-async def test_many_are_continued_at_once(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int]) -> None:
+async def test_many_are_continued_at_once(staged: Staged, picture: SnapshotAssertion) -> None:
     """How many, where, and who is left out; the instructions wait to be typed."""
-    async with staged(size) as scene:
+    async with staged(SMALL) as scene:
         await scene.press("j", "j", "space", "space", "space", "J", "J", "c", *"Try once more, please.")
 
         assert scene.app.export_screenshot() == picture

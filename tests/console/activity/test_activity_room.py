@@ -306,9 +306,3 @@ async def test_picture_of_the_kinds(staged: Staged, picture: SnapshotAssertion) 
         await scene.press("f")
 
         assert scene.app.export_screenshot() == picture
-
-
-async def test_picture_of_nothing(staged: Staged, picture: SnapshotAssertion) -> None:
-    """Before anything happened."""
-    async with room(staged, SMALL, filled=False) as scene:
-        assert scene.app.export_screenshot() == picture

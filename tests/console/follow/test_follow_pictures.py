@@ -22,10 +22,9 @@ async def test_strip(staged: Staged, picture: SnapshotAssertion, move: Mover, si
         assert scene.app.export_screenshot() == picture
 
 
-@SIZES
-async def test_list(staged: Staged, picture: SnapshotAssertion, move: Mover, size: tuple[int, int]) -> None:
+async def test_list(staged: Staged, picture: SnapshotAssertion, move: Mover) -> None:
     """All of them."""
-    async with staged(size) as scene:
+    async with staged(SMALL) as scene:
         await followed(scene, "run_go1", "run_go5", "run_go0", "run_go3", "run_gone")
         await move(scene, "run_go0", "completed")
         await scene.press("F", "j")
@@ -33,10 +32,9 @@ async def test_list(staged: Staged, picture: SnapshotAssertion, move: Mover, siz
         assert scene.app.export_screenshot() == picture
 
 
-@SIZES
-async def test_empty_list(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int]) -> None:
+async def test_empty_list(staged: Staged, picture: SnapshotAssertion) -> None:
     """Nothing is followed."""
-    async with staged(size) as scene:
+    async with staged(SMALL) as scene:
         await scene.press("F")
 
         assert scene.app.export_screenshot() == picture

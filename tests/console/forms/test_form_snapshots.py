@@ -19,9 +19,9 @@ from app.console.forms import (
 from app.console.runs.acting_many import ContinueManyForm
 from app.engine import Engine
 from storage.records import ActionError, Repository, Run
+from tests.console.conftest import SMALL, WIDE
 from tests.console.forms.steps import settle, write
 
-SIZES = ((80, 24), (140, 40))
 HOSTILE = "例え/\x1b]52;c;eA==\x07[/nope]\u202e" + "long-" * 40
 Steps = Callable[[Pilot[Any]], Awaitable[None]]
 
@@ -107,16 +107,18 @@ SCENES: dict[str, tuple[Callable[[Engine], Any], Steps]] = {
     "continue-many-preview": (lambda engine: ContinueManyForm(engine, MANY, cap=25), typing("Go on.", "ctrl+s")),
     "continue-too-many": (lambda engine: ContinueManyForm(engine, MANY, cap=5), typing("Go on.", "ctrl+s")),
     "agent": (StartAgentForm, typing("security-review\tacme\tmain\tdepth\tfull\tlimit\t3")),
-    "organization-blocked": (OrganizationForm, typing("carl@hooli.example")),
+    "organization-blocked": (OrganizationForm, typing("carl@hooli.example", "ctrl+s", "ctrl+s")),
     "onboard": (OnboardForm, typing("acme/web\tseven", "ctrl+s")),
     "templates": (NewRunForm, typing("", "ctrl+t")),
 }
+SHOWN = [*((name, SMALL) for name in SCENES), ("new-run-preview", WIDE)]
 
 
-@pytest.mark.parametrize("size", SIZES, ids=["small", "wide"])
-@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize(
+    ("name", "size"), SHOWN, ids=lambda value: value if isinstance(value, str) else f"{value[0]}x{value[1]}"
+)
 async def test_a_form_looks_as_it_was_accepted(stage: Any, picture: Any, name: str, size: tuple[int, int]) -> None:
-    """Empty, wrong, previewed, hostile."""
+    """Empty, wrong, previewed, blocked, hostile."""
     make, steps = SCENES[name]
     app = stage(make)
     async with app.run_test(size=size) as pilot:
@@ -127,14 +129,11 @@ async def test_a_form_looks_as_it_was_accepted(stage: Any, picture: Any, name: s
         assert still(app) == picture
 
 
-@pytest.mark.parametrize("size", SIZES, ids=["small", "wide"])
-async def test_resolving_looks_as_it_was_accepted(
-    stage: Any, engine: Engine, picture: Any, size: tuple[int, int]
-) -> None:
+async def test_resolving_looks_as_it_was_accepted(stage: Any, engine: Engine, picture: Any) -> None:
     """Sending again asks for the address."""
     action, *_ = await engine.ledger.organizations()
     app = stage(lambda engine: ResolveForm(engine, action))
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=SMALL) as pilot:
         await settle(pilot)
         await pilot.press("3")
         await settle(pilot)
@@ -142,23 +141,9 @@ async def test_resolving_looks_as_it_was_accepted(
         assert still(app) == picture
 
 
-@pytest.mark.parametrize("size", SIZES, ids=["small", "wide"])
-async def test_a_blocked_address_looks_as_it_was_accepted(
-    stage: Any, engine: Engine, picture: Any, size: tuple[int, int]
-) -> None:
-    """The earlier attempt and the way out."""
-    app = stage(OrganizationForm)
-    async with app.run_test(size=size) as pilot:
-        await settle(pilot)
-        await write(pilot, "carl@hooli.example")
-        await pilot.press("ctrl+s", "ctrl+s")
-        await settle(pilot)
-
-        assert still(app) == picture
-
-
-@pytest.mark.parametrize("size", SIZES, ids=["small", "wide"])
-@pytest.mark.parametrize("keys", [(), ("enter",)], ids=["list", "facts"])
+@pytest.mark.parametrize(
+    ("size", "keys"), [(SMALL, ()), (WIDE, ()), (SMALL, ("enter",))], ids=["small", "wide", "facts"]
+)
 async def test_the_room_looks_as_it_was_accepted(
     console: Any, picture: Any, size: tuple[int, int], keys: tuple[str, ...]
 ) -> None:

@@ -19,12 +19,11 @@ def fixed_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: Path) -> 
     return Path(file.name)
 
 
-@SIZES
 async def test_picture_of_the_rows(
-    staged: Staged, server: FaultServer, fixed_place: Path, picture: SnapshotAssertion, size: tuple[int, int]
+    staged: Staged, server: FaultServer, fixed_place: Path, picture: SnapshotAssertion
 ) -> None:
     """Asked whether to send."""
-    async with importing(staged, server, fixed_place, size) as scene:
+    async with importing(staged, server, fixed_place, SMALL) as scene:
         await scene.press("ctrl+s")
 
         assert scene.app.export_screenshot() == picture

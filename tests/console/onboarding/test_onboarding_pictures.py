@@ -1,4 +1,4 @@
-"""Pictures of the first screen in every state, at three sizes."""
+"""Pictures of the first screen in every state, and at three sizes."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -49,8 +49,11 @@ async def empty(newcomer: Newcomer) -> None:
     await newcomer.settle()
 
 
-@pytest.mark.parametrize("size", [TINY, SMALL, WIDE], ids=["60x20", "80x24", "140x40"])
-@pytest.mark.parametrize("state", [empty, filled, a_command, wrong, asking, refused], ids=lambda state: state.__name__)
+@pytest.mark.parametrize(
+    ("state", "size"),
+    [(empty, TINY), (empty, WIDE), *((state, SMALL) for state in (empty, filled, a_command, wrong, asking, refused))],
+    ids=lambda value: f"{value[0]}x{value[1]}" if isinstance(value, tuple) else value.__name__,
+)
 async def test_the_first_screen(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""Pictures of finding, marking and of one run, at two sizes, under a clock that stands still."""
+"""Pictures of finding, marking and of one run, under a clock that stands still."""
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -25,8 +25,10 @@ KEYS = {
 }
 
 
-@SIZES
-@pytest.mark.parametrize("scene_name", KEYS)
+SHOWN = [*((name, SMALL) for name in KEYS), *((name, WIDE) for name in ("query", "marked", "raw"))]
+
+
+@pytest.mark.parametrize(("scene_name", "size"), SHOWN, ids=[f"{name}-{size[0]}x{size[1]}" for name, size in SHOWN])
 async def test_runs_by_keys(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int], scene_name: str) -> None:
     """Each after the keys that lead there."""
     async with staged(size) as scene:
