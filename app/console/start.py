@@ -58,7 +58,9 @@ def run_console(
 @contextmanager
 def _early_picture(settings: Settings, profile: Profile, first: "FirstPaint | None") -> Iterator[list[Any] | None]:
     """What is cached, drawn while the toolkit is imported; the terminal's modes from before, where it was drawn."""
-    from app.console.runs.opening import first_wanted, memory_of, picture_file
+    from app.console.runs.opening import picture_file
+    from app.console.runs.preferences import PreferencesFile
+    from app.console.runs.views import first_query
     from app.console.terminal import early
     from widgets.frame.freshness import Patience, freshness
 
@@ -70,10 +72,10 @@ def _early_picture(settings: Settings, profile: Profile, first: "FirstPaint | No
     if canvas is None:
         yield None
         return
-    now, memory = datetime.now(UTC), memory_of(settings, profile).read()
+    now, memory = datetime.now(UTC), PreferencesFile.of(settings, profile).read()
     link = next((link for link in first.links if link.subject == "runs"), None)
     header = early.header_of(profile.name, freshness(link, Patience(now, profile.poll.runs_s), now).text)
-    picture = early.Picture(header, first.rows, first_wanted(settings, memory).sort, memory.columns, now)
+    picture = early.Picture(header, first.rows, first_query(settings, memory).sort, memory.columns, now)
     with early.on_terminal(early.drawn(canvas, picture)) as modes:
         yield modes
 

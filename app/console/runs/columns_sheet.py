@@ -1,4 +1,4 @@
-"""Which columns the table has, in which order and how wide: seen at once, behind the sheet."""
+"""The sheet that chooses the table's columns, their order and width: each change shows at once, behind the sheet."""
 
 from collections.abc import Callable, Mapping
 from typing import ClassVar
@@ -30,7 +30,7 @@ class ColumnList(Widget):
         return self.choice.every_key[self.cursor]
 
     def show(self, choice: ColumnChoice) -> None:
-        """Takes another choice; the cursor stays on its column."""
+        """Show another choice; the cursor stays on its column."""
         key = self.key
         self.choice = choice
         self.cursor = choice.every_key.index(key)
@@ -57,7 +57,7 @@ class ColumnList(Widget):
 
 
 class ColumnPicker(PickerScreen[ColumnChoice]):
-    """Applies each change at once; closes with the choice, None gives back what was."""
+    """Applies each change at once; closes with the choice, or with None after restoring the columns."""
 
     TITLE_TEXT = "Columns"
     HINT = "space shows · J K move · < > width · = fits · enter keeps"
@@ -86,7 +86,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
 
         Args:
             choice: The columns as they are.
-            sort: The order, to be seen.
+            sort: The order, for its arrow.
             width_of: How wide a column is drawn now.
             apply: Takes every change.
         """
@@ -106,23 +106,23 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
 
     @on(events.Click)
     def _on_list_clicked(self, event: events.Click) -> None:
-        """A click shows or hides the column under the pointer."""
+        """Show or hide the column under the pointer."""
         widget, region = self.get_widget_at(event.screen_x, event.screen_y)
         if isinstance(widget, ColumnList) and event.screen_y - region.y < len(COLUMNS):
             widget.cursor = event.screen_y - region.y
             self.action_switch()
 
     def action_cursor(self, step: int) -> None:
-        """Moves the cursor, around the ends."""
+        """Move the cursor, around the ends."""
         self._list.cursor = (self._list.cursor + step) % len(COLUMNS)
         self._list.refresh()
 
     def action_switch(self) -> None:
-        """Shows or hides the column."""
+        """Show or hide the column."""
         self._change(self._list.choice.toggled(self._list.key))
 
     def action_shift(self, step: int) -> None:
-        """Moves the column among those that are shown."""
+        """Move the column among those that are shown."""
         order = [column.key for column in self._list.choice.columns]
         if self._list.key in order:
             there = order.index(self._list.key) + step
@@ -130,24 +130,24 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
                 self._change(self._list.choice.moved(self._list.key, order[there]))
 
     def action_size(self, cells: int) -> None:
-        """Makes the column wider or narrower, from what it is now."""
+        """Make the column wider or narrower, from what it is now."""
         width = self._list.choice.width(self._list.key) or self._width_of(self._list.key)
         self._change(self._list.choice.sized(self._list.key, width + cells))
 
     def action_fit(self) -> None:
-        """Lets the column be as wide as fits."""
+        """Make the column as wide as fits."""
         self._change(self._list.choice.sized(self._list.key, None))
 
     def action_usual(self) -> None:
-        """The columns as they are before anybody chooses."""
+        """Go back to the default columns."""
         self._change(ColumnChoice())
 
     def action_keep(self) -> None:
-        """Closes with the choice."""
+        """Close with the choice."""
         self.dismiss(self._list.choice)
 
     def action_leave(self) -> None:
-        """Closes and gives back what was."""
+        """Restore the columns and close."""
         self._apply(self._before)
         self.dismiss(None)
 

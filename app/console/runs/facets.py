@@ -1,4 +1,4 @@
-"""What a line asks for, thing by thing, in a word each."""
+"""What the filter says of status, repository, branch and time, in a word each."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -13,7 +13,7 @@ ANY: Final = "any"
 
 
 def facets(line: str, condition: RunFilter) -> tuple[Facet, ...]:
-    """Status, repository, branch and time, as they are filtered by."""
+    """The facets, for the filter bar."""
     found = (
         ("status", [*_states(condition), *_values(condition.statuses, condition.not_statuses)]),
         ("repository", list(_values(condition.repositories, condition.not_repositories))),
@@ -24,7 +24,7 @@ def facets(line: str, condition: RunFilter) -> tuple[Facet, ...]:
 
 
 def written_limit(line: str, key: Meaning) -> str:
-    """A limit of time as it stands in the line; empty where there is none."""
+    """A time limit as written in the line; empty where there is none."""
     return next((term.pieces[0].text for term in terms(line) if term.key and meaning(term.key) == key), "")
 
 

@@ -10,9 +10,8 @@ from textual.binding import Binding, BindingType
 from app.config import ViewSettings
 from app.console.runs.facets import written_limit
 from app.console.runs.line import RunLineScreen
-from app.console.runs.opening import named
 from app.console.runs.query_line import listed
-from app.console.runs.views import TableQuery, View, chosen_order
+from app.console.runs.views import TableQuery, View, chosen_order, named
 from app.query.keys import Meaning
 from app.text import safe_text
 from storage.errors import StorageError
@@ -95,7 +94,7 @@ class RunFindingScreen(RunLineScreen):
 
     def action_order(self) -> None:
         """Asks for the column to sort by."""
-        from app.console.runs.order_picker import OrderPicker
+        from app.console.runs.pickers import OrderPicker
 
         self.app.push_screen(OrderPicker(self.wanted.sort), self._order_picked)
 
@@ -118,9 +117,9 @@ class RunFindingScreen(RunLineScreen):
 
     def action_dates(self) -> None:
         """Asks which stretch of time is wanted."""
-        from app.console.runs.dates_picker import DatesPicker, Picked
+        from app.console.runs.pickers import DatesPicker, Limits
 
-        def picked(limits: Picked | None) -> None:
+        def picked(limits: Limits | None) -> None:
             if limits is not None:
                 new = [f"{key}:{text}" for key, text in zip(("since", "until"), limits, strict=True) if text]
                 self.set_terms({"since", "until"}, new)
@@ -189,7 +188,7 @@ class RunFindingScreen(RunLineScreen):
             self.storage_failed(error)
 
     async def _pick_statuses(self, engine: "Engine") -> None:
-        from app.console.runs.status_picker import Picked, StatusPicker
+        from app.console.runs.pickers import Picked, StatusPicker
 
         condition = self.condition
         counts = await engine.cache.status_counts(condition)
@@ -213,7 +212,7 @@ class RunFindingScreen(RunLineScreen):
     def _pick_values(
         self, key: Meaning, title: str, names: tuple[str, ...], wanted: tuple[str, ...], excluded: tuple[str, ...]
     ) -> None:
-        from app.console.runs.value_picker import Picked, ValuePicker
+        from app.console.runs.pickers import Picked, ValuePicker
 
         def picked(values: Picked | None) -> None:
             if values is not None:

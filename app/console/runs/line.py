@@ -12,10 +12,9 @@ from textual.widgets import Input
 
 from app.console.runs.acting import RunActingScreen
 from app.console.runs.facets import facets
-from app.console.runs.opening import first_wanted, memory_of
+from app.console.runs.preferences import PreferencesFile, PreferencesWriter
 from app.console.runs.query_line import replaced, settled
-from app.console.runs.remembering import PreferencesWriter
-from app.console.runs.views import TableQuery, View, views_of
+from app.console.runs.views import TableQuery, View, first_query, views_of
 from app.query import Problem, Query, Vocabulary, parse, suggestions
 from app.query.keys import Meaning
 from app.text import SafeText, safe_text
@@ -73,9 +72,9 @@ class RunLineScreen(RunActingScreen):
 
     def recall(self) -> None:
         """Begins with what was left; before the screen is composed."""
-        memory = memory_of(self.console.settings, self.console.profile)
+        memory = PreferencesFile.of(self.console.settings, self.console.profile)
         self.memory = PreferencesWriter(memory, self.run_worker, partial(self.console.say, severity="warning"))
-        self._wanted = first_wanted(self.console.settings, self.memory.now)
+        self._wanted = first_query(self.console.settings, self.memory.now)
 
     def understand(self, line: str) -> tuple[Painted, ...]:
         """What the pieces of a line are."""

@@ -119,7 +119,7 @@ class RunMarkingScreen(RunFindingScreen):
         self.table.mark_all(row.run_id for row in rows)
 
     async def _continue_many(self, engine: "Engine") -> None:
-        from app.console.runs.acting_many import ContinueManyForm
+        from app.console.runs.continue_many import ContinueManyForm
 
         ids = self.table.marks.ids
         held = await engine.cache.details(ids)

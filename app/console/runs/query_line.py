@@ -1,4 +1,4 @@
-"""Changes to a line of the query language that leave the rest of it as it was written."""
+"""A line of the query language as text: changes leave the rest of it as it was written."""
 
 from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ _TIMED: Final[frozenset[Meaning]] = frozenset({"since", "until", "is"})
 
 
 def replaced(line: str, keys: Collection[Meaning], new: Iterable[str]) -> str:
-    """The line with new terms in place of all that have one of these keys; at its end where there are none."""
+    """Put new terms in place of all with one of these keys; at the end where there are none."""
     kept: list[str] = []
     place: int | None = None
     for term in terms(line):
@@ -28,16 +28,16 @@ def replaced(line: str, keys: Collection[Meaning], new: Iterable[str]) -> str:
 
 
 def listed(key: Meaning, asked: Iterable[str], excluded: Iterable[str] = ()) -> Iterator[str]:
-    """The terms that ask for these values and exclude those."""
+    """The terms that ask for some values and exclude others."""
     for sign, values in (("", tuple(asked)), ("-", tuple(excluded))):
         if values:
             yield f"{sign}{key}:{','.join(value_text(value, key) for value in values)}"
 
 
 def as_typed(line: str, cursor: int) -> str:
-    """The line as it is meant while one types in it: the value that is begun stands for all that hold it.
+    """The line as it is meant while it is typed: an unfinished value stands for all values that contain it.
 
-    A status that is begun means those that begin so; a time that is begun means nothing yet.
+    An unfinished status stands for those that begin with it; an unfinished time is left out.
     """
     found = next((term for term in terms(line) if term.start < cursor <= term.end), None)
     if found is None:
@@ -59,7 +59,7 @@ def as_typed(line: str, cursor: int) -> str:
 
 
 def settled(line: str, cursor: int) -> str:
-    """The line once it is left: what a value that was begun stood for is written out, mistakes stay to be seen."""
+    """The line after typing: what an unfinished value stood for is written out, mistakes stay as they are."""
     now = datetime.now(UTC)
     return line if parse(line, now).problems else " ".join(_pieces(as_typed(line, cursor)))
 
@@ -69,7 +69,7 @@ def _pieces(line: str) -> Iterator[str]:
 
 
 def _meant(key: Meaning, text: str) -> str | None:
-    """What a value that is begun stands for; None: nothing yet."""
+    """What an unfinished value stands for; None: nothing yet."""
     if key == "status":
         begun = sorted(status for status in KNOWN_STATUSES if status.startswith(text.casefold()))
         return ",".join(begun) or text

@@ -18,7 +18,7 @@ from widgets.runs.pane import RunPane
 
 
 class RunScreen(RunActingScreen):
-    """Everything known of one run, with room for it."""
+    """Everything known of one run, on the whole screen."""
 
     ROOM = "runs"
     BINDINGS: ClassVar[list[BindingType]] = [

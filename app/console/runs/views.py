@@ -1,11 +1,12 @@
-"""What a person wants to see of the runs: a view, which is a line of the query language under a name, and its order."""
+"""What the table shows: a view, which is a line of the query language under a name, and the order."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from app.config import ViewSettings
+from app.config import Settings, ViewSettings
+from app.console.runs.preferences import Preferences
 from app.console.runs.query_line import as_typed
 from app.query import Query, parse
 from storage.records import RunFilter, RunSort
@@ -24,11 +25,11 @@ class View:
     """None: whatever order the table is in."""
     origin: Origin = "built in"
     empty: str = "No run matches this view"
-    """What it means that there is nothing in it."""
+    """What to say when no run is in it."""
 
 
 DESCENDING: Final = frozenset({"started", "updated", "took"})
-"""Columns whose ends people look for at the top."""
+"""Columns that are sorted downwards at first."""
 
 TODAY: Final = timedelta(hours=24)
 
@@ -47,7 +48,7 @@ def failed_today(now: datetime) -> RunFilter:
 
 
 def views_of(configured: Iterable[ViewSettings], saved: Iterable[ViewSettings]) -> tuple[View, ...]:
-    """All views, in the order of their tabs; of two with one name the earlier counts."""
+    """All views, in the order of their tabs; of two with the same name the earlier one counts."""
     found = {view.name.casefold(): view for view in BUILT_IN}
     origins: tuple[tuple[Origin, Iterable[ViewSettings]], ...] = (("configured", configured), ("saved", saved))
     for origin, views in origins:
@@ -58,26 +59,26 @@ def views_of(configured: Iterable[ViewSettings], saved: Iterable[ViewSettings]) 
 
 @dataclass(frozen=True, slots=True)
 class TableQuery:
-    """What is wanted now: the line, which began as a view's and may have been changed since, and the order."""
+    """What the table shows now: the line, which began as a view's and may have been changed since, and the order."""
 
     view: View = ALL
     line: str = ""
     sort: RunSort = field(default_factory=RunSort)
     cursor: int | None = None
-    """Where one types in the line just now: what is begun there counts as far as it goes. None: nobody types."""
+    """Where the line is being typed: the value begun there counts as far as it goes. None: it is not being typed."""
 
     @classmethod
     def of(cls, view: View, sort: RunSort) -> "TableQuery":
-        """What the view asks for; in this order, unless it has one of its own."""
+        """The query of the view, in this order unless the view has its own."""
         return cls(view, view.query, view.sort or sort)
 
     @property
     def is_changed(self) -> bool:
-        """Whether the line asks for something else than the view does."""
+        """Whether the line differs from the view's."""
         return self.line.split() != self.view.query.split()
 
     def query(self, now: datetime) -> Query:
-        """The line as it is understood now; what is wrong with a piece that is being typed is not said yet."""
+        """Parse the line; a problem in the term that is being typed is not reported yet."""
         line = self.line if self.cursor is None else as_typed(self.line, self.cursor)
         return parse(line, now)
 
@@ -87,7 +88,17 @@ class TableQuery:
 
 
 def chosen_order(column: SortColumn, before: RunSort) -> RunSort:
-    """The order that asking for a column means: once more turns it round."""
+    """The order after choosing a column; choosing the current one reverses it."""
     if column == before.column:
         return RunSort(column, not before.descending)
     return RunSort(column, column in DESCENDING)
+
+
+def named(views: Iterable[View], name: str) -> View:
+    """The view of that name; all runs, where there is none."""
+    return next((view for view in views if view.name.casefold() == name.casefold()), ALL)
+
+
+def first_query(settings: Settings, preferences: Preferences) -> TableQuery:
+    """The view and the order of last time; a line that was typed is not brought back."""
+    return TableQuery.of(named(views_of(settings.views, preferences.views), preferences.view), preferences.sort)

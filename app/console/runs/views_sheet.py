@@ -1,4 +1,4 @@
-"""All views in a list; and the sheet that makes what is shown a view of its own."""
+"""The list of all views, and the sheet that saves what is shown as a view."""
 
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
@@ -12,6 +12,7 @@ from textual.widgets.option_list import Option
 
 from app.config import ViewSettings
 from app.console.picker import PickerScreen
+from app.console.runs.pickers import Options
 from app.console.runs.views import TableQuery, View
 from app.ordering import written_order
 from app.text import safe_text
@@ -22,13 +23,11 @@ LONGEST_NAME: Final = 40
 
 
 class ViewPicker(PickerScreen[str]):
-    """Closes with the name of the view that is wanted."""
+    """Closes with the name of the view to show."""
 
     TITLE_TEXT = "Views"
     HINT = "enter shows · delete forgets one that was saved here"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "cursor(1)", "down", show=False, id="picker.cursor_down"),
-        Binding("k", "cursor(-1)", "up", show=False, id="picker.cursor_up"),
         Binding("delete,d", "forget", "forget", id="views.forget"),
     ]
 
@@ -37,8 +36,8 @@ class ViewPicker(PickerScreen[str]):
 
         Args:
             views: All there are.
-            current: The one that was picked last.
-            forget: Takes a saved one away.
+            current: The one on show.
+            forget: Removes a saved one.
         """
         super().__init__()
         self._views = list(views)
@@ -46,29 +45,24 @@ class ViewPicker(PickerScreen[str]):
         self._forget = forget
 
     def compose_choice(self) -> ComposeResult:
-        """The views, and what the one under the cursor is."""
-        yield OptionList(*(Option(_entry(view)) for view in self._views))
+        """The views, and a note on the one under the cursor."""
+        yield Options(*(Option(_entry(view)) for view in self._views))
         yield Static(markup=False, id="picker-note")
 
     def on_mount(self) -> None:
-        """The cursor stands on the current one."""
+        """Put the cursor on the current view."""
         names = [view.name for view in self._views]
-        self.query_one(OptionList).highlighted = names.index(self._current.name) if self._current.name in names else 0
-
-    def action_cursor(self, step: int) -> None:
-        """Moves the cursor."""
-        views = self.query_one(OptionList)
-        (views.action_cursor_down if step > 0 else views.action_cursor_up)()
+        self.query_one(Options).highlighted = names.index(self._current.name) if self._current.name in names else 0
 
     def action_forget(self) -> None:
-        """Takes the view under the cursor away, if it was saved here."""
-        options = self.query_one(OptionList)
+        """Remove the view under the cursor, if it was saved here."""
+        options = self.query_one(Options)
         index = options.highlighted
         if index is None:
             return
         view = self._views[index]
         if view.origin != "saved":
-            place = "built in" if view.origin == "built in" else "in the configuration file: take it away there"
+            place = "built in" if view.origin == "built in" else "in the configuration file: remove it there"
             self._note(f"{view.name} is {place}.")
             return
         self._forget(view)
@@ -90,7 +84,7 @@ class ViewPicker(PickerScreen[str]):
 
 
 class ViewSaver(PickerScreen[ViewSettings]):
-    """Closes with the view to keep."""
+    """Closes with the view to save."""
 
     TITLE_TEXT = "Keep this as a view"
     HINT = "enter keeps it as a tab"
@@ -100,14 +94,14 @@ class ViewSaver(PickerScreen[ViewSettings]):
 
         Args:
             wanted: What is shown.
-            views: Those there are: a saved one with the same name is replaced, others have their names for themselves.
+            views: All views: a saved one with the same name is replaced; the other names are taken.
         """
         super().__init__()
         self._wanted = wanted
         self._views = {view.name.casefold(): view for view in views}
 
     def compose_choice(self) -> ComposeResult:
-        """The name, and what will be kept."""
+        """The name, and what will be saved."""
         suggested = self._wanted.view.name if self._wanted.view.origin == "saved" else ""
         yield LineInput(suggested, placeholder="name", compact=True, max_length=LONGEST_NAME)
         yield Static(
@@ -130,7 +124,7 @@ class ViewSaver(PickerScreen[ViewSettings]):
             self.dismiss(ViewSettings(name, self._wanted.line, self._wanted.sort))
 
     def _explain(self) -> bool:
-        """Says what the name means; whether it can be had."""
+        """Say what the name means; False: it is taken."""
         name = self.query_one(LineInput).value.strip()
         other = self._views.get(name.casefold())
         note, style = "", STYLES["quiet"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.console.runs.acting_many import ContinueManyForm
+from app.console.runs.continue_many import ContinueManyForm
 from app.engine import Engine
 from storage.records import Repository, Run
 from tests.console.forms.steps import painted, settle, words, write

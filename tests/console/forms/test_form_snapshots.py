@@ -16,7 +16,7 @@ from app.console.forms import (
     ResolveForm,
     StartAgentForm,
 )
-from app.console.runs.acting_many import ContinueManyForm
+from app.console.runs.continue_many import ContinueManyForm
 from app.engine import Engine
 from storage.records import ActionError, Repository, Run
 from tests.console.conftest import SMALL, WIDE

@@ -7,7 +7,7 @@ import pytest
 
 from app.config import ViewSettings, data_folder
 from app.console.app import RunwardenApp
-from app.console.runs.remembered import FILE, PreferencesFile
+from app.console.runs.preferences import FILE, PreferencesFile
 from storage.records import RunFilter, RunSort
 from tests.console.conftest import SMALL, Scene, Staged
 from tests.console.scenes import app_on

@@ -1,29 +1,81 @@
-"""The form that says one thing to many runs."""
+"""Continuing many runs with one instruction: one after the other, each through the ledger, no further than is safe."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from textual.content import Content
 from textual.widget import Widget
 
-from app.actions import BlockedError, Problem
-from app.api.requests import WriteRequest
+from app.actions import ActionRefusedError, Actions, BlockedError, Problem
+from app.api.requests import ContinueRun, WriteRequest
 from app.console.forms.form_screen import Built
 from app.console.forms.instructed_form import InstructedForm
 from app.console.forms.runs import continuation
-from app.console.runs.continuing import Sent, continue_each
 from app.engine import Engine
 from app.text import SafeText, safe_text
 from storage.errors import StorageError
-from storage.records import Run
+from storage.records import Action, Run
 from widgets.badges import STYLES, action_badge
 from widgets.forms.dialog import Phase, Verb
 from widgets.forms.facts import FormFact
 from widgets.forms.field import ParagraphField
 from widgets.forms.pages import Outcome, RequestPreview, reason
 
+HOPELESS: Final = frozenset({"rate_limited", "not_authorized", "forbidden", "token"})
+"""Refusals that the next run would meet as well."""
 LISTED: Final = 200
 """Characters of a run's line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The outcome of one run's turn."""
+
+    run: Run
+    action: Action | None
+    """None: it was refused before anything was prepared."""
+    refusal: ActionRefusedError | None = None
+    """Why it was refused."""
+
+    @property
+    def ends_all(self) -> bool:
+        """Whether to stop here: the next run would be refused too, or the outcome of this one is unknown."""
+        if self.action is None or self.action.state == "confirmed":
+            return False
+        if self.action.state == "rejected":
+            return self.action.error is not None and self.action.error.kind in HOPELESS
+        return True
+
+
+async def continue_each(
+    actions: Actions,
+    runs: Sequence[Run],
+    request: Callable[[Run], ContinueRun],
+    *,
+    is_wanted: Callable[[], bool],
+) -> AsyncIterator[Sent]:
+    """Send to one run after the other, until an answer stops the rest.
+
+    Args:
+        actions: The one way to write.
+        runs: Which runs, in this order.
+        request: The turn of a run.
+        is_wanted: Whether to go on; asked before each run.
+
+    Raises:
+        StorageError: The ledger cannot be written; nothing more is sent.
+    """
+    for run in runs:
+        if not is_wanted():
+            return
+        try:
+            sent = Sent(run, await actions.submit(request(run)))
+        except ActionRefusedError as refused:
+            sent = Sent(run, None, refused)
+        yield sent
+        if sent.ends_all:
+            return
 
 
 class ContinueManyForm(InstructedForm):
@@ -38,18 +90,18 @@ class ContinueManyForm(InstructedForm):
         Args:
             engine: The profile at work.
             runs: The marked runs; those that are still active are left out.
-            cap: How many may be sent to at a time.
+            cap: The most runs that may be continued at a time.
         """
         self._runs = tuple(run for run in runs if run.is_final)
         self._active = len(runs) - len(self._runs)
         self._cap = cap
         self._is_stopped = False
         self.confirmed: tuple[str, ...] = ()
-        """Ids of the runs that go on."""
+        """Ids of the runs that were continued."""
         super().__init__(engine, draft="run.continue.many")
 
     def make_rows(self) -> Sequence[Widget]:
-        """Which runs, and what they shall do next."""
+        """Which runs, and what they should do next."""
         places = len({run.repository.label for run in self._runs})
         which = f"{len(self._runs):,} on {places:,} {'repository' if places == 1 else 'repositories'}"
         rows: list[Widget] = [FormFact("runs", safe_text(which))]
@@ -59,7 +111,7 @@ class ContinueManyForm(InstructedForm):
             "instructions",
             "instructions",
             "Each agent remembers what was said to it before.",
-            placeholder="What shall each of them do next?",
+            placeholder="What should each of them do next?",
         )
         return (*rows, field)
 
@@ -79,13 +131,13 @@ class ContinueManyForm(InstructedForm):
         return f"Continues {len(self._runs):,} runs, one after the other, each with its own context."
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Sending can be stopped between two runs."""
+        """Allow sending to be stopped between two runs."""
         if action == "back" and self.phase == "sending":
             return not self._is_stopped
         return super().check_action(action, parameters)
 
     def action_back(self) -> None:
-        """One step back; while sending, an end after the run that is being sent to."""
+        """Go one step back; while sending, stop after the current run."""
         if self.phase == "sending":
             self._is_stopped = True
             self.refresh_bindings()
@@ -93,7 +145,7 @@ class ContinueManyForm(InstructedForm):
             super().action_back()
 
     def enter(self, phase: Phase) -> None:
-        """Goes to another phase."""
+        """Go to another phase."""
         if phase == "sending":
             self._is_stopped = False
         super().enter(phase)
@@ -108,7 +160,7 @@ class ContinueManyForm(InstructedForm):
         lines += [_listed(number, run) for number, run in enumerate(self._runs, 1)]
         lines += [
             Content(),
-            Content.assemble(("The first of them; the others differ in run and place only:", STYLES["quiet"])),
+            Content.assemble(("The first request; the others differ in run and address only:", STYLES["quiet"])),
         ]
         self.query_one(RequestPreview).explain(Content("\n").join(lines))
 
@@ -163,7 +215,7 @@ def outcome(runs: Sequence[Run], sent: Sequence[Sent], trouble: SafeText | None)
         meaning.append(safe_text(f"{left:,} {them}."))
     if unknown:
         meaning.append(
-            safe_text("Nobody knows whether that turn began: v resolves it. Until then its run is not continued again.")
+            safe_text("Whether that turn began is unknown: v resolves it. Until then its run is not continued again.")
         )
     verdict = "unknown" if unknown else "done" if done == len(runs) else "failed" if not done else "blocked"
     headline = safe_text(f"{done:,} of {len(runs):,} runs {'goes' if done == 1 else 'go'} on")

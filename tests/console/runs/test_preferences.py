@@ -1,4 +1,4 @@
-"""What the console remembers survives, is private, and never keeps the console from starting."""
+"""Preferences survive, are private, and never keep the console from starting."""
 
 import json
 from dataclasses import replace
@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from app.config import ViewSettings
-from app.console.runs.remembered import PreferencesError, PreferencesFile, Remembered
+from app.console.runs.preferences import Preferences, PreferencesError, PreferencesFile
 from storage.records import RunSort
 from widgets.runs.columns import ColumnChoice
 
-FULL = Remembered(
+FULL = Preferences(
     views=(ViewSettings("Mine", "repo:acme/* \x1b", RunSort("took")), ViewSettings("Plain", "")),
     view="Mine",
     sort=RunSort("branch", descending=False),
@@ -22,17 +22,17 @@ FULL = Remembered(
 
 def test_everything_is_read_back(tmp_path: Path) -> None:
     """Views, order, columns and their widths; the file is its owner's alone, and no half file is left beside it."""
-    memory = PreferencesFile(tmp_path / "profile" / "console.json")
+    file = PreferencesFile(tmp_path / "profile" / "console.json")
 
-    assert memory.read() == Remembered()
-    assert memory.change(lambda _: FULL) == FULL
-    assert memory.read() == FULL
-    assert memory.path.stat().st_mode & 0o777 == 0o600
-    assert [path.name for path in memory.path.parent.iterdir()] == ["console.json"]
+    assert file.read() == Preferences()
+    assert file.change(lambda _: FULL) == FULL
+    assert file.read() == FULL
+    assert file.path.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in file.path.parent.iterdir()] == ["console.json"]
 
 
-def test_what_another_console_kept_meanwhile_stays(tmp_path: Path) -> None:
-    """Each change is made to what the file says then."""
+def test_what_another_console_saved_stays(tmp_path: Path) -> None:
+    """Each change is made to what the file says at that time."""
     one, other = PreferencesFile(tmp_path / "console.json"), PreferencesFile(tmp_path / "console.json")
     one.change(lambda known: known.with_view(ViewSettings("A", "a")))
     other.change(lambda known: known.with_view(ViewSettings("B", "b")))
@@ -50,7 +50,7 @@ def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, text: str) -> None:
     path = tmp_path / "console.json"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
 
-    assert PreferencesFile(path).read() == Remembered()
+    assert PreferencesFile(path).read() == Preferences()
 
 
 def test_unknown_columns_of_another_version_are_left_out(tmp_path: Path) -> None:
@@ -79,5 +79,5 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """The message says which file."""
     (tmp_path / "file").touch()
 
-    with pytest.raises(PreferencesError, match=r"cannot be kept in .*console\.json"):
+    with pytest.raises(PreferencesError, match=r"cannot be saved in .*console\.json"):
         PreferencesFile(tmp_path / "file" / "console.json").change(lambda _: FULL)

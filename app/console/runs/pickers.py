@@ -1,0 +1,310 @@
+"""The sheets that ask what the table shows: statuses, repositories or branches, a stretch of time, and the order."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import ClassVar, Final
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from app.console.fuzzy import fuzzy
+from app.console.picker import PickerScreen
+from app.console.runs.views import DESCENDING, chosen_order
+from app.query import parse
+from app.text import safe_text
+from storage.records import RunSort
+from storage.records.query import SortColumn
+from widgets.badges import STYLES
+from widgets.choice_lists import NEXT, Mark, Pick, PickList, StatusList
+from widgets.forms.inputs import LineInput
+from widgets.times import stamp
+
+KNOWN: Final = ("queued", "working", "completed", "failed")
+"""Statuses that are offered even while no run has them."""
+MOST: Final = 200
+"""Names on the list at a time."""
+PAGE: Final = 8
+PRESETS: Final = (
+    ("any time", ""),
+    ("the last hour", "1h"),
+    ("the last 24 hours", "24h"),
+    ("the last 7 days", "7d"),
+    ("the last 30 days", "30d"),
+    ("the last 90 days", "90d"),
+)
+ORDERS: Final[tuple[tuple[SortColumn, str, str], ...]] = (
+    ("started", "oldest first", "newest first"),
+    ("updated", "longest unchanged first", "latest change first"),
+    ("took", "shortest first", "longest first, what goes on above"),
+    ("status", "a to z", "z to a"),
+    ("repository", "a to z", "z to a"),
+    ("branch", "a to z", "z to a"),
+    ("run", "a to z", "z to a"),
+)
+"""What each column's two orders mean, ascending and descending."""
+
+Picked = tuple[tuple[str, ...], tuple[str, ...]]
+"""The values to show and the values to exclude."""
+Limits = tuple[str, str]
+"""From and until, as written in the query language; empty: no limit."""
+
+
+class Options(OptionList):
+    """A list of options for the keys of this console."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "cursor_down", "down", show=False, id="picker.cursor_down"),
+        Binding("k", "cursor_up", "up", show=False, id="picker.cursor_up"),
+    ]
+
+
+class StatusPicker(PickerScreen[Picked]):
+    """Closes with the statuses to show and to exclude; both empty: any status."""
+
+    TITLE_TEXT = "Show status"
+    HINT = "space marks · - excludes · enter applies · 0 any"
+    DEEDS: ClassVar[Mapping[str, str]] = {"enter applies": "apply", "0 any": "nothing"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "leave", "cancel", show=False),
+        Binding("backspace,0", "nothing", "any status", id="picker.any"),
+    ]
+
+    def __init__(self, counts: Mapping[str, int], wanted: tuple[str, ...], excluded: tuple[str, ...]) -> None:
+        super().__init__()
+        others = sorted((set(counts) | set(wanted) | set(excluded)) - set(KNOWN))
+        self._counts = {status: counts.get(status, 0) for status in (*KNOWN, *others)}
+        self._wanted = wanted
+        self._excluded = excluded
+
+    def compose_choice(self) -> ComposeResult:
+        """The statuses with their counts."""
+        yield StatusList(self._counts, self._wanted, excluded=self._excluded)
+
+    @on(StatusList.Chosen)
+    def _on_chosen(self, message: StatusList.Chosen) -> None:
+        self.dismiss((message.statuses, message.excluded))
+
+    def action_apply(self) -> None:
+        """Close with the choice."""
+        self.query_one(StatusList).action_choose()
+
+    def action_nothing(self) -> None:
+        """Close with every status."""
+        self.dismiss(((), ()))
+
+
+class ValuePicker(PickerScreen[Picked]):
+    """Closes with the names to show and to exclude, found by a few of their letters; both empty: any name."""
+
+    HINT = "tab marks, again excludes · enter applies · ctrl+x any"
+    DEEDS: ClassVar[Mapping[str, str]] = {
+        "tab marks, again excludes": "mark",
+        "enter applies": "apply",
+        "ctrl+x any": "nothing",
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab", "mark", "mark", priority=True, id="picker.mark"),
+        Binding("ctrl+x", "nothing", "any", priority=True, id="picker.any_value"),
+        Binding("down,ctrl+n", "move(1)", "down", show=False, priority=True, id="picker.down"),
+        Binding("up,ctrl+p", "move(-1)", "up", show=False, priority=True, id="picker.up"),
+        Binding("pagedown", f"move({PAGE})", "page down", show=False, priority=True, id="picker.page_down"),
+        Binding("pageup", f"move(-{PAGE})", "page up", show=False, priority=True, id="picker.page_up"),
+    ]
+
+    def __init__(self, title: str, names: Iterable[str], wanted: tuple[str, ...], excluded: tuple[str, ...]) -> None:
+        """Prepare.
+
+        Args:
+            title: What is chosen.
+            names: The known names, best first.
+            wanted: Those shown so far; they may be patterns.
+            excluded: Those excluded so far.
+        """
+        super().__init__()
+        self._title = title
+        self._names = tuple(dict.fromkeys((*wanted, *excluded, *names)))
+        only: Mark = "only"
+        self._marks: dict[str, Mark] = {**dict.fromkeys(wanted, only), **dict.fromkeys(excluded, "not")}
+
+    @property
+    def title_text(self) -> str:
+        """What is chosen."""
+        return self._title
+
+    def compose_choice(self) -> ComposeResult:
+        """The search line, and the names that it finds."""
+        yield LineInput(placeholder="type to find; * matches anything", compact=True)
+        yield PickList()
+
+    def on_mount(self) -> None:
+        """Show every name."""
+        self._find("")
+
+    @on(Input.Changed)
+    def _on_typed(self, message: Input.Changed) -> None:
+        self._find(message.value.strip())
+
+    @on(Input.Submitted)
+    def _on_entered(self) -> None:
+        self.action_apply()
+
+    def action_apply(self) -> None:
+        """Close with the choice; with nothing marked, the name under the cursor is meant."""
+        value = self.query_one(PickList).value
+        if not self._marks and value is not None:
+            self._marks[value] = "only"
+        self.dismiss(self._picked)
+
+    @on(PickList.Clicked)
+    def _on_clicked(self, message: PickList.Clicked) -> None:
+        if message.is_final:
+            self._marks[message.value] = "only"
+            self.dismiss(self._picked)
+        else:
+            self.action_mark()
+
+    @property
+    def _picked(self) -> Picked:
+        return tuple(self._marked("only")), tuple(self._marked("not"))
+
+    def _marked(self, wanted: Mark) -> Iterator[str]:
+        return (value for value, mark in self._marks.items() if mark == wanted)
+
+    def action_mark(self) -> None:
+        """Show the name under the cursor; again: exclude it; once more: neither."""
+        picks = self.query_one(PickList)
+        if picks.value is None:
+            return
+        mark = NEXT[self._marks.pop(picks.value, None)]
+        if mark is not None:
+            self._marks[picks.value] = mark
+        self._find(self.query_one(Input).value.strip())
+
+    def action_move(self, step: int) -> None:
+        """Move the cursor."""
+        self.query_one(PickList).move(step)
+
+    def action_nothing(self) -> None:
+        """Close with any name."""
+        self.dismiss(((), ()))
+
+    def _find(self, text: str) -> None:
+        self.query_one(PickList).show(tuple(self._found(text)), self._marks)
+
+    def _found(self, text: str) -> Iterator[Pick]:
+        if not text:
+            yield from (Pick(name) for name in self._names[:MOST])
+            return
+        is_pattern = "*" in text
+        if is_pattern:
+            yield Pick(text, "pattern")
+        # A pattern finds nothing by its letters: the star is not one of them.
+        letters = text.replace("*", "")
+        matches = [(match, name) for name in self._names if (match := fuzzy(letters, name)) is not None]
+        for match, name in sorted(matches, key=lambda pair: -pair[0].score)[:MOST]:
+            yield Pick(name, found=match.found)
+        if not is_pattern and text not in self._names:
+            yield Pick(text, "as typed")
+
+
+class DatesPicker(PickerScreen[Limits]):
+    """Closes with the earliest and the latest start."""
+
+    TITLE_TEXT = "Started"
+    HINT = "enter applies · tab goes on to the limits"
+
+    def __init__(self, since: str, until: str, now: datetime) -> None:
+        """Prepare.
+
+        Args:
+            since: The earliest, as written.
+            until: The latest, as written.
+            now: What durations count back from.
+        """
+        super().__init__()
+        self._since, self._until, self._now = since, until, now
+
+    def compose_choice(self) -> ComposeResult:
+        """The usual stretches, and the two limits."""
+        yield Options(*(Option(Content(name), id=f"preset-{index}") for index, (name, _) in enumerate(PRESETS)))
+        yield LineInput(self._since, placeholder="from: 2h, 7d, 2026-05-01", compact=True, id="since")
+        yield LineInput(self._until, placeholder="until: 1d, 2026-05-31", compact=True, id="until")
+        yield Static(markup=False, id="picker-note")
+
+    def on_mount(self) -> None:
+        """Put the cursor on what is set."""
+        presets = [since for _, since in PRESETS]
+        chosen = self._since if not self._until else None
+        self.query_one(Options).highlighted = presets.index(chosen) if chosen in presets else 0
+        if chosen not in presets:
+            self.query_one("#since", LineInput).focus()
+        self._explain()
+
+    @on(OptionList.OptionSelected)
+    def _on_preset(self, message: OptionList.OptionSelected) -> None:
+        self.dismiss((PRESETS[message.option_index][1], ""))
+
+    @on(Input.Changed)
+    def _on_typed(self) -> None:
+        self._explain()
+
+    @on(Input.Submitted)
+    def _on_entered(self) -> None:
+        if self._explain():
+            self.dismiss((self._text("since"), self._text("until")))
+
+    def _explain(self) -> bool:
+        """Say what the limits mean; False: they are invalid."""
+        line = " ".join(f"{key}:{self._text(key)}" for key in ("since", "until") if self._text(key))
+        query = parse(line, self._now)
+        note, style = self._meaning(query.filter.since, query.filter.until), STYLES["quiet"]
+        if query.problems:
+            problem = query.problems[0]
+            note, style = f"{problem.message} {problem.cure}", STYLES["bad"]
+        self.query_one("#picker-note", Static).update(Content.styled(safe_text(note), style))
+        return not query.problems
+
+    def _meaning(self, since: datetime | None, until: datetime | None) -> str:
+        begin = f"from {stamp(since)}" if since else ""
+        return " ".join(part for part in (begin, f"until {stamp(until)}" if until else "") if part) or "any time"
+
+    def _text(self, key: str) -> str:
+        return self.query_one(f"#{key}", LineInput).value.strip()
+
+
+class OrderPicker(PickerScreen[RunSort]):
+    """Closes with the order; choosing the current column reverses it."""
+
+    TITLE_TEXT = "Sort by"
+    HINT = "enter sorts; the current one once more turns it round"
+
+    def __init__(self, sort: RunSort) -> None:
+        """Prepare with the current order."""
+        super().__init__()
+        self._sort = sort
+
+    def compose_choice(self) -> ComposeResult:
+        """The columns."""
+        yield Options(*(Option(self._entry(*order)) for order in ORDERS))
+
+    def on_mount(self) -> None:
+        """Put the cursor on the current column."""
+        self.query_one(Options).highlighted = [column for column, _, _ in ORDERS].index(self._sort.column)
+
+    @on(OptionList.OptionSelected)
+    def _on_selected(self, message: OptionList.OptionSelected) -> None:
+        self.dismiss(chosen_order(ORDERS[message.option_index][0], self._sort))
+
+    def _entry(self, column: SortColumn, ascending: str, descending: str) -> Content:
+        is_current = column == self._sort.column
+        is_down = self._sort.descending if is_current else column in DESCENDING
+        arrow = ("↓" if is_down else "↑") if is_current else " "
+        return Content.assemble(
+            (f"{column:<12}", "bold" if is_current else ""),
+            (f"{arrow} ", "$accent"),
+            (descending if is_down else ascending, "$foreground 70%"),
+        )

@@ -1,0 +1,173 @@
+"""What the console remembers of a profile: saved views, the last view and order, the columns, the detail pane."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+from app.atomic_file import alone, replacing
+from app.config import Profile, Settings, ViewSettings, data_folder
+from app.console.latest import Latest, Start
+from app.ordering import read_order, written_order
+from storage.records import RunSort
+from widgets.runs.columns import COLUMN_KEYS, ColumnChoice
+
+FILE: Final = "console.json"
+VERSION: Final = 1
+MOST_VIEWS: Final = 50
+
+
+class PreferencesError(Exception):
+    """Preferences cannot be saved; the message names the file and the cure. The console works without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """Everything that is remembered."""
+
+    views: tuple[ViewSettings, ...] = ()
+    """Saved from the screen."""
+    view: str = ""
+    """The name of the last view. Empty, or the name of a view that is gone: the first one."""
+    sort: RunSort = field(default_factory=RunSort)
+    columns: ColumnChoice = field(default_factory=ColumnChoice)
+    detail: bool = True
+    """Whether the run under the cursor is shown beside or below the table."""
+
+    def with_view(self, view: ViewSettings) -> "Preferences":
+        """Add a saved view, in place of one with the same name."""
+        return replace(self, views=(*self.without_view(view.name).views, view)[-MOST_VIEWS:])
+
+    def without_view(self, name: str) -> "Preferences":
+        """Remove the saved view of that name."""
+        return replace(self, views=tuple(other for other in self.views if other.name.casefold() != name.casefold()))
+
+
+Change = Callable[[Preferences], Preferences]
+
+
+@dataclass(frozen=True, slots=True)
+class PreferencesFile:
+    """One file, readable by its owner only."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, settings: Settings, profile: Profile) -> "PreferencesFile":
+        """The file of this profile."""
+        return cls(data_folder(settings, profile) / FILE)
+
+    def read(self) -> Preferences:
+        """Read the preferences; the defaults where the file is missing, damaged, or written by a newer version."""
+        try:
+            return _parsed(self.path.read_text("utf-8"))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            # Comfort, not facts: a console that starts plain is better than one that does not start.
+            return Preferences()
+
+    def change(self, change: Change) -> Preferences:
+        """Apply a change to what the file says now, so that changes made by another console are kept.
+
+        Raises:
+            PreferencesError: The file cannot be written, or a newer version wrote it.
+        """
+        try:
+            with alone(self.path.parent):
+                self._refuse_newer()
+                before = self.read()
+                after = change(before)
+                if after != before:
+                    self._write(after)
+                return after
+        except OSError as error:
+            raise PreferencesError(
+                f"The console's views and columns cannot be saved in {self.path}: {error.strerror or error}."
+            ) from error
+
+    def _refuse_newer(self) -> None:
+        try:
+            version = json.loads(self.path.read_text("utf-8"))["version"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        if isinstance(version, int) and version > VERSION:
+            raise PreferencesError(f"A newer version wrote {self.path}: upgrade, or move it away.")
+
+    def _write(self, preferences: Preferences) -> None:
+        with replacing(self.path) as file:
+            json.dump(_document(preferences), file, indent=1)
+
+
+class PreferencesWriter:
+    """The preferences as they are now; changes are written in the background, one after the other."""
+
+    def __init__(self, file: PreferencesFile, start: Start, failed: Callable[[str], None]) -> None:
+        """Read the file.
+
+        Args:
+            file: Where they are kept.
+            start: Runs a coroutine in the background.
+            failed: Is told, once, why nothing can be saved.
+        """
+        self.now = file.read()
+        self._file = file
+        self._failed = failed
+        self._has_failed = False
+        self._pending: list[Change] = []
+        self._writer = Latest(self._write, start)
+
+    def change(self, change: Change) -> None:
+        """Change the preferences at once, and save them soon."""
+        after = change(self.now)
+        if after != self.now:
+            self.now = after
+            self._pending.append(change)
+            self._writer.ask()
+
+    async def _write(self) -> None:
+        pending, self._pending = self._pending, []
+
+        def all_of_them(preferences: Preferences) -> Preferences:
+            for change in pending:
+                preferences = change(preferences)
+            return preferences
+
+        try:
+            await asyncio.to_thread(self._file.change, all_of_them)
+        except PreferencesError as error:
+            if not self._has_failed:
+                self._has_failed = True
+                self._failed(str(error))
+
+
+def _document(preferences: Preferences) -> dict[str, object]:
+    return {
+        "version": VERSION,
+        "views": [
+            {"name": view.name, "query": view.query, "sort": written_order(view.sort) if view.sort else None}
+            for view in preferences.views
+        ],
+        "view": preferences.view,
+        "sort": written_order(preferences.sort),
+        "columns": list(preferences.columns.shown),
+        "widths": preferences.columns.widths,
+        "detail": preferences.detail,
+    }
+
+
+def _parsed(text: str) -> Preferences:
+    document: dict[str, Any] = json.loads(text)
+    if document["version"] != VERSION:
+        return Preferences()
+    views = tuple(
+        ViewSettings(str(view["name"]), str(view["query"]), read_order(view["sort"]) if view["sort"] else None)
+        for view in document["views"]
+    )
+    shown = cast("Any", tuple(dict.fromkeys(key for key in document["columns"] if key in COLUMN_KEYS)))
+    choice = ColumnChoice(shown) if shown else ColumnChoice()
+    for key, width in document["widths"].items():
+        if key in COLUMN_KEYS:
+            choice = choice.sized(key, int(width))
+    sort = read_order(str(document["sort"]))
+    return Preferences(views, str(document["view"]), sort, choice, bool(document["detail"]))
