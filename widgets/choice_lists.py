@@ -21,11 +21,11 @@ _BOXES: Final[dict[Mark | None, tuple[str, str]]] = {
     "only": ("■", "$accent"),
     "not": ("⊘", STYLES["bad"]),
 }
-NEXT: Final[dict[Mark | None, Mark | None]] = {None: "only", "only": "not", "not": None}
+NEXT_MARK: Final[dict[Mark | None, Mark | None]] = {None: "only", "only": "not", "not": None}
 
 
 @dataclass(frozen=True, slots=True)
-class Pick:
+class PickItem:
     """One line of the list."""
 
     value: str
@@ -48,7 +48,7 @@ class PickList(Widget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._picks: tuple[Pick, ...] = ()
+        self._picks: tuple[PickItem, ...] = ()
         self._marks: Mapping[str, Mark] = {}
         self._cursor = 0
         self._top = 0
@@ -58,7 +58,7 @@ class PickList(Widget):
         """The value under the cursor; None: the list is empty."""
         return self._picks[self._cursor].value if self._picks else None
 
-    def show(self, picks: tuple[Pick, ...], marks: Mapping[str, Mark]) -> None:
+    def show(self, picks: tuple[PickItem, ...], marks: Mapping[str, Mark]) -> None:
         """Takes the lines and what is marked; the cursor stays where it is if there still is such a line."""
         if picks != self._picks:
             self._cursor = 0 if [p.value for p in picks] != [p.value for p in self._picks] else self._cursor

@@ -19,7 +19,7 @@ from widgets.times import ago, span
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class LineLayout:
     """How a line is divided, so that lines below each other stand in columns."""
 
     word: int
@@ -59,10 +59,10 @@ def follow_line(pinned: PinnedRun, now: datetime, as_of: datetime, width: int) -
     badge = run_badge(row.status)
     tone: Tone = "warn" if pinned.is_stuck else badge.tone
     word = f"{badge.word} !" if pinned.is_stuck else badge.word
-    room = _room(width)
-    head = f"{badge.glyph} {fit(word, room.word)} " if room.word else f"{badge.glyph} "
-    names = _names(row, width - cell_len(head) - _TOOK - room.bar - room.figures)
-    return Content.assemble((head, f"{STYLES[tone]} bold"), *names, *_times(pinned, now, as_of, room))
+    layout = _layout(width)
+    head = f"{badge.glyph} {fit(word, layout.word)} " if layout.word else f"{badge.glyph} "
+    names = _names(row, width - cell_len(head) - _TOOK - layout.bar - layout.figures)
+    return Content.assemble((head, f"{STYLES[tone]} bold"), *names, *_times(pinned, now, as_of, layout))
 
 
 def took_s(pinned: PinnedRun, as_of: datetime) -> float:
@@ -100,38 +100,38 @@ def _names(row: RunRow, room: int) -> list[Part]:
     return [(fit(repository, for_repository, "middle"), ""), ("  ", ""), (fit(branch, for_branch), _QUIET), ("  ", "")]
 
 
-def _room(width: int) -> Room:
+def _layout(width: int) -> LineLayout:
     if width >= WORDY:
-        return Room(word=12, bar=28, figures=36)
-    return Room(word=0, bar=12, figures=18) if width >= FIGURES else Room(word=0, bar=LEAST, figures=0)
+        return LineLayout(word=12, bar=28, figures=36)
+    return LineLayout(word=0, bar=12, figures=18) if width >= FIGURES else LineLayout(word=0, bar=LEAST, figures=0)
 
 
-def _times(pinned: PinnedRun, now: datetime, as_of: datetime, room: Room) -> list[Part]:
+def _times(pinned: PinnedRun, now: datetime, as_of: datetime, layout: LineLayout) -> list[Part]:
     row, durations = pinned.row, pinned.durations
     if row is None:
         return []
     if row.presence == "lost":
-        return [(fit("no longer shown by the service", _TOOK + room.bar + room.figures), STYLES["warn"])]
+        return [(fit("no longer shown by the service", _TOOK + layout.bar + layout.figures), STYLES["warn"])]
     seconds = took_s(pinned, as_of)
-    usual = (_usual(durations, room), _QUIET)
+    usual = (_usual(durations, layout), _QUIET)
     if row.is_final:
         ended = ago(row.updated_at, now) if row.updated_at is not None else "ended"
-        ended = f"ended {ended}" if room.bar > LEAST and row.updated_at is not None else ended
-        return [(f"{span(seconds):>{_TOOK - 1}} ", "bold"), (fit(ended, room.bar), _QUIET), usual]
+        ended = f"ended {ended}" if layout.bar > LEAST and row.updated_at is not None else ended
+        return [(f"{span(seconds):>{_TOOK - 1}} ", "bold"), (fit(ended, layout.bar), _QUIET), usual]
     late = durations is not None and seconds > durations.p95_s
     so_far = span(seconds) if as_of == now else f"≥{span(seconds)}"
-    drawn = bar(seconds, durations, room.bar) if durations is not None else " " * room.bar
+    drawn = bar(seconds, durations, layout.bar) if durations is not None else " " * layout.bar
     tone: Tone = "warn" if late else "busy"
     return [(f"{so_far:>{_TOOK - 1}} ", f"{STYLES['warn']} bold" if late else "bold"), (drawn, STYLES[tone]), usual]
 
 
-def _usual(durations: RunDurations | None, room: Room) -> str:
-    if not room.figures:
+def _usual(durations: RunDurations | None, layout: LineLayout) -> str:
+    if not layout.figures:
         return ""
     if durations is None:
-        return fit("  none ended yet", room.figures)
+        return fit("  none ended yet", layout.figures)
     median, p95 = span(durations.median_s), span(durations.p95_s)
-    return fit(f"  usually {median}, 95% within {p95}" if room.word else f"  ~{median} ≤{p95}", room.figures)
+    return fit(f"  usually {median}, 95% within {p95}" if layout.word else f"  ~{median} ≤{p95}", layout.figures)
 
 
 TALL: Final = 32

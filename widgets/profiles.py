@@ -17,7 +17,7 @@ from app.text import SafeText, safe_text
 from storage.records import PlatformHealth
 from widgets.badges import STYLES, Badge, Tone, health_badge
 from widgets.cells import fit, shorten
-from widgets.frame.freshness import Patience, freshness
+from widgets.frame.freshness import PollTiming, freshness
 from widgets.frame.header_bar import Vitals
 from widgets.times import age
 
@@ -45,31 +45,31 @@ class ProfileFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Yardstick:
+class Criteria:
     """What facts are held against."""
 
-    patience: Patience
+    timing: PollTiming
     healthy_words: Collection[str]
     now: datetime
 
 
-def worst(facts: ProfileFacts, by: Yardstick) -> Badge:
+def worst(facts: ProfileFacts, criteria: Criteria) -> Badge:
     """The profile's state in a few words."""
     if facts.problem:
         return Badge("✗", "our files are unusable", "bad")
     if facts.note is not None or facts.vitals is None:
         return facts.note or Badge("◌", "looking…", "wait")
-    found = sorted(_states(facts.vitals, by), key=lambda badge: _WORST_FIRST.index(badge.tone))
+    found = sorted(_states(facts.vitals, criteria), key=lambda badge: _WORST_FIRST.index(badge.tone))
     return found[0] if found else Badge("✓", "all is well", "good")
 
 
-def link_words(facts: ProfileFacts, by: Yardstick) -> Part:
+def link_words(facts: ProfileFacts, criteria: Criteria) -> Part:
     """How fresh what is known is."""
     if facts.vitals is None:
         return "", ""
-    badge = freshness(facts.vitals.runs_link, by.patience, by.now)
+    badge = freshness(facts.vitals.runs_link, criteria.timing, criteria.now)
     # Where that is the worst of it, it stands there already.
-    return ("", "") if badge == worst(facts, by) else (badge.text, badge.style)
+    return ("", "") if badge == worst(facts, criteria) else (badge.text, badge.style)
 
 
 def count_words(facts: ProfileFacts) -> tuple[Part, ...]:
@@ -85,12 +85,12 @@ def count_words(facts: ProfileFacts) -> tuple[Part, ...]:
     return tuple((f"{glyph} {n:,} {word}", STYLES[tone if n else "quiet"]) for glyph, n, word, tone in counts)
 
 
-def host_words(facts: ProfileFacts, by: Yardstick) -> tuple[Part, ...]:
+def host_words(facts: ProfileFacts, criteria: Criteria) -> tuple[Part, ...]:
     """Its code hosts."""
     if facts.vitals is None:
         return ()
     is_stale = facts.vitals.health_is_stale
-    return tuple(_host(host, by, is_stale=is_stale) for host in facts.vitals.health if host.connected)
+    return tuple(_host(host, criteria, is_stale=is_stale) for host in facts.vitals.health if host.connected)
 
 
 def place_words(facts: ProfileFacts, *, with_address: bool = True) -> SafeText:
@@ -101,22 +101,22 @@ def place_words(facts: ProfileFacts, *, with_address: bool = True) -> SafeText:
     return safe_text(" · ".join(word for word, is_said in words if is_said), limit=300)
 
 
-def _states(vitals: Vitals, by: Yardstick) -> Iterator[Badge]:
-    fresh = freshness(vitals.runs_link, by.patience, by.now)
+def _states(vitals: Vitals, criteria: Criteria) -> Iterator[Badge]:
+    fresh = freshness(vitals.runs_link, criteria.timing, criteria.now)
     if fresh.tone != "good":
         yield fresh
     for host in vitals.health:
-        badge = health_badge(host.status, by.healthy_words)
+        badge = health_badge(host.status, criteria.healthy_words)
         if host.connected and badge.tone != "good" and not vitals.health_is_stale:
-            since = age(host.since, by.now)
+            since = age(host.since, criteria.now)
             word = f"{safe_text(host.platform, limit=12)} {badge.word} {'just now' if since == 'now' else since}"
             yield Badge(badge.glyph, word, badge.tone)
     if vitals.failed_today:
         yield Badge("✗", f"{vitals.failed_today:,} failed in 24h", "warn")
 
 
-def _host(host: PlatformHealth, by: Yardstick, *, is_stale: bool) -> Part:
-    badge = health_badge(host.status, by.healthy_words)
+def _host(host: PlatformHealth, criteria: Criteria, *, is_stale: bool) -> Part:
+    badge = health_badge(host.status, criteria.healthy_words)
     text = f"{safe_text(host.platform, limit=12)} {badge.glyph}"
     return (text if badge.tone == "good" else f"{text} {badge.word}"), STYLES["quiet"] if is_stale else badge.style
 
@@ -155,7 +155,7 @@ class ProfileList(Widget, can_focus=True):
         super().__init__()
         self._detail = detail
         self._facts: tuple[ProfileFacts, ...] = ()
-        self._by: Yardstick | None = None
+        self._criteria: Criteria | None = None
         self._cursor = ""
         """The name of the profile it is on."""
         self._shown: Content | None = None
@@ -165,11 +165,11 @@ class ProfileList(Widget, can_focus=True):
         """The profile under the cursor; None: the list is empty."""
         return self._facts[self._at].name if self._facts else None
 
-    def show(self, facts: tuple[ProfileFacts, ...], by: Yardstick) -> None:
+    def show(self, facts: tuple[ProfileFacts, ...], criteria: Criteria) -> None:
         """Takes the facts; the cursor stays on its profile, and paints only what reads differently."""
         if len(facts) != len(self._facts):
             self.refresh(layout=True)
-        self._facts, self._by = facts, by
+        self._facts, self._criteria = facts, criteria
         if self._cursor not in {each.name for each in facts} and facts:
             self._cursor = next((each.name for each in facts if each.is_current), facts[0].name)
         if self._shown is None or not self._content().is_same(self._shown):
@@ -239,10 +239,10 @@ class ProfileList(Widget, can_focus=True):
         return Content("\n").join(line for each in shown for line in self._lines(each))
 
     def _lines(self, facts: ProfileFacts) -> list[Content]:
-        if self._by is None:
+        if self._criteria is None:
             return []
         is_here = facts.name == self._cursor
-        state = worst(facts, self._by)
+        state = worst(facts, self._criteria)
         name = shorten(safe_text(facts.name, limit=60), NAME - 1, "middle")
         head: list[Part] = [
             ("▌ " if is_here else "  ", "$accent"),
@@ -252,10 +252,10 @@ class ProfileList(Widget, can_focus=True):
         if self._detail == "line":
             return [self._line([*head, *self._rest_of_line(facts, state)], is_here=is_here)]
         head.append((fit(shorten(state.word, STATE - 1), STATE), state.style))
-        place, counts, hosts = place_words(facts), count_words(facts), host_words(facts, self._by)
+        place, counts, hosts = place_words(facts), count_words(facts), host_words(facts, self._criteria)
         indent: Part = (" " * INDENT, "")
         if self.size.width >= WIDE:
-            link_text, link_style = link_words(facts, self._by)
+            link_text, link_style = link_words(facts, self._criteria)
             first = [*head, (fit(link_text, LINK), link_style), *_spaced(counts or _UNKNOWN)]
             room = NAME + STATE + LINK
             second = [indent, (fit(shorten(place, room - 1, "middle"), room), STYLES["quiet"]), *_spaced(hosts)]

@@ -24,7 +24,7 @@ from app.console.themes import DEFAULT, FEW_COLOURS, NO_COLOURS, THEMES
 from app.console.troubles import READ_ONLY, link_notice, storage_notice
 from app.events import ActionChanged, Event, StorageFailed
 from storage.errors import StorageError
-from widgets.frame.freshness import Patience
+from widgets.frame.freshness import PollTiming
 from widgets.frame.header_bar import Vitals
 from widgets.frame.notice import Notice
 
@@ -98,7 +98,7 @@ class RunwardenApp(ProfilesApp):
     def _begin_with(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
         self.profile = profile
         self.first = first
-        self.patience = Patience(self.clock(), profile.poll.runs_s)
+        self.patience = PollTiming(self.clock(), profile.poll.runs_s)
         self.engine_opened = asyncio.Event()
         self._open_engine = open_engine
         self._storage_trouble: str | None = None

@@ -62,7 +62,7 @@ def _early_picture(settings: Settings, profile: Profile, first: "FirstPaint | No
     from app.console.runs.preferences import PreferencesFile
     from app.console.runs.views import first_query
     from app.console.terminal import early
-    from widgets.frame.freshness import Patience, freshness
+    from widgets.frame.freshness import PollTiming, freshness
 
     if first is None or not first.rows or not is_on_terminal():
         yield None
@@ -74,7 +74,7 @@ def _early_picture(settings: Settings, profile: Profile, first: "FirstPaint | No
         return
     now, memory = datetime.now(UTC), PreferencesFile.of(settings, profile).read()
     link = next((link for link in first.links if link.subject == "runs"), None)
-    header = early.header_of(profile.name, freshness(link, Patience(now, profile.poll.runs_s), now).text)
+    header = early.header_of(profile.name, freshness(link, PollTiming(now, profile.poll.runs_s), now).text)
     picture = early.Picture(header, first.rows, first_query(settings, memory).sort, memory.columns, now)
     with early.on_terminal(early.drawn(canvas, picture)) as modes:
         yield modes

@@ -13,14 +13,14 @@ from app.console.latest import Latest
 from storage.records import LinkState, Repository, Run, RunDetail, RunFilter, Transition
 from widgets.badges import health_badge, run_badge
 from widgets.cells import fit, shorten
-from widgets.frame.freshness import Patience, freshness
+from widgets.frame.freshness import PollTiming, freshness
 from widgets.runs.columns import GAP, ColumnChoice, ColumnKey, lay_out
 from widgets.runs.search_highlight import SearchHighlight
 from widgets.runs.timeline import Period, periods
 from widgets.times import ago, clock_time, span, started
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
-PATIENCE = Patience(opened_at=NOON - timedelta(hours=1), period_s=10.0)
+PATIENCE = PollTiming(opened_at=NOON - timedelta(hours=1), period_s=10.0)
 
 
 def before(**by: float) -> datetime:
@@ -166,7 +166,7 @@ def test_only_young_answers_are_live(state: LinkState | None, text: str) -> None
 
 def test_an_answer_that_hangs_is_not_called_live() -> None:
     """With a poll every two seconds, what is thirteen seconds old is waited for, long before it is late."""
-    patience = Patience(opened_at=NOON - timedelta(hours=1), period_s=2.0)
+    patience = PollTiming(opened_at=NOON - timedelta(hours=1), period_s=2.0)
 
     assert freshness(link(last_ok_at=before(seconds=6)), patience, NOON).text == "● live · 6s ago"
     assert freshness(link(last_ok_at=before(seconds=13)), patience, NOON).text == "◌ 13s old, waiting for an answer"

@@ -16,7 +16,7 @@ from app.text import SafeText
 from storage.records import Coverage
 from widgets.badges import STYLES, Tone
 from widgets.filter.chips import Facet, FacetBar, StatusCounts, ViewBar
-from widgets.filter.search import Offer, OfferList, SearchInput, Understand
+from widgets.filter.search import FindSpans, SearchInput, Suggestion, SuggestionList
 from widgets.times import day
 
 
@@ -57,7 +57,7 @@ REMARK: Final = 0.6
 class FilterBar(Vertical):
     """Two lines, and the offers below them while one types."""
 
-    def __init__(self, understand: Understand) -> None:
+    def __init__(self, understand: FindSpans) -> None:
         super().__init__()
         self._understand = understand
         self._extent: tuple[Extent, datetime] | None = None
@@ -75,7 +75,7 @@ class FilterBar(Vertical):
             yield FacetBar()
             yield StatusCounts(words=False, id="counts-brief")
             yield Static(markup=False, id="remark")
-        yield OfferList()
+        yield SuggestionList()
 
     @property
     def line(self) -> SearchInput:
@@ -109,9 +109,9 @@ class FilterBar(Vertical):
         self._say_remark()
         self.set_class(bool(texts), "-remark")
 
-    def offer(self, offers: tuple[Offer, ...]) -> None:
+    def offer(self, offers: tuple[Suggestion, ...]) -> None:
         """Takes what could come next in the line."""
-        shown = self.query_one(OfferList)
+        shown = self.query_one(SuggestionList)
         # Nothing in place of nothing is no reason to lay out the screen, at every letter of a search.
         if offers or shown.display:
             shown.show(offers)
@@ -121,27 +121,27 @@ class FilterBar(Vertical):
         self._update()
         self._say_remark()
 
-    @on(SearchInput.OfferChosen)
-    def _choose(self, message: SearchInput.OfferChosen) -> None:
+    @on(SearchInput.SuggestionMoved)
+    def _choose(self, message: SearchInput.SuggestionMoved) -> None:
         message.stop()
-        self.query_one(OfferList).choose(message.step)
+        self.query_one(SuggestionList).choose(message.step)
 
-    @on(SearchInput.OfferAccepted)
-    def _take_chosen(self, message: SearchInput.OfferAccepted) -> None:
+    @on(SearchInput.SuggestionAccepted)
+    def _take_chosen(self, message: SearchInput.SuggestionAccepted) -> None:
         message.stop()
-        offer = self.query_one(OfferList).chosen
+        offer = self.query_one(SuggestionList).chosen
         if offer is None:
             self.line.action_leave()
         else:
             self._take(offer)
 
-    @on(OfferList.Clicked)
-    def _take_clicked(self, message: OfferList.Clicked) -> None:
+    @on(SuggestionList.Clicked)
+    def _take_clicked(self, message: SuggestionList.Clicked) -> None:
         message.stop()
         self.line.focus()
         self._take(message.offer)
 
-    def _take(self, offer: Offer) -> None:
+    def _take(self, offer: Suggestion) -> None:
         line, cursor = offer.applied(self.line.value)
         # A value is done with, and the next term begins; a key still lacks its value.
         if not line[:cursor].endswith(":") and cursor == len(line):

@@ -23,7 +23,7 @@ MOST = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class Suggestion:
     """One way to go on."""
 
     start: int
@@ -38,27 +38,27 @@ class Offer:
         return line[: self.start] + self.insert + line[self.end :], self.start + len(self.insert)
 
 
-class OfferList(Widget):
+class SuggestionList(Widget):
     """The offers; one may be chosen, else the first is meant."""
 
     @dataclass
     class Clicked(Message):
         """An offer was clicked."""
 
-        offer: Offer
+        offer: Suggestion
 
     def __init__(self) -> None:
         super().__init__()
-        self._offers: tuple[Offer, ...] = ()
+        self._offers: tuple[Suggestion, ...] = ()
         self._chosen = 0
         self.display = False
 
     @property
-    def chosen(self) -> Offer | None:
+    def chosen(self) -> Suggestion | None:
         """The offer that tab takes; None: there is none."""
         return self._offers[self._chosen] if self._offers else None
 
-    def show(self, offers: tuple[Offer, ...]) -> None:
+    def show(self, offers: tuple[Suggestion, ...]) -> None:
         """Takes the offers."""
         self._offers, self._chosen = offers[:MOST], 0
         self.display = bool(self._offers)
@@ -94,9 +94,9 @@ LONGEST: Final = 1_000
 """Characters of a line."""
 KINDS: Final = ("sign", "key", "value", "word", "problem")
 
-Painted = tuple[int, int, str]
+StyledSpan = tuple[int, int, str]
 """A piece of the line, from the first character to behind the last, and which of `KINDS` it is."""
-Understand = Callable[[str], Sequence[Painted]]
+FindSpans = Callable[[str], Sequence[StyledSpan]]
 
 
 class SearchInput(Input):
@@ -120,16 +120,16 @@ class SearchInput(Input):
         """Nothing is wanted any more but what the view asks for; the keys go back to the rows."""
 
     @dataclass
-    class OfferAccepted(Message):
+    class SuggestionAccepted(Message):
         """What is offered shall be taken: the one that was chosen, or the first."""
 
     @dataclass
-    class OfferChosen(Message):
+    class SuggestionMoved(Message):
         """Another offer shall be chosen."""
 
         step: int
 
-    def __init__(self, understand: Understand) -> None:
+    def __init__(self, understand: FindSpans) -> None:
         """Nothing is typed yet.
 
         Args:
@@ -139,7 +139,7 @@ class SearchInput(Input):
             placeholder="/ search, or status:failed repo:acme/* since:7d",
             compact=True,
             select_on_focus=False,
-            highlighter=_Painter(self, understand),
+            highlighter=_QueryHighlighter(self, understand),
         )
 
     def validate_value(self, value: str) -> str:
@@ -162,11 +162,11 @@ class SearchInput(Input):
 
     def action_take(self) -> None:
         """Takes what is offered."""
-        self.post_message(self.OfferAccepted())
+        self.post_message(self.SuggestionAccepted())
 
     def action_choose(self, step: int) -> None:
         """Chooses another offer."""
-        self.post_message(self.OfferChosen(step))
+        self.post_message(self.SuggestionMoved(step))
 
     def on_blur(self, event: events.Blur) -> None:
         """A line that was left stands at its beginning."""
@@ -174,10 +174,10 @@ class SearchInput(Input):
         self.cursor_position = 0
 
 
-class _Painter(Highlighter):
+class _QueryHighlighter(Highlighter):
     """Paints the pieces of a line in the input's own colours."""
 
-    def __init__(self, widget: Input, understand: Understand) -> None:
+    def __init__(self, widget: Input, understand: FindSpans) -> None:
         self._widget = widget
         self._understand = understand
 

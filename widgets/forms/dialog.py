@@ -21,7 +21,7 @@ _STEP_WORDS: Final = ("edit", "preview", "sent")
 
 
 @dataclass(frozen=True, slots=True)
-class Verb:
+class FormButton:
     """One button."""
 
     name: str
@@ -83,7 +83,7 @@ class FormDialog(Vertical):
     }
     """
 
-    def __init__(self, title: str, rows: Sequence[Widget], verbs: Sequence[Verb]) -> None:
+    def __init__(self, title: str, rows: Sequence[Widget], verbs: Sequence[FormButton]) -> None:
         super().__init__()
         self.border_title = Content(title)
         self._rows = rows
@@ -135,7 +135,7 @@ class FormDialog(Vertical):
         self.query_one("#sending-text", Static).update(Content(text))
 
 
-def _button(verb: Verb) -> Button:
+def _button(verb: FormButton) -> Button:
     label = Content.assemble(verb.label, " ", (verb.key, "dim"))
     name, action, look = f"verb-{verb.name}", f"screen.{verb.action}", "-main" if verb.is_primary else ""
     return Button(label, id=name, action=action, classes=look, compact=True)

@@ -15,7 +15,7 @@ from textual.widgets import Input, Static, TextArea
 
 from app.text import SafeText, safe_text
 from widgets.badges import STYLES, Tone
-from widgets.forms.inputs import ChoiceInput, Cleaned, LineInput, ParagraphInput, printable
+from widgets.forms.inputs import CharactersRemoved, ChoiceInput, LineInput, ParagraphInput, printable
 
 _MARKS: Final[dict[Tone, str]] = {"good": "✓ ", "warn": "! ", "bad": "✗ "}
 """What a line begins with, so that its colour is not needed; other tones have no mark."""
@@ -166,8 +166,8 @@ class FormField(Widget):
             self.touched = True
         self.post_message(self.Left(self.key))
 
-    @on(Cleaned)
-    def _cleaned(self, message: Cleaned) -> None:
+    @on(CharactersRemoved)
+    def _cleaned(self, message: CharactersRemoved) -> None:
         message.stop()
         what = "character" if message.count == 1 else "characters"
         self.say(safe_text(f"{message.count} {what} that cannot be shown, or did not fit, were left out."), "warn")

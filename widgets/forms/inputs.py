@@ -32,7 +32,7 @@ def _printable_line(line: str) -> str:
 
 
 @dataclass
-class Cleaned(Message):
+class CharactersRemoved(Message):
     """Characters that cannot be shown were left out of what was pasted."""
 
     count: int
@@ -55,7 +55,7 @@ class LineInput(Input):
         kept = _one_line(text)[:LONGEST_LINE]
         super().replace(kept, start, end)
         if len(kept) < len(text):
-            self.post_message(Cleaned(len(text) - len(kept)))
+            self.post_message(CharactersRemoved(len(text) - len(kept)))
 
     def validate_value(self, value: str) -> str:
         """Holds for every way in, those that do not pass `replace` too."""
@@ -125,7 +125,7 @@ class ParagraphInput(TextArea):
         edit.text = printable(given)
         result = super().edit(edit)
         if len(edit.text) < len(given):
-            self.post_message(Cleaned(len(given) - len(edit.text)))
+            self.post_message(CharactersRemoved(len(given) - len(edit.text)))
         return result
 
     def load_text(self, text: str) -> None:

@@ -33,7 +33,7 @@ TROUBLES: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class PollTiming:
     """What `live` means here."""
 
     opened_at: datetime
@@ -52,7 +52,7 @@ class Patience:
         return max(LATE_FLOOR_S, LATE_AFTER_POLLS * self.period_s)
 
 
-def freshness(link: LinkState | None, patience: Patience, now: datetime) -> Badge:
+def freshness(link: LinkState | None, timing: PollTiming, now: datetime) -> Badge:
     """The state of one subject's facts: live, waited for, stale since when and why, or asked for the first time."""
     known = link is not None and link.last_ok_at is not None
     since = age(link.last_ok_at, now) if link is not None and link.last_ok_at is not None else ""
@@ -63,12 +63,12 @@ def freshness(link: LinkState | None, patience: Patience, now: datetime) -> Badg
     if link is None or link.last_ok_at is None:
         return Badge("◌", "connecting…", "wait")
     age_s = (now - link.last_ok_at).total_seconds()
-    young = age_s <= patience.late_after_s
-    if link.last_ok_at < patience.opened_at and not young:
+    young = age_s <= timing.late_after_s
+    if link.last_ok_at < timing.opened_at and not young:
         return Badge("◌", f"connecting… · from {ago(link.last_ok_at, now)}", "wait")
     if not young:
         return Badge("◌", f"stale {since}", "warn")
-    if age_s >= patience.due_after_s:
+    if age_s >= timing.due_after_s:
         return Badge("◌", f"{since} old, waiting for an answer", "wait")
     return Badge("●", f"live · {ago(link.last_ok_at, now)}", "good")
 

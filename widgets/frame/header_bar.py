@@ -15,7 +15,7 @@ from app.text import safe_text
 from storage.records import LinkState, PlatformHealth
 from widgets.badges import STYLES, Badge, Tone, health_badge
 from widgets.cells import shorten
-from widgets.frame.freshness import Patience, freshness
+from widgets.frame.freshness import PollTiming, freshness
 from widgets.times import age
 
 PRODUCT: Final = "runwarden"
@@ -50,7 +50,7 @@ class Vitals:
     """Whether there is anything to count yet."""
 
 
-class Terse(IntEnum):
+class Brevity(IntEnum):
     """How little is said, where there is little room."""
 
     FULL = 0
@@ -68,11 +68,11 @@ class HeaderBar(Widget):
         """The profile's name was clicked."""
 
     def __init__(
-        self, vitals: Vitals, patience: Patience, healthy_words: frozenset[str], clock: Callable[[], datetime]
+        self, vitals: Vitals, timing: PollTiming, healthy_words: frozenset[str], clock: Callable[[], datetime]
     ) -> None:
         super().__init__()
         self._vitals = vitals
-        self._patience = patience
+        self._patience = timing
         self._healthy_words = healthy_words
         self._clock = clock
         self._shown: Content | None = None
@@ -104,17 +104,17 @@ class HeaderBar(Widget):
         now, width = self._clock(), self.size.width
         left: list[Part] = []
         right: list[Part] = []
-        for terse in Terse:
-            left, right = self._left(now, terse), self._right(now, terse)
+        for brevity in Brevity:
+            left, right = self._left(now, brevity), self._right(now, brevity)
             if _width(left) + _width(right) + 2 + SPACE <= width:
                 break
         room = width - _width(left) - _width(right) - 2
         return Content.assemble(" ", *left, " " * max(1, room), *right, " ")
 
-    def _left(self, now: datetime, terse: Terse) -> list[Part]:
-        name = shorten(safe_text(self._vitals.profile, limit=60), 28 if terse < Terse.GLYPHS else 14, "middle")
+    def _left(self, now: datetime, brevity: Brevity) -> list[Part]:
+        name = shorten(safe_text(self._vitals.profile, limit=60), 28 if brevity < Brevity.GLYPHS else 14, "middle")
         fresh = self._freshness(now)
-        parts: list[Part] = [(f"{PRODUCT}  ", "$accent bold")] if terse is Terse.FULL else []
+        parts: list[Part] = [(f"{PRODUCT}  ", "$accent bold")] if brevity is Brevity.FULL else []
         parts.append((name, "bold"))
         if self._vitals.can_switch:
             parts.append((" ▾", STYLES["quiet"]))
@@ -123,7 +123,7 @@ class HeaderBar(Widget):
         if self._vitals.runs_link is not None and self._vitals.runs_link.in_lab:
             parts.append((" lab", STYLES["wait"]))
         self._name_end = 1 + _width(parts)
-        word = fresh.word if terse < Terse.GLYPHS else _in_brief(fresh.word)
+        word = fresh.word if brevity < Brevity.GLYPHS else _in_brief(fresh.word)
         return [*parts, (" " * SPACE, ""), (f"{fresh.glyph} {word}", fresh.style)]
 
     def _freshness(self, now: datetime) -> Badge:
@@ -131,31 +131,31 @@ class HeaderBar(Widget):
             return FILES_FAIL
         return freshness(self._vitals.runs_link, self._patience, now)
 
-    def _right(self, now: datetime, terse: Terse) -> list[Part]:
-        counts = self._counts(terse) if self._vitals.known else []
-        hosts = self._hosts(now, terse) if terse < Terse.COUNTS else []
-        gap = " " * (2 if terse < Terse.GLYPHS else 1)
+    def _right(self, now: datetime, brevity: Brevity) -> list[Part]:
+        counts = self._counts(brevity) if self._vitals.known else []
+        hosts = self._hosts(now, brevity) if brevity < Brevity.COUNTS else []
+        gap = " " * (2 if brevity < Brevity.GLYPHS else 1)
         return [*_spaced(counts, gap), (" " * SPACE if counts and hosts else "", ""), *_spaced(hosts, gap)]
 
-    def _counts(self, terse: Terse) -> list[Part]:
+    def _counts(self, brevity: Brevity) -> list[Part]:
         vitals = self._vitals
         counts: tuple[tuple[str, int, str, Tone], ...] = (
             ("●", vitals.working, "working", "busy"),
             ("○", vitals.queued, "queued", "wait"),
-            ("✗", vitals.failed_today, "failed 24h" if terse is Terse.FULL else "failed", "bad"),
+            ("✗", vitals.failed_today, "failed 24h" if brevity is Brevity.FULL else "failed", "bad"),
         )
-        if terse < Terse.GLYPHS:
+        if brevity < Brevity.GLYPHS:
             return [(f"{glyph} {n:,} {word}", STYLES[tone if n else "quiet"]) for glyph, n, word, tone in counts]
         return [(f"{glyph}{n:,}", STYLES[tone if n else "quiet"]) for glyph, n, _, tone in counts]
 
-    def _hosts(self, now: datetime, terse: Terse) -> list[Part]:
-        return [self._host(host, now, terse) for host in self._vitals.health if host.connected]
+    def _hosts(self, now: datetime, brevity: Brevity) -> list[Part]:
+        return [self._host(host, now, brevity) for host in self._vitals.health if host.connected]
 
-    def _host(self, host: PlatformHealth, now: datetime, terse: Terse) -> Part:
+    def _host(self, host: PlatformHealth, now: datetime, brevity: Brevity) -> Part:
         badge = health_badge(host.status, self._healthy_words)
         text = f"{safe_text(host.platform, limit=12)} {badge.glyph}"
         if badge.tone != "good":
-            text += f" {badge.word} {age(host.since, now)}" if terse < Terse.GLYPHS else f" {age(host.since, now)}"
+            text += f" {badge.word} {age(host.since, now)}" if brevity < Brevity.GLYPHS else f" {age(host.since, now)}"
         return text, STYLES["quiet"] if self._vitals.health_is_stale else badge.style
 
 

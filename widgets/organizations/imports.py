@@ -156,11 +156,11 @@ class ImportBar(Vertical):
         yield Static(id="import-counts", markup=False)
         yield Static(id="import-progress", markup=False)
 
-    def stand(self, counts: Content) -> None:
+    def show_counts(self, counts: Content) -> None:
         """How the rows stand."""
         self.query_one("#import-counts", Static).update(counts)
 
-    def progress(self, done: int, of: int, text: SafeText) -> None:
+    def show_progress(self, done: int, of: int, text: SafeText) -> None:
         """How far it is."""
         full = done * BAR // max(1, of)
         bar = (("█" * full, STYLES["busy"]), ("░" * (BAR - full), STYLES["quiet"]))

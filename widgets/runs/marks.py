@@ -36,7 +36,7 @@ class RunMarks:
         else:
             self._ids[run_id] = None
 
-    def stretch(self, from_id: str, to_id: str) -> None:
+    def extend(self, from_id: str, to_id: str) -> None:
         """The range goes on to the next run; going back takes the mark of the run that is left."""
         if not self._range or self._range[-1] != from_id:
             self._range = [from_id]

@@ -17,9 +17,9 @@ from storage.records.query import SortColumn
 from widgets.cursor_view import HEADER
 from widgets.frame.notice import Notice
 from widgets.runs.columns import COLUMNS, ColumnChoice, ColumnKey, TitleDrag, lay_out, title_at
-from widgets.runs.line import Clocked, cells, clocked
 from widgets.runs.marks import RunMarks
-from widgets.runs.paint import COMPONENTS, Look, Paint, unseen_note
+from widgets.runs.renderer import COMPONENTS, RowState, TableRenderer, unseen_note
+from widgets.runs.row_cells import RowTimes, row_cells, row_times
 from widgets.runs.rows import FreezeFrame, RunRows
 from widgets.runs.search_highlight import SearchHighlight
 
@@ -95,8 +95,8 @@ class RunTable(RunRows):
         self._stuck: frozenset[str] = frozenset()
         self._marks = RunMarks()
         self._notice: Notice | None = None
-        self._painted: dict[int, Clocked] = {}
-        self._paint: Paint | None = None
+        self._painted: dict[int, RowTimes] = {}
+        self._renderer: TableRenderer | None = None
         self._drag: TitleDrag | None = None
         self._was_dragged = False
 
@@ -112,7 +112,7 @@ class RunTable(RunRows):
         self._now, self._as_of = now, as_of
         for index in self.rows_on_show:
             row = self._window.row(index)
-            if row is not None and self._painted.get(index) != clocked(row, now, as_of):
+            if row is not None and self._painted.get(index) != row_times(row, now, as_of):
                 self.repaint_row(index)
 
     def say(self, notice: Notice | None) -> None:
@@ -206,7 +206,7 @@ class RunTable(RunRows):
         here, there = self._row, self._window.row(self._cursor + rows)
         # Not beyond what is here: a range never leaves a run out.
         if here is not None and there is not None:
-            self._marks.stretch(here.run_id, there.run_id)
+            self._marks.extend(here.run_id, there.run_id)
             self.action_move(rows)
             self._marks_changed()
 
@@ -296,31 +296,31 @@ class RunTable(RunRows):
     def notify_style_update(self) -> None:
         """Forgets colours that may be other colours now."""
         super().notify_style_update()
-        self._paint = None
+        self._renderer = None
 
     def render_line(self, y: int) -> Strip:
         """One line of what is on show: the titles, a row, or what there is to say."""
-        paint = self._paint = self._paint or Paint.of(self)
+        renderer = self._renderer = self._renderer or TableRenderer.of(self)
         view = self.scrollable_content_region.size
         scroll_x = self.scroll_offset.x
         if view.width != self._laid_out_for:
             # A first frame is painted before its size is told: its columns would jump with the second.
             self._lay_out(view.width)
         if y < HEADER:
-            return paint.header(self._layout, self._sort, self._unseen, view.width, scroll_x)
+            return renderer.header(self._layout, self._sort, self._unseen, view.width, scroll_x)
         if not self.total:
-            return paint.notice(self._notice, y - HEADER, view.width, view.height - HEADER)
+            return renderer.notice(self._notice, y - HEADER, view.width, view.height - HEADER)
         index = self.scroll_offset.y + y - HEADER
         if index >= self.total:
-            return paint.blank(view.width)
+            return renderer.blank(view.width)
         row = self._window.row(index)
         at_cursor = index == self._cursor
         if row is None:
-            return paint.awaited(self._layout, view.width, at_cursor=at_cursor)
-        times = self._painted[index] = clocked(row, self._now, self._as_of)
-        line = cells(row, self._layout, times, self._sought, stuck=row.run_id in self._stuck)
-        look = Look(at_cursor, row.run_id in self._marks, self.has_focus)
-        return paint.row(line, self._layout, view.width, scroll_x, look)
+            return renderer.placeholder(self._layout, view.width, at_cursor=at_cursor)
+        times = self._painted[index] = row_times(row, self._now, self._as_of)
+        line = row_cells(row, self._layout, times, self._sought, stuck=row.run_id in self._stuck)
+        state = RowState(at_cursor, row.run_id in self._marks, self.has_focus)
+        return renderer.row(line, self._layout, view.width, scroll_x, state)
 
     def _marks_changed(self) -> None:
         self.refresh()

@@ -12,7 +12,7 @@ from app.engine import Engine
 from app.text import safe_text
 from storage.errors import StorageError
 from storage.records import Action
-from widgets.forms.dialog import Phase, Verb
+from widgets.forms.dialog import FormButton, Phase
 from widgets.forms.pages import Outcome, OutcomePage
 from widgets.times import span
 
@@ -27,12 +27,12 @@ class ActionForm(FormScreen):
         Binding("v", "resolve", "Resolve"),
         Binding("y", "copy_id", "Copy id"),
     ]
-    VERBS: ClassVar[tuple[Verb, ...]] = (
+    VERBS: ClassVar[tuple[FormButton, ...]] = (
         *FormScreen.VERBS,
-        Verb("send", "Send", "^s", "forward", ("preview",), is_primary=True),
-        Verb("resolve", "Resolve", "v", "resolve", ("outcome",)),
-        Verb("copy", "Copy id", "y", "copy_id", ("outcome",)),
-        Verb("done", "Close", "esc", "back", ("outcome",), is_primary=True),
+        FormButton("send", "Send", "^s", "forward", ("preview",), is_primary=True),
+        FormButton("resolve", "Resolve", "v", "resolve", ("outcome",)),
+        FormButton("copy", "Copy id", "y", "copy_id", ("outcome",)),
+        FormButton("done", "Close", "esc", "back", ("outcome",), is_primary=True),
     )
 
     def __init__(self, engine: Engine, *, draft: str) -> None:

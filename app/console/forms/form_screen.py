@@ -23,7 +23,7 @@ from app.engine import Engine
 from app.text import safe_block, safe_text
 from storage.errors import StorageError
 from storage.records import Action
-from widgets.forms.dialog import FormDialog, Phase, Verb
+from widgets.forms.dialog import FormButton, FormDialog, Phase
 from widgets.forms.field import ChoiceField, FormField
 from widgets.forms.pages import RequestPreview
 from widgets.forms.pairs import Pairs, unpacked
@@ -40,10 +40,10 @@ _DRAFT_AFTER_S: Final = 0.5
 _PREVIEW_CHARACTERS: Final = 100_000
 
 _VERBS: Final = (
-    Verb("close", "Close", "esc", "back", ("editing",)),
-    Verb("back", "Back", "esc", "back", ("preview", "outcome")),
-    Verb("swap", "Start fresh", "^n", "swap_draft", ("editing",)),
-    Verb("preview", "Preview", "^s", "forward", ("editing",), is_primary=True),
+    FormButton("close", "Close", "esc", "back", ("editing",)),
+    FormButton("back", "Back", "esc", "back", ("preview", "outcome")),
+    FormButton("swap", "Start fresh", "^n", "swap_draft", ("editing",)),
+    FormButton("preview", "Preview", "^s", "forward", ("editing",), is_primary=True),
 )
 
 
@@ -65,7 +65,7 @@ class FormScreen(ModalScreen[Action | None]):
         Binding("ctrl+n", "swap_draft", "Start fresh, or bring the draft back", priority=True),
     ]
     TITLE_TEXT: ClassVar[str]
-    VERBS: ClassVar[tuple[Verb, ...]] = _VERBS
+    VERBS: ClassVar[tuple[FormButton, ...]] = _VERBS
 
     def __init__(self, engine: Engine, *, draft: str) -> None:
         """Prepare.

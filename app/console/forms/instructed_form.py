@@ -10,7 +10,7 @@ from app.console.forms.action_form import ActionForm
 from app.console.forms.editor import EditorError, edit
 from app.console.forms.templates import TemplatePicker
 from app.text import safe_text
-from widgets.forms.dialog import Verb
+from widgets.forms.dialog import FormButton
 from widgets.forms.field import ParagraphField
 
 
@@ -22,10 +22,10 @@ class InstructedForm(ActionForm):
         Binding("ctrl+e", "edit", "Open your editor", priority=True),
         Binding("ctrl+t", "template", "Insert a template", priority=True),
     ]
-    VERBS: ClassVar[tuple[Verb, ...]] = (
+    VERBS: ClassVar[tuple[FormButton, ...]] = (
         *ActionForm.VERBS[:3],
-        Verb("editor", "Editor", "^e", "edit", ("editing",)),
-        Verb("template", "Template", "^t", "template", ("editing",)),
+        FormButton("editor", "Editor", "^e", "edit", ("editing",)),
+        FormButton("template", "Template", "^t", "template", ("editing",)),
         *ActionForm.VERBS[3:],
     )
 

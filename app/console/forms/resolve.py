@@ -17,7 +17,7 @@ from app.text import safe_text
 from storage.errors import StorageError
 from storage.ledger import LedgerRefusedError
 from storage.records import Action, ActionKind
-from widgets.forms.dialog import FormDialog, Verb
+from widgets.forms.dialog import FormButton, FormDialog
 from widgets.forms.facts import FormChoice, FormFact
 from widgets.forms.field import ChoiceField
 from widgets.forms.pages import reason
@@ -62,9 +62,9 @@ class ResolveForm(ModalScreen[Action | None]):
         Binding("ctrl+s,ctrl+enter", "apply", "Apply", priority=True),
         Binding("escape", "cancel", "Cancel", priority=True),
     ]
-    VERBS: ClassVar[Sequence[Verb]] = (
-        Verb("cancel", "Cancel", "esc", "cancel", ("editing",)),
-        Verb("apply", "Apply", "^s", "apply", ("editing",), is_primary=True),
+    VERBS: ClassVar[Sequence[FormButton]] = (
+        FormButton("cancel", "Cancel", "esc", "cancel", ("editing",)),
+        FormButton("apply", "Apply", "^s", "apply", ("editing",), is_primary=True),
     )
 
     def __init__(self, engine: Engine, action: Action) -> None:

@@ -7,7 +7,7 @@ from app.console.vitals import link_of
 from app.text import safe_text
 from storage.records import LinkState
 from widgets.badges import Badge
-from widgets.frame.freshness import Patience, freshness, trouble_word
+from widgets.frame.freshness import PollTiming, freshness, trouble_word
 from widgets.health import CardFacts
 from widgets.times import ago, clock_time
 
@@ -25,7 +25,7 @@ _ADVICE: Final = {
 RENEW: Final = "Create an API token in the organization's settings, give it to this profile, then start again."
 
 
-def link_card(links: tuple[LinkState, ...], patience: Patience, now: datetime) -> CardFacts:
+def link_card(links: tuple[LinkState, ...], patience: PollTiming, now: datetime) -> CardFacts:
     """Whether the service answers at all; one that refuses the token does answer."""
     runs = link_of(links, "runs")
     fields = tuple((link.subject, _poll(link, now)) for link in links)

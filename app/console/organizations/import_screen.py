@@ -263,7 +263,7 @@ class OrganizationImportScreen(BaseScreen):
 
     def _show(self) -> None:
         self._table.show(self._list.shown)
-        self._bar.stand(counts(self._list.shown))
+        self._bar.show_counts(counts(self._list.shown))
 
     def _what_now(self) -> tuple[str, Tone]:
         if not self._list.shown:
@@ -289,7 +289,7 @@ class OrganizationImportScreen(BaseScreen):
                     break
                 self._list.begin(row)
                 self._follow(row.line)
-                self._bar.progress(work.sent, min(most, len(rows)), safe_text(row.email))
+                self._bar.show_progress(work.sent, min(most, len(rows)), safe_text(row.email))
                 self._list.put(line(await work.take(row)))
                 self._show()
         except (ActionRefusedError, StorageError) as error:

@@ -17,8 +17,8 @@ from app.console.profiles.look import GENTLE_S, ProfilesLook
 from app.console.tabs import OVERVIEW
 from app.events import Event
 from widgets.badges import STYLES
-from widgets.frame.freshness import Patience
-from widgets.profiles import NEEDS_A_LOOK, ProfileFacts, ProfileList, Yardstick, worst
+from widgets.frame.freshness import PollTiming
+from widgets.profiles import NEEDS_A_LOOK, Criteria, ProfileFacts, ProfileList, worst
 
 LOOK_S: Final = 5.0
 """Seconds between two looks at what is kept; services are asked far less often."""
@@ -102,18 +102,18 @@ class ProfilesScreen(BaseScreen):
     def _show(self) -> None:
         if self._look is None:
             return
-        facts, by = tuple(self._look.facts.values()), self._yardstick()
-        self.query_one(ProfileList).show(facts, by)
-        self.query_one("#profiles-title", Static).update(_title(facts, by))
+        facts, criteria = tuple(self._look.facts.values()), self._criteria()
+        self.query_one(ProfileList).show(facts, criteria)
+        self.query_one("#profiles-title", Static).update(_title(facts, criteria))
 
-    def _yardstick(self) -> Yardstick:
+    def _criteria(self) -> Criteria:
         now = self.console.clock()
-        patience = Patience(self._opened_at or now, GENTLE_S)
-        return Yardstick(patience, self.console.healthy_words, now)
+        patience = PollTiming(self._opened_at or now, GENTLE_S)
+        return Criteria(patience, self.console.healthy_words, now)
 
 
-def _title(facts: tuple[ProfileFacts, ...], by: Yardstick) -> Content:
-    count = sum(worst(each, by).tone in NEEDS_A_LOOK for each in facts)
+def _title(facts: tuple[ProfileFacts, ...], criteria: Criteria) -> Content:
+    count = sum(worst(each, criteria).tone in NEEDS_A_LOOK for each in facts)
     words = f"{count} of {len(facts)} need{'s' if count == 1 else ''} a look" if count else f"all {len(facts)} are well"
     if any(each.vitals is None and not each.problem for each in facts):
         words = "looking…"

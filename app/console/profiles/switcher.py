@@ -18,8 +18,8 @@ from app.console.profiles.engines import ProfileEngines
 from storage.records import RunFilter, RunSort
 from widgets.badges import Badge
 from widgets.forms.inputs import LineInput
-from widgets.frame.freshness import Patience, trouble_word
-from widgets.profiles import ProfileFacts, ProfileList, Yardstick
+from widgets.frame.freshness import PollTiming, trouble_word
+from widgets.profiles import Criteria, ProfileFacts, ProfileList
 from widgets.times import ago
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ class ProfileSwitcher(PickerScreen[str]):
 
     def _find(self, text: str) -> None:
         app = cast("RunwardenApp", self.app)
-        by = Yardstick(Patience(app.clock(), app.profile.poll.runs_s), app.healthy_words, app.clock())
-        self.query_one(ProfileList).show(tuple(self._found(text)), by)
+        criteria = Criteria(PollTiming(app.clock(), app.profile.poll.runs_s), app.healthy_words, app.clock())
+        self.query_one(ProfileList).show(tuple(self._found(text)), criteria)
 
     def _found(self, text: str) -> Iterator[ProfileFacts]:
         if not text:

@@ -17,7 +17,7 @@ from app.text import SafeText, safe_text
 from storage.errors import StorageError
 from storage.records import Action, Run
 from widgets.badges import STYLES, action_badge
-from widgets.forms.dialog import Phase, Verb
+from widgets.forms.dialog import FormButton, Phase
 from widgets.forms.facts import FormFact
 from widgets.forms.field import ParagraphField
 from widgets.forms.pages import Outcome, RequestPreview, reason
@@ -82,7 +82,10 @@ class ContinueManyForm(InstructedForm):
     """POST /external/runs with a run_id, once for each run (spec 4.3)."""
 
     TITLE_TEXT = "Continue many runs"
-    VERBS: ClassVar[tuple[Verb, ...]] = (*InstructedForm.VERBS, Verb("stop", "Stop", "esc", "back", ("sending",)))
+    VERBS: ClassVar[tuple[FormButton, ...]] = (
+        *InstructedForm.VERBS,
+        FormButton("stop", "Stop", "esc", "back", ("sending",)),
+    )
 
     def __init__(self, engine: Engine, runs: Sequence[Run], *, cap: int) -> None:
         """Prepare.

@@ -21,7 +21,7 @@ from app.text import SafeText, safe_text
 from storage.errors import StorageError
 from storage.records import RunFilter
 from widgets.filter.bar import FilterBar
-from widgets.filter.search import Offer, Painted, SearchInput
+from widgets.filter.search import SearchInput, StyledSpan, Suggestion
 from widgets.runs.search_highlight import SearchHighlight
 from widgets.runs.table import RunTable
 
@@ -76,7 +76,7 @@ class RunLineScreen(RunActingScreen):
         self.memory = PreferencesWriter(memory, self.run_worker, partial(self.console.say, severity="warning"))
         self._wanted = first_query(self.console.settings, self.memory.now)
 
-    def understand(self, line: str) -> tuple[Painted, ...]:
+    def understand(self, line: str) -> tuple[StyledSpan, ...]:
         """What the pieces of a line are."""
         query = parse(line, self.console.clock())
         return tuple((span.start, span.end, span.kind) for span in query.spans)
@@ -164,7 +164,9 @@ class RunLineScreen(RunActingScreen):
         line = self.bar.line
         found = suggestions(line.value, line.cursor_position, self._vocabulary) if line.value else ()
         # What cannot be typed cannot be offered either.
-        offers = (Offer(s.start, s.end, safe_text(s.insert), s.about) for s in found if safe_text(s.insert) == s.insert)
+        offers = (
+            Suggestion(s.start, s.end, safe_text(s.insert), s.about) for s in found if safe_text(s.insert) == s.insert
+        )
         self.bar.offer(tuple(offers))
 
     async def _learn(self) -> None:

@@ -19,7 +19,7 @@ from app.text import safe_text
 from storage.records import RunSort
 from storage.records.query import SortColumn
 from widgets.badges import STYLES
-from widgets.choice_lists import NEXT, Mark, Pick, PickList, StatusList
+from widgets.choice_lists import NEXT_MARK, Mark, PickItem, PickList, StatusList
 from widgets.forms.inputs import LineInput
 from widgets.times import stamp
 
@@ -179,7 +179,7 @@ class ValuePicker(PickerScreen[Picked]):
         picks = self.query_one(PickList)
         if picks.value is None:
             return
-        mark = NEXT[self._marks.pop(picks.value, None)]
+        mark = NEXT_MARK[self._marks.pop(picks.value, None)]
         if mark is not None:
             self._marks[picks.value] = mark
         self._find(self.query_one(Input).value.strip())
@@ -195,20 +195,20 @@ class ValuePicker(PickerScreen[Picked]):
     def _find(self, text: str) -> None:
         self.query_one(PickList).show(tuple(self._found(text)), self._marks)
 
-    def _found(self, text: str) -> Iterator[Pick]:
+    def _found(self, text: str) -> Iterator[PickItem]:
         if not text:
-            yield from (Pick(name) for name in self._names[:MOST])
+            yield from (PickItem(name) for name in self._names[:MOST])
             return
         is_pattern = "*" in text
         if is_pattern:
-            yield Pick(text, "pattern")
+            yield PickItem(text, "pattern")
         # A pattern finds nothing by its letters: the star is not one of them.
         letters = text.replace("*", "")
         matches = [(match, name) for name in self._names if (match := fuzzy(letters, name)) is not None]
         for match, name in sorted(matches, key=lambda pair: -pair[0].score)[:MOST]:
-            yield Pick(name, found=match.found)
+            yield PickItem(name, found=match.found)
         if not is_pattern and text not in self._names:
-            yield Pick(text, "as typed")
+            yield PickItem(text, "as typed")
 
 
 class DatesPicker(PickerScreen[Limits]):

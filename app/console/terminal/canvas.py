@@ -5,7 +5,7 @@ from textual.app import App
 from textual.screen import Screen
 
 from app.console.terminal.early import Canvas, terminal_kind
-from widgets.runs.paint import Paint
+from widgets.runs.renderer import TableRenderer
 from widgets.runs.table import RunTable
 
 _LETTER = "x"
@@ -22,7 +22,7 @@ def canvas_of(screen: Screen[object], theme: str, env: dict[str, str]) -> Canvas
     table = next(iter(screen.query(RunTable)), None)
     if table is None or not table.region or screen.app.no_color:
         return None
-    paint = Paint.of(table)
+    paint = TableRenderer.of(table)
     inks = {"titles": _ink(screen.app, paint.header_style)}
     for name, ground in (("row", paint.base), ("cursor", paint.cursor)):
         inks[f"{name}.mark"] = _ink(screen.app, ground + paint.mark)

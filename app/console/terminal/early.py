@@ -22,7 +22,7 @@ from app.text import safe_text
 from storage.records import RunRow, RunSort
 from widgets.cells import fit
 from widgets.runs.columns import ColumnChoice, Layout, lay_out
-from widgets.runs.line import Cell, cells, clocked
+from widgets.runs.row_cells import Cell, row_cells, row_times
 
 FILE: Final = "picture.json"
 ALTERNATE_SCREEN: Final = "\x1b[?1049h\x1b[?25l"
@@ -102,7 +102,7 @@ def drawn(canvas: Canvas, picture: Picture) -> str:
     lines.append(_at(canvas, 0) + _titles(canvas, layout, picture.sort))
     for index, row in enumerate(picture.rows[: max(0, canvas.height - HEADER)]):
         ground = "cursor" if index == 0 else "row"
-        line = cells(row, layout, clocked(row, picture.now))
+        line = row_cells(row, layout, row_times(row, picture.now))
         lines.append(_at(canvas, HEADER + index) + _row(canvas, line, ground))
     return "".join((*lines, "\x1b[0m"))
 

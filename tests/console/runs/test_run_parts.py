@@ -18,24 +18,24 @@ NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 def test_a_range_grows_and_shrinks_from_where_it_began() -> None:
     """Going back takes marks away; beyond the beginning the range turns."""
     marks = RunMarks()
-    marks.stretch("a", "b")
-    marks.stretch("b", "c")
+    marks.extend("a", "b")
+    marks.extend("b", "c")
     assert marks.ids == ("a", "b", "c")
 
-    marks.stretch("c", "b")
-    marks.stretch("b", "a")
+    marks.extend("c", "b")
+    marks.extend("b", "a")
     assert marks.ids == ("a",)
 
-    marks.stretch("a", "z")
+    marks.extend("a", "z")
     assert marks.ids == ("a", "z")
 
 
 def test_a_second_range_leaves_the_first_alone() -> None:
     """Marks add up until they are taken away."""
     marks = RunMarks()
-    marks.stretch("a", "b")
+    marks.extend("a", "b")
     marks.toggle("x")
-    marks.stretch("m", "n")
+    marks.extend("m", "n")
 
     assert marks.ids == ("a", "b", "x", "m", "n")
     assert marks.anchor == "n"

@@ -83,7 +83,7 @@ async def test_what_is_typed_is_completed_from_the_cache(staged: Staged) -> None
         assert line(scene) != "repo:acme/api "
 
         await type_in(scene, "st")
-        await scene.pilot.click("OfferList", offset=(5, 0))
+        await scene.pilot.click("SuggestionList", offset=(5, 0))
         await scene.settle()
         assert line(scene).endswith(" status:")
 

@@ -14,7 +14,7 @@ from widgets.badges import Tone
 from widgets.cells import fit, shorten
 from widgets.frame.notice import Notice, above, wrapped
 from widgets.runs.columns import Layout
-from widgets.runs.line import Cell
+from widgets.runs.row_cells import Cell
 
 TONES: Final[tuple[Tone, ...]] = ("good", "bad", "busy", "wait", "warn", "plain", "quiet")
 COMPONENTS: Final = {
@@ -23,17 +23,17 @@ COMPONENTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RowState:
     """How a line stands out."""
 
     at_cursor: bool
     marked: bool
-    lively: bool
+    focused: bool
     """Whether the table has the keys."""
 
 
 @dataclass(frozen=True, slots=True)
-class Paint:
+class TableRenderer:
     """Every style of the table, looked up once for each theme."""
 
     base: Style
@@ -54,8 +54,8 @@ class Paint:
         def component(name: str) -> Style:
             return widget.get_component_rich_style(f"run-table--{name}")
 
-        def ink(name: str) -> Style:
-            # Without its ground, so that it can be laid on the cursor's.
+        def foreground(name: str) -> Style:
+            # Without its background, so that it can be laid on the cursor's.
             style = component(name)
             return Style(color=style.color, bold=style.bold, underline=style.underline)
 
@@ -64,9 +64,9 @@ class Paint:
             header_style=component("header"),
             sorted_style=component("sorted"),
             unseen_style=component("unseen"),
-            mark=ink("mark"),
-            found=ink("found"),
-            tones={tone: ink(tone) for tone in TONES},
+            mark=foreground("mark"),
+            found=foreground("found"),
+            tones={tone: foreground(tone) for tone in TONES},
             cursor=component("cursor"),
             resting=component("cursor-resting"),
         )
@@ -95,7 +95,7 @@ class Paint:
         tail = Segment(note, self.unseen_style if unseen else self.header_style)
         return Strip.join([strip.crop(0, width - len(note)), Strip([tail], len(note))])
 
-    def row(self, line: Iterable[Cell], layout: Layout, width: int, scroll_x: int, look: Look) -> Strip:
+    def row(self, line: Iterable[Cell], layout: Layout, width: int, scroll_x: int, state: RowState) -> Strip:
         """A run's line.
 
         Args:
@@ -103,25 +103,27 @@ class Paint:
             layout: Where they are.
             width: Cells of the view.
             scroll_x: Cells scrolled sideways.
-            look: How it stands out.
+            state: How it stands out.
         """
-        ground = (self.cursor if look.lively else self.resting) if look.at_cursor else self.base
+        background = (self.cursor if state.focused else self.resting) if state.at_cursor else self.base
         segments = [
-            Segment("▌" if look.at_cursor else " ", ground + self.mark),
-            Segment("■" if look.marked else " ", ground + self.mark),
+            Segment("▌" if state.at_cursor else " ", background + self.mark),
+            Segment("■" if state.marked else " ", background + self.mark),
         ]
         x = 2
         for cell in line:
-            segments.append(Segment(" " * (cell.place.x - x), ground))
-            segments.extend(self._cell(cell, ground, bold=look.at_cursor and cell.place.column.key == "repository"))
+            segments.append(Segment(" " * (cell.place.x - x), background))
+            segments.extend(
+                self._cell(cell, background, bold=state.at_cursor and cell.place.column.key == "repository")
+            )
             x = cell.place.end
-        return _scrolled(segments, layout, width, scroll_x, ground)
+        return _scrolled(segments, layout, width, scroll_x, background)
 
-    def awaited(self, layout: Layout, width: int, *, at_cursor: bool) -> Strip:
+    def placeholder(self, layout: Layout, width: int, *, at_cursor: bool) -> Strip:
         """A line whose run is being read."""
-        ground = self.cursor if at_cursor else self.base
+        background = self.cursor if at_cursor else self.base
         text = "".join(" " * (p.x if i == 0 else 2) + fit("·", p.width) for i, p in enumerate(layout.placed))
-        return Strip([Segment(fit(text, width), ground + self.tones["quiet"])], width)
+        return Strip([Segment(fit(text, width), background + self.tones["quiet"])], width)
 
     def notice(self, notice: Notice | None, y: int, width: int, height: int) -> Strip:
         """One line of what there is to say where rows would be, in the middle of them."""
@@ -142,8 +144,8 @@ class Paint:
         right = max(0, width - left - strip.cell_length)
         return Strip.join([Strip.blank(left, self.base), strip, Strip.blank(right, self.base)])
 
-    def _cell(self, cell: Cell, ground: Style, *, bold: bool) -> Iterator[Segment]:
-        style = ground + self.tones[cell.tone]
+    def _cell(self, cell: Cell, background: Style, *, bold: bool) -> Iterator[Segment]:
+        style = background + self.tones[cell.tone]
         if bold:
             style += Style(bold=True)
         done = 0
@@ -161,11 +163,11 @@ def unseen_note(unseen: int) -> str:
     return f" {unseen:,} new ↑ " if unseen else ""
 
 
-def _scrolled(segments: list[Segment], layout: Layout, width: int, scroll_x: int, ground: Style) -> Strip:
-    strip = Strip(segments).extend_cell_length(max(width, layout.width), ground)
+def _scrolled(segments: list[Segment], layout: Layout, width: int, scroll_x: int, background: Style) -> Strip:
+    strip = Strip(segments).extend_cell_length(max(width, layout.width), background)
     if not scroll_x:
         return strip.crop(0, width)
     frozen = layout.frozen_width
     return Strip.join([strip.crop(0, frozen), strip.crop(frozen + scroll_x, scroll_x + width)]).crop_extend(
-        0, width, ground
+        0, width, background
     )

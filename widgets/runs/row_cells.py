@@ -18,7 +18,7 @@ FIELD_LIMIT: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Clocked:
+class RowTimes:
     """The cells of a line that change by themselves."""
 
     started: str
@@ -37,9 +37,9 @@ class Cell:
     """Ranges of the text that the search found."""
 
 
-def clocked(row: RunRow, now: datetime, as_of: datetime | None = None) -> Clocked:
+def row_times(row: RunRow, now: datetime, as_of: datetime | None = None) -> RowTimes:
     """The row's times as they read now; `as_of` is when the service last answered, where that is over."""
-    return Clocked(
+    return RowTimes(
         started(row.created_at or row.first_seen_at, now), started(row.updated_at, now), took(row, now, as_of)
     )
 
@@ -54,15 +54,15 @@ def took(row: RunRow, now: datetime, as_of: datetime | None = None) -> str:
     return so_far if as_of is None else f"≥{so_far}"
 
 
-def cells(
-    row: RunRow, layout: Layout, times: Clocked, sought: SearchHighlight = NOTHING, *, stuck: bool = False
+def row_cells(
+    row: RunRow, layout: Layout, times: RowTimes, sought: SearchHighlight = NOTHING, *, stuck: bool = False
 ) -> Iterator[Cell]:
     """The line's cells from left to right.
 
     Args:
         row: The run.
         layout: Where its columns are.
-        times: Its times, see `clocked`.
+        times: Its times, see `row_times`.
         sought: What is looked for; found again in repository, branch and run id.
         stuck: Whether the run takes far longer than its repository's runs do.
     """
