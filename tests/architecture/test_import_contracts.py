@@ -1,9 +1,11 @@
 """The picture of who may import whom is held, and a breach of it is seen."""
 
+import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ BREACHES = {
         "storage/records/run.py",
         "import pydantic",
     ),
-    "Widgets draw facts: they see the records and SafeText, and nothing that does I/O": (
+    "Widgets draw facts: they see the records and app.text, and nothing that does I/O": (
         "widgets/__init__.py",
         "import app.engine",
     ),
@@ -30,12 +32,33 @@ BREACHES = {
         "import app.text",
     ),
     "The service imports nothing of ours": ("service/settings.py", "import storage.records"),
-    "Nobody imports the service: it is another process": ("app/demo/__init__.py", "import service.settings"),
+    "Nothing imports the service: it is another process": ("app/demo/__init__.py", "import service.settings"),
     "Only app.api speaks HTTP": ("app/sync/runs.py", "import httpx"),
     "Only app.schedule knows APScheduler": ("app/engine.py", "import apscheduler.schedulers"),
-    "Only storage opens SQLite, on the client's side": ("app/polling.py", "import sqlite3"),
+    "Only storage opens SQLite; the service reaches its database through SQLAlchemy": ("app/polling.py", "import sqlite3"),
     "Only the console and the widgets draw with Textual": ("app/cli/__init__.py", "import textual.app"),
 }
+ROOMS = {
+    "httpx": ("app.api",),
+    "apscheduler": ("app.schedule",),
+    "sqlite3": ("storage",),
+    "sqlite_utils": ("storage",),
+    "textual": ("app.console", "widgets"),
+}
+"""Each library that only some of our modules may import."""
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    """Every module of ours, with its file below the root."""
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            if "samples" not in path.parts:
+                file = path.relative_to(ROOT)
+                yield ".".join(file.with_suffix("").parts).removesuffix(".__init__"), file
+
+
+def may_import(module: str, library: str) -> bool:
+    return any(f"{module}.".startswith(f"{room}.") for room in ROOMS[library])
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -75,6 +98,19 @@ def test_a_breach_of_each_contract_is_caught(tree: Path) -> None:
     assert done.returncode != 0
     missed = [name for name in BREACHES if f"{name} BROKEN" not in done.stdout]
     assert missed == [], done.stdout
+
+
+def test_no_module_imports_a_library_that_belongs_to_another(tree: Path) -> None:
+    """Each module of the tree that imports a library kept for other rooms is named, a new module included."""
+    for _, file in modules():
+        path = tree / file
+        path.write_text(f"{path.read_text()}\n" + "\n".join(f"import {library}" for library in ROOMS))
+    done = lint(tree)
+
+    caught = set(re.findall(r"^-\s+(\S+) -> (\S+) \(", done.stdout, re.MULTILINE))
+    breaches = {(module, each) for module, _ in modules() for each in ROOMS if not may_import(module, each)}
+    assert len(breaches) > len(ROOMS)
+    assert breaches - caught == set()
 
 
 def test_every_contract_has_a_breach_that_proves_it() -> None:
