@@ -19,9 +19,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     code = None if argv else _console_at_once()
     if code is not None:
         return code
-    from app.cli.line import run_line
+    from app.cli.main import run_command_line
 
-    return run_line(argv)
+    return run_command_line(argv)
 
 
 def _console_at_once() -> int | None:

@@ -4,13 +4,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import TextIO
 
 # fcntl and tempfile are imported where they are used: reading such a file is on the way to the first picture.
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[str]]:
+def replacing(path: Path) -> Iterator[TextIO]:
     """A text file, UTF-8 and mode 0600, that takes the place of `path` once everything was written to it.
 
     Raises:

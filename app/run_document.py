@@ -2,7 +2,7 @@
 
 import json
 
-from app.moments import rfc3339
+from app.times import rfc3339
 from storage.records import Run, RunDetail
 
 

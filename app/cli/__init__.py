@@ -12,18 +12,18 @@ from app.version import __version__
 COMMANDS: Final = {
     "console": "app.cli.console:console",
     "web": "app.cli.web:web",
-    "demo": "app.cli.demo:demo",
+    "demo": "app.cli.console:demo",
     "serve": "app.cli.service:serve",
     "service": "app.cli.service:service",
     "runs": "app.cli.runs:runs",
     "agents": "app.cli.agents:agents",
     "health": "app.cli.health:health",
     "orgs": "app.cli.orgs:orgs",
-    "gitlab": "app.cli.gitlab:gitlab",
+    "gitlab": "app.cli.orgs:gitlab",
     "actions": "app.cli.actions:actions",
     "config": "app.cli.config:config",
     "profiles": "app.cli.profiles:profiles",
-    "token": "app.cli.token:token",
+    "token": "app.cli.profiles:token",
 }
 """Where each command lives; only the one that is called is imported."""
 

@@ -8,14 +8,13 @@ from urllib.parse import unquote
 import click
 
 from app.cli.context import Invocation
-from app.cli.documents import action_document, as_received, write_document
+from app.cli.documents import action_document, as_received, state_text, write_document
 from app.cli.exits import Exit, failed
-from app.cli.options import FactCommand, Noun
-from app.cli.output import Format
-from app.cli.table import Column
-from app.cli.times import age, rfc3339
+from app.cli.options import CommandGroup, FactCommand
+from app.cli.output import Column, Format
 from app.cli.writes import advice, resend, tell
 from app.text import safe_block, safe_text
+from app.times import age, rfc3339
 from storage.records import Action, ActionKind, ActionState
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from storage.ledger import Ledger
 
 
-@click.group(cls=Noun)
+@click.group(cls=CommandGroup)
 def actions() -> None:
     """List, show and resolve what was asked of the service from here."""
 
@@ -47,7 +46,7 @@ async def _list(
         found = await engine.ledger.actions(kinds=kinds or None, states=states or None, limit=limit)
         now = engine.clock()
     columns: tuple[Column[Action], ...] = (
-        Column("state", _state, "state", lambda a: a.state, tone=lambda a: TONES.get(a.state, "")),
+        Column("state", state_text, "state", lambda a: a.state, tone=lambda a: TONES.get(a.state, "")),
         Column("kind", lambda a: a.kind, "kind"),
         Column("subject", _subject, "subject", flexible=True),
         Column("asked", lambda a: age(a.created_at, now), "created_at", lambda a: rfc3339(a.created_at)),
@@ -136,7 +135,7 @@ async def _unresolved(invocation: Invocation, action_id: str) -> Action:
     if action.state != "unknown" or action.resolution is not None:
         raise failed(
             "wrong_state",
-            f"{action.action_id} is {_state(action)}: only what is unknown and unresolved is sent again.",
+            f"{action.action_id} is {state_text(action)}: only what is unknown and unresolved is sent again.",
         )
     return action
 
@@ -188,7 +187,7 @@ def _pairs(action: Action) -> list[tuple[str, str]]:
     pairs = [
         ("action_id", action.action_id),
         ("kind", action.kind),
-        ("state", _state(action)),
+        ("state", state_text(action)),
         ("subject", _subject(action)),
         ("actor", action.actor),
         ("asked", rfc3339(action.created_at)),
@@ -199,14 +198,6 @@ def _pairs(action: Action) -> list[tuple[str, str]]:
         ("sent again as", action.superseded_by),
     ]
     return [(label, value) for label, value in pairs if value]
-
-
-def _state(action: Action) -> str:
-    return action.state + _resolved(action)
-
-
-def _resolved(action: Action) -> str:
-    return f" ({action.resolution.replace('_', ' ')})" if action.resolution else ""
 
 
 def _subject(action: Action) -> str:

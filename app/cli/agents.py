@@ -1,21 +1,15 @@
 """`runwarden agents`: starting the service's named agents (spec 4.4)."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from app.cli.context import Invocation
 from app.cli.documents import unsent_document
 from app.cli.exits import Exit
-from app.cli.options import FactCommand, Noun
-from app.cli.pairs import mapping
-from app.cli.writes import carry_out, tell
-
-if TYPE_CHECKING:
-    from app.api.requests import StartAgent
+from app.cli.options import CommandGroup, FactCommand, mapping
+from app.cli.writes import submit
 
 
-@click.group(cls=Noun)
+@click.group(cls=CommandGroup)
 def agents() -> None:
     """Start named agents."""
 
@@ -55,13 +49,7 @@ def start(
     invocation.beside_error = unsent_document("agent.start")
     # The four forms of the spec have no prefix; ours for GitLab means the same as its bare path.
     request = StartAgent(name, repository.removeprefix("gitlab:"), branch, mapping((*inputs, *more_inputs)))
-    return invocation.run(lambda: _start(invocation, request, key))
-
-
-async def _start(invocation: Invocation, request: "StartAgent", key: str | None) -> int:
-    async with invocation.engine(needs_token=True) as engine:
-        action = await carry_out(engine, request, key=key)
-    code = tell(invocation.output, action)
+    code = submit(invocation, request, key=key)
     if code is Exit.DONE and not invocation.output.format.is_json:
         invocation.output.note("Accepted. The service has no call that reads an execution back: runwarden runs list")
     return code

@@ -7,8 +7,8 @@ import click
 
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
-from app.cli.options import FactCommand, Noun
-from app.cli.table import Column
+from app.cli.options import CommandGroup, FactCommand
+from app.cli.output import Column
 from app.config import config_path, data_folder, example_text
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from app.console.keys.keymap import KeyFact
 
 
-@click.group(cls=Noun)
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Show, check or create the configuration file."""
 

@@ -1,19 +1,48 @@
-"""`runwarden console`: the screen, or where there is none, a snapshot."""
+"""`runwarden console` and `runwarden demo`: the screen, or where there is none, a snapshot."""
 
 import os
+import signal
 import sys
-from typing import TYPE_CHECKING
+import threading
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from app.cli.browser import end_with_server, is_in_browser
 from app.cli.context import Invocation
-from app.cli.exits import CommandFailedError, Exit, of_api_error
+from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
 from app.cli.options import ScreenCommand
 from app.cli.output import Output
 
 if TYPE_CHECKING:
     from app.config import Profile, Settings
+
+WEB_DRIVER: Final = "textual.drivers.web_driver:WebDriver"
+"""What textual-serve sets for the processes that it shows."""
+_LOOK_S: Final = 1.0
+_PATIENCE_S: Final = 5.0
+
+
+def is_in_browser(env: Mapping[str, str]) -> bool:
+    """Whether `runwarden web` has a browser in place of this process's terminal."""
+    return env.get("TEXTUAL_DRIVER") == WEB_DRIVER
+
+
+def end_with_server() -> None:
+    """From now on this process ends when the one that started it does, even one that was killed."""
+    threading.Thread(target=_watch, args=(os.getppid(),), name="server watch", daemon=True).start()
+
+
+def _watch(server: int) -> None:
+    while os.getppid() == server:
+        time.sleep(_LOOK_S)
+    os.kill(os.getpid(), signal.SIGTERM)
+    # In order, if it can: an app that has nowhere left to draw may not find its end.
+    time.sleep(_PATIENCE_S)
+    os._exit(128 + signal.SIGTERM)
 
 
 @click.command(cls=ScreenCommand)
@@ -76,3 +105,21 @@ async def _snapshot(output: Output, settings: "Settings", profile: "Profile") ->
     if problem is not None:
         raise CommandFailedError(of_api_error(problem, hint="What is shown above was seen earlier."))
     return Exit.DONE
+
+
+@click.command(short_help="Try it: a service, repositories, runs and the console.")
+@click.option("--no-console", is_flag=True, help="Run the service in the foreground; print one JSON line first.")
+@click.option("--keep", is_flag=True, help="Keep everything that was made, and say where.")
+@click.option(
+    "--folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Make everything in this folder."
+)
+@click.pass_obj
+def demo(invocation: Invocation, /, *, no_console: bool, keep: bool, folder: Path | None) -> int:
+    """Start a service of your own with repositories, agents and runs, and the console on it."""
+    from app.demo import run_demo
+    from app.demo.process import DemoError
+
+    try:
+        return run_demo(None if no_console else partial(show, invocation), keep=keep, folder=folder)
+    except DemoError as error:
+        raise failed("demo", str(error)) from error

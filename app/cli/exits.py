@@ -19,7 +19,7 @@ class Exit(IntEnum):
     USAGE = 2
     """Usage, configuration, or a request that cannot succeed as it stands."""
     TIMED_OUT = 3
-    """Waiting took longer than `--timeout`."""
+    """RunWaiter took longer than `--timeout`."""
     NOT_AUTHORIZED = 4
     RATE_LIMITED = 5
     UNKNOWN_OUTCOME = 6

@@ -13,14 +13,13 @@ from app.cli.context import Invocation
 from app.cli.documents import as_received
 from app.cli.exits import CommandFailedError, Failure, of_api_error
 from app.cli.options import FactCommand
-from app.cli.output import Format, Output
-from app.cli.table import Column
-from app.cli.times import age, rfc3339
+from app.cli.output import Column, Format, Output
+from app.times import age, rfc3339
 from storage.records import LinkState, PlatformHealth
 
 
 class Level(IntEnum):
-    """A plugin's verdict, which is its exit code."""
+    """A monitoring plugin's result, which is its exit code."""
 
     OK = 0
     WARNING = 1
@@ -86,7 +85,7 @@ async def _health(invocation: Invocation, *, cached: bool) -> int:
 
 
 def level_of(status: str, ok_words: Sequence[str]) -> Level:
-    """The verdict on one status; what nobody knows is critical, so that no one sleeps through it.
+    """The level of one status; an unknown status is critical, so that it is noticed.
 
     Args:
         status: As received.

@@ -1,18 +1,23 @@
-"""Options that many commands share, and the command class that carries them."""
+"""Options that many commands share, and the command classes that carry them."""
 
+import json
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from app.cli.context import Invocation
+from app.cli.exits import failed
 from app.cli.output import Format
-from app.cli.times import parse_duration, parse_period
+from app.times import parse_duration, parse_period
+
+if TYPE_CHECKING:
+    from app.api.requests import Json
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -107,7 +112,7 @@ def output_options() -> list[click.Option]:
     ]
 
 
-class Noun(click.Group):
+class CommandGroup(click.Group):
     """A group of commands: it takes the global options, too."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -159,3 +164,33 @@ def _period(param: click.Parameter, value: str | None) -> tuple[datetime, dateti
         return None if value is None else parse_period(value, datetime.now(UTC))
     except ValueError as error:
         raise click.BadParameter(str(error), param=param) from error
+
+
+def mapping(pairs: tuple[str, ...]) -> "dict[str, Json]":
+    """The options as an object; a value that is JSON is taken as JSON: `3` is a number, `"3"` and `three` are texts.
+
+    Raises:
+        CommandFailedError: One is no pair, or a key is given twice.
+    """
+    found: dict[str, Json] = {}
+    for text in pairs:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise failed("usage", f"{text!r} is no KEY=VALUE.")
+        if key in found:
+            raise failed("usage", f"{key!r} is given twice.")
+        found[key] = json_or_text(value)
+    return found
+
+
+def json_or_text(text: str) -> "Json":
+    """A value as JSON where it is JSON, else the text itself."""
+    try:
+        value: Json = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return text
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON.")

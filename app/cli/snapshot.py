@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from app.cli.runs.view import COLUMNS, views
-from app.cli.table import lines
-from app.cli.times import age, rfc3339
+from app.cli.documents import COLUMNS, views
+from app.cli.output import lines
+from app.times import age, rfc3339
 from storage.records import LinkState, PlatformHealth, RunFilter, RunSort
 
 if TYPE_CHECKING:

@@ -67,7 +67,7 @@ def _console_argv(invocation: Invocation) -> list[str]:
 
     Raises:
         ConfigError: It could not open.
-        CommandFailed: The token can be read only once.
+        CommandFailedError: The token can be read only once.
     """
     if invocation.token_stream is not None:
         raise failed(

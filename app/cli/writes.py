@@ -12,6 +12,7 @@ from storage.records import Action
 
 if TYPE_CHECKING:
     from app.api.requests import WriteRequest
+    from app.cli.context import Invocation
     from app.engine import Engine
 
 SHOWN: Final = {
@@ -33,7 +34,7 @@ async def carry_out(engine: "Engine", request: "WriteRequest", *, key: str | Non
 
     Raises:
         ActionRefused: Nothing was sent.
-        CommandFailed: The key was used for another request.
+        CommandFailedError: The key was used for another request.
     """
     from app.actions import AlreadyAskedError
     from app.api.requests import as_json
@@ -50,6 +51,16 @@ async def carry_out(engine: "Engine", request: "WriteRequest", *, key: str | Non
                 action_id=existing.action_id,
             ) from asked
         return existing
+
+
+def submit(invocation: "Invocation", request: "WriteRequest", *, key: str | None) -> Exit:
+    """Sends the request through the ledger, prints what became of it, and returns the exit code."""
+
+    async def send() -> Action:
+        async with invocation.engine(needs_token=True) as engine:
+            return await carry_out(engine, request, key=key)
+
+    return tell(invocation.output, invocation.run(send))
 
 
 async def resend(engine: "Engine", action_id: str) -> Action:

@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from app.moments import INSTANT, parse_period
 from app.query.form import broken, given, spans, unclosed
 from app.query.keys import STATES, Meaning, meaning, near
 from app.query.result import Problem, Query, Span
 from app.query.terms import Piece, Term, terms
 from app.query.values import read_value
+from app.times import INSTANT, parse_period
 from storage.records import FINAL_STATUSES, RunFilter
 
 LONGEST: Final = 4_000

@@ -35,7 +35,7 @@ BREACHES = {
     "Nothing imports the service: it is another process": ("app/demo/__init__.py", "import service.settings"),
     "Only app.api speaks HTTP": ("app/sync/runs.py", "import httpx"),
     "Only app.schedule knows APScheduler": ("app/engine.py", "import apscheduler.schedulers"),
-    "Only storage opens SQLite; the service reaches its database through SQLAlchemy": ("app/polling.py", "import sqlite3"),
+    "Only storage opens SQLite; the service uses SQLAlchemy": ("app/polling.py", "import sqlite3"),
     "Only the console and the widgets draw with Textual": ("app/cli/__init__.py", "import textual.app"),
 }
 ROOMS = {

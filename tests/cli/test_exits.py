@@ -5,7 +5,7 @@ import pytest
 from app.actions import ActionRefusedError
 from app.api.errors import ApiError, RateLimitedError, RequestTimeoutError, UnreachableError, UnusableAnswerError
 from app.cli.exits import EXIT_BY_KIND, of_api_error
-from app.cli.failures import failure_of
+from app.cli.main import failure_of
 from storage.errors import StorageError
 
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.cli.exits import Exit, Failure
-from app.cli.output import Format, Output
-from app.cli.table import Column
+from app.cli.output import Column, Format, Output
 
 COLUMNS: tuple[Column[dict[str, Any]], ...] = (
     Column("branch", lambda row: str(row["branch"]), "branch"),

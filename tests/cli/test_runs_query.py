@@ -34,7 +34,7 @@ def test_a_query_filters_live_and_from_the_cache_alike(boarded: CommandLine, boa
     ("query", "message", "place"),
     [
         ("login statsu:failed", "Did you mean status:?", (6, 13)),
-        ("since:tomorrow", "is no time", (6, 14)),
+        ("since:tomorrow", "is not a valid time", (6, 14)),
         ("is:active is:ended", "both active and ended", (10, 18)),
     ],
 )

@@ -3,7 +3,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cli.table import Column, cell_width, fields, lines, shorten
+from app.cli.output import Column, cell_width, fields, lines, shorten
 
 COLUMNS: tuple[Column[tuple[str, str]], ...] = (
     Column("status", lambda row: row[0], tone=lambda row: "bad"),

@@ -110,7 +110,7 @@ def test_times_limit_and_their_inverses_meet_them(line: str, since: datetime | N
         ("repos:acme/*", (0, 6), "There is no repos:", "repo:?"),
         ("x status:", (9, 9), "lacks its value", "status:failed"),
         ("status:fail*", (7, 12), "no pattern", "-status:"),
-        ("since:yesterday", (6, 15), "no time", "2026-05-01"),
+        ("since:yesterday", (6, 15), "not a valid time", "2026-05-01"),
         ("since:2026-05-01T12:00:00", (6, 25), "offset", "Z"),
         ("since:0001-01-01 -since:0001-01-01", (24, 34), "calendar", "2026"),
         ("since:99999999d", (6, 15), "century", "7d"),
@@ -123,7 +123,7 @@ def test_times_limit_and_their_inverses_meet_them(line: str, since: datetime | N
         ("is:active is:ended", (10, 18), "both", "Keep one"),
         ("status:queued is:ended", (14, 22), "No status", "Take this away"),
         ("since:1d until:2d", (9, 17), "before the earliest", "Widen"),
-        ('since:"a: b"', (6, 12), "no time", "2026-05-01"),
+        ('since:"a: b"', (6, 12), "not a valid time", "2026-05-01"),
     ],
 )
 def test_what_means_nothing_is_said_with_its_place_and_a_cure(

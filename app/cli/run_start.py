@@ -1,5 +1,7 @@
-"""`runs start` and `runs continue`: asking for work, once."""
+"""`runs start` and `runs continue`, with instructions from the command line, a file, stdin or an editor."""
 
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,17 +13,73 @@ import click
 from app.cli.context import Invocation
 from app.cli.documents import as_received, unsent_document, write_document
 from app.cli.exits import Exit, failed
-from app.cli.instructions import gather
-from app.cli.options import FactCommand, as_duration
-from app.cli.pairs import mapping
-from app.cli.runs.find import Finder
-from app.cli.runs.wait import DEFAULT_TIMEOUT, Waiting, verdict
+from app.cli.options import FactCommand, as_duration, mapping
+from app.cli.run_wait import DEFAULT_TIMEOUT, RunLookup, RunWaiter, wait_failure
 from app.cli.writes import carry_out, tell
 from storage.records import Action, Repository
 
 if TYPE_CHECKING:
     from app.api.requests import Json, WriteRequest
     from app.engine import Engine
+
+LONGEST: Final = 1_000_000
+"""Bytes; a longer request would not be accepted anywhere."""
+
+
+def gather(words: tuple[str, ...], file: Path | None) -> str:
+    """The instructions, whichever way they were given.
+
+    Args:
+        words: From the command line; a lone `-` means stdin; none means the file, or else an editor.
+        file: From `--file`; `-` means stdin.
+
+    Raises:
+        CommandFailedError: They were given twice, cannot be read, or are empty.
+    """
+    if words and file is not None:
+        raise failed("usage", "Give the instructions as words or with --file, not both.")
+    text = _read(words, file)
+    if not text.strip():
+        raise failed("usage", "The instructions are empty: say what the agent shall do.")
+    return text
+
+
+def _read(words: tuple[str, ...], file: Path | None) -> str:
+    if words == ("-",) or str(file) == "-":
+        return _decoded(sys.stdin.buffer.read(LONGEST + 1), "stdin")
+    if words:
+        return " ".join(words)
+    if file is not None:
+        return _from_file(file)
+    return _from_editor()
+
+
+def _from_file(file: Path) -> str:
+    try:
+        with file.open("rb") as stream:
+            return _decoded(stream.read(LONGEST + 1), str(file))
+    except OSError as error:
+        raise failed("usage", f"{file} cannot be read: {error.strerror}.") from error
+
+
+def _decoded(content: bytes, origin: str) -> str:
+    if len(content) > LONGEST:
+        raise failed("usage", f"{origin} holds more than {LONGEST} bytes of instructions.")
+    try:
+        return content.decode("utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise failed("usage", f"{origin} is not UTF-8 text.") from error
+
+
+def _from_editor() -> str:
+    has_editor = bool(os.environ.get("VISUAL") or os.environ.get("EDITOR"))
+    if not (has_editor or (sys.stdin.isatty() and sys.stdout.isatty())):
+        raise failed("usage", "Give the instructions as words, with --file, with - for stdin, or set EDITOR.")
+    written = click.edit("", extension=".md", require_save=True)
+    if not (written or "").strip():
+        raise failed("usage", "The editor was left without instructions; nothing was sent.")
+    return (written or "").strip()
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,7 +139,7 @@ class Work:
         """From the options.
 
         Raises:
-            CommandFailed: The instructions or the metadata cannot be used.
+            CommandFailedError: The instructions or the metadata cannot be used.
         """
         return cls(gather(instructions, file), branch, mapping(metadata), key, timeout if waits else None)
 
@@ -123,7 +181,7 @@ async def _continue(invocation: Invocation, run_id: str, work: Work) -> int:
     from app.api.requests import ContinueRun
 
     async with invocation.engine(needs_token=True) as engine:
-        run = await Finder(engine).named(run_id)
+        run = await RunLookup(engine).named(run_id)
         request = ContinueRun(run.run_id, work.instructions, run.repository, work.branch, work.metadata)
         action = await carry_out(engine, request, key=work.key)
         return await _finish(invocation, engine, action, work.patience)
@@ -137,11 +195,11 @@ async def _finish(invocation: Invocation, engine: "Engine", action: Action, pati
     # Whatever ends the waiting early, the run was started, and its id must not be lost.
     document = write_document(action)
     invocation.beside_error = document
-    ends = await Waiting(engine, output.note).until_final([action.result_id], patience)
-    end = ends[action.result_id]
-    if end.run is not None:
-        document["run"] = as_received(end.run.raw_json)
-    failure = verdict(ends)
+    results = await RunWaiter(engine, output.note).until_final([action.result_id], patience)
+    result = results[action.result_id]
+    if result.run is not None:
+        document["run"] = as_received(result.run.raw_json)
+    failure = wait_failure(results)
     if failure is not None and failure.exit is not Exit.FAILED:
         document["error"] = failure.as_json()
     tell(output, action, document)

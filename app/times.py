@@ -1,4 +1,4 @@
-"""Times and durations as people write them: a duration before now, a date with all of its day, RFC 3339."""
+"""Times and durations as people write and read them: `7d`, a date with all of its day, RFC 3339, `4m ago`."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -10,19 +10,18 @@ _PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdw])")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 MAX_DURATION: Final = timedelta(days=36_500)
 INSTANT: Final = timedelta(microseconds=1)
-"""What times are told apart by."""
-_DAY: Final = timedelta(days=1)
+"""The smallest difference between two times."""
 
 
 def parse_duration(text: str) -> timedelta:
     """A duration such as `90s`, `30m`, `1h30m`, `7d`.
 
     Raises:
-        ValueError: It is none; the message shows what would be.
+        ValueError: The text is not a duration; the message shows examples.
     """
     cleaned = text.strip().lower()
     if not _DURATION.fullmatch(cleaned):
-        raise ValueError(f"{text!r} is no duration: write 90s, 30m, 1h30m or 7d.")
+        raise ValueError(f"{text!r} is not a valid duration: write 90s, 30m, 1h30m or 7d.")
     seconds = sum(float(number) * _UNIT_S[unit] for number, unit in _PART.findall(cleaned))
     if seconds > MAX_DURATION.total_seconds():
         raise ValueError(f"{text!r} is longer than a century.")
@@ -30,13 +29,13 @@ def parse_duration(text: str) -> timedelta:
 
 
 def parse_period(text: str, now: datetime) -> tuple[datetime, datetime]:
-    """The first and the last instant that a time stands for, aware and in UTC.
+    """The first and the last instant of a time, aware and in UTC.
 
     `7d` and `-7d` are an instant before now, `now` is now, RFC 3339 is that instant, and a date is its day in UTC. A
-    time without an offset is refused: whose clock it means cannot be known.
+    time without an offset is refused: it could mean any time zone.
 
     Raises:
-        ValueError: It is none; the message shows what would be.
+        ValueError: The text is not a time; the message shows examples.
     """
     cleaned = text.strip()
     if cleaned.lower() == "now":
@@ -48,14 +47,14 @@ def parse_period(text: str, now: datetime) -> tuple[datetime, datetime]:
     if not _DATE.fullmatch(cleaned):
         return moment, moment
     # Not the next midnight minus an instant: the calendar's last day has none.
-    return moment, moment + (_DAY - INSTANT)
+    return moment, moment + (timedelta(days=1) - INSTANT)
 
 
 def _absolute(text: str, cleaned: str) -> datetime:
     try:
         moment = datetime.fromisoformat(cleaned)
     except ValueError as error:
-        raise ValueError(f"{text!r} is no time: write 2h, 7d, 2026-05-01 or 2026-05-01T12:00:00Z.") from error
+        raise ValueError(f"{text!r} is not a valid time: write 2h, 7d, 2026-05-01 or 2026-05-01T12:00:00Z.") from error
     if _DATE.fullmatch(cleaned):
         return moment.replace(tzinfo=UTC)
     if moment.tzinfo is None:
@@ -71,3 +70,25 @@ def rfc3339(moment: datetime | None) -> str | None:
     if moment is None:
         return None
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def span(duration: timedelta) -> str:
+    """A duration in at most two units: `37s`, `4m12s`, `2h05m`, `3d4h`."""
+    seconds = max(0, int(duration.total_seconds()))
+    if seconds < _UNIT_S["m"]:
+        return f"{seconds}s"
+    if seconds < _UNIT_S["h"]:
+        return f"{seconds // 60}m{seconds % 60:02}s"
+    if seconds < _UNIT_S["d"]:
+        return f"{seconds // 3600}h{seconds % 3600 // 60:02}m"
+    return f"{seconds // 86_400}d{seconds % 86_400 // 3600}h"
+
+
+def age(then: datetime | None, now: datetime) -> str:
+    """How long ago, in one unit: `12s ago`, `4m ago`, `2h ago`, `3d ago`; `in 3d` for what is to come."""
+    if then is None:
+        return "—"
+    seconds = int((now - then).total_seconds())
+    unit = next((unit for unit in ("d", "h", "m") if abs(seconds) >= _UNIT_S[unit]), "s")
+    text = f"{abs(seconds) // _UNIT_S[unit]}{unit}"
+    return f"{text} ago" if seconds >= 0 else f"in {text}"

@@ -1,0 +1,241 @@
+"""`runs wait`, and the look-up of one run by its id, for which the API has no call (spec 4.2)."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, Literal
+
+import click
+
+from app.api.errors import ApiError, ForbiddenError, NotAuthorizedError, RateLimitedError
+from app.cli.context import Invocation
+from app.cli.documents import COLUMNS, badge, views
+from app.cli.exits import Exit, Failure, failed
+from app.cli.options import FactCommand, as_duration
+from app.times import rfc3339
+from storage.records import Run, RunFilter, RunSort
+
+if TYPE_CHECKING:
+    from app.engine import Engine
+
+WINDOW: Final = 200
+"""Cached rows looked through at a time for a prefix."""
+SHORTEST_PREFIX: Final = 4
+"""Characters: fewer would match by accident."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunLookup:
+    """Looks for runs on behalf of a command."""
+
+    engine: "Engine"
+
+    async def cached(self, text: str) -> Run:
+        """The run of that id or unique prefix, among those that were seen.
+
+        Raises:
+            CommandFailedError: There is none, or the prefix fits several.
+        """
+        run = await self._held(text)
+        if run is None:
+            raise failed("not_found", f"No run {text} was seen. Without --cached the service is asked.", run_id=text)
+        return run
+
+    async def current(self, text: str) -> Run:
+        """The run of that id or unique prefix, as the service has it now.
+
+        Raises:
+            CommandFailedError: The service has no such run, or the prefix fits several.
+            ApiError: The service could not be asked.
+        """
+        held = await self._held(text)
+        if held is None:
+            return await self._from_service(text)
+        if not await self.engine.runs.look_up(held) and held.created_at is not None:
+            await self.engine.cache.set_presence([held.run_id], "lost")
+        return await self._held(held.run_id) or held
+
+    async def named(self, text: str) -> Run:
+        """The run of that id or unique prefix, from wherever it is found first.
+
+        Raises:
+            CommandFailedError: There is no such run, or the prefix fits several.
+            ApiError: The service could not be asked.
+        """
+        return await self._held(text) or await self._from_service(text)
+
+    async def _held(self, text: str) -> Run | None:
+        if not text.strip():
+            raise failed("usage", "Name a run by its id, or by the beginning of it. See: runwarden runs list")
+        detail = await self.engine.cache.detail(text)
+        if detail is not None:
+            return detail.run
+        if len(text) < SHORTEST_PREFIX:
+            return None
+        found = await self._by_prefix(text)
+        return None if found is None else await self._held(found)
+
+    async def _by_prefix(self, prefix: str) -> str | None:
+        matching: list[str] = []
+        offset = 0
+        while rows := await self.engine.cache.rows(RunFilter(search=prefix), RunSort(), offset=offset, limit=WINDOW):
+            matching += [row.run_id for row in rows if row.run_id.startswith(prefix)]
+            offset += len(rows)
+        return _only(prefix, matching)
+
+    async def _from_service(self, text: str) -> Run:
+        from app.api.client import pages
+
+        size = self.engine.profile.poll.page_size
+        client = self.engine.client
+        async for page in pages(lambda token: client.list_runs(page_size=size, page_token=token)):
+            await self.engine.runs.store(page.runs)
+            by_id = {run.run_id: run for run in page.runs}
+            if text in by_id:
+                return by_id[text]
+            if len(text) >= SHORTEST_PREFIX:
+                found = _only(text, [run_id for run_id in by_id if run_id.startswith(text)])
+                if found is not None:
+                    return by_id[found]
+        raise failed("not_found", f"The service has no run {text}. See: runwarden runs list", run_id=text)
+
+
+def _only(prefix: str, matching: list[str]) -> str | None:
+    if len(matching) > 1:
+        raise failed(
+            "ambiguous", f"{prefix} fits {len(matching)} runs: write more of the id.", candidates=list(matching[:10])
+        )
+    return matching[0] if matching else None
+
+
+DEFAULT_TIMEOUT: Final = "30m"
+FIRST_PAUSE_S: Final = 0.5
+LONGEST_PAUSE_S: Final = 5.0
+GROWTH: Final = 1.3
+MOST_LOOK_UPS: Final = 3
+"""Runs asked for one by one; for more of them a sweep of all active runs is cheaper."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitResult:
+    """What waiting for one run came to."""
+
+    outcome: Literal["ended", "waiting", "lost"]
+    run: Run | None
+
+
+@click.command("wait", cls=FactCommand, short_help="Wait until runs have ended.")
+@click.argument("run_ids", nargs=-1, required=True, metavar="RUN_ID...")
+@click.option(
+    "--timeout",
+    callback=as_duration,
+    default=DEFAULT_TIMEOUT,
+    show_default=True,
+    metavar="TIME",
+    help="Such as 90s, 30m, 2h.",
+)
+@click.pass_obj
+def wait(invocation: Invocation, *, run_ids: tuple[str, ...], timeout: timedelta) -> int:
+    """Wait until all of these runs have ended: exit code 0 if all completed, 1 if one failed, 3 if time ran out."""
+    return invocation.run(lambda: _wait(invocation, run_ids, timeout))
+
+
+async def _wait(invocation: Invocation, run_ids: Sequence[str], patience: timedelta) -> int:
+    output = invocation.output
+    async with invocation.engine(needs_token=True) as engine:
+        lookup = RunLookup(engine)
+        named = dict.fromkeys([(await lookup.current(text)).run_id for text in run_ids])
+        results = await RunWaiter(engine, output.note).until_final(list(named), patience)
+        shown = await views(engine, [result.run for result in results.values() if result.run is not None])
+        now = engine.clock()
+    failure = wait_failure(results)
+    more: dict[str, object] = {"as_of": rfc3339(now), "source": "live"}
+    if failure is not None and failure.exit is not Exit.FAILED:
+        more["error"] = failure.as_json()
+    output.listing("runs", [view.document() for view in shown], shown, COLUMNS, more=more)
+    if failure is None:
+        return Exit.DONE
+    if not output.format.is_json:
+        output.note(f"runwarden: {failure.message}")
+    return failure.exit
+
+
+@dataclass(frozen=True, slots=True)
+class RunWaiter:
+    """Asks again and again, at a pace the service can bear, until runs have ended."""
+
+    engine: "Engine"
+    tell: Callable[[str], None]
+    """For a person, who should see that something is going on."""
+
+    async def until_final(self, run_ids: Sequence[str], patience: timedelta) -> Mapping[str, WaitResult]:
+        """Waits until each run has ended or is lost, or time is up.
+
+        A passing fault of the network or the service is waited out; a refused token is not.
+
+        Raises:
+            NotAuthorizedError, ForbiddenError: Waiting longer would change nothing.
+        """
+        deadline = time.monotonic() + patience.total_seconds()
+        statuses: dict[str, str] = {}
+        pause_s = FIRST_PAUSE_S
+        while True:
+            results = {run_id: await self._look(run_id) for run_id in run_ids}
+            self._report(results, statuses)
+            remaining_s = deadline - time.monotonic()
+            if all(result.outcome != "waiting" for result in results.values()) or remaining_s <= 0:
+                return results
+            waiting = [run_id for run_id, result in results.items() if result.outcome == "waiting"]
+            asked_for_s = await self._refresh(waiting)
+            await asyncio.sleep(max(0.0, min(max(pause_s, asked_for_s), remaining_s)))
+            pause_s = min(pause_s * GROWTH, LONGEST_PAUSE_S)
+
+    async def _look(self, run_id: str) -> WaitResult:
+        detail = await self.engine.cache.detail(run_id)
+        if detail is None:
+            return WaitResult("lost", None)
+        if detail.run.is_final:
+            return WaitResult("ended", detail.run)
+        return WaitResult("lost" if detail.presence == "lost" else "waiting", detail.run)
+
+    async def _refresh(self, run_ids: Sequence[str]) -> float:
+        """Asks for each run; returns the seconds that the service wants to be left alone."""
+        try:
+            if len(run_ids) > MOST_LOOK_UPS:
+                await self.engine.runs.refresh()
+            else:
+                for run_id in run_ids:
+                    await RunLookup(self.engine).current(run_id)
+        except (NotAuthorizedError, ForbiddenError):
+            raise
+        except RateLimitedError as error:
+            self.tell(f"Still waiting; {error.message}")
+            return error.retry_after_s or LONGEST_PAUSE_S
+        except ApiError as error:
+            self.tell(f"Still waiting; {error.message}")
+            return LONGEST_PAUSE_S
+        return 0.0
+
+    def _report(self, results: Mapping[str, WaitResult], statuses: dict[str, str]) -> None:
+        for run_id, result in results.items():
+            if result.run is not None and statuses.get(run_id) != result.run.status:
+                statuses[run_id] = result.run.status
+                self.tell(f"{run_id}  {badge(result.run.status)}")
+
+
+def wait_failure(results: Mapping[str, WaitResult]) -> Failure | None:
+    """What the results amount to; None: every run completed."""
+    lost = [run_id for run_id, result in results.items() if result.outcome == "lost"]
+    unended = [run_id for run_id, result in results.items() if result.outcome == "waiting"]
+    bad = [run_id for run_id, result in results.items() if result.run is not None and result.run.status == "failed"]
+    if bad:
+        return Failure("run_failed", f"Failed: {', '.join(bad)}.", Exit.FAILED, {"run_ids": list(bad)})
+    if lost:
+        message = f"The service no longer shows {', '.join(lost)}."
+        return Failure("not_found", message, Exit.NOT_FOUND, {"run_ids": list(lost)})
+    if unended:
+        message = f"Time is up; not ended yet: {', '.join(unended)}."
+        return Failure("waited_too_long", message, Exit.TIMED_OUT, {"run_ids": list(unended)})
+    return None

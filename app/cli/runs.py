@@ -1,0 +1,333 @@
+"""`runwarden runs`: what the service's runs are doing, and starting more of them."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from app.api.errors import ApiError, NotFoundError
+from app.cli.context import Invocation
+from app.cli.documents import COLUMNS, RunView, action_document, badge, views
+from app.cli.exits import CommandFailedError, ErrorDetail, Exit, failed, of_api_error
+from app.cli.options import CommandGroup, FactCommand, as_last_moment, as_moment
+from app.cli.output import Format, Output
+from app.cli.run_start import continue_run, start
+from app.cli.run_wait import RunLookup, wait
+from app.query import both, parse
+from app.streams import NotPrintedError
+from app.text import safe_block
+from app.times import age, rfc3339, span
+from storage.records import FINAL_STATUSES, Action, Coverage, Run, RunFilter, RunSort
+
+if TYPE_CHECKING:
+    from app.engine import Engine
+
+
+@click.group(cls=CommandGroup)
+def runs() -> None:
+    """List, show, start, continue, wait for and export runs."""
+
+
+for command in (start, continue_run, wait):
+    runs.add_command(command)
+
+DEFAULT_LIMIT: Final = 50
+CACHED_HINT: Final = "What was seen earlier is shown with --cached."
+VERSION_HINT: Final = "Check the base address: it ends with the version, as in https://api.example.com/v1."
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS: Final = (
+    click.option("--status", "statuses", multiple=True, metavar="STATUS", help="Repeatable; !failed means any other."),
+    click.option(
+        "-R",
+        "--repository",
+        "repositories",
+        multiple=True,
+        metavar="REPO",
+        help="owner/repo or gitlab:group/project; * and ! work.",
+    ),
+    click.option("--branch", "branches", multiple=True, metavar="BRANCH", help="A branch; * and ! work."),
+    click.option(
+        "--from", "since", callback=as_moment, metavar="TIME", help="Created then or later: -2h, -7d, RFC 3339."
+    ),
+    click.option(
+        "--to", "until", callback=as_last_moment, metavar="TIME", help="Created then or earlier; a date with its day."
+    ),
+    click.option(
+        "--search",
+        default="",
+        metavar="QUERY",
+        help="Words in run id, repository or branch, and conditions: status:failed repo:acme/* -branch:main since:7d.",
+    ),
+    click.option("--active", is_flag=True, help="Only runs that have not ended."),
+)
+
+
+def filter_options(function: F) -> F:
+    """Adds the options that `run_filter` takes."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def run_filter(
+    *,
+    statuses: tuple[str, ...],
+    repositories: tuple[str, ...],
+    branches: tuple[str, ...],
+    since: datetime | None,
+    until: datetime | None,
+    search: str,
+    active: bool,
+) -> RunFilter:
+    """The filter that the options describe.
+
+    Raises:
+        CommandFailedError: The time range is empty, or the query means nothing.
+    """
+    options = RunFilter(
+        statuses=_asked(statuses),
+        not_statuses=_excluded(statuses),
+        repositories=tuple(_label(name) for name in _asked(repositories)),
+        not_repositories=tuple(_label(name) for name in _excluded(repositories)),
+        branches=_asked(branches),
+        not_branches=_excluded(branches),
+        since=since,
+        until=until,
+        active=active,
+    )
+    asked = both(options, _queried(search))
+    if asked.since and asked.until and asked.since > asked.until:
+        raise failed("usage", "The time range ends before it begins: no run can be in between.")
+    return asked
+
+
+def _queried(text: str) -> RunFilter:
+    query = parse(text, datetime.now(UTC))
+    if query.problems:
+        problems: list[ErrorDetail] = [
+            {"start": p.start, "end": p.end, "message": p.message, "cure": p.cure} for p in query.problems
+        ]
+        raise failed("usage", f"--search, {query.problems[0]}", problems=problems)
+    return query.filter
+
+
+def _asked(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(value for value in values if not value.startswith("!"))
+
+
+def _excluded(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(value[1:] for value in values if value.startswith("!"))
+
+
+def _label(name: str) -> str:
+    if "://" in name:
+        # No label holds one: the list would be empty, and look as if there were no runs.
+        raise failed("usage", f"{name!r} is an address: write owner/repo, or gitlab:group/project.", field="repository")
+    # A repository's label leaves GitHub's name out; whoever writes it means the same.
+    return name.removeprefix("github:")
+
+
+@runs.command("list", cls=FactCommand, short_help="List runs, newest first.")
+@filter_options
+@click.option("--limit", type=click.IntRange(min=1), default=DEFAULT_LIMIT, show_default=True, help="At most so many.")
+@click.option("--all", "everything", is_flag=True, help="All of them, however many.")
+@click.option("--cached", is_flag=True, help="Only what was seen before; the network is not touched.")
+@click.pass_obj
+def list_runs(invocation: Invocation, /, *, limit: int, everything: bool, cached: bool, **filters: Any) -> int:
+    """List runs, newest first: asks the service, and remembers what it says."""
+    asked = run_filter(**filters)
+    return invocation.run(lambda: _list(invocation, asked, None if everything else limit, cached=cached))
+
+
+@runs.command("export", cls=FactCommand, short_help="Write every run that matches to a file.")
+@filter_options
+@click.option("--limit", type=click.IntRange(min=1), default=None, help="At most so many. Default: all.")
+@click.option("--cached", is_flag=True, help="Only what was seen before; the network is not touched.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Into a file, all or nothing."
+)
+@click.pass_obj
+def export(invocation: Invocation, /, *, limit: int | None, cached: bool, out: Path | None, **filters: Any) -> int:
+    """Write every run that matches, as NDJSON unless --output says otherwise."""
+    asked = run_filter(**filters)
+    if invocation.format is Format.TABLE:
+        invocation.format = Format.NDJSON
+    return invocation.run(lambda: _export(invocation, asked, limit, out, cached=cached))
+
+
+async def _list(invocation: Invocation, asked: RunFilter, limit: int | None, *, cached: bool) -> int:
+    async with invocation.engine(needs_token=not cached) as engine:
+        shown, more = await _collect(engine, asked, limit, cached=cached)
+        now = engine.clock()
+        coverage = await engine.cache.coverage()
+    output = invocation.output
+    _print(output, shown, more)
+    if output.format is Format.TABLE:
+        output.note(_remark(shown, limit, more, coverage, now))
+    return Exit.DONE
+
+
+async def _export(
+    invocation: Invocation, asked: RunFilter, limit: int | None, out: Path | None, *, cached: bool
+) -> int:
+    async with invocation.engine(needs_token=not cached) as engine:
+        shown, more = await _collect(engine, asked, limit, cached=cached)
+    if out is None or str(out) == "-":
+        _print(invocation.output, shown, more)
+        return Exit.DONE
+    with _replacing(out, invocation.output) as output:
+        _print(output, shown, more)
+    invocation.output.note(f"{len(shown)} runs written to {out}")
+    return Exit.DONE
+
+
+async def _collect(
+    engine: "Engine", asked: RunFilter, limit: int | None, *, cached: bool
+) -> tuple[tuple[RunView, ...], dict[str, object]]:
+    if asked.stuck and not cached:
+        raise failed("usage", "is:stuck is what was observed here, not the service's word: add --cached.")
+    runs = await (_seen(engine, asked, limit) if cached else _fetched(engine, asked, limit))
+    shown = await views(engine, runs)
+    coverage = await engine.cache.coverage()
+    more: dict[str, object] = {
+        "as_of": rfc3339(await _confirmed_at(engine, shown) if cached else engine.clock()),
+        "complete_since": rfc3339(coverage.complete_since),
+        "source": "cache" if cached else "live",
+    }
+    return shown, more
+
+
+async def _seen(engine: "Engine", asked: RunFilter, limit: int | None) -> tuple[Run, ...]:
+    return await engine.cache.runs(asked, RunSort(), limit=limit)
+
+
+async def _fetched(engine: "Engine", asked: RunFilter, limit: int | None) -> tuple[Run, ...]:
+    try:
+        return await engine.listing.fetch(asked, limit=limit)
+    except ApiError as error:
+        # The list itself is always there, empty or not: 404 means that the address does not lead to the API.
+        hint = VERSION_HINT if isinstance(error, NotFoundError) else CACHED_HINT
+        raise CommandFailedError(of_api_error(error, hint=hint)) from error
+
+
+async def _confirmed_at(engine: "Engine", shown: Sequence[RunView]) -> datetime | None:
+    polled = [link.last_ok_at for link in await engine.cache.links() if link.subject == "runs" and link.last_ok_at]
+    return max([*polled, *(view.detail.last_seen_at for view in shown if view.detail)], default=None)
+
+
+def _print(output: Output, shown: Sequence[RunView], more: dict[str, object]) -> None:
+    output.listing("runs", [view.document() for view in shown], shown, COLUMNS, more=more, empty="No run matches.")
+
+
+def _remark(
+    shown: Sequence[RunView], limit: int | None, more: dict[str, object], coverage: Coverage, now: datetime
+) -> str:
+    parts = []
+    if limit is not None and len(shown) == limit:
+        parts.append(f"The newest {limit}; --limit N or --all shows more.")
+    if more["source"] == "cache":
+        seen = more["as_of"]
+        when = age(datetime.fromisoformat(seen), now) if isinstance(seen, str) else "never"
+        since = "the beginning" if coverage.whole else rfc3339(coverage.complete_since) or "no known time"
+        parts.append(f"From the cache, last confirmed {when}; complete since {since}.")
+    return " ".join(parts)
+
+
+@contextmanager
+def _replacing(path: Path, like: Output) -> Iterator[Output]:
+    from app.atomic_file import replacing
+
+    try:
+        with replacing(path) as file:
+            yield replace(like, stdout=file, width=None, colour=False)
+    except OSError as error:
+        raise failed("usage", f"{path} cannot be written: {error.strerror}.") from error
+    except NotPrintedError as error:
+        raise failed("usage", f"{path} cannot be written: {error.reason}.") from error
+
+
+@runs.command("show", cls=FactCommand, short_help="Show everything known about one run.")
+@click.argument("run_id")
+@click.option("--cached", is_flag=True, help="Only what was seen before; the network is not touched.")
+@click.pass_obj
+def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
+    """Show one run: its fields, what was observed of it, and what was asked of it from here.
+
+    RUN_ID may be cut short, as long as it fits one run only.
+    """
+    return invocation.run(lambda: _show(invocation, run_id, cached=cached))
+
+
+async def _show(invocation: Invocation, run_id: str, *, cached: bool) -> int:
+    async with invocation.engine(needs_token=not cached) as engine:
+        view = await _view(engine, run_id, cached=cached)
+        said = await engine.ledger.for_run(view.run.run_id)
+    document = {
+        "run": view.document(),
+        "conversation": [_turn(action) for action in said],
+        "as_of": rfc3339(view.detail.last_seen_at if view.detail else view.now),
+        "source": "cache" if cached else "live",
+    }
+    output = invocation.output
+    output.record(document, _pairs(view, for_people=output.format is Format.TABLE))
+    _tell_story(output, view, said)
+    return Exit.DONE
+
+
+async def _view(engine: "Engine", run_id: str, *, cached: bool) -> RunView:
+    lookup = RunLookup(engine)
+    try:
+        run = await lookup.cached(run_id) if cached else await lookup.current(run_id)
+    except ApiError as error:
+        raise CommandFailedError(of_api_error(error, hint=CACHED_HINT)) from error
+    return (await views(engine, [run]))[0]
+
+
+def _pairs(view: RunView, *, for_people: bool) -> list[tuple[str, str]]:
+    run = view.run
+    pairs = [
+        ("run_id", run.run_id),
+        ("status", badge(run.status) if for_people else run.status),
+        ("repository", run.repository.label),
+        ("branch_name", run.branch_name),
+        ("created_at", rfc3339(run.created_at) or "unreadable"),
+        ("updated_at", rfc3339(run.updated_at) or "unreadable"),
+        ("took", view.took),
+        ("state", view.presence + (", stuck" if view.stuck else "")),
+    ]
+    if view.detail:
+        seen_at = view.detail.last_seen_at
+        pairs.append(("last seen", age(seen_at, view.now)) if for_people else ("last_seen_at", rfc3339(seen_at) or ""))
+    if view.continues:
+        pairs.append(("continues", view.continues))
+    return pairs
+
+
+def _turn(action: Action) -> dict[str, object]:
+    return {**action_document(action), "instructions": json.loads(action.body_json).get("instructions")}
+
+
+def _tell_story(output: Output, view: RunView, said: Sequence[Action]) -> None:
+    if output.format is not Format.TABLE:
+        return
+    transitions = view.detail.transitions if view.detail else ()
+    if transitions:
+        output.text("")
+        output.text("timeline, as observed")
+    ends = [each.at for each in transitions[1:]] + [view.now]
+    for each, end in zip(transitions, ends, strict=True):
+        lasted = "" if each.new in FINAL_STATUSES and end is view.now else f" for {span(end - each.at)}"
+        output.text(f"  {rfc3339(each.at)}  {badge(each.new)}{lasted}")
+    if said:
+        output.text("")
+        output.text("conversation, as sent from here")
+    for action in said:
+        output.text(f"  {rfc3339(action.created_at)}  {action.kind}  {action.state}  {action.action_id}")
+        for line in safe_block(json.loads(action.body_json).get("instructions") or ""):
+            output.text(f"    {line}")
