@@ -1,7 +1,4 @@
-"""Foreign text becomes printable here and nowhere else: what leaves this module cannot move a cursor or hide.
-
-It says nothing about markup: hand a `SafeText` to Rich's `Text`, or to a widget with `markup=False`.
-"""
+"""Foreign text becomes printable here and nowhere else: what leaves this module cannot move a cursor or hide."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -77,3 +74,20 @@ def _placeholder(code: int) -> str:
     if code < ord(" "):
         return chr(_PICTURES + code)
     return _PICTURE_OF_DELETE if code == _DELETE else _PLACEHOLDER
+
+
+FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet would take for a formula."""
+_LONGEST: Final = 10_000
+
+
+def csv_cell(value: object) -> str:
+    """A cell that a terminal and a spreadsheet show instead of obeying."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    text = str(safe_text(str(value), limit=_LONGEST))
+    return f"'{text}" if text.startswith(FORMULA_STARTS) else text

@@ -71,7 +71,7 @@ def _is_newcomer(invocation: Invocation, settings: "Settings") -> bool:
 
 def _onboard(invocation: Invocation) -> int:
     from app.config import config_path
-    from app.console.onboarding.app import run_onboarding
+    from app.console.onboarding.screen import run_onboarding
 
     return run_onboarding(config_path(invocation.config_file, os.environ))
 
@@ -117,7 +117,7 @@ async def _snapshot(output: Output, settings: "Settings", profile: "Profile") ->
 def demo(invocation: Invocation, /, *, no_console: bool, keep: bool, folder: Path | None) -> int:
     """Start a service of your own with repositories, agents and runs, and the console on it."""
     from app.demo import run_demo
-    from app.demo.process import DemoError
+    from app.demo.world import DemoError
 
     try:
         return run_demo(None if no_console else partial(show, invocation), keep=keep, folder=folder)

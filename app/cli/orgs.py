@@ -22,8 +22,7 @@ from storage.records import Action
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from app.actions.imports import ImportRow
-    from app.actions.imports import Import, Imported
+    from app.actions.imports import Import, Imported, ImportRow
     from app.engine import Engine
 
 MOST_TOLD: Final = 20

@@ -13,9 +13,8 @@ from typing import Final, Generic, TextIO, TypeVar
 from unicodedata import combining, east_asian_width
 
 from app.cli.exits import Failure
-from app.spreadsheet import csv_cell
 from app.streams import printing
-from app.text import json_escaped, safe_text
+from app.text import csv_cell, json_escaped, safe_text
 
 T = TypeVar("T")
 Document = Mapping[str, object]

@@ -3,12 +3,12 @@
 No pydantic and nothing slow in here: it is on the way to the first painted screen.
 """
 
-from app.config.errors import ConfigError
 from app.config.load import load
 from app.config.paths import CACHE_FILE, LEDGER_FILE, config_path, data_folder, example_text
 from app.config.settings import (
     ENVIRONMENT_PROFILE,
     Command,
+    ConfigError,
     ConsoleSettings,
     NotifySettings,
     PollSettings,

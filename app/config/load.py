@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Final
 
 from app.address import base_address
-from app.config.commands import read_commands, read_keys
-from app.config.errors import ConfigError
-from app.config.notify import read_notify
 from app.config.paths import config_path
+from app.config.sections import read_commands, read_keys, read_notify, read_views
 from app.config.settings import (
     ENVIRONMENT_PROFILE,
+    ConfigError,
     ConsoleSettings,
     PollSettings,
     Profile,
@@ -19,7 +18,6 @@ from app.config.settings import (
     Template,
 )
 from app.config.table import Source, Table
-from app.config.views import read_views
 from app.token import CommandToken, EnvToken, FileToken, KeyringToken, TokenSource
 
 _TOKEN_KEYS: Final = ("token_env", "token_file", "token_command", "token_keyring")
@@ -39,7 +37,7 @@ def load(path: Path | None, env: Mapping[str, str]) -> Settings:
     """
     file = config_path(path, env)
     text = _read(file)
-    return _with_environment(Settings() if text is None else _parse(file, text), env)
+    return _with_environment(Settings() if text is None else parse(file, text), env)
 
 
 def _read(file: Path) -> str | None:
@@ -47,7 +45,7 @@ def _read(file: Path) -> str | None:
         return file.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         if file == config_path(None, {}):
-            return None  # nobody has to have one
+            return None  # the user's own file is optional
         raise ConfigError("there is no such file.", cure="Make one with `runwarden config init`.", file=file) from error
     except OSError as error:
         raise ConfigError(
@@ -57,7 +55,12 @@ def _read(file: Path) -> str | None:
         raise ConfigError("this is not UTF-8 text.", cure="Save it as UTF-8.", file=file) from error
 
 
-def _parse(file: Path, text: str) -> Settings:
+def parse(file: Path, text: str) -> Settings:
+    """The settings in the text of a file.
+
+    Raises:
+        ConfigError: Something in it is wrong.
+    """
     import tomllib  # only where there is a file: a fifth of the time to start belongs to it otherwise
 
     try:
@@ -118,7 +121,7 @@ def _console(table: Table) -> ConsoleSettings:
     used = set(re.findall(r"\{([^{}]*)\}", console.run_url))
     if console.run_url and not (console.run_url.startswith(("https://", "http://")) and used and used <= _PLACEHOLDERS):
         cure = 'Write it as in "https://example.com/runs/{run_id}"; {repository} and {branch} are known as well.'
-        table.fail("run_url", "this is no web address with a place for the run.", cure)
+        table.fail("run_url", "this is not a web address with a placeholder for the run.", cure)
     return console
 
 
@@ -177,7 +180,7 @@ def _with_environment(settings: Settings, env: Mapping[str, str]) -> Settings:
             profile = Profile(ENVIRONMENT_PROFILE, base_address(address), EnvToken(), poll=settings.poll)
         except ValueError as error:
             raise ConfigError(f"{error}.", cure="Correct the address.", key="RUNWARDEN_BASE_URL") from error
-        # Whoever sets an address for one command means that address, whatever the file prefers.
+        # An address in the environment wins over the file's default profile.
         settings = replace(settings, profiles=(profile, *settings.profiles), default_profile=ENVIRONMENT_PROFILE)
     if name := env.get("RUNWARDEN_PROFILE"):
         settings = replace(settings, default_profile=name)

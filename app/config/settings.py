@@ -1,14 +1,70 @@
 """The settings as frozen values; a field's default here is the program's default."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import time
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final, Self
 
-from app.config.errors import ConfigError
-from app.config.quiet import QuietHours
 from app.token import TokenSource
 from storage.records.query import RunSort
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; `str()` names file, line, key, what is wrong and the cure."""
+
+    kind: ClassVar[str] = "config"
+
+    def __init__(
+        self, message: str, *, cure: str, file: Path | None = None, key: str | None = None, line: int | None = None
+    ) -> None:
+        self.file = file
+        """None: the mistake is not in a file (the environment, or nothing is configured)."""
+        self.key = key
+        """Dotted, as in `profiles.acme.base_url`."""
+        self.line = line
+        """Counted from 1; None where no one line is to blame."""
+        self.message = message
+        self.cure = cure
+        place = "" if file is None else f"{file}{f':{line}' if line is not None else ''}: "
+        super().__init__(f"{place}{f'{key}: ' if key else ''}{message} {cure}")
+
+
+_QUIET_HOURS: Final = re.compile(r"\s*(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class QuietHours:
+    """From a time of the day to another, over midnight where the end comes first."""
+
+    start: time
+    """Inclusive."""
+    end: time
+    """Exclusive."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Hours as people write them: `22:00-07:00`.
+
+        Raises:
+            ValueError: The text is not such hours; the message shows an example.
+        """
+        found = _QUIET_HOURS.fullmatch(text)
+        try:
+            start, end = (time(int(found[n]), int(found[n + 1])) for n in (1, 3)) if found else (None, None)
+        except ValueError:
+            start = end = None
+        if start is None or end is None or start == end:
+            raise ValueError(f"{text!r} are not valid hours: write them as in 22:00-07:00")
+        return cls(start, end)
+
+    def cover(self, local: time) -> bool:
+        """Whether this time of the day is a quiet one."""
+        if self.start < self.end:
+            return self.start <= local < self.end
+        return local >= self.start or local < self.end
+
 
 ENVIRONMENT_PROFILE: Final = "environment"
 """The profile that RUNWARDEN_BASE_URL and RUNWARDEN_TOKEN make."""
@@ -47,7 +103,7 @@ class ConsoleSettings:
 
 @dataclass(frozen=True, slots=True)
 class NotifySettings:
-    """Of what the console tells without being asked, and how."""
+    """What the console notifies of, and how."""
 
     on: tuple[str, ...] = ("pinned", "failed", "stuck", "health", "link")
     """`pinned`: whatever a followed run does. `stuck`, `health` and `link`, the token included. Any other word is the
@@ -55,7 +111,7 @@ class NotifySettings:
     bell: bool = True
     desktop: bool = False
     command: tuple[str, ...] = ()
-    """An argument list with `{title}` and the like in it, see `app.config.notify`; no shell. Empty: none."""
+    """An argument list with `{title}` and the like in it, see `app.config.sections`; no shell. Empty: none."""
     quiet: QuietHours | None = None
     """When neither bell nor desktop nor command are used. None: never."""
     hold_s: float = 60.0
@@ -79,7 +135,7 @@ class Command:
 
     name: str
     argv: tuple[str, ...]
-    """With `{run_id}` and the like in it, see `app.config.commands`; no shell is involved."""
+    """With `{run_id}` and the like in it, see `app.config.sections`; no shell is involved."""
     key: str | None = None
     """None: in the palette only."""
     confirm: bool = False

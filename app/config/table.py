@@ -1,12 +1,68 @@
-"""A TOML table, read key by key with its type checked; whatever nobody asked for is a mistake."""
+"""A TOML table, read key by key with its type checked; an unknown key is a mistake, told with its line."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn, TypeVar, cast
+from typing import Final, NoReturn, TypeVar, cast
 
-from app.config.errors import ConfigError
-from app.config.locate import KeyPath, dotted, line_of
+from app.config.settings import ConfigError
+
+KeyPath = tuple[str | int, ...]
+"""As in `("profiles", "acme", "base_url")`; a number is a place in an array of tables, counted from 0."""
+
+_MOST_LINES: Final = 5_000
+"""Beyond that no line is worth the seconds it takes to find."""
+
+
+def line_of(text: str, path: KeyPath) -> int | None:
+    """The line, counted from 1, where a key's statement (or the nearest table around it) begins; None: not found."""
+    while path:
+        if (line := _first_line_with(text, path)) is not None:
+            return line
+        path = path[:-1]
+    return None
+
+
+def _first_line_with(text: str, path: KeyPath) -> int | None:
+    import tomllib  # only after a mistake
+
+    # The parser itself says where a key appears: in the shortest beginning of the text that holds it.
+    lines = text.splitlines(keepends=True)
+    statement = 1
+    for end in range(1, min(len(lines), _MOST_LINES) + 1):
+        try:
+            beginning = tomllib.loads("".join(lines[:end]))
+        except tomllib.TOMLDecodeError:
+            continue  # inside a value of several lines
+        if _holds(beginning, path):
+            return statement
+        statement = end + 1
+    return None
+
+
+def _holds(value: object, path: KeyPath) -> bool:
+    for step in path:
+        if isinstance(step, int):
+            if not isinstance(value, list) or step >= len(value):
+                return False
+            value = value[step]
+        elif isinstance(value, dict) and step in value:
+            value = value[step]
+        else:
+            return False
+    return True
+
+
+def dotted(path: KeyPath) -> str:
+    """A path as people write it: `profiles.acme.base_url`, `templates[2].name` (counted from 1)."""
+    written = ""
+    for step in path:
+        if isinstance(step, int):
+            written += f"[{step + 1}]"
+        else:
+            written += f".{step}" if written else step
+    return written
+
 
 Kind = TypeVar("Kind")
 
@@ -71,7 +127,7 @@ class Table:
         values = self._read(key, nothing, list, 'a list of strings, as in ["a", "b"]')
         texts = tuple(value for value in values if isinstance(value, str) and value)
         if key in self.values and (not (texts or may_be_empty) or len(texts) != len(values)):
-            self.fail(key, "this is no list of strings.", 'Write it as in ["a", "b"].')
+            self.fail(key, "this is not a list of strings.", 'Write it as in ["a", "b"].')
         return texts if key in self.values else default
 
     def table(self, key: str) -> "Table":
@@ -90,7 +146,7 @@ class Table:
             yield Table(self.source, values, (*self.path, key, index))
 
     def finish(self) -> None:
-        """Refuse what nobody asked for.
+        """Refuse the keys that were not asked for.
 
         Raises:
             ConfigError: The table holds an unknown key.

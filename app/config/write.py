@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from app.config.errors import ConfigError
-from app.config.load import load
+from app.atomic_file import replacing
+from app.config.load import parse
 from app.config.paths import example_text
-from app.config.settings import ENVIRONMENT_PROFILE
+from app.config.settings import ENVIRONMENT_PROFILE, ConfigError
 from app.token import CommandToken, EnvToken, FileToken, KeyringToken, Token, TokenSource
 
 LONGEST_NAME: Final = 40
@@ -51,7 +51,11 @@ def add_profile(file: Path, new: NewProfile) -> None:
     target = file.resolve()
     with _said(target):
         before = target.read_text(encoding="utf-8") if target.exists() else example_text()
-        _replace(target, f"{before.rstrip()}\n\n{_profile(new)}".lstrip())
+        after = f"{before.rstrip()}\n\n{_profile(new)}".lstrip()
+        parse(target, after)  # never a file that cannot be read back
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with replacing(target) as written:
+            written.write(after)
 
 
 def keep_token(folder: Path, name: str, token: Token) -> Path:
@@ -79,23 +83,6 @@ def keep_token(folder: Path, name: str, token: Token) -> Path:
             with os.fdopen(descriptor, "w", encoding="ascii") as file:
                 file.write(f"{token.reveal()}\n")
             return path
-
-
-def _replace(target: Path, text: str) -> None:
-    """Writes beside the file, reads that back as a configuration, and moves it into place."""
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        load(partial, {})
-        partial.replace(target)
-    except ConfigError as error:
-        raise ConfigError(error.message, cure=error.cure, file=target, key=error.key, line=error.line) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _profile(new: NewProfile) -> str:

@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 
 from app.config import Profile, Settings, load
 from app.demo.history import make as make_history
-from app.demo.process import DemoError, last_lines
-from app.demo.world import World, build
+from app.demo.world import DemoError, World, build, last_lines
 
 Show = Callable[[Settings, Profile], int]
 """Shows a profile until the person leaves; returns the exit code."""
@@ -50,7 +49,7 @@ def run_demo(show: Show | None, *, keep: bool, folder: Path | None) -> int:
     return 0  # Ended by a signal, and everything taken down: that is how a demo without a console ends.
 
 
-class _Ended(BaseException):
+class _Interrupted(BaseException):
     """SIGTERM or SIGINT: the demo is to be taken down."""
 
 
@@ -59,14 +58,14 @@ def _ended_by_signals() -> Iterator[None]:
     def end(number: int, _: FrameType | None) -> None:
         for each in before:
             signal.signal(each, signal.SIG_IGN)  # One is enough: a second must not break the taking down.
-        raise _Ended(number)
+        raise _Interrupted(number)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     for number in before:
         signal.signal(number, end)
     try:
         yield
-    except _Ended:
+    except _Interrupted:
         pass
     finally:
         for number, handler in before.items():

@@ -1,13 +1,124 @@
-"""The ways out of the screen: bell, desktop, command. What fails is said, and nothing waits for it."""
+"""The ways out of the screen: bell, desktop, command. A failure is reported, and nothing waits for it."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from html import escape
 from shutil import which
+from typing import Final
 
 from app.config import NotifySettings
-from app.notify import programs
-from app.notify.news import News
-from app.notify.terminal import notification
+from app.notify.notifications import Notification
+from app.text import SafeText, safe_text
+
+_END: Final = "\x1b\\"
+_TITLED: Final = ("foot", "rxvt-unicode")
+"""Beginnings of TERM of terminals that take a title and a text (OSC 777)."""
+_PLAIN: Final = ("xterm-kitty", "xterm-ghostty", "wezterm")
+"""Beginnings of TERM of terminals that take one text (OSC 9)."""
+_PLAIN_PROGRAMS: Final = frozenset({"iTerm.app", "WezTerm", "ghostty"})
+"""As TERM_PROGRAM names them."""
+
+
+def terminal_sequence(title: SafeText, body: SafeText, env: Mapping[str, str]) -> str | None:
+    """What to write to the terminal; None: it is not known to take any, or a multiplexer would swallow it."""
+    if "TMUX" in env or "STY" in env or env.get("TERM", "").startswith(("tmux", "screen")):
+        return None
+    term = env.get("TERM", "")
+    if term.startswith(_TITLED) or "VTE_VERSION" in env:
+        # A semicolon would end the title.
+        return f"\x1b]777;notify;{title.replace(';', ',')};{body.replace(';', ',')}{_END}"
+    if term.startswith(_PLAIN) or env.get("TERM_PROGRAM") in _PLAIN_PROGRAMS:
+        # `9;4;` would be a progress bar: the text begins with a word of ours, never with a digit.
+        return f"\x1b]9;Runwarden: {title} - {body}{_END}"
+    return None
+
+
+DEADLINE_S: Final = 15.0
+"""A program that takes longer is ended."""
+_URGENCY: Final = {"information": "low", "warning": "normal", "error": "critical"}
+_VALUE_LIMIT: Final = 300
+_DISARMED: Final = {"-": "\N{HYPHEN}", "@": "\N{FULLWIDTH COMMERCIAL AT}", "<": "\N{FULLWIDTH LESS-THAN SIGN}"}
+"""First characters that programs obey (`--option`, and curl's `@file` and `<file`), by what looks like them."""
+
+
+def notify_send(news: Notification) -> tuple[str, ...]:
+    """The arguments for the desktop's own program."""
+    # Its text is a kind of HTML, its title is not.
+    body = escape(news.body, quote=False)
+    return "notify-send", "--app-name=Runwarden", f"--urgency={_URGENCY[news.level]}", "--", news.title, body
+
+
+def filled(template: Sequence[str], news: Notification, profile: str) -> tuple[str, ...]:
+    """The user's own command for one piece of news; what is not known of it is empty."""
+    values = {
+        "title": _argument(news.title),
+        "body": _argument(news.body),
+        "kind": news.kind,
+        "level": news.level,
+        "profile": _argument(profile),
+        **dict.fromkeys(("platform", "run_id", "repository", "branch", "status"), ""),
+        **{name: _argument(value) for name, value in news.about},
+    }
+    return tuple(_fill(argument, values) for argument in template)
+
+
+async def run_program(argv: Sequence[str], deadline_s: float = DEADLINE_S) -> str | None:
+    """Runs a program to its end; what went wrong, with the cure. None: nothing."""
+    name = safe_text(argv[0], limit=80)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "an argument cannot be passed on"
+        return f"{name} cannot be run: {why}. Correct notify.command, or take it out of the configuration."
+    try:
+        async with asyncio.timeout(deadline_s):
+            _, said = await process.communicate()
+    except TimeoutError:
+        await _end(process)
+        return f"{name} did not end within {deadline_s:.0f} s and was stopped. Run it by hand to see what it waits for."
+    except asyncio.CancelledError:
+        await _end(process)
+        raise
+    if process.returncode == 0:
+        return None
+    last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    return f"{name} ended with {process.returncode}: {safe_text(last, limit=120) or 'it said nothing'}."
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
+
+
+def _fill(argument: str, values: Mapping[str, str]) -> str:
+    # One pass from left to right: a value with braces in it is never filled in again.
+    parts: list[str] = []
+    rest = argument
+    while rest:
+        before, brace, rest = rest.partition("{")
+        parts.append(before)
+        name, closing, after = rest.partition("}")
+        if brace and closing and name in values:
+            parts.append(values[name])
+            rest = after
+        else:
+            parts.append(brace)
+    return "".join(parts)
+
+
+def _argument(value: str) -> str:
+    """Foreign text as an argument: printable, and no program takes it for an option or for a file's name."""
+    text = safe_text(value, limit=_VALUE_LIMIT)
+    return f"{_DISARMED.get(text[:1], text[:1])}{text[1:]}"
+
 
 NO_DESKTOP = (
     "There is no way to this desktop: the terminal is not known to show notifications, and notify-send is not"
@@ -26,7 +137,7 @@ class Channels:
     write: Callable[[str], None]
     """Writes to the terminal as it stands."""
 
-    async def deliver(self, news: Sequence[News]) -> tuple[str, ...]:
+    async def deliver(self, news: Sequence[Notification]) -> tuple[str, ...]:
         """Tells these; what could not be told and why, each once."""
         if news and self.settings.bell:
             self.ring_bell()
@@ -35,14 +146,14 @@ class Channels:
             if self.settings.desktop:
                 troubles.append(await self._desktop(one))
             if self.settings.command:
-                troubles.append(await programs.run(programs.filled(self.settings.command, one, self.profile)))
+                troubles.append(await run_program(filled(self.settings.command, one, self.profile)))
         return tuple(dict.fromkeys(trouble for trouble in troubles if trouble is not None))
 
-    async def _desktop(self, news: News) -> str | None:
-        sequence = notification(news.title, news.body, self.env)
+    async def _desktop(self, news: Notification) -> str | None:
+        sequence = terminal_sequence(news.title, news.body, self.env)
         if sequence is not None:
             self.write(sequence)
             return None
         if which("notify-send", path=self.env.get("PATH")) is None:
             return NO_DESKTOP
-        return await programs.run(programs.notify_send(news))
+        return await run_program(notify_send(news))

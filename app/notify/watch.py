@@ -8,9 +8,16 @@ from typing import Final
 
 from app.config import NotifySettings
 from app.health import Incident, incidents
-from app.notify.hosts import incident_news, link_back_news, link_news
-from app.notify.news import News, condensed
-from app.notify.runs import missed_news, move_news, stuck_news
+from app.notify.notifications import (
+    Notification,
+    condensed,
+    incident_notifications,
+    link_back_notification,
+    link_notification,
+    missed_notification,
+    move_notifications,
+    stuck_notifications,
+)
 from storage.cache import Cache
 from storage.records import PlatformHealth
 from storage.records.following import Mark
@@ -26,12 +33,12 @@ LONGEST_GAP: Final = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class Delivery:
     """What one look found worth telling."""
 
-    screen: tuple[News, ...] = ()
+    screen: tuple[Notification, ...] = ()
     """For this process's own screen."""
-    outward: tuple[News, ...] = ()
+    outward: tuple[Notification, ...] = ()
     """For bell, desktop and command: this process, and no other, tells these."""
 
 
@@ -54,7 +61,7 @@ class Watch:
     """Keys of states that this process, or an earlier one, has told already."""
     _held: set[str] = field(default_factory=set)
     """Keys of states that began in quiet hours and still have to be told outward."""
-    _link_down: News | None = None
+    _link_down: Notification | None = None
     _hosts_seen: tuple[PlatformHealth, ...] | None = None
     _incidents: list[Incident] = field(default_factory=list)
     """Of the hosts as they were seen last."""
@@ -75,7 +82,7 @@ class Watch:
         keys = [key for one in states for key in (one.key, *one.after)]
         self._said = set(await self.cache.following.claimed(keys))
 
-    async def look(self) -> Telling:
+    async def look(self) -> Delivery:
         """What is to be told since the last look.
 
         Raises:
@@ -93,9 +100,9 @@ class Watch:
             self._held.clear()
         won = await self.cache.following.claim([one.key for one in outward], at=now) if outward else frozenset()
         screen = [*events, *fresh, *([missed] if missed else [])]
-        return Telling(condensed(screen), condensed([one for one in outward if one.key in won]))
+        return Delivery(condensed(screen), condensed([one for one in outward if one.key in won]))
 
-    async def _moved(self) -> tuple[Sequence[News], News | None]:
+    async def _moved(self) -> tuple[Sequence[Notification], Notification | None]:
         if self._mark is None or self._began_at is None or self._since is None:
             raise RuntimeError("A watch begins before it looks.")
         found = await self.cache.following.moves(self._mark, since=self._since)
@@ -106,20 +113,20 @@ class Watch:
         # A followed run's end is told however late; others that moved before this watch began are summed up.
         mine_or_new = [move for move in found.moves if move.at >= begun or move.is_pinned]
         missed = [move for move in found.moves if move.at < begun and not move.is_pinned]
-        news = move_news(mine_or_new, self.notify.on, self.profile)
-        return news, missed_news(missed, self.notify.on, self.clock())
+        news = move_notifications(mine_or_new, self.notify.on, self.profile)
+        return news, missed_notification(missed, self.notify.on, self.clock())
 
-    async def _states(self, now: datetime) -> list[News]:
-        states: list[News] = []
+    async def _states(self, now: datetime) -> list[Notification]:
+        states: list[Notification] = []
         if "stuck" in self.notify.on:
-            states += stuck_news(await self.cache.following.stuck_runs(), self.profile)
+            states += stuck_notifications(await self.cache.following.stuck_runs(), self.profile)
         if "health" in self.notify.on:
             states += await self._hosts(now)
         if "link" in self.notify.on:
             states += await self._link(now)
         return states
 
-    async def _hosts(self, now: datetime) -> list[News]:
+    async def _hosts(self, now: datetime) -> list[Notification]:
         hosts = await self.cache.health()
         # Every poll of runs comes by here as well; incidents change with samples only.
         if hosts != self._hosts_seen:
@@ -133,20 +140,20 @@ class Watch:
             ]
             self._hosts_seen = hosts
         recent = [one for one in self._incidents if not one.is_over or (one.recovered_at or one.until) > now - RECENT]
-        return list(incident_news(recent, self._hold, now, self.profile))
+        return list(incident_notifications(recent, self._hold, now, self.profile))
 
-    async def _link(self, now: datetime) -> list[News]:
+    async def _link(self, now: datetime) -> list[Notification]:
         link = next(link for link in await self.cache.links() if link.subject == "runs")
-        down = link_news(link, self._hold, now, self.profile)
+        down = link_notification(link, self._hold, now, self.profile)
         if down is not None:
             self._link_down = down
             return [down]
         if link.is_failing or self._link_down is None:
             return []
-        back, self._link_down = link_back_news(self._link_down, link, now, self.profile), None
+        back, self._link_down = link_back_notification(self._link_down, link, now, self.profile), None
         return [back]
 
-    def _fresh(self, states: Sequence[News]) -> list[News]:
+    def _fresh(self, states: Sequence[Notification]) -> list[Notification]:
         """States that nobody has told yet; what is gone for good is forgotten."""
         fresh = [one for one in states if one.key not in self._said and (not one.after or self._said & set(one.after))]
         known = {key for one in states for key in (one.key, *one.after)}

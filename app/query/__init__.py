@@ -3,9 +3,8 @@
 Pure: no I/O, no clock of its own, nothing but the standard library and the records. See docs/query.md.
 """
 
-from app.query.combine import both
 from app.query.parse import parse
-from app.query.result import Problem, Query, Span, SpanKind
+from app.query.result import Problem, Query, Span, SpanKind, both
 from app.query.suggest import Suggestion, Vocabulary, suggestions
 from app.query.write import written
 

@@ -1,16 +1,76 @@
-"""From a line to a filter: what is sound counts, what is not is said with its place and its cure."""
+"""From a line to a filter: what is sound counts, what is not is reported with its place and its cure."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from app.query.form import broken, given, spans, unclosed
-from app.query.keys import STATES, Meaning, meaning, near
-from app.query.result import Problem, Query, Span
-from app.query.terms import Piece, Term, terms
-from app.query.values import read_value
+from app.query.result import Problem, Query, Span, SpanKind
+from app.query.terms import STATES, KeyName, Term, Token, key_name, key_of, near, terms
 from app.times import INSTANT, parse_period
 from storage.records import FINAL_STATUSES, RunFilter
+
+KNOWN_STATUSES: Final = frozenset({"queued", "working", *FINAL_STATUSES})
+"""Statuses that the spec names (2.4), in whatever case they are typed; any other is taken as written."""
+
+
+def read_value(token: Token, wanted: KeyName) -> str:
+    """What a value stands for in the filter; in quotes, for itself."""
+    if token.quoted:
+        return token.text
+    if wanted == "status" and token.text.casefold() in KNOWN_STATUSES:
+        return token.text.casefold()
+    return _repository(token.text) if wanted == "repo" else token.text
+
+
+def _repository(text: str) -> str:
+    """A label or a pattern: `acme/` is all of acme's, `api` is any owner's api; GitHub goes without its name."""
+    label = text.removeprefix("github:")
+    if label.endswith(("/", ":")):
+        return f"{label}*"
+    return label if "/" in label or "*" in label or ":" in label else f"*/{label}"
+
+
+def given(term: Term) -> tuple[Token, ...]:
+    """Its values, but for what is still missing behind a comma."""
+    return tuple(token for token in term.tokens if token.text or token.quoted)
+
+
+def broken(term: Term, wanted: KeyName) -> Problem | None:
+    """What is wrong with the term's form."""
+    for token in term.tokens:
+        if not token.closed:
+            return unclosed(token)
+        if wanted == "status" and not token.quoted and "*" in token.text:
+            return Problem(
+                token.start, token.end, "A status has no pattern.", "Write it out, or exclude some: -status:…"
+            )
+    if not given(term):
+        return Problem(term.end, term.end, f"{term.key}: lacks its value.", f"As in {key_of(wanted).example}")
+    if wanted in {"since", "until", "is"} and len(term.tokens) > 1:
+        start = term.tokens[1].start - 1
+        return Problem(start, term.end, f"{term.key}: takes one value.", f"As in {key_of(wanted).example}")
+    return None
+
+
+def unclosed(token: Token) -> Problem:
+    """A quote that does not end."""
+    return Problem(token.start, token.end, "The quote is not closed.", 'End it with ".')
+
+
+def spans(term: Term, *, is_problem: bool = False) -> Iterator[Span]:
+    """The term's tokens; all of them are a problem where the term means nothing."""
+    at = term.start
+    if term.negated:
+        yield Span(at, at + 1, "problem" if is_problem else "sign")
+        at += 1
+    if term.key is not None:
+        yield Span(at, term.key_end, "problem" if is_problem else "key")
+    kind: SpanKind = "word" if term.key is None else "value"
+    for token in term.tokens:
+        if token.end > token.start:
+            yield Span(token.start, token.end, "problem" if is_problem else kind)
+
 
 LONGEST: Final = 4_000
 """Characters of a line; what is typed by hand never comes near."""
@@ -26,24 +86,24 @@ def parse(text: str, now: datetime) -> Query:
     Returns:
         The filter that its sound parts make, and a problem for each of the others. Never raises.
     """
-    reading = _Reading(now)
+    parser = _Parser(now)
     for term in terms(text[:LONGEST]):
-        reading.take(term)
+        parser.take(term)
     if len(text) > LONGEST:
-        reading.blame(LONGEST, len(text), f"The line is longer than {LONGEST:,} characters.", "Shorten it.")
-    wanted = reading.finish()
-    problems = tuple(sorted(reading.problems, key=lambda problem: problem.start))
-    return Query(wanted, problems, tuple(reading.spans))
+        parser.blame(LONGEST, len(text), f"The line is longer than {LONGEST:,} characters.", "Shorten it.")
+    wanted = parser.finish()
+    problems = tuple(sorted(parser.problems, key=lambda problem: problem.start))
+    return Query(wanted, problems, tuple(parser.spans))
 
 
 @dataclass(slots=True)
-class _Reading:
+class _Parser:
     """What was read so far."""
 
     now: datetime
     problems: list[Problem] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
-    lists: dict[tuple[Meaning, bool], dict[str, None]] = field(default_factory=dict)
+    lists: dict[tuple[KeyName, bool], dict[str, None]] = field(default_factory=dict)
     """By key and whether it was negated; a dictionary for its order."""
     words: list[str] = field(default_factory=list)
     since: datetime | None = None
@@ -56,7 +116,7 @@ class _Reading:
 
     def take(self, term: Term) -> None:
         """One term."""
-        wanted = meaning(term.key) if term.key is not None else None
+        wanted = key_name(term.key) if term.key is not None else None
         if term.key is not None and wanted is None:
             self._unknown_key(term, term.key)
         elif wanted is None:
@@ -90,7 +150,7 @@ class _Reading:
             stuck=self.stuck,
         )
 
-    def _list(self, wanted: Meaning, *, negated: bool) -> tuple[str, ...]:
+    def _list(self, wanted: KeyName, *, negated: bool) -> tuple[str, ...]:
         return tuple(self.lists.get((wanted, negated), ()))
 
     def _state(self) -> tuple[bool, tuple[str, ...]]:
@@ -109,15 +169,15 @@ class _Reading:
         return False, both or tuple(sorted(FINAL_STATUSES))
 
     def _word(self, term: Term) -> None:
-        (piece,) = term.pieces
+        (token,) = term.tokens
         if term.negated:
-            cure = f'Exclude with -branch: or -repo:, or search for it as it is: "-{piece.text}".'
+            cure = f'Exclude with -branch: or -repo:, or search for it as it is: "-{token.text}".'
             self._refuse(term, Problem(term.start, term.end, "A search word cannot be excluded.", cure))
             return
-        if not piece.closed:
-            self._refuse(term, unclosed(piece))
+        if not token.closed:
+            self._refuse(term, unclosed(token))
             return
-        self.words += piece.text.split()
+        self.words += token.text.split()
         self.spans += spans(term)
 
     def _unknown_key(self, term: Term, written: str) -> None:
@@ -126,7 +186,7 @@ class _Reading:
         at = term.key_end - len(written) - 1
         self._refuse(term, Problem(at, term.key_end, f"There is no {written}:.", cure))
 
-    def _condition(self, term: Term, wanted: Meaning) -> Problem | None:
+    def _condition(self, term: Term, wanted: KeyName) -> Problem | None:
         match wanted:
             case "since" | "until":
                 return self._limit(term, wanted)
@@ -134,15 +194,15 @@ class _Reading:
                 return self._is(term)
             case _:
                 values = self.lists.setdefault((wanted, term.negated), {})
-                values.update(dict.fromkeys(read_value(piece, wanted) for piece in given(term)))
+                values.update(dict.fromkeys(read_value(token, wanted) for token in given(term)))
                 return None
 
-    def _limit(self, term: Term, wanted: Meaning) -> Problem | None:
-        piece = term.pieces[0]
+    def _limit(self, term: Term, wanted: KeyName) -> Problem | None:
+        token = term.tokens[0]
         try:
-            limit = _edge(piece, self.now, wanted, negated=term.negated)
+            limit = _edge(token, self.now, wanted, negated=term.negated)
         except ValueError as error:
-            return Problem(piece.start, piece.end, *_told(str(error)))
+            return Problem(token.start, token.end, *_told(str(error)))
         if (wanted == "since") != term.negated:
             self.since = limit if self.since is None else max(self.since, limit)
         else:
@@ -151,11 +211,11 @@ class _Reading:
         return None
 
     def _is(self, term: Term) -> Problem | None:
-        piece = term.pieces[0]
-        state = piece.text.casefold()
+        token = term.tokens[0]
+        state = token.text.casefold()
         if state not in STATES:
             cure = "Write is:active, is:ended or is:stuck."
-            return Problem(piece.start, piece.end, f"A run is never {piece.text!r}.", cure)
+            return Problem(token.start, token.end, f"A run is never {token.text!r}.", cure)
         if state == "stuck":
             if term.negated:
                 return Problem(term.start, term.end, "Stuck runs cannot be excluded.", "Take the minus away.")
@@ -171,15 +231,15 @@ class _Reading:
         self.spans += spans(term, is_problem=True)
 
 
-def _edge(piece: Piece, now: datetime, wanted: Meaning, *, negated: bool) -> datetime:
+def _edge(token: Token, now: datetime, wanted: KeyName, *, negated: bool) -> datetime:
     """The limit that a time sets: not since it is until just before it, not until it is since just after."""
-    first, last = parse_period(piece.text, now)
+    first, last = parse_period(token.text, now)
     try:
         if wanted == "since":
             return first - INSTANT if negated else first
         return last + INSTANT if negated else last
     except OverflowError as error:
-        raise ValueError(f"{piece.text!r} is outside the calendar.") from error
+        raise ValueError(f"{token.text!r} is outside the calendar.") from error
 
 
 def _told(error: str) -> tuple[str, str]:

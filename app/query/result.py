@@ -1,6 +1,6 @@
-"""What a line of the query language comes to."""
+"""What a line of the query language comes to, and two filters as one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from storage.records import RunFilter
@@ -10,7 +10,7 @@ SpanKind = Literal["sign", "key", "value", "word", "problem"]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of the line and what it is, for highlighting; blanks and commas belong to none."""
+    """A token of the line and what it is, for highlighting; blanks and commas belong to none."""
 
     start: int
     """Index of its first character, from 0."""
@@ -21,7 +21,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A piece of the line that means nothing; the rest of the line still counts."""
+    """A token of the line that means nothing; the rest of the line still counts."""
 
     start: int
     """Index of its first character, from 0."""
@@ -46,3 +46,25 @@ class Query:
     """In the order of the line; empty: all of it was understood."""
     spans: tuple[Span, ...]
     """In the order of the line, not overlapping."""
+
+
+def both(one: RunFilter, other: RunFilter) -> RunFilter:
+    """What two filters ask for as if they stood in one line: lists join, limits tighten, words add up."""
+    return replace(
+        one,
+        statuses=_joined(one.statuses, other.statuses),
+        not_statuses=_joined(one.not_statuses, other.not_statuses),
+        repositories=_joined(one.repositories, other.repositories),
+        not_repositories=_joined(one.not_repositories, other.not_repositories),
+        branches=_joined(one.branches, other.branches),
+        not_branches=_joined(one.not_branches, other.not_branches),
+        since=max((limit for limit in (one.since, other.since) if limit), default=None),
+        until=min((limit for limit in (one.until, other.until) if limit), default=None),
+        search=" ".join(part for part in (one.search, other.search) if part),
+        active=one.active or other.active,
+        stuck=one.stuck or other.stuck,
+    )
+
+
+def _joined(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*one, *other)))

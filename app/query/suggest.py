@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from app.query.keys import KEYS, STATES, Meaning, meaning
-from app.query.terms import Piece, Term, terms
-from app.query.values import KNOWN_STATUSES
+from app.query.parse import KNOWN_STATUSES
+from app.query.terms import KEYS, STATES, KeyName, Term, Token, key_name, terms
 from app.query.write import value_text
 
 MOST: Final = 12
@@ -49,7 +48,7 @@ def suggestions(line: str, cursor: int, known: Vocabulary) -> tuple[Suggestion, 
 
     Args:
         line: The line.
-        cursor: Where it is, from 0 to the line's length; the piece that it touches is completed.
+        cursor: Where it is, from 0 to the line's length; the token that it touches is completed.
         known: What values there are.
     """
     found = next((term for term in terms(line) if term.start <= cursor <= term.end), None)
@@ -71,29 +70,29 @@ def _keys(start_of_name: str, start: int, end: int) -> Iterator[Suggestion]:
 
 
 def _of_word(term: Term, typed: str, known: Vocabulary) -> Iterator[Suggestion]:
-    (piece,) = term.pieces
-    if piece.quoted:
+    (token,) = term.tokens
+    if token.quoted:
         return
-    yield from _keys(typed, piece.start, piece.end)
+    yield from _keys(typed, token.start, token.end)
     if len(typed) >= _SHORTEST_NAME:
         for label in _matching(typed, known.repositories):
-            yield Suggestion(piece.start, piece.end, f"repo:{value_text(label, 'repo')}", "The repository.")
+            yield Suggestion(token.start, token.end, f"repo:{value_text(label, 'repo')}", "The repository.")
 
 
 def _values(term: Term, cursor: int, known: Vocabulary) -> Iterator[Suggestion]:
-    wanted = meaning(term.key or "")
+    wanted = key_name(term.key or "")
     if wanted is None:
         return
-    piece = next(piece for piece in term.pieces if cursor <= piece.end)
-    others = {each.text for each in term.pieces if each is not piece}
-    typed = _typed(piece, cursor)
+    token = next(token for token in term.tokens if cursor <= token.end)
+    others = {each.text for each in term.tokens if each is not token}
+    typed = _typed(token, cursor)
     for value in _matching(typed, _known(wanted, known)):
         if value not in others:
             text = value if wanted in {"since", "until", "is"} else value_text(value, wanted)
-            yield Suggestion(piece.start, piece.end, text)
+            yield Suggestion(token.start, token.end, text)
 
 
-def _known(wanted: Meaning, known: Vocabulary) -> Iterable[str]:
+def _known(wanted: KeyName, known: Vocabulary) -> Iterable[str]:
     match wanted:
         case "status":
             return dict.fromkeys((*sorted(KNOWN_STATUSES), *known.statuses))
@@ -121,5 +120,5 @@ def _matching(typed: str, values: Iterable[str]) -> Iterator[str]:
     yield from sorted(inside, key=lambda value: not value.casefold().startswith(stem))
 
 
-def _typed(piece: Piece, cursor: int) -> str:
-    return piece.text[: max(0, cursor - piece.start - int(piece.quoted))]
+def _typed(token: Token, cursor: int) -> str:
+    return token.text[: max(0, cursor - token.start - int(token.quoted))]

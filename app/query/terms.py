@@ -1,11 +1,52 @@
-"""A line cut into terms: conditions and words, each piece with its place."""
+"""The grammar: the keys of the query language, and a line cut into terms, each token with its place."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
-from app.query.keys import meaning, near
+KeyName = Literal["status", "repo", "branch", "since", "until", "is"]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key."""
+
+    name: KeyName
+    aliases: tuple[str, ...]
+    example: str
+    about: str
+
+
+KEYS: Final = (
+    Key("status", (), "status:failed,queued", "The run's status; several: any of them."),
+    Key("repo", ("repository",), "repo:acme/*", "The repository; * matches anything."),
+    Key("branch", (), "branch:agent/*", "The branch; * matches anything."),
+    Key("since", ("from",), "since:7d", "Created then or later: 2h, 7d, 2026-05-01."),
+    Key("until", ("to",), "until:2026-05-01", "Created then or earlier; a date includes its day."),
+    Key("is", (), "is:active", "active, ended or stuck."),
+)
+_BY_NAME: Final = {name: key.name for key in KEYS for name in (key.name, *key.aliases)}
+STATES: Final = ("active", "ended", "stuck")
+"""What `is:` takes."""
+
+
+def key_name(name: str) -> KeyName | None:
+    """What a key means, in any case; None: it is no key."""
+    return _BY_NAME.get(name.casefold())
+
+
+def near(name: str) -> str | None:
+    """The key that was probably meant by a name that is none."""
+    from difflib import get_close_matches  # only for what is no key; the console starts without it
+
+    return next(iter(get_close_matches(name.casefold(), _BY_NAME, n=1, cutoff=0.6)), None)
+
+
+def key_of(name: KeyName) -> Key:
+    """A key by its meaning."""
+    return next(key for key in KEYS if key.name == name)
+
 
 QUOTE: Final = '"'
 ESCAPE: Final = "\\"
@@ -13,7 +54,7 @@ _NAME: Final = re.compile(r"([A-Za-z_]+):")
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Token:
     """A value or a word."""
 
     text: str
@@ -37,7 +78,7 @@ class Term:
     """As written; None: a word."""
     key_end: int
     """Index behind the colon; of a word, where it begins."""
-    pieces: tuple[Piece, ...]
+    tokens: tuple[Token, ...]
     """The condition's values, empty ones included; one for a word."""
 
 
@@ -59,46 +100,46 @@ def _term(line: str, start: int) -> Term:
     if name is None or not is_key_like(name[1]):
         word = _piece(line, at, ends_at_comma=False)
         return Term(start, word.end, negated, None, at, (word,))
-    pieces = tuple(_list(line, name.end()))
-    return Term(start, pieces[-1].end, negated, name[1], name.end(), pieces)
+    tokens = tuple(_list(line, name.end()))
+    return Term(start, tokens[-1].end, negated, name[1], name.end(), tokens)
 
 
 def is_key_like(name: str) -> bool:
     """Whether a name before a colon is a key or one misspelt; others belong to words, as in `gitlab:acme/api`."""
-    return meaning(name) is not None or near(name) is not None
+    return key_name(name) is not None or near(name) is not None
 
 
-def _list(line: str, at: int) -> Iterator[Piece]:
+def _list(line: str, at: int) -> Iterator[Token]:
     while True:
-        piece = _piece(line, at, ends_at_comma=True)
-        yield piece
-        if piece.end >= len(line) or line[piece.end] != ",":
+        token = _piece(line, at, ends_at_comma=True)
+        yield token
+        if token.end >= len(line) or line[token.end] != ",":
             return
-        at = piece.end + 1
+        at = token.end + 1
 
 
-def _piece(line: str, start: int, *, ends_at_comma: bool) -> Piece:
+def _piece(line: str, start: int, *, ends_at_comma: bool) -> Token:
     if line.startswith(QUOTE, start):
         return _quoted(line, start)
     end = start
     while end < len(line) and not line[end].isspace() and not (ends_at_comma and line[end] == ","):
         end += 1
-    return Piece(line[start:end], start, end)
+    return Token(line[start:end], start, end)
 
 
-def _quoted(line: str, start: int) -> Piece:
+def _quoted(line: str, start: int) -> Token:
     text: list[str] = []
     at = start + 1
     while at < len(line):
         character = line[at]
         if character == QUOTE:
-            return Piece("".join(text), start, at + 1, quoted=True)
+            return Token("".join(text), start, at + 1, quoted=True)
         if character == ESCAPE and line[at + 1 : at + 2] in {QUOTE, ESCAPE}:
             at += 1
             character = line[at]
         text.append(character)
         at += 1
-    return Piece("".join(text), start, at, quoted=True, closed=False)
+    return Token("".join(text), start, at, quoted=True, closed=False)
 
 
 def _blanks_end(line: str, at: int) -> int:
@@ -108,5 +149,5 @@ def _blanks_end(line: str, at: int) -> int:
 
 
 def quoted(text: str) -> str:
-    """A text as one piece that is meant literally."""
+    """A text as one token that is meant literally."""
     return f"{QUOTE}{text.replace(ESCAPE, ESCAPE * 2).replace(QUOTE, ESCAPE + QUOTE)}{QUOTE}"

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from app.query.keys import Meaning
-from app.query.terms import quoted, terms
-from app.query.values import read_value
+from app.query.parse import read_value
+from app.query.terms import KeyName, quoted, terms
 from storage.records import RunFilter
 
 
@@ -29,30 +28,30 @@ def _terms(wanted: RunFilter) -> Iterator[str]:
     yield from map(_word, wanted.search.split())
 
 
-def _lists(key: Meaning, asked: tuple[str, ...], excluded: tuple[str, ...]) -> Iterator[str]:
+def _lists(key: KeyName, asked: tuple[str, ...], excluded: tuple[str, ...]) -> Iterator[str]:
     for sign, values in (("", asked), ("-", excluded)):
         if values:
             yield f"{sign}{key}:{','.join(value_text(value, key) for value in values)}"
 
 
-def value_text(value: str, key: Meaning) -> str:
+def value_text(value: str, key: KeyName) -> str:
     """A value as it is written behind its key, in quotes only where it would mean something else without them."""
     found = list(terms(f"{key}:{value}"))
-    if len(found) == 1 and len(found[0].pieces) == 1:
-        (piece,) = found[0].pieces
-        if value and not piece.quoted and piece.text == value and _stays(key, value):
+    if len(found) == 1 and len(found[0].tokens) == 1:
+        (token,) = found[0].tokens
+        if value and not token.quoted and token.text == value and _stays(key, value):
             return value
     return quoted(value)
 
 
-def _stays(key: Meaning, value: str) -> bool:
-    (piece,) = next(terms(f"{key}:{value}")).pieces
-    return read_value(piece, key) == value and not (key == "status" and "*" in value)
+def _stays(key: KeyName, value: str) -> bool:
+    (token,) = next(terms(f"{key}:{value}")).tokens
+    return read_value(token, key) == value and not (key == "status" and "*" in value)
 
 
 def _word(word: str) -> str:
     found = list(terms(word))
-    is_plain = len(found) == 1 and found[0].key is None and not found[0].negated and not found[0].pieces[0].quoted
+    is_plain = len(found) == 1 and found[0].key is None and not found[0].negated and not found[0].tokens[0].quoted
     return word if is_plain else quoted(word)
 
 

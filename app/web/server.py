@@ -1,19 +1,80 @@
-"""The server: pages, files and a websocket for each console, behind the door."""
+"""The server: pages, files, and a websocket with a console process for each browser tab, behind the door."""
 
 import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import Sequence
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from aiohttp import web
+from textual_serve.app_service import AppService
+from textual_serve.download_manager import DownloadManager
 from textual_serve.server import Server, to_int
 
-from app.web.access import COOKIE, Access
-from app.web.guard import DOWNLOAD, OPEN, add_headers, guard
+from app.web.guard import COOKIE, DOWNLOAD, OPEN, Access, add_headers, guard
 from app.web.pages import NOT_FOR_YOU, console_page, keys_script, page
-from app.web.session import Session
+
+PATIENCE_S: Final = 5.0
+"""A console that was asked to leave is given so long."""
+
+
+class ConsoleProcess(AppService):
+    """textual-serve's service for one process, started without a shell, and ended whatever it does."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        write_bytes: Callable[[bytes], Awaitable[None]],
+        write_str: Callable[[str], Awaitable[None]],
+        close: Callable[[], Awaitable[object]],
+        downloads: DownloadManager,
+    ) -> None:
+        """Nothing is started yet.
+
+        Args:
+            argv: The console's command.
+            write_bytes: Sends what it draws.
+            write_str: Sends what it asks of the browser.
+            close: Called when it ends by itself.
+            downloads: Where the files that it delivers are kept ready.
+        """
+
+        async def ended() -> None:
+            await close()
+
+        super().__init__(argv[0], write_bytes=write_bytes, write_str=write_str, close=ended, download_manager=downloads)
+        self._argv = tuple(argv)
+
+    async def stop(self) -> None:
+        """Asks the console to leave; one that stays is killed."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await super().stop()
+                if self._process is not None:
+                    await self._process.wait()
+        except TimeoutError:
+            if self._process is not None and self._process.returncode is None:
+                self._process.kill()
+                await self._process.wait()
+
+    async def _open_app_process(self, width: int = 80, height: int = 24) -> Process:
+        process = await asyncio.create_subprocess_exec(
+            *self._argv,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=sys.stderr.fileno(),
+            env=self._build_environment(width=width, height=height),
+        )
+        # A crash belongs into our own errors, at once; textual-serve would print it among our facts, afterwards.
+        process.stderr = asyncio.StreamReader()
+        process.stderr.feed_eof()
+        self._process, self._stdin = process, process.stdin
+        return process
+
 
 MOST_CONSOLES: Final = 16
 """At a time: each is a process."""
@@ -128,20 +189,20 @@ class WebConsole(Server):
         return connection
 
     async def _serve_console(self, connection: web.WebSocketResponse, width: int, height: int) -> None:
-        session = Session(
+        console = ConsoleProcess(
             self._argv,
             write_bytes=connection.send_bytes,
             write_str=connection.send_str,
             close=connection.close,
             downloads=self.download_manager,
         )
-        await session.start(width, height)
+        await console.start(width, height)
         try:
             # What a browser sends that is none of the protocol's ends its own connection, and nothing else.
             with contextlib.suppress(json.JSONDecodeError, AssertionError, LookupError, TypeError, AttributeError):
-                await self._process_messages(connection, session)
+                await self._process_messages(connection, console)
         finally:
-            await session.stop()
+            await console.stop()
 
 
 def _side(request: web.Request, name: str, default: int) -> int:

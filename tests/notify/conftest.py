@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from app.config import NotifySettings
-from app.notify.news import News
-from app.notify.watch import Telling, Watch
+from app.notify.notifications import Notification
+from app.notify.watch import Delivery, Watch
 from storage.cache import Cache
 from storage.records import HealthReport, HealthSample, PollOutcome, Repository, Run
 
@@ -68,25 +68,25 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 @pytest.fixture
-def titles() -> Callable[[Telling], list[str]]:
+def titles() -> Callable[[Delivery], list[str]]:
     """What a look told on the screen, in its first words."""
     return lambda telling: [news.title for news in telling.screen]
 
 
 @pytest.fixture
-def outward() -> Callable[[Telling], list[str]]:
+def outward() -> Callable[[Delivery], list[str]]:
     """What a look told outside of it."""
     return lambda telling: [news.title for news in telling.outward]
 
 
 @pytest.fixture
-def news() -> Callable[..., News]:
+def news() -> Callable[..., Notification]:
     """One piece of news."""
     from app.text import safe_text
 
-    def make(title: str = "Run failed: acme/api", body: str = "agent/x", **facts: Any) -> News:
+    def make(title: str = "Run failed: acme/api", body: str = "agent/x", **facts: Any) -> Notification:
         about = tuple(facts.pop("about", {}).items())
         values = {"key": title, "kind": "run", "level": "error", "at": NOON, **facts}
-        return News(title=safe_text(title), body=safe_text(body), about=about, **values)
+        return Notification(title=safe_text(title), body=safe_text(body), about=about, **values)
 
     return make

@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 
 from app.config import NotifySettings
-from app.notify import programs
-from app.notify.channels import NO_DESKTOP, Channels
-from app.notify.news import News
-from app.notify.terminal import notification
+from app.notify.channels import NO_DESKTOP, Channels, run_program, terminal_sequence
+from app.notify.notifications import Notification
 from app.text import SafeText
 
-MakeNews = Callable[..., News]
+MakeNews = Callable[..., Notification]
 WRITE_ARGUMENTS = "import json, sys; open(sys.argv[1], 'w').write(json.dumps(sys.argv[2:]))"
 
 
@@ -66,8 +64,8 @@ async def test_what_goes_wrong_with_a_command_is_said(news: MakeNews) -> None:
     """That it is not there, that it failed and with which words, that it hung."""
     missing = await channels(Terminal(), command=("/nowhere/tell",)).deliver([news(), news("x")])
     program = "import sys; print('no \x1b route', file=sys.stderr); sys.exit(3)"
-    failing = await programs.run((sys.executable, "-c", program))
-    hanging = await programs.run((sys.executable, "-c", "import time; time.sleep(60)"), deadline_s=0.3)
+    failing = await run_program((sys.executable, "-c", program))
+    hanging = await run_program((sys.executable, "-c", "import time; time.sleep(60)"), deadline_s=0.3)
 
     cure = "Correct notify.command, or take it out of the configuration."
     assert missing == (f"/nowhere/tell cannot be run: No such file or directory. {cure}",)
@@ -82,7 +80,7 @@ async def test_a_cancelled_delivery_leaves_no_program_behind(tmp_path: Path) -> 
     fifo = tmp_path / "pid"
     os.mkfifo(fifo)
     program = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
-    task = asyncio.create_task(programs.run((sys.executable, "-c", program, str(fifo))))
+    task = asyncio.create_task(run_program((sys.executable, "-c", program, str(fifo))))
     # Opening it waits for the program to open it as well, reading it for the program to close it.
     pid = int(await asyncio.to_thread(fifo.read_text))
 
@@ -133,7 +131,7 @@ async def test_a_desktop_that_cannot_be_reached_is_said_with_its_cure(news: Make
 )
 def test_terminals_are_written_to_in_their_own_words(env: dict[str, str], expected: str | None) -> None:
     """Where the terminal is not known to understand, nothing is written."""
-    assert notification(SafeText("T; u"), SafeText("B"), env) == expected
+    assert terminal_sequence(SafeText("T; u"), SafeText("B"), env) == expected
 
 
 async def test_a_terminal_that_can_is_preferred(news: MakeNews) -> None:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from app.notify.watch import Telling
+from app.notify.watch import Delivery
 from tests.notify.conftest import World
 
-Words = Callable[[Telling], list[str]]
+Words = Callable[[Delivery], list[str]]
 
 
 async def test_a_run_that_fails_is_told_once(world: World, titles: Words, outward: Words) -> None:
@@ -19,7 +19,7 @@ async def test_a_run_that_fails_is_told_once(world: World, titles: Words, outwar
 
     assert titles(told) == outward(told) == ["Run failed after 4m00s: acme/api"]
     assert told.screen[0].body == "agent/x · run_1 · acme-prod"
-    assert await watch.look() == Telling()
+    assert await watch.look() == Delivery()
 
 
 async def test_only_what_is_asked_for_is_told(world: World, titles: Words) -> None:
@@ -66,7 +66,7 @@ async def test_the_first_sync_tells_nothing_of_the_past(world: World) -> None:
         await world.run(f"run_{number}", "failed", hours=1)
     world.now = now
 
-    assert await watch.look() == Telling()
+    assert await watch.look() == Delivery()
 
 
 async def test_many_at_once_are_told_as_one(world: World, titles: Words, outward: Words) -> None:
@@ -105,7 +105,7 @@ async def test_a_restart_tells_nothing_again(world: World) -> None:
     await world.run("run_1", "failed")
     await watch.look()
 
-    assert await (await world.watch()).look() == Telling()
+    assert await (await world.watch()).look() == Delivery()
 
 
 async def test_what_happened_while_nobody_looked_is_summed_up(world: World, titles: Words, outward: Words) -> None:
@@ -144,8 +144,8 @@ async def test_a_stuck_run_is_told_once(world: World, titles: Words) -> None:
 
     assert titles(told) == ["Run stuck: acme/api, working for 40m00s"]
     assert told.screen[0].body.startswith("95 of 100 there end within 2m00s")
-    assert await watch.look() == Telling()
-    assert await (await world.watch()).look() == Telling()
+    assert await watch.look() == Delivery()
+    assert await (await world.watch()).look() == Delivery()
 
 
 async def test_hostile_names_are_told_in_printable_text(world: World) -> None:

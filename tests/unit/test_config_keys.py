@@ -41,7 +41,11 @@ def test_a_command_is_read_in_full(tmp_path: Path) -> None:
         ("[keys]\nrun.continue = 3\n", 2, "must be a string"),
         ('[keys]\nrun.continue = ""\n', 2, "this is empty"),
         ('[[commands]]\nname = "Log"\n', 1, "argv: this key is missing"),
-        ('[[commands]]\nname = "Log"\nargv = ["less", "{run}"]\n', 3, "nobody fills in {run}. There are: {run_id}"),
+        (
+            '[[commands]]\nname = "Log"\nargv = ["less", "{run}"]\n',
+            3,
+            "no placeholder {run}. There are: {run_id}",
+        ),
         ('[[commands]]\nname = "Log"\nargv = ["ls"]\nshell = true\n', 4, "there is no such key"),
         ('[[commands]]\nname = "A"\nargv = ["ls"]\n[[commands]]\nname = "a"\nargv = ["ls"]\n', 5, "has this name"),
     ],

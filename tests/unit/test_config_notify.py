@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.config import ConfigError, NotifySettings, load
-from app.config.quiet import QuietHours
+from app.config.settings import QuietHours
 
 
 def loaded(folder: Path, text: str) -> NotifySettings:
@@ -45,10 +45,10 @@ def test_nothing_can_be_chosen(tmp_path: Path) -> None:
     ("text", "key", "words"),
     [
         ('quiet = "late"', "notify.quiet", "22:00-07:00"),
-        ('quiet = "25:00-07:00"', "notify.quiet", "no hours of the day"),
-        ('quiet = "07:00-07:00"', "notify.quiet", "no hours of the day"),
-        ('command = ["tell", "{token}"]', "notify.command", "nothing is called {token}"),
-        ("command = [1]", "notify.command", "no list of strings"),
+        ('quiet = "25:00-07:00"', "notify.quiet", "not valid hours"),
+        ('quiet = "07:00-07:00"', "notify.quiet", "not valid hours"),
+        ('command = ["tell", "{token}"]', "notify.command", "no placeholder {token}"),
+        ("command = [1]", "notify.command", "not a list of strings"),
         ("hold_s = -1", "notify.hold_s", "out of range"),
         ("bells = true", "notify.bells", "Did you mean bell?"),
     ],

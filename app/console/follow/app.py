@@ -12,7 +12,7 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from app.console.follow.follow import Follow
     from app.engine import Engine
-    from app.notify.news import News
+    from app.notify.notifications import Notification
     from storage.records.following import PinnedRun
 
 TOAST_S = {"information": 6.0, "warning": 10.0, "error": 15.0}
@@ -98,7 +98,7 @@ class FollowingApp(TerminalApp):
         if self.follow is not None and not isinstance(self.screen, FollowList):
             self.push_screen(FollowList())
 
-    def _tell(self, news: "News") -> None:
+    def _tell(self, news: "Notification") -> None:
         self.notify(news.body, title=news.title, severity=news.level, timeout=TOAST_S[news.level], markup=False)
 
     def _write(self, sequence: str) -> None:

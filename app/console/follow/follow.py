@@ -16,7 +16,7 @@ from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from app.engine import Engine
-    from app.notify.news import News
+    from app.notify.notifications import Notification
     from storage.records.following import PinnedRun
 
 
@@ -27,7 +27,7 @@ class Ways:
     start: Start
     """Runs a coroutine in the background."""
     show: "Callable[[tuple[PinnedRun, ...]], None]"
-    tell: "Callable[[News], None]"
+    tell: "Callable[[Notification], None]"
     """A toast."""
     say: Callable[[str], None]
     """A toast about something that went wrong."""
@@ -124,7 +124,7 @@ class Follow:
             self.pins = pins
             self._ways.show(pins)
 
-    async def _deliver(self, news: "tuple[News, ...]") -> None:
+    async def _deliver(self, news: "tuple[Notification, ...]") -> None:
         for trouble in await self._channels.deliver(news):
             if trouble not in self._troubles:
                 self._troubles.add(trouble)

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from app.atomic_file import replacing
-from app.spreadsheet import csv_cell
-from app.text import json_escaped
+from app.text import csv_cell, json_escaped
 from widgets.insights.figures import InsightsView
 
 FORMATS: Final = (".csv", ".json")

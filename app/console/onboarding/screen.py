@@ -1,5 +1,6 @@
-"""The first screen of all: where the service is, and where the token comes from; checked, then written."""
+"""The first start: a few questions, a check against the service, and a configuration."""
 
+import os
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -13,8 +14,22 @@ from textual.widgets import Button, Input, Static
 
 from app.config import ConfigError
 from app.config.write import NewProfile, add_profile, keep_token
-from app.console.onboarding.answers import ORIGINS, UNWRITTEN, Answers, Origin, suggested_name, understood
-from app.console.onboarding.check import Verdict, check
+from app.console.keys.key_queue import KeyTurnsApp
+from app.console.onboarding.answers import (
+    ORIGINS,
+    UNWRITTEN,
+    Answers,
+    CheckResult,
+    Origin,
+    check,
+    suggested_name,
+    validated,
+)
+from app.console.terminal.crash import end_without_values
+from app.console.terminal.hangup import ending_with_terminal
+from app.console.terminal.signals import restore_on_signals
+from app.console.terminal.size import follow_window
+from app.console.themes import DEFAULT, FEW_COLOURS, THEMES
 from app.text import safe_text
 from app.token import FileToken, Token
 from widgets.badges import STYLES, Tone
@@ -156,17 +171,17 @@ class OnboardingScreen(Screen[str | None]):
         self.focus_next()
 
     async def _check(self, new: NewProfile) -> None:
-        verdict = await check(new, self._token if self._origin == "pasted" else "")
+        result = await check(new, self._token if self._origin == "pasted" else "")
         self._checking = False
-        if verdict.is_good:
+        if result.is_good:
             self._write(new)
             return
-        self._tell(verdict)
+        self._tell(result)
         self._doubt(new)
 
-    def _tell(self, verdict: Verdict) -> None:
-        self._say(f"{verdict.text} Nothing was written.", "bad")
-        self._field(self._origin if verdict.token_is_at_fault else "base_url").take_focus()
+    def _tell(self, result: CheckResult) -> None:
+        self._say(f"{result.text} Nothing was written.", "bad")
+        self._field(self._origin if result.token_is_at_fault else "base_url").take_focus()
 
     def _write(self, new: NewProfile) -> None:
         kept: Path | None = None
@@ -186,7 +201,7 @@ class OnboardingScreen(Screen[str | None]):
 
     def _complain(self, *, everywhere: bool = False) -> NewProfile | None:
         """Shows what is wrong where a person has been, or everywhere; the profile where nothing is."""
-        new, problems = understood(self._answers, Path.cwd())
+        new, problems = validated(self._answers, Path.cwd())
         first: FormField | None = None
         for key in ("base_url", "name", self._origin):
             problem = problems.get("token" if key in ORIGINS else key)
@@ -245,3 +260,44 @@ class OnboardingScreen(Screen[str | None]):
 
 def _labelled(label: str, choice: FormChoice, name: str) -> Horizontal:
     return Horizontal(Static(label, classes="onboarding--label", markup=False), choice, id=name, classes="choice")
+
+
+class OnboardingApp(KeyTurnsApp[str]):
+    """Ends with the new profile's name, or without one."""
+
+    TITLE = "runwarden"
+    CSS_PATH = "../console.tcss"
+    ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
+
+    def __init__(self, file: Path, variables: frozenset[str]) -> None:
+        """See `OnboardingScreen`."""
+        super().__init__()
+        self._file = file
+        self._variables = variables
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.theme = FEW_COLOURS if self.console.color_system == "standard" else DEFAULT
+
+    def on_mount(self) -> None:
+        """One screen."""
+        restore_on_signals(self)
+        self.push_screen(OnboardingScreen(self._file, self._variables), self.exit)
+
+    def _fatal_error(self) -> None:
+        end_without_values(self)
+
+
+def run_onboarding(file: Path) -> int:
+    """Asks a person on this terminal for a first profile, and writes it.
+
+    Args:
+        file: The configuration to write.
+
+    Returns:
+        The exit code: 0 also where they left without one, otherwise as a signal or a crash ended it.
+    """
+    follow_window()
+    app = OnboardingApp(file, frozenset(name for name, value in os.environ.items() if value))
+    with ending_with_terminal():
+        app.run()
+    return app.return_code or 0

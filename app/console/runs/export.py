@@ -10,8 +10,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from app.atomic_file import replacing
 from app.run_document import run_document
-from app.spreadsheet import csv_cell
-from app.text import json_escaped
+from app.text import csv_cell, json_escaped
 from app.times import rfc3339
 from storage.records import RunDetail, RunFilter, RunSort
 

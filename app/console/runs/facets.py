@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from app.query.keys import Meaning, meaning
-from app.query.terms import terms
+from app.query.terms import KeyName, key_name, terms
 from app.text import safe_text
 from storage.records import RunFilter
 from widgets.filter.chips import Facet
@@ -23,9 +22,9 @@ def facets(line: str, condition: RunFilter) -> tuple[Facet, ...]:
     return tuple(Facet(name, safe_text(_brief(values), limit=60), bool(values)) for name, values in found)
 
 
-def written_limit(line: str, key: Meaning) -> str:
+def written_limit(line: str, key: KeyName) -> str:
     """A time limit as written in the line; empty where there is none."""
-    return next((term.pieces[0].text for term in terms(line) if term.key and meaning(term.key) == key), "")
+    return next((term.tokens[0].text for term in terms(line) if term.key and key_name(term.key) == key), "")
 
 
 def _states(condition: RunFilter) -> Iterator[str]:

@@ -12,7 +12,7 @@ from app.console.runs.facets import written_limit
 from app.console.runs.line import RunLineScreen
 from app.console.runs.query_line import listed
 from app.console.runs.views import TableQuery, View, chosen_order, named
-from app.query.keys import Meaning
+from app.query.terms import KeyName
 from app.text import safe_text
 from storage.errors import StorageError
 from storage.records import RunSort
@@ -210,7 +210,7 @@ class RunFindingScreen(RunLineScreen):
         self._pick_values("branch", "Show branch", names, condition.branches, condition.not_branches)
 
     def _pick_values(
-        self, key: Meaning, title: str, names: tuple[str, ...], wanted: tuple[str, ...], excluded: tuple[str, ...]
+        self, key: KeyName, title: str, names: tuple[str, ...], wanted: tuple[str, ...], excluded: tuple[str, ...]
     ) -> None:
         from app.console.runs.pickers import Picked, ValuePicker
 

@@ -16,7 +16,7 @@ from app.console.runs.preferences import PreferencesFile, PreferencesWriter
 from app.console.runs.query_line import replaced, settled
 from app.console.runs.views import TableQuery, View, first_query, views_of
 from app.query import Problem, Query, Vocabulary, parse, suggestions
-from app.query.keys import Meaning
+from app.query.terms import KeyName
 from app.text import SafeText, safe_text
 from storage.errors import StorageError
 from storage.records import RunFilter
@@ -146,7 +146,7 @@ class RunLineScreen(RunActingScreen):
         self.bar.line.put(line, 0)
         self.want(replace(self._wanted, line=line, cursor=None))
 
-    def set_terms(self, keys: set[Meaning], new: Iterable[str]) -> None:
+    def set_terms(self, keys: set[KeyName], new: Iterable[str]) -> None:
         """New terms in the line, in place of those with these keys."""
         self.set_line(replaced(self._wanted.line, keys, new))
 

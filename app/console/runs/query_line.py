@@ -5,21 +5,19 @@ from datetime import UTC, datetime
 from typing import Final
 
 from app.query import parse
-from app.query.form import given
-from app.query.keys import Meaning, meaning
-from app.query.terms import terms
-from app.query.values import KNOWN_STATUSES
+from app.query.parse import KNOWN_STATUSES, given
+from app.query.terms import KeyName, key_name, terms
 from app.query.write import value_text
 
-_TIMED: Final[frozenset[Meaning]] = frozenset({"since", "until", "is"})
+_TIMED: Final[frozenset[KeyName]] = frozenset({"since", "until", "is"})
 
 
-def replaced(line: str, keys: Collection[Meaning], new: Iterable[str]) -> str:
+def replaced(line: str, keys: Collection[KeyName], new: Iterable[str]) -> str:
     """Put new terms in place of all with one of these keys; at the end where there are none."""
     kept: list[str] = []
     place: int | None = None
     for term in terms(line):
-        if term.key is not None and meaning(term.key) in keys:
+        if term.key is not None and key_name(term.key) in keys:
             place = len(kept) if place is None else place
         else:
             kept.append(line[term.start : term.end])
@@ -27,7 +25,7 @@ def replaced(line: str, keys: Collection[Meaning], new: Iterable[str]) -> str:
     return " ".join((*kept[:at], *new, *kept[at:]))
 
 
-def listed(key: Meaning, asked: Iterable[str], excluded: Iterable[str] = ()) -> Iterator[str]:
+def listed(key: KeyName, asked: Iterable[str], excluded: Iterable[str] = ()) -> Iterator[str]:
     """The terms that ask for some values and exclude others."""
     for sign, values in (("", tuple(asked)), ("-", tuple(excluded))):
         if values:
@@ -45,9 +43,9 @@ def as_typed(line: str, cursor: int) -> str:
     without = line[: found.start] + line[found.end :]
     if found.key is None:
         # A quote that was just opened, or a minus, would be a mistake if nothing followed.
-        return line if found.pieces[0].closed and not found.negated else without
-    key = meaning(found.key)
-    piece = next((piece for piece in found.pieces if piece.start <= cursor <= piece.end), None)
+        return line if found.tokens[0].closed and not found.negated else without
+    key = key_name(found.key)
+    piece = next((piece for piece in found.tokens if piece.start <= cursor <= piece.end), None)
     if key is None or piece is None:
         return line
     if not piece.closed or not given(found):
@@ -68,7 +66,7 @@ def _pieces(line: str) -> Iterator[str]:
     return (line[term.start : term.end] for term in terms(line))
 
 
-def _meant(key: Meaning, text: str) -> str | None:
+def _meant(key: KeyName, text: str) -> str | None:
     """What an unfinished value stands for; None: nothing yet."""
     if key == "status":
         begun = sorted(status for status in KNOWN_STATUSES if status.startswith(text.casefold()))

@@ -8,7 +8,7 @@ from typing import Any
 
 from app.config import NotifySettings
 from app.console.follow.follow import Follow, Ways
-from app.notify.news import News
+from app.notify.notifications import Notification
 from tests.console.conftest import Scene, Staged
 from tests.console.follow.conftest import Mover
 
@@ -36,7 +36,7 @@ class Person:
         def start(work: Coroutine[None, None, None]) -> object:
             return self.scene.app.run_worker(work)
 
-        def tell(news: News) -> None:
+        def tell(news: Notification) -> None:
             self.titles.append(news.title)
 
         def ring() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.spreadsheet import FORMULA_STARTS
+from app.text import FORMULA_STARTS
 from tests.console.hostile.conftest import foreign
 from tests.console.hostile.desk import configuration, ledger_file, now, write_ledger, write_list
 from tests.console.hostile.payloads import SEQUENCES

@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from app.config import load
 from app.console.onboarding.answers import suggested_name
-from app.console.onboarding.app import OnboardingApp
+from app.console.onboarding.screen import OnboardingApp
 from app.token import CommandToken, EnvToken, FileToken, resolve
 from tests.console.conftest import SMALL
 from tests.fault_server import FaultServer, Hang, Respond

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from app.console.onboarding.app import OnboardingApp
-from app.console.onboarding.check import Verdict
-from app.console.onboarding.screen import OnboardingScreen
+from app.console.onboarding.answers import CheckResult
+from app.console.onboarding.screen import OnboardingApp, OnboardingScreen
 from tests.console.conftest import SMALL, WIDE
 from tests.console.onboarding.test_onboarding import Newcomer
 
@@ -41,7 +40,7 @@ async def refused(newcomer: Newcomer) -> None:
     screen = newcomer.pilot.app.screen
     assert isinstance(screen, OnboardingScreen)
     words = "The service refused the token (401). Is it whole, of this service, and not expired?"
-    screen._tell(Verdict(is_good=False, text=words, token_is_at_fault=True))
+    screen._tell(CheckResult(is_good=False, text=words, token_is_at_fault=True))
     screen._doubt(screen._complain())
 
 

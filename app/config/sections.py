@@ -1,0 +1,144 @@
+"""The sections of the configuration that list the user's own things: keys, commands, notifications and views."""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from app.config.settings import Command, NotifySettings, QuietHours, ViewSettings
+from app.config.table import Table
+
+COMMAND_PLACEHOLDERS: Final = ("run_id", "repository", "branch", "status", "profile", "base_url")
+"""Placeholders in a command's arguments; the first four are facts of the run in focus."""
+_SHOWN_KEYS: Final = 'Write it as in "C", "ctrl+l" or "f5"; several with commas between them.'
+NOTIFY_PLACEHOLDERS: Final = frozenset(
+    {"title", "body", "kind", "level", "profile", "platform", "run_id", "repository", "branch", "status"}
+)
+"""Placeholders in the arguments of `notify.command`."""
+
+_LONGEST_HOLD_S: Final = 3_600.0
+
+
+def read_keys(root: Table) -> dict[str, str]:
+    """Keys by what they do; whether there is such an id, and such a key, only the console knows.
+
+    Raises:
+        ConfigError: A value is not a key.
+    """
+    return dict(_keys(root.table("keys")))
+
+
+def read_commands(root: Table) -> tuple[Command, ...]:
+    """The user's own programs, in the order of the file.
+
+    Raises:
+        ConfigError: Two have the same name, or an argument holds an unknown placeholder.
+    """
+    commands: list[Command] = []
+    for table in root.tables("commands"):
+        command = _command(table)
+        if command.name.casefold() in {other.name.casefold() for other in commands}:
+            table.fail("name", "another command has this name.", "Rename one of them.")
+        commands.append(command)
+    return tuple(commands)
+
+
+def _keys(table: Table) -> Iterator[tuple[str, str]]:
+    # `run.continue = "C"` is a table within a table to TOML, and an id to people.
+    for name, value in table.values.items():
+        if isinstance(value, dict):
+            yield from ((f"{name}.{rest}", keys) for rest, keys in _keys(table.table(name)))
+        else:
+            yield name, _key(table, name)
+    table.finish()
+
+
+def _key(table: Table, name: str) -> str:
+    keys = table.required_text(name)
+    if keys != "".join(keys.split()):
+        table.fail(name, "a key has no blanks in it.", _SHOWN_KEYS)
+    return keys
+
+
+def _command(table: Table) -> Command:
+    command = Command(
+        name=table.required_text("name"),
+        argv=table.texts("argv", ()),
+        key=_key(table, "key") if "key" in table.values else None,
+        confirm=table.flag("confirm", default=False),
+        terminal=table.flag("terminal", default=False),
+    )
+    table.known.add("key")
+    table.finish()
+    if not command.argv:
+        table.fail("argv", "this key is missing.", 'Add the program and its arguments: argv = ["less", "{run_id}.log"]')
+    for name in re.findall(r"\{([^{}]*)\}", "\n".join(command.argv)):
+        if name not in COMMAND_PLACEHOLDERS:
+            known = ", ".join(f"{{{each}}}" for each in COMMAND_PLACEHOLDERS)
+            table.fail("argv", f"there is no placeholder {{{name}}}.", f"There are: {known}.")
+    return command
+
+
+def read_notify(table: Table) -> NotifySettings:
+    """The settings.
+
+    Raises:
+        ConfigError: Something in the table is wrong.
+    """
+    base = NotifySettings()
+    notify = NotifySettings(
+        on=table.texts("on", base.on, may_be_empty=True),
+        bell=table.flag("bell", default=base.bell),
+        desktop=table.flag("desktop", default=base.desktop),
+        command=table.texts("command", base.command, may_be_empty=True),
+        quiet=_quiet(table),
+        hold_s=table.number("hold_s", base.hold_s, least=0, most=_LONGEST_HOLD_S),
+    )
+    table.finish()
+    for name in (name for argument in notify.command for name in re.findall(r"\{([^{}]*)\}", argument)):
+        if name not in NOTIFY_PLACEHOLDERS:
+            table.fail(
+                "command",
+                f"there is no placeholder {{{name}}}.",
+                f"There are: {', '.join(sorted(NOTIFY_PLACEHOLDERS))}.",
+            )
+    return notify
+
+
+def _quiet(table: Table) -> QuietHours | None:
+    text = table.text("quiet", "")
+    if not text.strip():
+        return None
+    try:
+        return QuietHours.parse(text)
+    except ValueError as error:
+        table.fail("quiet", f"{error}.", "Correct the hours, or remove the key.")
+
+
+def read_views(root: Table) -> tuple[ViewSettings, ...]:
+    """The views, in the order of the file.
+
+    Raises:
+        ConfigError: Two have the same name, or one has a query or an order that means nothing.
+    """
+    views: list[ViewSettings] = []
+    for table in root.tables("views"):
+        view = _view(table)
+        if view.name.casefold() in {other.name.casefold() for other in views}:
+            table.fail("name", "another view has this name.", "Rename one of them.")
+        views.append(view)
+    return tuple(views)
+
+
+def _view(table: Table) -> ViewSettings:
+    from app.ordering import read_order
+    from app.query import parse  # only where there are views: it is on the way to the first painted screen
+
+    name, query, order = table.required_text("name"), table.text("query", ""), table.optional_text("sort")
+    table.finish()
+    if problems := parse(query, datetime.now(UTC)).problems:
+        table.fail("query", f"at character {problems[0].start + 1}: {problems[0].message}", problems[0].cure)
+    try:
+        return ViewSettings(name, query, None if order is None else read_order(order))
+    except ValueError as error:
+        table.fail("sort", f"{error}.", "Correct the column.")

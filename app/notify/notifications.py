@@ -1,0 +1,249 @@
+"""Notifications: what changed of runs, code hosts and our own link, in words, under keys that make each unique."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from app.health import Incident
+from app.text import SafeText, safe_text
+from storage.records import FINAL_STATUSES, LinkState
+from storage.records.following import RunMove, StuckRun
+from widgets.times import clock_time, span
+
+Kind = Literal["run", "stuck", "health", "link"]
+Level = Literal["information", "warning", "error"]
+
+ONE_BY_ONE: Final = 3
+"""More news of a kind than this at a time are told as one."""
+
+_LEVELS: Final[tuple[Level, ...]] = ("information", "warning", "error")
+_MANY: Final[dict[Kind, str]] = {"run": "runs moved", "stuck": "runs are stuck", "health": "hosts", "link": "links"}
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """Something that happened, or a state that began or ended."""
+
+    key: str
+    """The same in every process that notices it, and after a restart."""
+    kind: Kind
+    level: Level
+    title: SafeText
+    body: SafeText
+    at: datetime
+    about: tuple[tuple[str, str], ...] = ()
+    """Facts by name, as received: run_id, repository, branch, status, platform."""
+    after: tuple[str, ...] = ()
+    """Told only where one of these was told: the end of something. Empty: told in any case."""
+    lasts: bool = False
+    """A state that goes on, not an event: told late rather than never."""
+    mine: bool = False
+    """A followed run's: never swallowed by a summary."""
+
+
+def condensed(news: Sequence[Notification]) -> tuple[Notification, ...]:
+    """The news, with many of a kind told as one; in their order, the summaries last."""
+    told: list[Notification] = []
+    many: dict[tuple[Kind, str], list[Notification]] = {}
+    for one in news:
+        group = (one.kind, dict(one.about).get("status", "") if one.kind == "run" else "")
+        many.setdefault(group, []).append(one)
+    for group, members in many.items():
+        mine = [one for one in members if one.mine]
+        others = [one for one in members if not one.mine]
+        told += mine + (others if len(others) <= ONE_BY_ONE else [_summary(group[0], group[1], others)])
+    return tuple(told)
+
+
+def _summary(kind: Kind, status: str, news: Sequence[Notification]) -> Notification:
+    newest = max(news, key=lambda one: one.at)
+    what = f"runs {status}" if kind == "run" and status else _MANY[kind]
+    places = ", ".join(dict.fromkeys(dict(one.about).get("repository", "") for one in reversed(news)))
+    return Notification(
+        key=newest.key,
+        kind=kind,
+        level=max((one.level for one in news), key=_LEVELS.index),
+        title=safe_text(f"{len(news)} {what}", limit=120),
+        body=safe_text(f"in {places}" if places else newest.body, limit=200),
+        at=newest.at,
+        about=tuple((name, value) for name, value in newest.about if name == "status"),
+    )
+
+
+_FACTORS: Final = "much longer than usual"
+
+
+def move_notifications(moves: Sequence[RunMove], on: Collection[str], profile: str) -> tuple[Notification, ...]:
+    """Those moves that somebody wants to know of."""
+    return tuple(_move(move, profile) for move in moves if _is_wanted(move, on))
+
+
+def missed_notification(moves: Sequence[RunMove], on: Collection[str], now: datetime) -> Notification | None:
+    """Those moves that happened while nobody was looking, as one; None: there are none that anybody wants."""
+    wanted = [move for move in moves if _is_wanted(move, on)]
+    if not wanted:
+        return None
+    counts = Counter(move.new for move in wanted)
+    parts = ", ".join(f"{count} {safe_text(status, limit=30)}" for status, count in counts.most_common())
+    newest = max(move.at for move in wanted)
+    return Notification(
+        key=f"missed:{newest.isoformat()}",
+        kind="run",
+        level="warning" if "failed" in counts else "information",
+        title=safe_text(f"While nobody was looking: {parts}", limit=120),
+        body=safe_text(f"the last one at {clock_time(newest, now)}"),
+        at=newest,
+    )
+
+
+def stuck_notifications(stuck: Sequence[StuckRun], profile: str) -> tuple[Notification, ...]:
+    """The runs that are stuck."""
+    return tuple(_stuck(run, profile) for run in stuck)
+
+
+def _is_wanted(move: RunMove, on: Collection[str]) -> bool:
+    return move.new in on or (move.is_pinned and "pinned" in on)
+
+
+def _move(move: RunMove, profile: str) -> Notification:
+    took = ""
+    if move.new in FINAL_STATUSES and move.at > move.active_since:
+        took = f" after {span((move.at - move.active_since).total_seconds())}"
+    level: Level = "error" if move.new == "failed" else "information"
+    return Notification(
+        # To the microsecond: a run that was continued may fail a second time.
+        key=f"run:{move.run_id}:{move.new}:{move.at.isoformat()}",
+        kind="run",
+        level=level,
+        title=safe_text(f"Run {move.new}{took}: {move.repository}", limit=120),
+        body=safe_text(f"{move.branch_name} · {move.run_id} · {profile}", limit=200),
+        at=move.at,
+        about=(*_about(move.run_id, move.repository, move.new), ("branch", move.branch_name)),
+        mine=move.is_pinned,
+    )
+
+
+def _stuck(run: StuckRun, profile: str) -> Notification:
+    for_s = (run.last_seen_at - run.active_since).total_seconds()
+    usual = f"95 of 100 there end within {span(run.p95_s)}" if run.p95_s else _FACTORS
+    return Notification(
+        key=f"stuck:{run.run_id}:{run.active_since.isoformat()}",
+        kind="stuck",
+        level="warning",
+        title=safe_text(f"Run stuck: {run.repository}, {run.status} for {span(for_s)}", limit=120),
+        body=safe_text(f"{usual} · {run.run_id} · {profile}", limit=200),
+        at=run.last_seen_at,
+        about=_about(run.run_id, run.repository, run.status),
+        lasts=True,
+    )
+
+
+def _about(run_id: str, repository: str, status: str) -> tuple[tuple[str, str], ...]:
+    return ("run_id", run_id), ("repository", repository), ("status", status)
+
+
+REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token", "no_token"})
+"""Errors that are the token's: the link is up. A second look changes nothing, so they are told at once."""
+_TOKEN_WORDS: Final = {
+    "not_authorized": "The service refuses the token (401)",
+    "forbidden": "The token may not do this (403)",
+}
+
+
+def incident_notifications(
+    incidents: Sequence[Incident], hold: timedelta, now: datetime, profile: str
+) -> tuple[Notification, ...]:
+    """What is to be known of one platform's incidents: that they began, got worse, and are over."""
+    held = [incident for incident in incidents if incident.lasted >= hold]
+    return tuple(
+        _over(incident, now, profile) if incident.is_over else _begun(incident, hold, now, profile) for incident in held
+    )
+
+
+def link_notification(link: LinkState, hold: timedelta, now: datetime, profile: str) -> Notification | None:
+    """Our link is down, or the token refused; None: it is well, or has not been down for long enough."""
+    if link.failing_since is None:
+        return None
+    is_refused = link.error_kind in REFUSALS
+    if not is_refused and (now - link.failing_since < hold or link.failures < 2):  # noqa: PLR2004 — one lost answer is no trouble yet
+        return None
+    title = (
+        _TOKEN_WORDS.get(link.error_kind or "", "There is no usable token") if is_refused else "No link to the service"
+    )
+    since = f"since {clock_time(link.failing_since, now)}"
+    note = "no code host is called bad for it" if not is_refused else "create another and give it to this profile"
+    return Notification(
+        key=f"link:{'token' if is_refused else 'down'}:{link.failing_since.isoformat()}",
+        kind="link",
+        level="error",
+        title=safe_text(f"{title}: {profile}", limit=120),
+        body=safe_text(f"{since}; {note} · {link.error_message or ''}".rstrip(" ·"), limit=200),
+        at=link.failing_since,
+        about=(("status", "token refused" if is_refused else "down"),),
+        lasts=True,
+    )
+
+
+def link_back_notification(told: Notification, link: LinkState, now: datetime, profile: str) -> Notification:
+    """What was told of our link is over."""
+    back = link.last_ok_at or now
+    what = (
+        "The service accepts the token again"
+        if told.key.startswith("link:token")
+        else "The link to the service is back"
+    )
+    return Notification(
+        key=f"{told.key}:over",
+        kind="link",
+        level="information",
+        title=safe_text(f"{what}: {profile}", limit=120),
+        body=safe_text(f"after {span((back - told.at).total_seconds())}"),
+        at=back,
+        about=(("status", "up"),),
+        after=(told.key,),
+    )
+
+
+def _keys(incident: Incident) -> tuple[str, str, str]:
+    """Of its news: that it is impaired, that it is bad, that it is over."""
+    base = f"health:{incident.platform}:{incident.start.isoformat()}"
+    return f"{base}:impaired", f"{base}:bad", f"{base}:over"
+
+
+def _begun(incident: Incident, hold: timedelta, now: datetime, profile: str) -> Notification:
+    impaired, bad, _ = _keys(incident)
+    is_bad = incident.worst == "bad" and incident.bad_s >= hold.total_seconds()
+    words = " and ".join(incident.words[:3])
+    how = f"is flapping: {words}" if incident.recoveries else f"is {incident.word}"
+    return Notification(
+        key=bad if is_bad else impaired,
+        kind="health",
+        level="error" if is_bad else "warning",
+        title=safe_text(f"Code host {incident.platform} {how}", limit=120),
+        body=safe_text(f"since {clock_time(incident.start, now)} · {profile}", limit=200),
+        at=incident.start,
+        about=(("platform", incident.platform), ("status", incident.word)),
+        # Well for a moment: nobody is told now, but whoever was told stays on the list for its end.
+        after=(impaired, bad) if incident.recovered_at is not None else (),
+        lasts=True,
+    )
+
+
+def _over(incident: Incident, now: datetime, profile: str) -> Notification:
+    impaired, bad, over = _keys(incident)
+    how = "is well again" if incident.recovered_at is not None else "is no longer connected"
+    return Notification(
+        key=over,
+        kind="health",
+        level="information",
+        title=safe_text(f"Code host {incident.platform} {how}", limit=120),
+        body=safe_text(
+            f"after {span(incident.lasted.total_seconds())}, since {clock_time(incident.start, now)} · {profile}",
+            limit=200,
+        ),
+        at=incident.recovered_at or incident.until,
+        about=(("platform", incident.platform), ("status", "well")),
+        after=(impaired, bad),
+    )
