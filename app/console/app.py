@@ -1,7 +1,6 @@
 """The console as a Textual app: it opens the engine behind the first picture, and passes its bell on to the screens."""
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
@@ -27,6 +26,7 @@ from storage.errors import StorageError
 from widgets.frame.freshness import PollTiming
 from widgets.frame.header_bar import Vitals
 from widgets.frame.notice import Notice
+from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
     from textual.await_remove import AwaitRemove
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
     from textual.widget import Widget
 
+    from app.console.terminal.last_frame import KeepFrame
     from app.engine import Engine
     from storage.cache.first_paint import FirstPaint
 
@@ -65,6 +66,8 @@ class RunwardenApp(ProfilesApp):
         Binding("question_mark", "help", "help", key_display="?", id="app.help"),
     ]
 
+    keep_frame: "KeepFrame | None" = None
+    """Keeps what is painted for the next start. None: there is no terminal to start on."""
     vitals: reactive[Vitals] = reactive(Vitals(""), init=False, always_update=True, repaint=False)
     """Whoever shows some of it watches it: a poll is no reason to paint the whole screen."""
 
@@ -85,6 +88,8 @@ class RunwardenApp(ProfilesApp):
         self.healthy_words = frozenset(settings.console.health_ok)
         self.engine: Engine | None = None
         self._unsubscribe: Callable[[], None] = _nothing
+        self._keep_frame_now: Callable[[], None] = _nothing
+        self._first_profile = profile.name
         self._begin_with(profile, first, open_engine)
         self._vitals_reader = Latest(self._read_vitals, self._in_background)
         self.set_reactive(RunwardenApp.vitals, self._vitals_of(first))
@@ -111,6 +116,10 @@ class RunwardenApp(ProfilesApp):
         restore_on_signals(self)
         self.take_terminal()
         self.add_mode("runs", self.get_default_screen)
+        if self.keep_frame is not None:
+            from app.console.terminal.last_frame import keep_frames
+
+            self._keep_frame_now = keep_frames(self, self.keep_frame, self._profile_of_frame)
         self.call_after_refresh(lambda: self._in_background(self._open()))
 
     # What screens ask of it
@@ -169,19 +178,15 @@ class RunwardenApp(ProfilesApp):
         self.window_title.say(title_of(vitals))
 
     def exit(self, *arguments: Any, **options: Any) -> None:
-        """Ends; the next start begins with the picture as it stands now."""
-        self._keep_canvas()
+        """End; the next start begins with the screen as it is now."""
+        self._keep_frame_now()
         super().exit(*arguments, **options)
 
-    def _keep_canvas(self) -> None:
-        from app.console.runs.opening import picture_file
-        from app.console.terminal.canvas import canvas_of
-        from app.console.terminal.early import remember
-
-        is_usual = self.theme == self._wanted_theme() and self._terminal is not None
-        canvas = canvas_of(self.screen, self.settings.console.theme, dict(os.environ)) if is_usual else None
-        if canvas is not None:
-            remember(picture_file(self.settings, self.profile), canvas)
+    def _profile_of_frame(self) -> str | None:
+        """The profile on show; None: not the one that the next start begins with, or not its runs."""
+        is_first = self.profile.name == self._first_profile
+        shows_runs = is_first and self.current_mode == "runs" and len(self.screen_stack) == 1
+        return self.profile.name if shows_runs and self.screen.query_one(RunTable).total else None
 
     # The engine behind it
 

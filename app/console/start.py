@@ -4,23 +4,27 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from app.config import Profile, Settings
-from app.console.terminal.size import follow_window, is_on_terminal
+from app.console.terminal.size import follow_window
 
 if TYPE_CHECKING:
     from app.console.app import RunwardenApp
+    from app.console.terminal.last_frame import KeepFrame
     from app.engine import Engine
-    from storage.cache.first_paint import FirstPaint
 
 
 def run_console(
-    settings: Settings, profile: Profile, *, open_engine: Callable[[], Awaitable["Engine"]] | None = None
+    settings: Settings,
+    profile: Profile,
+    *,
+    open_engine: Callable[[], Awaitable["Engine"]] | None = None,
+    modes_before: list[Any] | None = None,
+    keep_frame: "KeepFrame | None" = None,
 ) -> int:
     """Shows the console until it is left.
 
@@ -28,6 +32,8 @@ def run_console(
         settings: The configuration.
         profile: Which service.
         open_engine: Opens the engine behind it and has it poll. None: the profile's own.
+        modes_before: The terminal's modes from before the first frame. None: there was no such frame.
+        keep_frame: Keeps what is painted for the next start. None: it is not kept.
 
     Returns:
         The process's exit code: 0, 1 after a crash, 128 + n after signal n.
@@ -40,7 +46,7 @@ def run_console(
 
     first = first_picture(settings, profile, datetime.now(UTC))
     profile_engines = ProfileEngines(settings, profile, os.environ, lambda: datetime.now(UTC))
-    with ending_with_terminal(), _early_picture(settings, profile, first) as modes:
+    with ending_with_terminal():
         from app.console.app import RunwardenApp
 
         async def opening() -> "Engine":
@@ -50,34 +56,9 @@ def run_console(
             return await (open_engine() if open_engine else profile_engines.at_work(profile.name))
 
         app = RunwardenApp(settings, profile, opening, first, lambda: datetime.now(UTC))
-        app.modes_before, app.profile_engines = modes, profile_engines
+        app.modes_before, app.keep_frame, app.profile_engines = modes_before, keep_frame, profile_engines
         asyncio.run(_show(app))
     return app.return_code or 0
-
-
-@contextmanager
-def _early_picture(settings: Settings, profile: Profile, first: "FirstPaint | None") -> Iterator[list[Any] | None]:
-    """What is cached, drawn while the toolkit is imported; the terminal's modes from before, where it was drawn."""
-    from app.console.runs.opening import picture_file
-    from app.console.runs.preferences import PreferencesFile
-    from app.console.runs.views import first_query
-    from app.console.terminal import early
-    from widgets.frame.freshness import PollTiming, freshness
-
-    if first is None or not first.rows or not is_on_terminal():
-        yield None
-        return
-    kind = early.terminal_kind(os.get_terminal_size(), os.environ)
-    canvas = early.recall(picture_file(settings, profile), kind, settings.console.theme)
-    if canvas is None:
-        yield None
-        return
-    now, memory = datetime.now(UTC), PreferencesFile.of(settings, profile).read()
-    link = next((link for link in first.links if link.subject == "runs"), None)
-    header = early.header_of(profile.name, freshness(link, PollTiming(now, profile.poll.runs_s), now).text)
-    picture = early.Picture(header, first.rows, first_query(settings, memory).sort, memory.columns, now)
-    with early.on_terminal(early.drawn(canvas, picture)) as modes:
-        yield modes
 
 
 async def _show(app: "RunwardenApp") -> None:

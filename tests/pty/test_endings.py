@@ -32,16 +32,10 @@ match sys.argv.pop():
     case "the engine": Engine.open = broken_later
     case "a timer": RunsScreen.tick = broken
     case "a key": RunwardenApp.action_help = broken
-    case "leaving": RunwardenApp._keep_canvas = broken
+    case "leaving": RunwardenApp._profile_of_frame = broken
 sys.exit(main())
 """
 OVER = (b"\x1b[?1049l", b"\x1b[?1000l", b"\x1b[?1003l", b"\x1b[?25h", b"\x1b[?2004l")
-EARLY = """
-import signal
-from app.console.terminal.early import on_terminal
-with on_terminal("early-picture"):
-    signal.pause()
-"""
 CRASH_AT_FIRST = """
 import sys
 from app.console.onboarding import screen as onboarding
@@ -118,18 +112,6 @@ def test_a_signal_ends_it_in_order_whatever_is_open(opened: Opened, number: sign
 
     assert terminal.end() == 128 + number
     assert_given_back(terminal)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_during_the_earliest_picture(opened: Opened, number: signal.Signals) -> None:
-    """Nobody listens yet but Python itself: the screen is given back all the same."""
-    terminal = opened(program=EARLY)
-    terminal.wrote(b"early-picture")
-    terminal.process.send_signal(number)
-
-    assert terminal.end() == 128 + number
-    assert terminal.seen.endswith(b"\x1b[?25h\x1b[?1049l")
-    assert terminal.attributes == terminal.attributes_before
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

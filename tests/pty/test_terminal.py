@@ -1,4 +1,4 @@
-"""What the console does to the terminal while it is open: mouse, title, suspension, size, colours, early picture."""
+"""What the console does to the terminal while it is open: mouse, title, suspension, size, colours."""
 
 import re
 import signal
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.pty.ansi import Screen, pieces
+from tests.pty.ansi import pieces
 from tests.pty.terminal import Terminal
 
 Opened = Callable[..., Terminal]
@@ -100,43 +100,3 @@ def test_no_color_means_none(opened: Opened) -> None:
 
 def _styles(terminal: Terminal) -> list[object]:
     return [piece for piece in pieces(terminal.seen) if piece.kind == "csi" and piece.text.endswith("m")]
-
-
-@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
-def test_the_earliest_picture_is_where_the_console_paints_it(opened: Opened, size: tuple[int, int]) -> None:
-    """Opened again, the rows are on the screen before the toolkit has begun, and do not move when it has."""
-    first = opened(size=size)
-    first.shows("complete", "? help")
-    first.type("q")
-    first.end()
-    again = opened(size=size)
-    again.shows("complete", "? help")
-    # Both may come with one read: what was drawn early is what stands before the toolkit's first word.
-    _, before, toolkit = again.seen.split(b"\x1b[?1049h", 2)
-    early = Screen(*size)
-    early.write(before)
-    drawn = {number: line for number, line in enumerate(early.lines) if "acme/" in line}
-
-    assert b"\x1b[?1004h" in toolkit
-    assert "fix/login-timeout" in early.text
-    assert len(drawn) > 5
-    for number, line in drawn.items():
-        cells = re.sub(r"\b(now|\d+[smhd].*)$", "", line).rstrip()
-
-        assert again.screen.lines[number].startswith(cells)
-
-
-def test_keys_typed_at_the_earliest_picture_count_and_leave_no_trace(opened: Opened) -> None:
-    """They wait until somebody reads them; the terminal does not echo them over the rows."""
-    first = opened()
-    first.shows("complete", "? help")
-    first.type("q")
-    first.end()
-    again = opened()
-    again.read_until(lambda: "fix/login-timeout" in again.screen.text)
-    again.type("?")
-    again.shows("On this screen")
-    again.type("qq")
-
-    assert again.end() == 0
-    assert again.attributes == again.attributes_before

@@ -1,24 +1,17 @@
 """What the Runs screen opens with, before anything is asked of the service."""
 
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from app.config import CACHE_FILE, Profile, Settings, data_folder
 from app.console.runs.preferences import PreferencesFile
 from app.console.runs.views import first_query
-from app.console.terminal.early import FILE as PICTURE
 
 if TYPE_CHECKING:
     from storage.cache.first_paint import FirstPaint
 
 FIRST_ROWS: Final = 120
 """Rows read for the first picture: more than any terminal is high."""
-
-
-def picture_file(settings: Settings, profile: Profile) -> Path:
-    """What the earliest picture of this profile is drawn by."""
-    return data_folder(settings, profile) / PICTURE
 
 
 def first_picture(settings: Settings, profile: Profile, now: datetime) -> "FirstPaint | None":

@@ -1,0 +1,55 @@
+"""The screen as it stands, kept for the next start's first frame."""
+
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import Any, Final
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.app import App
+from textual.strip import Strip
+
+from app.text import safe_text
+
+KeepFrame = Callable[[str, Sequence[str]], None]
+"""Keeps a title, which the time is written after, and the rows below it."""
+LOOK_S: Final = 2.0
+EVERY_S: Final = 30.0
+"""Seconds between two frames; rendering one costs about as much as a key."""
+_DIM: Final = Style(dim=True)
+
+
+def keep_frames(app: App[Any], keep: KeepFrame, profile_on_show: Callable[[], str | None]) -> Callable[[], None]:
+    """Keep a frame soon, then every half minute, since a console that is killed leaves one too.
+
+    Args:
+        app: The console.
+        keep: Where frames go.
+        profile_on_show: Its name. None: what is on show is not worth keeping, such as an empty table.
+
+    Returns:
+        What keeps a frame at once, as at the end.
+    """
+    due_s = 0.0
+
+    def keep_now() -> None:
+        nonlocal due_s
+        profile = profile_on_show()
+        if profile is not None and app.is_running:
+            due_s = monotonic() + EVERY_S
+            keep(*_rendered(app, f" runwarden  {safe_text(profile, limit=28)}   ◌ "))
+
+    def look() -> None:
+        if monotonic() > due_s:
+            keep_now()
+
+    app.set_interval(LOOK_S, look)
+    return keep_now
+
+
+def _rendered(app: App[Any], title: str) -> tuple[str, list[str]]:
+    header, *lines = app.screen._compositor.render_strips()  # noqa: SLF001 — Textual has no other way to read a screen
+    style = next((segment.style for segment in header if segment.style is not None), Style.null())
+    # Left open: the time is written after it in the same colours.
+    first = Strip([Segment(title, style + _DIM)]).render(app.console).removesuffix("\x1b[0m")
+    return first, ["", *(line.apply_style(_DIM).render(app.console) for line in lines)]

@@ -1,0 +1,67 @@
+"""Frames on disk: whose they are, and what may come out of them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.first_frame import MOST_FRAMES, FirstFrame
+
+ROWS = ["", "\x1b[1;38;2;1;2;3m● live\x1b[0m text"]
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> FirstFrame:
+    """A frame that was kept under a configuration."""
+    (tmp_path / "config.toml").write_text("")
+    frame = FirstFrame({"RUNWARDEN_DATA_DIR": str(tmp_path)}, (80, 24))
+    frame.keep(str(tmp_path / "config.toml"), " runwarden  acme   ", ROWS)
+    return frame
+
+
+def file_of(folder: Path) -> Path:
+    """The only frame."""
+    [file] = (folder / "frames").iterdir()
+    return file
+
+
+def test_what_was_kept_is_read(kept: FirstFrame, tmp_path: Path) -> None:
+    """The title with the time, then each row at its place; nobody else can read the file."""
+    text = kept.read()
+
+    assert text.startswith("\x1b[1;1H runwarden  acme   as of ")
+    assert f"\x1b[2;1H{ROWS[1]}\x1b[0m" in text
+    assert file_of(tmp_path).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda file: file.write_text(file.read_text() + "\x1b]52;c;aGk=\x07"),
+        lambda file: file.write_text(file.read_text() + "\x1b[2J"),
+        lambda file: file.write_text(file.read_text() + "\x1b[31"),
+        lambda file: file.write_text(file.read_text() + "\x9b2J\u202e"),
+        lambda file: file.write_bytes(b"\xff\xfe"),
+        lambda file: file.write_text(""),
+        lambda file: file.write_text("x" * (1 << 20) + "\n" * 9),
+        lambda file: file.chmod(0o644),
+        lambda file: file.rename(file.with_name("elsewhere")) and file.symlink_to(file.with_name("elsewhere")),
+        lambda file: file.unlink(),
+        lambda file: (file.parents[1] / "config.toml").unlink(),
+    ],
+    ids=["osc", "csi", "cut", "c1", "binary", "empty", "huge", "readable", "link", "gone", "no-config"],
+)
+def test_only_a_sound_frame_of_ours_is_shown(kept: FirstFrame, tmp_path: Path, spoil: Callable[[Path], object]) -> None:
+    """A terminal obeys what it is sent: text and colours of our own file, under the same configuration, or nothing."""
+    spoil(file_of(tmp_path))
+
+    with pytest.raises((OSError, ValueError)):
+        kept.read()
+
+
+def test_old_frames_go(kept: FirstFrame, tmp_path: Path) -> None:
+    """There are never more than a few kinds of terminal."""
+    for width in range(MOST_FRAMES + 5):
+        FirstFrame({"RUNWARDEN_DATA_DIR": str(tmp_path)}, (width, 24)).keep("", "title", ROWS)
+
+    assert len(list((tmp_path / "frames").iterdir())) == MOST_FRAMES
