@@ -16,7 +16,7 @@ from storage.cache import Cache
 from storage.errors import StorageError
 from storage.lease import Lease
 from storage.ledger import Ledger
-from storage.records.link import Subject
+from storage.records.activity import Subject
 
 LEASE_NAME: Final = "poller"
 DOORBELL_S: Final = 1.0

@@ -5,7 +5,7 @@ from functools import partial
 
 from storage.cache import Cache
 from storage.database import immediate
-from storage.times import Clock, to_us
+from storage.values import Clock, to_us
 
 _SECOND_US = 1_000_000
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from app.api.errors import ApiError
 from storage.records import PollOutcome
-from storage.records.link import Subject
+from storage.records.activity import Subject
 
 CEILING: Final = 16
 """The slowest cadence, as a multiple of the configured one."""

@@ -7,12 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from storage.cache import coverage, health, polls, read_details, read_runs, store_runs, stuck
-from storage.cache.first_rows import first_rows
+from storage.cache import coverage, health, polls, read_details, read_runs, store_runs, stuck, window
 from storage.cache.following import Following
-from storage.cache.landmarks import Landmarks
 from storage.cache.opening import DAMAGE_CURE, connect_reader, connect_writer, mark_damaged, prepare
-from storage.cache.read_window import window
 from storage.database import data_version
 from storage.records import (
     Coverage,
@@ -33,7 +30,7 @@ from storage.records import (
     WindowRequest,
 )
 from storage.thread import DatabaseThread
-from storage.times import Clock, utc_now
+from storage.values import Clock, utc_now
 
 if TYPE_CHECKING:
     from storage.records.activity import ActivityFilter, Found, PollSpan
@@ -59,7 +56,7 @@ class Cache:
         """What people follow, and what they were told."""
         self._reader = reader
         self._counts = read_runs.Counts()
-        self._landmarks = Landmarks()
+        self._landmarks = window.Landmarks()
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
@@ -151,7 +148,7 @@ class Cache:
         """The window of at most `limit` runs that starts `offset` runs into the order."""
         return await self._reader.run(
             partial(
-                read_runs.rows,
+                window.rows,
                 wanted=filter,
                 sort=sort,
                 offset=offset,
@@ -170,11 +167,15 @@ class Cache:
         patience_s: float,
     ) -> tuple[RunRow, ...]:
         """The first `limit` runs of the order, or those of them that are found within `patience_s`."""
-        return await self._reader.run(partial(first_rows, wanted=filter, sort=sort, limit=limit, patience_s=patience_s))
+        return await self._reader.run(
+            partial(window.first_rows, wanted=filter, sort=sort, limit=limit, patience_s=patience_s)
+        )
 
     async def window(self, request: WindowRequest) -> RunWindow:
         """The rows around a place, and where its anchor and cursor are by now."""
-        return await self._reader.run(partial(window, request=request, counts=self._counts, landmarks=self._landmarks))
+        return await self._reader.run(
+            partial(window.window, request=request, counts=self._counts, landmarks=self._landmarks)
+        )
 
     async def count(self, filter: RunFilter) -> int:  # noqa: A002 — the field's own word
         """How many runs the filter lets through."""
@@ -186,7 +187,7 @@ class Cache:
 
     async def index_of(self, run_id: str, filter: RunFilter, sort: RunSort) -> int | None:  # noqa: A002 — the field's own word
         """The run's place in the order, from 0; None: the filter hides it, or it is not held."""
-        return await self._reader.run(partial(read_runs.index_of, run_id=run_id, wanted=filter, sort=sort))
+        return await self._reader.run(partial(window.index_of, run_id=run_id, wanted=filter, sort=sort))
 
     async def runs(self, filter: RunFilter, sort: RunSort, *, limit: int | None) -> tuple[Run, ...]:  # noqa: A002 — the field's own word
         """The first `limit` runs of the order in full; None: all of them."""
@@ -233,9 +234,7 @@ class Cache:
 
         Samples further apart than `longest_gap` say nothing of the time between them.
         """
-        from storage.cache import uptime
-
-        return await self._reader.run(partial(uptime.spans, since=since, longest_gap=longest_gap))
+        return await self._reader.run(partial(health.spans, since=since, longest_gap=longest_gap))
 
     async def links(self) -> tuple[LinkState, ...]:
         """The state of the link for each subject, never polled ones included."""
@@ -251,9 +250,7 @@ class Cache:
 
     async def polls(self, wanted: "ActivityFilter", *, limit: int) -> "Found[PollSpan]":
         """How the newest polls went that the filter lets through, alike ones in a row as one."""
-        from storage.cache import activity
-
-        return await self._reader.run(partial(activity.polls, wanted=wanted, limit=limit))
+        return await self._reader.run(partial(polls.polls, wanted=wanted, limit=limit))
 
     async def outcomes(self, edges: Sequence[datetime]) -> "tuple[Outcomes, ...]":
         """What became of the runs created between each edge and the next."""

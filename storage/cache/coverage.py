@@ -5,7 +5,7 @@ from datetime import datetime
 
 from storage.database import immediate, snapshot
 from storage.records import Coverage
-from storage.times import NO_TIME_US, from_us, to_us
+from storage.values import NO_TIME_US, from_us, to_us
 
 
 def extend(connection: sqlite3.Connection, start: datetime | None, end: datetime) -> Coverage:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from storage.cache import coverage, health, polls, read_runs
+from storage.cache import coverage, health, polls
+from storage.cache.read_runs import Counts
+from storage.cache.window import rows
 from storage.records import Coverage, LinkState, PlatformHealth, RunFilter, RunRow, RunSort
 
 _PATIENCE_S: Final = 0.1
@@ -54,9 +56,9 @@ def peek(path: Path, filter: RunFilter, sort: RunSort, limit: int) -> FirstPaint
 
 
 def _paint(connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, limit: int) -> FirstPaint:
-    counts = read_runs.Counts()
+    counts = Counts()
     return FirstPaint(
-        rows=read_runs.rows(connection, wanted, sort, 0, limit, counts),
+        rows=rows(connection, wanted, sort, 0, limit, counts),
         total=counts.total(connection, wanted),
         held=counts.total(connection, RunFilter()),
         links=polls.links(connection),

@@ -1,16 +1,32 @@
-"""Following: which runs a person watches to their end, what moved meanwhile, and who tells of it."""
+"""Following: the runs that a person watches, what changed since the last look, and which process reports it."""
 
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
+from storage.cache.read_runs import COLUMNS, row_of
+from storage.cache.run_sql import FINAL_SQL
+from storage.cache.stuck import durations, stuck_runs
+from storage.database import immediate, snapshot
+from storage.records.following import Mark, Moves, PinnedRun, RunDurations, RunMove, StuckRun
 from storage.thread import DatabaseThread
+from storage.values import from_us, sqlite_text, to_us
 
-if TYPE_CHECKING:
-    from storage.records.following import Mark, Moves, PinnedRun, StuckRun
-
+PIN_KEPT: Final = timedelta(days=1)
+"""So long a run stays pinned after its end: whoever comes back from a night's sleep still finds it."""
+PIN_CAP: Final = 100
+"""Runs pinned at a time; the oldest pins make room."""
+_REPOSITORY: Final = 8
+"""Its place in a row of `pins`."""
+CHANGES_CAP: Final = 1_000
+"""Moves given at a time, the newest: nobody is told of more one by one."""
+_RUN: Final = "r.run_id, r.repository, r.branch"
+_REST: Final = "r.active_since_us, EXISTS (SELECT 1 FROM pins AS p WHERE p.run_id = r.run_id)"
+CLAIM_KEPT: Final = timedelta(days=90)
+"""So long nothing is told a second time."""
 STUCK_CAP: Final = 200
 """Stuck runs given at a time, those that have been active for longest."""
 
@@ -22,64 +38,173 @@ class Following:
     writer: DatabaseThread
     reader: DatabaseThread
 
-    # What it needs is imported with its first use: the first picture shows none of it.
-
     async def pin(self, run_id: str, *, at: datetime) -> None:
         """Watch a run to its end; one that is watched already stays so."""
-        from storage.cache import pins
-
-        await self.writer.run(partial(pins.pin, run_id=run_id, at=at))
+        await self.writer.run(partial(_pin, run_id=run_id, at=at))
 
     async def unpin(self, run_id: str) -> bool:
         """Watch a run no more; whether it was watched."""
-        from storage.cache import pins
-
-        return await self.writer.run(partial(pins.unpin, run_id=run_id))
+        return await self.writer.run(partial(_unpin, run_id=run_id))
 
     async def unpin_ended(self) -> int:
         """Let go of the watched runs that have ended or are not there any more; how many those were."""
-        from storage.cache import pins
+        return await self.writer.run(_unpin_ended)
 
-        return await self.writer.run(pins.unpin_ended)
-
-    async def pins(self) -> "tuple[PinnedRun, ...]":
+    async def pins(self) -> tuple[PinnedRun, ...]:
         """The watched runs: those still active first, each group by when it was pinned."""
-        from storage.cache import pins
+        return await self.reader.run(_pins)
 
-        return await self.reader.run(pins.pins)
-
-    async def stuck_runs(self) -> "tuple[StuckRun, ...]":
+    async def stuck_runs(self) -> tuple[StuckRun, ...]:
         """The runs flagged as stuck, those that have been active for longest first."""
-        from storage.cache import stuck
+        return await self.reader.run(partial(stuck_runs, limit=STUCK_CAP))
 
-        return await self.reader.run(partial(stuck.stuck_runs, limit=STUCK_CAP))
-
-    async def mark(self) -> "Mark":
+    async def mark(self) -> Mark:
         """The mark that was kept; where there is none, everything that is held now counts as seen."""
-        from storage.cache import moves
+        return await self.reader.run(_kept_mark)
 
-        return await self.reader.run(moves.mark)
-
-    async def keep(self, mark: "Mark", *, at: datetime) -> None:
+    async def keep(self, mark: Mark, *, at: datetime) -> None:
         """Keep a mark for whoever looks next, in this process or a later one; it never goes back."""
-        from storage.cache import moves
+        await self.writer.run(partial(_keep, here=mark, at=at))
 
-        await self.writer.run(partial(moves.keep, here=mark, at=at))
-
-    async def moves(self, after: "Mark", *, since: datetime) -> "Moves":
+    async def moves(self, after: Mark, *, since: datetime) -> Moves:
         """What moved after the mark; of runs first seen after it, those that came to be as they are since then."""
-        from storage.cache import moves
-
-        return await self.reader.run(partial(moves.moves, after=after, since=since))
+        return await self.reader.run(partial(_moves, after=after, since=since))
 
     async def claim(self, keys: Sequence[str], *, at: datetime) -> frozenset[str]:
         """Claim the right to tell of these; those that nobody had claimed before, in any process, at any time."""
-        from storage.cache import claims
-
-        return await self.writer.run(partial(claims.claim, keys=keys, at=at))
+        return await self.writer.run(partial(_claim, keys=keys, at=at))
 
     async def claimed(self, keys: Sequence[str]) -> frozenset[str]:
         """Those of these that somebody has claimed."""
-        from storage.cache import claims
+        return await self.reader.run(partial(_claimed, keys=keys))
 
-        return await self.reader.run(partial(claims.claimed, keys=keys))
+
+def _pin(connection: sqlite3.Connection, run_id: str, at: datetime) -> None:
+    at_us = to_us(at)
+    with immediate(connection):
+        connection.execute(
+            "INSERT INTO pins (run_id, pinned_us) VALUES (?, ?) ON CONFLICT DO NOTHING", (sqlite_text(run_id), at_us)
+        )
+        connection.execute(
+            "DELETE FROM pins WHERE pinned_us < :before AND run_id IN"  # noqa: S608 — built from constants; values are bound
+            f" (SELECT run_id FROM runs WHERE status IN ({FINAL_SQL}) AND updated_us < :before)",
+            {"before": at_us - PIN_KEPT // timedelta(microseconds=1)},
+        )
+        connection.execute(
+            "DELETE FROM pins WHERE run_id NOT IN (SELECT run_id FROM pins ORDER BY pinned_us DESC LIMIT ?)", (PIN_CAP,)
+        )
+
+
+def _unpin(connection: sqlite3.Connection, run_id: str) -> bool:
+    with immediate(connection):
+        gone = connection.execute("DELETE FROM pins WHERE run_id = ?", (sqlite_text(run_id),))
+    return gone.rowcount > 0
+
+
+def _unpin_ended(connection: sqlite3.Connection) -> int:
+    with immediate(connection):
+        gone = connection.execute(
+            "DELETE FROM pins WHERE NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.run_id = pins.run_id"  # noqa: S608 — built from constants
+            f" AND r.status NOT IN ({FINAL_SQL}) AND r.presence <> 'lost')"
+        )
+    return gone.rowcount
+
+
+def _pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
+    with snapshot(connection):
+        found = connection.execute(
+            "SELECT p.run_id, p.pinned_us, r.active_since_us, r.last_seen_us, s.run IS NOT NULL,"  # noqa: S608 — built from constants
+            f" {COLUMNS}"
+            " FROM pins AS p LEFT JOIN runs AS r ON r.run_id = p.run_id LEFT JOIN stuck AS s ON s.run = r.id"
+            " ORDER BY p.pinned_us, p.run_id"
+        ).fetchall()
+        figures = durations(connection, (values[_REPOSITORY] for values in found if values[_REPOSITORY] is not None))
+    runs = [_pinned(values, figures) for values in found]
+    return tuple(sorted(runs, key=lambda pinned: pinned.row is None or pinned.row.is_final))
+
+
+def _pinned(values: tuple[Any, ...], figures: dict[str, RunDurations]) -> PinnedRun:
+    run_id, pinned_us, active_us, seen_us, is_stuck, *row = values
+    if active_us is None:
+        return PinnedRun(run_id, from_us(pinned_us))
+    return PinnedRun(
+        run_id=run_id,
+        pinned_at=from_us(pinned_us),
+        row=row_of(*row),
+        active_since=from_us(active_us),
+        last_seen_at=from_us(seen_us),
+        durations=figures.get(values[_REPOSITORY]),
+        is_stuck=bool(is_stuck),
+    )
+
+
+def _kept_mark(connection: sqlite3.Connection) -> Mark:
+    with snapshot(connection):
+        kept = connection.execute("SELECT transition_id, run, kept_us FROM mark").fetchone()
+        if kept is None:
+            return _mark(connection)
+        transition, run, kept_us = kept
+        return Mark(transition, run, from_us(kept_us))
+
+
+def _keep(connection: sqlite3.Connection, here: Mark, at: datetime) -> None:
+    with immediate(connection):
+        connection.execute(
+            "INSERT INTO mark (one, transition_id, run, kept_us) VALUES (1, ?, ?, ?) ON CONFLICT (one) DO UPDATE SET"
+            " transition_id = max(transition_id, excluded.transition_id), run = max(run, excluded.run),"
+            " kept_us = max(kept_us, excluded.kept_us)"
+            " WHERE excluded.transition_id > transition_id OR excluded.run > mark.run",
+            (here.transition, here.run, to_us(at)),
+        )
+
+
+def _moves(connection: sqlite3.Connection, after: Mark, since: datetime) -> Moves:
+    with snapshot(connection):
+        here = _mark(connection)
+        moved = connection.execute(
+            f"SELECT {_RUN}, t.old, t.new, t.at_us, {_REST} FROM transitions AS t JOIN runs AS r ON r.id = t.run"  # noqa: S608 — built from constants; values are bound
+            " WHERE t.id > ? ORDER BY t.id DESC LIMIT ?",
+            (after.transition, CHANGES_CAP),
+        ).fetchall()
+        # Backfilled history is new to the cache, and no news.
+        first_seen = connection.execute(
+            f"SELECT {_RUN}, NULL, r.first_status, r.first_at_us, {_REST} FROM runs AS r"  # noqa: S608 — as above
+            " WHERE r.id > ? AND r.first_at_us >= ? ORDER BY r.id DESC LIMIT ?",
+            (after.run, to_us(since), CHANGES_CAP),
+        ).fetchall()
+    found = sorted((*first_seen, *moved), key=lambda values: values[5])
+    return Moves(tuple(_move(values) for values in found), here)
+
+
+def _mark(connection: sqlite3.Connection) -> Mark:
+    (transition,) = connection.execute("SELECT coalesce(max(id), 0) FROM transitions").fetchone()
+    (run,) = connection.execute("SELECT coalesce(max(id), 0) FROM runs").fetchone()
+    return Mark(transition, run)
+
+
+def _move(values: tuple[Any, ...]) -> RunMove:
+    run_id, repository, branch, old, new, at_us, active_us, is_pinned = values
+    return RunMove(run_id, repository, branch, old, new, from_us(at_us), from_us(active_us), bool(is_pinned))
+
+
+def _claim(connection: sqlite3.Connection, keys: Sequence[str], at: datetime) -> frozenset[str]:
+    at_us = to_us(at)
+    won: set[str] = set()
+    # The lock from the start: of two processes that ask at once the second must see the first one's claim.
+    with immediate(connection):
+        connection.execute("DELETE FROM claims WHERE at_us < ?", (at_us - CLAIM_KEPT // timedelta(microseconds=1),))
+        for key in keys:
+            taken = connection.execute(
+                "INSERT INTO claims (key, at_us) VALUES (?, ?) ON CONFLICT DO NOTHING", (sqlite_text(key), at_us)
+            )
+            if taken.rowcount == 1:
+                won.add(key)
+    return frozenset(won)
+
+
+def _claimed(connection: sqlite3.Connection, keys: Sequence[str]) -> frozenset[str]:
+    return frozenset(
+        key
+        for key in keys
+        if connection.execute("SELECT 1 FROM claims WHERE key = ?", (sqlite_text(key),)).fetchone() is not None
+    )

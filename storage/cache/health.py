@@ -1,15 +1,14 @@
-"""The health of the code hosts as it was observed: now, since when, and what changed."""
+"""The health of the code hosts as it was observed: now, since when, and in stretches of one status over time."""
 
 import sqlite3
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Final
 
-from storage.cache import uptime
 from storage.database import immediate, snapshot
 from storage.records import HealthChange, HealthReport, HealthSample, PlatformHealth
-from storage.storable import storable
-from storage.times import from_us, to_us
+from storage.records.health import HealthSpan
+from storage.values import from_us, sqlite_text, to_us
 
 HISTORY_CAP: Final = 50
 """Changes given with each platform."""
@@ -34,8 +33,8 @@ def store(connection: sqlite3.Connection, report: HealthReport, at: datetime) ->
         before = dict(connection.execute("SELECT platform, status FROM platforms WHERE connected").fetchall())
         for sample in report.samples:
             connection.execute(_KEEP, _bound(sample, at_us))
-            _extend_span(connection, storable(sample.platform), storable(sample.status), at_us)
-        after = {storable(sample.platform): storable(sample.status) for sample in report.samples}
+            _extend_span(connection, sqlite_text(sample.platform), sqlite_text(sample.status), at_us)
+        after = {sqlite_text(sample.platform): sqlite_text(sample.status) for sample in report.samples}
         for platform in before.keys() - after.keys():
             connection.execute(
                 "UPDATE platforms SET connected = 0, since_us = ?, checked_us = ? WHERE platform = ?",
@@ -51,7 +50,7 @@ def store(connection: sqlite3.Connection, report: HealthReport, at: datetime) ->
             [(change.platform, change.old, change.new, at_us) for change in changes],
         )
         if changes:
-            uptime.forget_old(connection, at_us)
+            forget_old(connection, at_us)
     return changes
 
 
@@ -108,10 +107,61 @@ def _extend_span(connection: sqlite3.Connection, platform: str, status: str, at_
 
 def _bound(sample: HealthSample, at_us: int) -> dict[str, str | int | None]:
     return {
-        "platform": storable(sample.platform),
-        "status": storable(sample.status),
-        "host": None if sample.host is None else storable(sample.host),
-        "group": None if sample.group is None else storable(sample.group),
-        "raw_json": storable(sample.raw_json),
+        "platform": sqlite_text(sample.platform),
+        "status": sqlite_text(sample.status),
+        "host": None if sample.host is None else sqlite_text(sample.host),
+        "group": None if sample.group is None else sqlite_text(sample.group),
+        "raw_json": sqlite_text(sample.raw_json),
         "at_us": at_us,
     }
+
+
+KEPT: Final = timedelta(days=35)
+"""More than the longest window that is shown."""
+
+_Span = tuple[str, str, int, int]
+"""Platform, status, start and end in microseconds."""
+
+_DAY_US: Final = timedelta(days=1) // timedelta(microseconds=1)
+
+
+def spans(connection: sqlite3.Connection, since: datetime, longest_gap: timedelta) -> tuple[HealthSpan, ...]:
+    """Each platform's stretches that end after `since`, oldest first; none overlap, and unknown time lies between them.
+
+    A status holds until the next sample, unless that is further away than `longest_gap`: then it is known up to its
+    own last sample only.
+    """
+    found = connection.execute(
+        "SELECT platform, status, start_us, end_us FROM health_spans WHERE end_us >= ? ORDER BY platform, id",
+        (to_us(since),),
+    ).fetchall()
+    joined: list[_Span] = []
+    for span in found:
+        _append(joined, span, longest_gap // timedelta(microseconds=1))
+    return tuple(HealthSpan(p, status, from_us(start), from_us(end)) for p, status, start, end in joined)
+
+
+def _append(joined: list[_Span], span: _Span, gap_us: int) -> None:
+    platform, status, start_us, end_us = span
+    if joined and joined[-1][0] == platform:
+        _, before, before_start_us, before_end_us = joined[-1]
+        # A clock that was set back must not make time run backwards.
+        start_us, end_us = max(start_us, before_end_us), max(end_us, before_end_us)
+        if start_us - before_end_us <= gap_us:
+            held_until_us = end_us if status == before else start_us
+            joined[-1] = (platform, before, before_start_us, held_until_us)
+            if status == before:
+                return
+    joined.append((platform, status, start_us, end_us))
+
+
+def forget_old(connection: sqlite3.Connection, at_us: int) -> None:
+    """Delete what ended too long ago to be shown; within the caller's transaction."""
+    # Whole days: the beginning of a trouble that lasts longer moves once a day, not with every sample.
+    before_us = at_us - at_us % _DAY_US - KEPT // timedelta(microseconds=1)
+    connection.execute("DELETE FROM health_spans WHERE end_us < ?", (before_us,))
+    connection.execute(
+        "DELETE FROM health_changes WHERE at_us < ? AND id NOT IN"
+        " (SELECT max(id) FROM health_changes GROUP BY platform)",
+        (before_us,),
+    )

@@ -7,17 +7,16 @@ from itertools import accumulate, pairwise
 from math import ceil
 from typing import Final
 
+from storage.cache.run_sql import FINAL_SQL
 from storage.database import snapshot
-from storage.records import FINAL_STATUSES
 from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
-from storage.times import to_us
+from storage.values import to_us
 
 SAMPLE: Final = 2_000
 """The newest finished runs of a repository that its percentiles are made of."""
 MOST_REPOSITORIES: Final = 500
 
 _SECOND_US: Final = 1_000_000
-_FINAL: Final = ", ".join(f"'{status}'" for status in sorted(FINAL_STATUSES))
 
 _OUTCOMES: Final = """
 SELECT count(*), coalesce(sum(status = 'completed'), 0), coalesce(sum(status = 'failed'), 0)
@@ -31,7 +30,7 @@ FROM runs INDEXED BY runs_repository WHERE repository = ? AND created_us >= ?
 
 _TOOK: Final = f"""
 SELECT max(0, updated_us - active_since_us) FROM runs INDEXED BY runs_repository
-WHERE repository = ? AND created_us >= ? AND status IN ({_FINAL}) ORDER BY created_us DESC, run_id DESC LIMIT ?
+WHERE repository = ? AND created_us >= ? AND status IN ({FINAL_SQL}) ORDER BY created_us DESC, run_id DESC LIMIT ?
 """  # noqa: S608 — built from constants
 
 _CREATED: Final = """
@@ -41,18 +40,18 @@ FROM runs INDEXED BY runs_created WHERE created_us >= :start AND created_us < :e
 
 _ENDED: Final = f"""
 SELECT count(*), coalesce(sum(:end - updated_us), 0)
-FROM runs INDEXED BY runs_updated WHERE updated_us >= :start AND updated_us < :end AND status IN ({_FINAL})
+FROM runs INDEXED BY runs_updated WHERE updated_us >= :start AND updated_us < :end AND status IN ({FINAL_SQL})
 """  # noqa: S608 — built from constants
 
 _ENDING_LATER: Final = (
-    f"SELECT count(*) FROM runs INDEXED BY runs_updated WHERE updated_us >= ? AND status IN ({_FINAL})"  # noqa: S608 — built from constants
+    f"SELECT count(*) FROM runs INDEXED BY runs_updated WHERE updated_us >= ? AND status IN ({FINAL_SQL})"  # noqa: S608 — built from constants
 )
 """By a service's clock that is ahead of ours: they were under way at the last edge."""
 
 _MOVED_STARTS: Final = "SELECT created_us, active_since_us FROM runs WHERE active_since_us <> created_us"
 """Few: runs that were continued after they had finished, and those whose creation could not be read."""
 
-_ACTIVE: Final = f"SELECT active_since_us, presence FROM runs WHERE status NOT IN ({_FINAL})"  # noqa: S608 — built from constants
+_ACTIVE: Final = f"SELECT active_since_us, presence FROM runs WHERE status NOT IN ({FINAL_SQL})"  # noqa: S608 — built from constants
 
 
 def outcomes(connection: sqlite3.Connection, edges: Sequence[datetime]) -> tuple[Outcomes, ...]:

@@ -1,13 +1,13 @@
-"""What the polls say of our own link, subject by subject."""
+"""Polls: what they say of our own link, and the log of how each went, alike ones in a row as one entry."""
 
 import sqlite3
+from datetime import timedelta
 from typing import Final, get_args
 
-from storage.database import immediate
+from storage.database import immediate, snapshot
 from storage.records import LinkState, PollOutcome
-from storage.records.link import Subject
-from storage.storable import storable
-from storage.times import from_us_or_none, to_us
+from storage.records.activity import ANSWERED, FAILED, ActivityFilter, Found, PollSpan, Subject
+from storage.values import from_us, from_us_or_none, sqlite_text, to_us
 
 _SUCCEEDED: Final = """
 INSERT INTO links (subject, last_ok_us, failures, in_lab) VALUES (:subject, :at_us, 0, :in_lab)
@@ -27,10 +27,7 @@ ON CONFLICT (subject) DO UPDATE SET
 
 def record(connection: sqlite3.Connection, outcome: PollOutcome) -> LinkState:
     """Keep how a poll went; the state of the link after it."""
-    # Only now: what is shown first reads links from here, and needs no log.
-    from storage.cache import activity
-
-    message = None if outcome.error_message is None else storable(outcome.error_message)
+    message = None if outcome.error_message is None else sqlite_text(outcome.error_message)
     bound = {
         "subject": outcome.subject,
         "at_us": to_us(outcome.at),
@@ -39,7 +36,7 @@ def record(connection: sqlite3.Connection, outcome: PollOutcome) -> LinkState:
         "in_lab": int(outcome.in_lab),
     }
     with immediate(connection):
-        activity.note(connection, outcome)
+        note(connection, outcome)
         connection.execute(_SUCCEEDED if outcome.error_kind is None else _FAILED, bound)
         return _link(connection, outcome.subject)
 
@@ -67,3 +64,82 @@ def _link(connection: sqlite3.Connection, subject: Subject) -> LinkState:
         error_message=error_message,
         in_lab=bool(in_lab),
     )
+
+
+CAP: Final = 5_000
+"""Entries kept, the newest: months of an ordinary link, days of one that changes with every poll."""
+LONGEST_GAP: Final = timedelta(minutes=30)
+"""Polls further apart are two entries: nobody looked in between."""
+MESSAGE_CAP: Final = 2_000
+"""Characters kept of an error's message."""
+
+_GAP_US: Final = LONGEST_GAP // timedelta(microseconds=1)
+
+_EXTEND: Final = """
+UPDATE poll_log SET last_us = max(last_us, :at_us), polls = polls + 1, error_message = :message
+WHERE id = (SELECT max(id) FROM poll_log WHERE subject = :subject)
+    AND error_kind IS :error_kind AND http_status IS :http_status AND :at_us - last_us <= :gap_us
+"""
+
+_BEGIN: Final = """
+INSERT INTO poll_log (subject, error_kind, error_message, http_status, first_us, last_us, polls)
+VALUES (:subject, :error_kind, :message, :http_status, :at_us, :at_us, 1)
+"""
+
+_KIND: Final = "'poll.' || subject"
+_OUTCOME: Final = f"CASE WHEN error_kind IS NULL THEN '{ANSWERED}' ELSE '{FAILED}' END"
+_TEXT: Final = (
+    f"folded({_KIND} || ' ' || {_OUTCOME} || ' ' || coalesce(error_kind, '') || ' ' || coalesce(error_message, '')"
+    " || ' ' || coalesce(http_status, ''))"
+)
+
+
+def note(connection: sqlite3.Connection, outcome: PollOutcome) -> None:
+    """Enter how a poll went; within the caller's transaction."""
+    message = None if outcome.error_message is None else sqlite_text(outcome.error_message)[:MESSAGE_CAP]
+    bound = {
+        "subject": outcome.subject,
+        "error_kind": outcome.error_kind,
+        "message": message,
+        "http_status": outcome.http_status,
+        "at_us": to_us(outcome.at),
+        "gap_us": _GAP_US,
+    }
+    if connection.execute(_EXTEND, bound).rowcount == 0:
+        connection.execute(_BEGIN, bound)
+        connection.execute("DELETE FROM poll_log WHERE id <= (SELECT max(id) FROM poll_log) - ?", (CAP,))
+
+
+def polls(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) -> Found[PollSpan]:
+    """The newest polls that the filter lets through, by when they began."""
+    connection.create_function("folded", 1, str.casefold, deterministic=True)
+    condition, parameters = _where(wanted)
+    with snapshot(connection):
+        found = connection.execute(
+            "SELECT id, subject, first_us, last_us, polls, error_kind, error_message, http_status FROM poll_log"  # noqa: S608 — built from constants; values are bound
+            f" WHERE {condition} ORDER BY id DESC LIMIT ?",
+            (*parameters, max(0, limit)),
+        ).fetchall()
+        (matching,) = connection.execute(f"SELECT count(*) FROM poll_log WHERE {condition}", parameters).fetchone()  # noqa: S608 — as above
+        tally = connection.execute(f"SELECT {_KIND}, {_OUTCOME}, count(*) FROM poll_log GROUP BY 1, 2").fetchall()  # noqa: S608 — as above
+    newest = tuple(
+        PollSpan(span_id, subject, from_us(first_us), from_us(last_us), count, kind, message, status)
+        for span_id, subject, first_us, last_us, count, kind, message, status in found
+    )
+    return Found(newest, int(matching), {(kind, outcome): count for kind, outcome, count in tally})
+
+
+def _where(wanted: ActivityFilter) -> tuple[str, tuple[str | int, ...]]:
+    conditions = ["0" if wanted.is_open else "1"]
+    parameters: list[str | int] = []
+    for expression, values in ((_KIND, wanted.kinds), (_OUTCOME, wanted.outcomes)):
+        if values:
+            conditions.append(f"{expression} IN ({', '.join('?' * len(values))})")
+            parameters += map(sqlite_text, values)
+    if wanted.since is not None:
+        conditions.append("last_us >= ?")
+        parameters.append(to_us(wanted.since))
+    for word in wanted.words:
+        conditions.append(f"instr({_TEXT}, ?) > 0")
+        parameters.append(sqlite_text(word))
+    return " AND ".join(conditions), tuple(parameters)

@@ -5,12 +5,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final, cast
 
-from storage.cache.filters import where
-from storage.cache.orders import order_by
+from storage.cache.run_sql import order_by, where
 from storage.database import snapshot
 from storage.records import Presence, Repository, Run, RunDetail, RunFilter, RunSort, Transition
-from storage.storable import storable
-from storage.times import from_us, from_us_or_none
+from storage.values import from_us, from_us_or_none, sqlite_text
 
 _CHUNK: Final = 500
 """Ids bound to one statement."""
@@ -54,7 +52,7 @@ def details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> dict[str,
 
 def _details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator[RunDetail]:
     marks = ", ".join("?" * len(run_ids))
-    ids = [storable(run_id) for run_id in run_ids]
+    ids = [sqlite_text(run_id) for run_id in run_ids]
     observed = connection.execute(
         "SELECT r.run_id, t.old, t.new, t.at_us FROM runs AS r JOIN transitions AS t ON t.run = r.id"  # noqa: S608 — built from constants; values are bound
         f" WHERE r.run_id IN ({marks}) ORDER BY t.id",

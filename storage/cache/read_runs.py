@@ -4,12 +4,10 @@ import sqlite3
 from dataclasses import replace
 from typing import Final, cast
 
-from storage.cache.filters import Where, both, where
-from storage.cache.landmarks import Landmark, Landmarks
-from storage.cache.orders import before, key_columns, onwards, order_by
+from storage.cache.run_sql import Where, order_by, where
 from storage.database import data_version, snapshot
 from storage.records import Presence, RunFilter, RunRow, RunSort
-from storage.times import from_us, from_us_or_none
+from storage.values import from_us, from_us_or_none
 
 REPOSITORIES_CAP: Final = 500
 BRANCHES_CAP: Final = 500
@@ -19,9 +17,6 @@ _RECENT: Final = 5_000
 
 _REMEMBERED: Final = 256
 """Filters whose numbers are kept: each letter of a search makes a new one."""
-
-_NEAR: Final = 2000
-"""Up to here skipping from the front costs less than counting would."""
 
 COLUMNS: Final = "r.run_id, r.status, r.branch, r.repository, r.created_us, r.updated_us, r.first_seen_us, r.presence"
 
@@ -85,76 +80,6 @@ def _count_by_status(connection: sqlite3.Connection, condition: Where) -> dict[s
     return dict(found.fetchall())
 
 
-def rows(
-    connection: sqlite3.Connection,
-    wanted: RunFilter,
-    sort: RunSort,
-    offset: int,
-    limit: int,
-    counts: Counts,
-    landmarks: Landmarks | None = None,
-) -> tuple[RunRow, ...]:
-    """The window of at most `limit` runs that starts `offset` runs into the order."""
-    offset, limit = max(0, offset), max(0, limit)
-    with snapshot(connection):
-        total = counts.total(connection, wanted) if offset > _NEAR else 0
-        to_end = total - offset - limit
-        if offset <= _NEAR or landmarks is None or to_end <= _NEAR:
-            return _from_nearer_end(connection, wanted, sort, offset, limit, total)
-        mark = landmarks.nearest(connection, wanted, sort, offset, within=min(offset, total - offset))
-        found = _from_landmark(connection, wanted, sort, offset, limit, mark)
-        if found is None:
-            found = _from_nearer_end(connection, wanted, sort, offset, limit, total)
-        if found:
-            landmarks.note(connection, wanted, sort, offset, found[0].run_id)
-        return found
-
-
-def _from_nearer_end(
-    connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, offset: int, limit: int, total: int
-) -> tuple[RunRow, ...]:
-    if offset <= _NEAR or offset < total // 2:
-        return _window(connection, where(wanted), order_by(sort), offset, limit)
-    # Beyond the middle the end is nearer.
-    limit = min(limit, total - offset)
-    if limit <= 0:
-        return ()
-    backwards = _window(connection, where(wanted), order_by(sort, backwards=True), total - offset - limit, limit)
-    return tuple(reversed(backwards))
-
-
-def _from_landmark(
-    connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, offset: int, limit: int, mark: Landmark | None
-) -> tuple[RunRow, ...] | None:
-    after = onwards(sort, mark.key) if mark is not None else None
-    if mark is None or after is None:
-        return None
-    gap = mark.offset - offset
-    rest, forwards = both(where(wanted), after), order_by(sort)
-    if gap <= 0:
-        return _window(connection, rest, forwards, -gap, limit)
-    some = min(gap, limit)
-    earlier = both(where(wanted), before(sort, mark.key)[0])
-    above = _window(connection, earlier, order_by(sort, backwards=True), gap - some, some)
-    return (*reversed(above), *_window(connection, rest, forwards, 0, limit - some))
-
-
-def index_of(connection: sqlite3.Connection, run_id: str, wanted: RunFilter, sort: RunSort) -> int | None:
-    """The run's place in the order, from 0; None: the filter hides it, or it is not held."""
-    condition = where(wanted)
-    with snapshot(connection):
-        key = connection.execute(
-            f"SELECT {', '.join(key_columns(sort))} FROM runs WHERE run_id = ? AND {condition.sql}",  # noqa: S608 — built from constants; values are bound
-            (run_id, *condition.parameters),
-        ).fetchone()
-        if key is None:
-            return None
-        return sum(
-            count(connection, Where(f"{part.sql} AND {condition.sql}", part.parameters + condition.parameters))
-            for part in before(sort, key)
-        )
-
-
 def known_statuses(connection: sqlite3.Connection) -> tuple[str, ...]:
     """Every status that any run was ever seen with."""
     return tuple(status for (status,) in connection.execute("SELECT status FROM statuses ORDER BY status").fetchall())
@@ -203,19 +128,6 @@ def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: 
             (*place[:2], most),
         ).fetchone()
     return total, tuple(row_of(*values) for values in (*reversed(around[0]), *around[1]))
-
-
-def _window(
-    connection: sqlite3.Connection, condition: Where, order: str, offset: int, limit: int
-) -> tuple[RunRow, ...]:
-    # The inner select skips along an index; only the window's own rows are looked up in the table.
-    found = connection.execute(
-        f"SELECT {COLUMNS} FROM"  # noqa: S608 — built from constants; values are bound
-        f" (SELECT id FROM runs WHERE {condition.sql} ORDER BY {order} LIMIT ? OFFSET ?) AS w"
-        f" CROSS JOIN runs AS r ON r.id = w.id ORDER BY {order}",
-        (*condition.parameters, limit, offset),
-    )
-    return tuple(row_of(*values) for values in found.fetchall())
 
 
 def row_of(

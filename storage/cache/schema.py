@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from storage.cache.took import took_us
+from storage.cache.run_sql import took_us
 from storage.database import Schema
 
 if TYPE_CHECKING:

@@ -5,12 +5,10 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Final
 
-from storage.cache.filters import search_text
-from storage.cache.took import took_us
+from storage.cache.run_sql import FINAL_SQL, search_text, took_us
 from storage.database import immediate
-from storage.records import FINAL_STATUSES, Presence, Run, RunChanges, Transition
-from storage.storable import storable
-from storage.times import NO_TIME_US, from_us, to_sortable_us, to_us
+from storage.records import Presence, Run, RunChanges, Transition
+from storage.values import NO_TIME_US, from_us, sqlite_text, to_sortable_us, to_us
 
 _STAGING: Final = """
 CREATE TEMP TABLE IF NOT EXISTS staging (
@@ -35,7 +33,6 @@ CREATE TEMP TABLE IF NOT EXISTS staging (
 """`at_us`: when the run came to be as it is. `newer`: it tells more than what is held. `was_away`: presence was not
 `current`. A run not held before has no `old_status`."""
 
-_FINAL: Final = ", ".join(f"'{status}'" for status in sorted(FINAL_STATUSES))
 
 # Equal times with other facts are news too: a service may count in seconds, or give no readable time at all.
 _COMPARE: Final = f"""
@@ -77,7 +74,7 @@ UPDATE runs SET
     created_us = {_CREATED},
     updated_us = {_UPDATED},
     took_us = {took_us("s.status", f"({_CREATED})", f"({_UPDATED})")},
-    active_since_us = CASE WHEN s.old_status IN ({_FINAL}) AND s.status NOT IN ({_FINAL})
+    active_since_us = CASE WHEN s.old_status IN ({FINAL_SQL}) AND s.status NOT IN ({FINAL_SQL})
         THEN s.at_us ELSE runs.active_since_us END,
     search = s.search
 FROM staging AS s WHERE s.newer AND runs.id = s.id
@@ -132,7 +129,7 @@ def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presenc
     with immediate(connection):
         changed = connection.executemany(
             "UPDATE runs SET presence = :presence WHERE run_id = :run_id AND presence <> :presence",
-            [{"presence": presence, "run_id": storable(run_id)} for run_id in run_ids],
+            [{"presence": presence, "run_id": sqlite_text(run_id)} for run_id in run_ids],
         )
     return max(0, changed.rowcount)
 
@@ -149,7 +146,7 @@ def _newest(runs: Sequence[Run]) -> Collection[Run]:
 
 def _stage(connection: sqlite3.Connection, runs: Collection[Run], seen_us: int) -> None:
     # A batch names few repositories many times, and each label is read out of JSON.
-    labels = {repository: storable(repository.label) for repository in {run.repository for run in runs}}
+    labels = {repository: sqlite_text(repository.label) for repository in {run.repository for run in runs}}
     connection.executemany(
         "INSERT INTO staging (run_id, status, branch, repository, platform, data_json, created_us, updated_us, at_us,"
         " raw_json, search) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -158,19 +155,19 @@ def _stage(connection: sqlite3.Connection, runs: Collection[Run], seen_us: int) 
 
 
 def _staged(run: Run, label: str, seen_us: int) -> tuple[str | int, ...]:
-    run_id, branch = storable(run.run_id), storable(run.branch_name)
+    run_id, branch = sqlite_text(run.run_id), sqlite_text(run.branch_name)
     updated_us = to_sortable_us(run.updated_at)
     return (
         run_id,
-        storable(run.status),
+        sqlite_text(run.status),
         branch,
         label,
-        storable(run.repository.platform),
-        storable(run.repository.data_json),
+        sqlite_text(run.repository.platform),
+        sqlite_text(run.repository.data_json),
         to_sortable_us(run.created_at),
         updated_us,
         seen_us if updated_us == NO_TIME_US else updated_us,
-        storable(run.raw_json),
+        sqlite_text(run.raw_json),
         search_text(run_id, label, branch),
     )
 

@@ -1,17 +1,48 @@
-"""Stuck runs: seen active for far longer than their repository's runs take, and flagged until that is clearly over."""
+"""How long runs take, and which ones are stuck: active for far longer than their repository's runs take."""
 
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from math import ceil
 from typing import Final
 
-from storage.cache.durations import durations
-from storage.cache.filters import where
+from storage.cache.run_sql import FINAL_SQL, where
 from storage.database import immediate
 from storage.records import RunFilter
-from storage.records.following import StuckRun
-from storage.times import from_us
+from storage.records.following import RunDurations, StuckRun
+from storage.values import from_us
+
+SAMPLE: Final = 200
+"""The newest finished runs of a repository that its figures are made of."""
+
+_MICROSECONDS: Final = 1_000_000
+
+
+def durations(connection: sqlite3.Connection, repositories: Iterable[str]) -> dict[str, RunDurations]:
+    """Each repository's figures, by label; those of which no run has finished are left out."""
+    found = {repository: _taken_us(connection, repository) for repository in dict.fromkeys(repositories)}
+    return {
+        repository: RunDurations(_rank(taken, 0.5) / _MICROSECONDS, _rank(taken, 0.95) / _MICROSECONDS, len(taken))
+        for repository, taken in found.items()
+        if taken
+    }
+
+
+def _taken_us(connection: sqlite3.Connection, repository: str) -> list[int]:
+    found = connection.execute(
+        "SELECT updated_us - active_since_us FROM runs"  # noqa: S608 — built from constants; values are bound
+        f" WHERE repository = ? AND status IN ({FINAL_SQL}) AND updated_us >= active_since_us"
+        " ORDER BY created_us DESC, run_id DESC LIMIT ?",
+        (repository, SAMPLE),
+    )
+    return sorted(taken_us for (taken_us,) in found.fetchall())
+
+
+def _rank(ordered: list[int], share: float) -> int:
+    """The nearest-rank percentile."""
+    return ordered[ceil(share * len(ordered)) - 1]
+
 
 FLOOR: Final = timedelta(minutes=30)
 """Nothing is stuck sooner."""
@@ -23,7 +54,6 @@ HOLD: Final = 0.75
 """A flag stays until the run's time is below this part of the limit: a percentile that moves a little does not make
 it flicker."""
 
-_MICROSECONDS: Final = 1_000_000
 _FLOOR_US: Final = FLOOR // timedelta(microseconds=1)
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from storage.database import data_version
-from storage.ledger import entries, moves, queries
+from storage.ledger import entries, queries, transitions
+from storage.ledger.entries import new_action_id
 from storage.ledger.errors import (
     AmbiguousActionError,
     KeyTakenError,
@@ -15,13 +16,11 @@ from storage.ledger.errors import (
     SubjectBlockedError,
     WrongStateError,
 )
-from storage.ledger.identity import new_action_id
 from storage.ledger.opening import DAMAGE_CURE, connect
-from storage.ledger.orphans import adopt
 from storage.ledger.owner import this_process
 from storage.records import Action, ActionError, ActionKind, ActionState
 from storage.thread import DatabaseThread
-from storage.times import Clock, utc_now
+from storage.values import Clock, utc_now
 
 if TYPE_CHECKING:
     from storage.records.activity import ActivityFilter, Found
@@ -107,45 +106,45 @@ class Ledger:
             NoSuchActionError: It is not in the ledger.
             WrongStateError: It is not `prepared`: somebody sent it, or gave it up.
         """
-        return await self._move(action_id, moves.SENDING)
+        return await self._apply(action_id, transitions.SENDING)
 
     async def confirm(self, action_id: str, *, result_id: str | None, response_json: str | None) -> Action:
         """The service said that it is done; raises as `sending`, from any state but `sending`."""
-        outcome = moves.Outcome(result_id=result_id, response_json=response_json)
-        return await self._move(action_id, moves.CONFIRM, outcome)
+        outcome = transitions.Outcome(result_id=result_id, response_json=response_json)
+        return await self._apply(action_id, transitions.CONFIRM, outcome)
 
     async def reject(self, action_id: str, error: ActionError) -> Action:
         """The service refused, so that nothing was done; raises as `sending`, from any state but `sending`."""
-        return await self._move(action_id, moves.REJECT, moves.Outcome(error=error))
+        return await self._apply(action_id, transitions.REJECT, transitions.Outcome(error=error))
 
     async def unknown(self, action_id: str, error: ActionError) -> Action:
         """Whether it was done cannot be known; raises as `sending`, from any state but `sending`."""
-        return await self._move(action_id, moves.UNKNOWN, moves.Outcome(error=error))
+        return await self._apply(action_id, transitions.UNKNOWN, transitions.Outcome(error=error))
 
     async def not_sent(self, action_id: str, error: ActionError) -> Action:
         """No byte of it left; raises as `sending`, from any state but `prepared` and `sending`."""
-        return await self._move(action_id, moves.NOT_SENT, moves.Outcome(error=error))
+        return await self._apply(action_id, transitions.NOT_SENT, transitions.Outcome(error=error))
 
     # a person's word on the unknown
 
     async def resolve_created(self, action_id: str, result_id: str) -> Action:
         """It was done, and made this; raises as `sending`, from any state but `unknown` and unresolved."""
-        return await self._move(action_id, moves.RESOLVE_CREATED, moves.Outcome(result_id=result_id))
+        return await self._apply(action_id, transitions.RESOLVE_CREATED, transitions.Outcome(result_id=result_id))
 
     async def resolve_not_created(self, action_id: str) -> Action:
         """It was not done; raises as `sending`, from any state but `unknown` and unresolved."""
-        return await self._move(action_id, moves.RESOLVE_NOT_CREATED)
+        return await self._apply(action_id, transitions.RESOLVE_NOT_CREATED)
 
     async def supersede(self, action_id: str, by: str) -> Action:
         """It is knowingly sent again, as the action `by`; its own outcome stays unknown.
 
         Raises as `sending`, from any state but `unknown` and unresolved.
         """
-        return await self._move(action_id, moves.SUPERSEDE, moves.Outcome(superseded_by=by))
+        return await self._apply(action_id, transitions.SUPERSEDE, transitions.Outcome(superseded_by=by))
 
     async def adopt_orphans(self) -> tuple[Action, ...]:
         """Settle the actions of processes that died: `prepared` was not sent, `sending` is unknown; those settled."""
-        return await self._thread.run(partial(adopt, at=self._clock()))
+        return await self._thread.run(partial(transitions.adopt, at=self._clock()))
 
     # reading
 
@@ -177,15 +176,15 @@ class Ledger:
 
     async def journal(self, wanted: "ActivityFilter", *, limit: int) -> "Found[Action]":
         """The newest actions that the filter lets through, and how many there are."""
-        from storage.ledger import journal
-
-        return await self._thread.run(partial(journal.journal, wanted=wanted, limit=limit))
+        return await self._thread.run(partial(queries.journal, wanted=wanted, limit=limit))
 
     async def data_version(self) -> int:
         """A number that differs after another process wrote to the ledger; our own writes leave it as it is."""
         return await self._thread.run(data_version)
 
-    async def _move(self, action_id: str, move: moves.Move, outcome: moves.Outcome = moves.NOTHING) -> Action:
+    async def _apply(
+        self, action_id: str, transition: transitions.Transition, outcome: transitions.Outcome = transitions.NOTHING
+    ) -> Action:
         return await self._thread.run(
-            partial(moves.make, action_id=action_id, move=move, outcome=outcome, at=self._clock())
+            partial(transitions.apply, action_id=action_id, transition=transition, outcome=outcome, at=self._clock())
         )

@@ -1,16 +1,35 @@
-"""Entering an action: checked and written under one lock, so that of two claims one loses."""
+"""Entering an action: under an id of its own, checked and written under one lock, so that of two claims one loses."""
 
+import secrets
 import sqlite3
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from storage.database import immediate
-from storage.ledger import rows
 from storage.ledger.errors import KeyTakenError, NoSuchActionError, SubjectBlockedError
 from storage.ledger.owner import Owner
+from storage.ledger.queries import PREFIX, by_id, select
 from storage.records import OPEN_STATES, Action, ActionKind
-from storage.storable import storable
-from storage.times import to_us
+from storage.values import sqlite_text, to_us
+
+_ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+"""Crockford's: no letter that a person could take for a digit."""
+
+_TIME_DIGITS: Final = 10
+_RANDOM_DIGITS: Final = 16
+_BITS: Final = 5
+_MILLISECOND_US: Final = 1000
+
+
+def new_action_id(at: datetime) -> str:
+    """`act_` and 26 characters: 48 bits of milliseconds, then 80 random ones."""
+    milliseconds = to_us(at) // _MILLISECOND_US
+    return PREFIX + _digits(milliseconds, _TIME_DIGITS) + _digits(secrets.randbits(80), _RANDOM_DIGITS)
+
+
+def _digits(number: int, count: int) -> str:
+    return "".join(_ALPHABET[(number >> (_BITS * place)) & 31] for place in reversed(range(count)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +61,11 @@ def prepare(connection: sqlite3.Connection, entry: Entry, owner: Owner, at: date
             (
                 entry.action_id,
                 entry.kind,
-                storable(entry.subject),
-                storable(entry.key),
-                storable(entry.path),
-                storable(entry.body_json),
-                storable(entry.actor),
+                sqlite_text(entry.subject),
+                sqlite_text(entry.key),
+                sqlite_text(entry.path),
+                sqlite_text(entry.body_json),
+                sqlite_text(entry.actor),
                 to_us(at),
                 owner.pid,
                 owner.started,
@@ -63,22 +82,22 @@ def existing(connection: sqlite3.Connection, action_id: str) -> Action:
     Raises:
         NoSuchActionError: There is none.
     """
-    action = rows.by_id(connection, action_id)
+    action = by_id(connection, action_id)
     if action is None:
         raise NoSuchActionError(action_id)
     return action
 
 
 def _refuse_taken(connection: sqlite3.Connection, entry: Entry) -> None:
-    for taken in rows.select(connection, "WHERE key = ?", (storable(entry.key),)):
+    for taken in select(connection, "WHERE key = ?", (sqlite_text(entry.key),)):
         raise KeyTakenError(taken)
     if not entry.subject:
         return
     marks = ", ".join("?" * len(OPEN_STATES))
-    blocking = rows.select(
+    blocking = select(
         connection,
         f"WHERE kind = ? AND subject = ? AND resolution IS NULL AND state IN ({marks})",
-        (entry.kind, storable(entry.subject), *OPEN_STATES),
+        (entry.kind, sqlite_text(entry.subject), *OPEN_STATES),
     )
     for other in blocking:
         raise SubjectBlockedError(other)

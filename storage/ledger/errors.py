@@ -30,11 +30,11 @@ class SubjectBlockedError(LedgerRefusedError):
 
 
 class WrongStateError(LedgerRefusedError):
-    """The move asked for does not lead out of the state the action is in."""
+    """The transition does not lead out of the state the action is in."""
 
-    def __init__(self, action: Action, move: str) -> None:
+    def __init__(self, action: Action, transition: str) -> None:
         resolved = f", resolved as {action.resolution}" if action.resolution else ""
-        super().__init__(f"{action.action_id} is {action.state}{resolved}: {move} is not possible from there.")
+        super().__init__(f"{action.action_id} is {action.state}{resolved}: {transition} is not possible from there.")
         self.action = action
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-UNKNOWN: Final = "?"
+NOT_TOLD: Final = "?"
 """Stands where the system does not tell; what is unknown differs from nothing."""
 
 _PROC: Final = Path("/proc")
@@ -37,7 +37,7 @@ def this_process() -> Owner:
 
 @cache
 def _describe(pid: int) -> Owner:
-    return Owner(pid=pid, started=_started(pid) or UNKNOWN, boot=_boot(), namespace=_namespace())
+    return Owner(pid=pid, started=_started(pid) or NOT_TOLD, boot=_boot(), namespace=_namespace())
 
 
 def is_dead(owner: Owner) -> bool | None:
@@ -51,7 +51,7 @@ def is_dead(owner: Owner) -> bool | None:
 
 
 def _differ(one: str, other: str) -> bool:
-    return UNKNOWN not in (one, other) and one != other
+    return NOT_TOLD not in (one, other) and one != other
 
 
 def _started(pid: int) -> str | None:
@@ -78,7 +78,7 @@ def _boot() -> str:
     try:
         return (_PROC / "sys" / "kernel" / "random" / "boot_id").read_text(encoding="ascii").strip()
     except OSError:
-        return _told(["sysctl", "-n", "kern.bootsessionuuid"]).strip() or UNKNOWN
+        return _told(["sysctl", "-n", "kern.bootsessionuuid"]).strip() or NOT_TOLD
 
 
 @cache
@@ -86,7 +86,7 @@ def _namespace() -> str:
     try:
         return str((_PROC / "self" / "ns" / "pid").readlink())
     except OSError:
-        return UNKNOWN
+        return NOT_TOLD
 
 
 def _told(command: list[str]) -> str:

@@ -1,14 +1,68 @@
-"""Reading the ledger."""
+"""Reading the ledger: one action, some of them, or the newest with their numbers."""
 
 import sqlite3
 from collections.abc import Collection
-from typing import Final
+from typing import Any, Final
 
-from storage.ledger import rows
+from storage.database import snapshot
 from storage.ledger.errors import AmbiguousActionError
-from storage.ledger.identity import PREFIX
-from storage.records import Action, ActionKind, ActionState
-from storage.storable import storable
+from storage.records import OPEN_STATES, Action, ActionError, ActionKind, ActionState
+from storage.records.activity import ActivityFilter, Found
+from storage.values import from_us, from_us_or_none, sqlite_text, to_us
+
+COLUMNS: Final = (
+    "action_id, kind, subject, key, path, body_json, actor, state, created_us, sending_us, settled_us,"
+    " error_kind, error_message, error_status, error_code, response_json, result_id, resolution, superseded_by"
+)
+
+
+def select(connection: sqlite3.Connection, rest: str, parameters: tuple[str | int, ...] = ()) -> tuple[Action, ...]:
+    """The actions that the rest of a SELECT (WHERE, ORDER BY, LIMIT) picks."""
+    found = connection.execute(f"SELECT {COLUMNS} FROM actions {rest}", parameters)  # noqa: S608 — built from constants; values are bound
+    names = [description[0] for description in found.description]
+    return tuple(_action(dict(zip(names, values, strict=True))) for values in found.fetchall())
+
+
+def by_id(connection: sqlite3.Connection, action_id: str) -> Action | None:
+    """The action with exactly this id; None: there is none."""
+    return next(iter(select(connection, "WHERE action_id = ?", (action_id,))), None)
+
+
+def _action(row: dict[str, Any]) -> Action:
+    return Action(
+        action_id=row["action_id"],
+        kind=row["kind"],
+        subject=row["subject"],
+        key=row["key"],
+        path=row["path"],
+        body_json=row["body_json"],
+        actor=row["actor"],
+        state=row["state"],
+        created_at=from_us(row["created_us"]),
+        sending_at=from_us_or_none(row["sending_us"]),
+        settled_at=from_us_or_none(row["settled_us"]),
+        error=_error(row),
+        response_json=row["response_json"],
+        result_id=row["result_id"],
+        resolution=row["resolution"],
+        superseded_by=row["superseded_by"],
+    )
+
+
+def _error(row: dict[str, Any]) -> ActionError | None:
+    # What made it unknown is no reason any more, once it is known to be done.
+    if row["error_kind"] is None or row["state"] == "confirmed":
+        return None
+    return ActionError(
+        kind=row["error_kind"],
+        message=row["error_message"],
+        http_status=row["error_status"],
+        error_code=row["error_code"],
+    )
+
+
+PREFIX: Final = "act_"
+"""How every id begins."""
 
 _TWO: Final = 2
 
@@ -19,8 +73,8 @@ def action(connection: sqlite3.Connection, id_or_prefix: str) -> Action | None:
     Raises:
         AmbiguousActionError: More than one id begins like this.
     """
-    wanted = PREFIX + storable(id_or_prefix).strip().removeprefix(PREFIX).upper()
-    found = rows.select(
+    wanted = PREFIX + sqlite_text(id_or_prefix).strip().removeprefix(PREFIX).upper()
+    found = select(
         connection, "WHERE substr(action_id, 1, ?) = ? ORDER BY seq DESC LIMIT ?", (len(wanted), wanted, _TWO)
     )
     if len(found) == _TWO:
@@ -42,13 +96,13 @@ def actions(
             conditions.append(f"{column} IN ({', '.join('?' * len(values))})")
             parameters.extend(values)
     rest = f"WHERE {' AND '.join(conditions)} ORDER BY seq DESC LIMIT ?"
-    return rows.select(connection, rest, (*parameters, max(0, limit)))
+    return select(connection, rest, (*parameters, max(0, limit)))
 
 
 def for_run(connection: sqlite3.Connection, run_id: str) -> tuple[Action, ...]:
     """The starts and continuations that made the run or were meant for it, oldest first."""
-    wanted = storable(run_id)
-    return rows.select(
+    wanted = sqlite_text(run_id)
+    return select(
         connection,
         "WHERE kind IN ('run.start', 'run.continue') AND (subject = ? OR (state = 'confirmed' AND result_id = ?))"
         " ORDER BY seq",
@@ -59,7 +113,45 @@ def for_run(connection: sqlite3.Connection, run_id: str) -> tuple[Action, ...]:
 def organizations(connection: sqlite3.Connection, subject: str | None = None) -> tuple[Action, ...]:
     """Every attempt to create an organization, newest first; those for one subject, where one is given."""
     if subject is None:
-        return rows.select(connection, "WHERE kind = 'organization.create' ORDER BY seq DESC")
-    return rows.select(
-        connection, "WHERE subject = ? AND kind = 'organization.create' ORDER BY seq DESC", (storable(subject),)
+        return select(connection, "WHERE kind = 'organization.create' ORDER BY seq DESC")
+    return select(
+        connection, "WHERE subject = ? AND kind = 'organization.create' ORDER BY seq DESC", (sqlite_text(subject),)
     )
+
+
+_TEXT = (
+    "folded(kind || ' ' || state || ' ' || subject || ' ' || path || ' ' || actor || ' ' || action_id || ' '"
+    " || coalesce(result_id, '') || ' ' || coalesce(error_kind, '') || ' ' || coalesce(error_message, '') || ' '"
+    " || coalesce(error_status, '') || ' ' || coalesce(error_code, '') || ' ' || body_json)"
+)
+"""Everything that a person may have in mind, what was sent included."""
+
+
+def journal(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) -> Found[Action]:
+    """The newest actions that the filter lets through."""
+    connection.create_function("folded", 1, str.casefold, deterministic=True)
+    condition, parameters = _where(wanted)
+    with snapshot(connection):
+        newest = select(connection, f"WHERE {condition} ORDER BY seq DESC LIMIT ?", (*parameters, max(0, limit)))
+        (matching,) = connection.execute(f"SELECT count(*) FROM actions WHERE {condition}", parameters).fetchone()  # noqa: S608 — built from constants; values are bound
+        tally = connection.execute("SELECT kind, state, count(*) FROM actions GROUP BY 1, 2").fetchall()
+    return Found(newest, int(matching), {(kind, state): count for kind, state, count in tally})
+
+
+def _where(wanted: ActivityFilter) -> tuple[str, tuple[str | int, ...]]:
+    conditions = ["1"]
+    parameters: list[str | int] = []
+    for column, values in (("kind", wanted.kinds), ("state", wanted.outcomes)):
+        if values:
+            conditions.append(f"{column} IN ({', '.join('?' * len(values))})")
+            parameters += map(sqlite_text, values)
+    if wanted.is_open:
+        conditions.append(f"resolution IS NULL AND state IN ({', '.join('?' * len(OPEN_STATES))})")
+        parameters += sorted(OPEN_STATES)
+    if wanted.since is not None:
+        conditions.append("coalesce(settled_us, created_us) >= ?")
+        parameters.append(to_us(wanted.since))
+    for word in wanted.words:
+        conditions.append(f"instr({_TEXT}, ?) > 0")
+        parameters.append(sqlite_text(word))
+    return " AND ".join(conditions), tuple(parameters)

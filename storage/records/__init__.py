@@ -11,17 +11,14 @@ from storage.records.action import (
     ActionState,
     Resolution,
 )
+from storage.records.activity import LinkState, PollOutcome
+from storage.records.created import INVITATION_LIFETIME, Execution, Organization, Project
 from storage.records.health import HealthChange, HealthReport, HealthSample, HealthSpan, PlatformHealth
-from storage.records.link import LinkState, PollOutcome
-from storage.records.organization import INVITATION_LIFETIME, Organization
-from storage.records.page import RunPage
-from storage.records.project import Project
-from storage.records.query import RunFilter, RunSort, RunWindow, WindowRequest
+from storage.records.query import RunFilter, RunPage, RunSort, RunWindow, WindowRequest
 from storage.records.repository import Repository
 from storage.records.run import (
     FINAL_STATUSES,
     Coverage,
-    Execution,
     Presence,
     Run,
     RunChanges,

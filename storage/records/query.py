@@ -1,10 +1,10 @@
-"""Asking for runs: which ones, in which order, which window of them, and what comes back."""
+"""Asking for runs: which ones, in which order, which page or window of them, and what comes back."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from storage.records.run import FINAL_STATUSES, RunRow
+from storage.records.run import FINAL_STATUSES, Run, RunRow
 
 SortColumn = Literal["started", "updated", "took", "status", "repository", "branch", "run"]
 
@@ -91,3 +91,14 @@ class RunWindow:
     def holds(self, first: int, last: int) -> bool:
         """Whether every row from first to last, as far as the table goes, is here."""
         return self.offset <= max(0, first) and min(last, self.total - 1) < self.offset + len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """Runs, newest first, and the way to the next page."""
+
+    runs: tuple[Run, ...]
+    next_token: str | None
+    """None: this was the last page (the service may say so with null, an empty string or by leaving it out)."""
+    total_count: int | None = None
+    """As received; never trusted for paging, since the spec does not say what it counts."""

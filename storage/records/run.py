@@ -101,16 +101,3 @@ class Coverage:
     """None: nothing is known to be complete yet."""
     whole: bool = False
     """The list was walked to its very end: there is nothing older."""
-
-
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """A named agent's execution, accepted (spec 2.6); no endpoint reads it back."""
-
-    agent_name: str
-    execution_id: str
-    repository: str
-    status: str
-    created_at: str
-    """As received."""
-    raw_json: str

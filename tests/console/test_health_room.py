@@ -3,7 +3,7 @@
 from rich.color import Color
 
 from app.events import LinkChanged
-from storage.records.link import PollOutcome, Subject
+from storage.records.activity import PollOutcome, Subject
 from tests.console.conftest import SMALL, Scene, Staged
 from tests.run_board import Board
 

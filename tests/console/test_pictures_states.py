@@ -9,7 +9,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from app.config import Command
 from app.events import LinkChanged
-from storage.records.link import PollOutcome
+from storage.records.activity import PollOutcome
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.run_board import Board
 

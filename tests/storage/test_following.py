@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from storage.cache import Cache
-from storage.cache.pins import CAP, KEPT
+from storage.cache.following import PIN_CAP, PIN_KEPT
 from storage.records import Run
 from storage.records.following import Mark, RunDurations
 
@@ -88,12 +88,12 @@ async def test_what_ended_long_ago_makes_room(cache: Cache, make_run: MakeRun, n
     await cache.following.pin("run_0001", at=noon)
     await cache.following.pin("run_0002", at=noon)
 
-    await cache.following.pin("run_0003", at=noon + KEPT + MINUTE)
+    await cache.following.pin("run_0003", at=noon + PIN_KEPT + MINUTE)
     assert {p.run_id for p in await cache.following.pins()} == {"run_0002", "run_0003"}
 
-    for number in range(CAP):
-        await cache.following.pin(f"run_x{number}", at=noon + KEPT + HOUR)
-    assert len(await cache.following.pins()) == CAP
+    for number in range(PIN_CAP):
+        await cache.following.pin(f"run_x{number}", at=noon + PIN_KEPT + HOUR)
+    assert len(await cache.following.pins()) == PIN_CAP
 
 
 async def test_moves_are_given_once_in_their_order(cache: Cache, make_run: MakeRun, noon: datetime) -> None:

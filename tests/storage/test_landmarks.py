@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.cache import read_runs, store_runs
-from storage.cache.landmarks import Landmarks
+from storage.cache import store_runs, window
 from storage.cache.opening import connect_reader, connect_writer, prepare
 from storage.cache.read_runs import Counts
+from storage.cache.window import Landmarks
 from storage.records import Repository, Run, RunFilter, RunSort
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -67,11 +67,11 @@ def test_a_journey_finds_the_same_rows(
     _, reader = database
     marks = Landmarks()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read_runs, "_NEAR", 3)
+        patch.setattr(window, "NEAR", 3)
         for offset, limit in journey:
-            plain = read_runs.rows(reader, wanted, sort, offset, limit, Counts())
+            plain = window.rows(reader, wanted, sort, offset, limit, Counts())
 
-            assert read_runs.rows(reader, wanted, sort, offset, limit, Counts(), marks) == plain
+            assert window.rows(reader, wanted, sort, offset, limit, Counts(), marks) == plain
 
 
 def test_a_change_of_the_cache_moves_them_all(
@@ -79,14 +79,14 @@ def test_a_change_of_the_cache_moves_them_all(
 ) -> None:
     """A new run above everything: what was fortieth is forty-first, and landmarks from before are forgotten."""
     writer, reader = database
-    monkeypatch.setattr(read_runs, "_NEAR", 3)
+    monkeypatch.setattr(window, "NEAR", 3)
     marks, counts, sort = Landmarks(), Counts(), RunSort()
-    before = read_runs.rows(reader, RunFilter(), sort, 40, 5, counts, marks)
+    before = window.rows(reader, RunFilter(), sort, 40, 5, counts, marks)
     later = NOON + timedelta(days=1)
     newest = Run("run_newest", "working", "main", Repository.parse("acme/a"), later, later, "{}")
     store_runs.store(writer, [newest], NOON)
 
-    assert read_runs.rows(reader, RunFilter(), sort, 41, 5, counts, marks) == before
+    assert window.rows(reader, RunFilter(), sort, 41, 5, counts, marks) == before
 
 
 def test_paging_through_the_middle_skips_few_rows(
@@ -94,18 +94,18 @@ def test_paging_through_the_middle_skips_few_rows(
 ) -> None:
     """The second window near the first one is found by a range of the index, with hardly anything to skip."""
     _, reader = database
-    monkeypatch.setattr(read_runs, "_NEAR", 3)
+    monkeypatch.setattr(window, "NEAR", 3)
     marks, counts = Landmarks(), Counts()
-    read_runs.rows(reader, RunFilter(), RunSort(), 40, 5, counts, marks)
+    window.rows(reader, RunFilter(), RunSort(), 40, 5, counts, marks)
     skipped: list[int] = []
-    plain = read_runs._window
+    plain = window.page
 
     def watched(connection: Connection, condition: object, order: str, offset: int, limit: int) -> object:
         skipped.append(offset)
         return plain(connection, condition, order, offset, limit)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(read_runs, "_window", watched)
-    read_runs.rows(reader, RunFilter(), RunSort(), 45, 5, counts, marks)
-    read_runs.rows(reader, RunFilter(), RunSort(), 35, 5, counts, marks)
+    monkeypatch.setattr(window, "page", watched)
+    window.rows(reader, RunFilter(), RunSort(), 45, 5, counts, marks)
+    window.rows(reader, RunFilter(), RunSort(), 35, 5, counts, marks)
 
     assert max(skipped) == 5

@@ -24,7 +24,7 @@ from storage.errors import (
     StorageError,
 )
 from storage.ledger import Ledger
-from storage.ledger.schema import SCHEMA as LEDGER_SCHEMA
+from storage.ledger.opening import SCHEMA as LEDGER_SCHEMA
 from storage.records import Run, RunFilter, RunSort
 
 OPENING = """

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.cache import Cache, read_runs, store_runs
+from storage.cache import window as windows
 from storage.cache.opening import connect_reader, connect_writer, prepare
 from storage.cache.read_runs import Counts
 from storage.records import FINAL_STATUSES, Repository, Run, RunFilter, RunRow, RunSort
@@ -181,12 +182,12 @@ def test_reading_agrees_with_a_naive_model(
     runs = held(batch)
     expected = ordered([run for run in runs if passes(run, wanted)], sort)
     counts = Counts()
-    near = read_runs.rows(reader, wanted, sort, offset, limit, counts)
+    near = windows.rows(reader, wanted, sort, offset, limit, counts)
     assert [row.run_id for row in near] == expected[offset : offset + limit]
     assert counts.total(reader, wanted) == len(expected)
-    assert [read_runs.index_of(reader, run_id, wanted, sort) for run_id in expected] == list(range(len(expected)))
+    assert [windows.index_of(reader, run_id, wanted, sort) for run_id in expected] == list(range(len(expected)))
     hidden = {run.run_id for run in runs} - set(expected)
-    assert {read_runs.index_of(reader, run_id, wanted, sort) for run_id in hidden} <= {None}
+    assert {windows.index_of(reader, run_id, wanted, sort) for run_id in hidden} <= {None}
     rest = read_runs.replaced_statuses(wanted)
     assert counts.by_status(reader, wanted) == Counter(run.status for run in runs if passes(run, rest))
     assert counts.by_status(reader, RunFilter()) == Counter(run.status for run in runs)
@@ -205,11 +206,11 @@ def test_windows_read_from_the_nearer_end_are_the_same(
     """A window beyond the middle is read backwards from the end, and comes out in order."""
     writer, reader = emptied(database[0]), database[1]
     store_runs.store(writer, batch, NOON)
-    everything = read_runs.rows(reader, wanted, sort, 0, 100, Counts())
+    everything = windows.rows(reader, wanted, sort, 0, 100, Counts())
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read_runs, "_NEAR", 0)
-        window = read_runs.rows(reader, wanted, sort, offset, limit, Counts())
+        patch.setattr(windows, "NEAR", 0)
+        window = windows.rows(reader, wanted, sort, offset, limit, Counts())
 
     assert window == everything[offset : offset + limit]
 
@@ -236,7 +237,7 @@ def test_common_windows_are_walked_along_a_covering_index(
     statements: list[str] = []
     reader = database[1]
     reader.set_trace_callback(statements.append)
-    read_runs.rows(reader, wanted, sort, 0, 50, Counts())
+    windows.rows(reader, wanted, sort, 0, 50, Counts())
     reader.set_trace_callback(None)
     (select,) = [statement for statement in statements if statement.startswith("SELECT")]
 

@@ -8,11 +8,9 @@ from sqlite3 import Connection, OperationalError
 import pytest
 
 from storage.cache import store_runs
-from storage.cache.first_rows import first_rows
-from storage.cache.landmarks import Landmarks
 from storage.cache.opening import connect_reader, connect_writer, prepare
-from storage.cache.read_runs import Counts, rows
-from storage.cache.read_window import window
+from storage.cache.read_runs import Counts
+from storage.cache.window import Landmarks, first_rows, rows, window
 from storage.records import Repository, Run, RunFilter, RunSort, RunWindow, WindowRequest
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

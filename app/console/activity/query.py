@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final, get_args
 
 from storage.records import ActionKind
-from storage.records.activity import ActivityFilter
-from storage.records.link import Subject
+from storage.records.activity import ActivityFilter, Subject
 
 WRITES: Final[tuple[str, ...]] = get_args(ActionKind)
 POLLS: Final = tuple(f"poll.{subject}" for subject in get_args(Subject))

@@ -3,7 +3,7 @@
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from storage.records.link import PollOutcome
+from storage.records.activity import PollOutcome
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.health.conftest import Lived, report
 from tests.run_board import Board

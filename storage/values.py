@@ -1,8 +1,16 @@
-"""Instants in the databases: integer microseconds since the epoch, so that precision never changes an order."""
+"""Values as SQLite holds them: text without lone surrogates, instants as integer microseconds since the epoch."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+
+def sqlite_text(text: str) -> str:
+    """The text, with `?` in place of lone surrogates, which have no UTF-8 and which SQLite refuses."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode("utf-8")
+
 
 Clock = Callable[[], datetime]
 """Says what time it is: aware, UTC."""

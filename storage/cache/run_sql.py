@@ -1,0 +1,181 @@
+"""Filters, orders and durations of runs as SQL; what people type is bound, never spliced."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from storage.records import FINAL_STATUSES, RunFilter, RunSort
+from storage.records.query import SortColumn
+from storage.values import NO_TIME_US, sqlite_text, to_us
+
+MAX_WORDS: Final = 32
+"""Further words of a search are left out: SQLite's expressions have a depth limit, and nobody types as many."""
+
+_LATEST_US: Final = 2**62
+
+FINAL_SQL: Final = ", ".join(f"'{status}'" for status in sorted(FINAL_STATUSES))
+"""The final statuses as SQL literals."""
+
+_ACTIVE: Final = f"status NOT IN ({FINAL_SQL})"
+"""Spelt as in the index `runs_active`, not bound: only then does SQLite see that the index answers it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A condition on `runs` and what is bound to it."""
+
+    sql: str
+    parameters: tuple[str | int, ...]
+
+
+def where(wanted: RunFilter) -> Where:
+    """The condition that a run must meet to get through the filter."""
+    parts = [
+        _among("status", wanted.statuses),
+        _negated(_among("status", wanted.not_statuses)),
+        Where(_ACTIVE, ()) if wanted.active else None,
+        Where("id IN (SELECT run FROM stuck)", ()) if wanted.stuck else None,
+        _matching("repository", wanted.repositories),
+        _negated(_matching("repository", wanted.not_repositories)),
+        _matching("branch", wanted.branches),
+        _negated(_matching("branch", wanted.not_branches)),
+        _created(wanted),
+        *(_occurring(word) for word in search_words(wanted.search)),
+    ]
+    return _joined([part for part in parts if part is not None], " AND ") or Where("1", ())
+
+
+def both(one: Where, other: Where) -> Where:
+    """A condition that is met where both are."""
+    return Where(f"{one.sql} AND {other.sql}", (*one.parameters, *other.parameters))
+
+
+def search_text(run_id: str, repository: str, branch: str) -> str:
+    """What a search looks into: folded, so that case does not count in any script; no word spans two lines."""
+    return f"{run_id}\n{repository}\n{branch}".casefold()
+
+
+def search_words(search: str) -> tuple[str, ...]:
+    """The words that must all occur."""
+    return tuple(sqlite_text(search).casefold().split()[:MAX_WORDS])
+
+
+def _occurring(word: str) -> Where:
+    # Not LIKE: here nothing has to be escaped, and _ and % are only characters.
+    return Where("instr(search, ?) > 0", (word,))
+
+
+def _among(column: str, values: tuple[str, ...]) -> Where | None:
+    if not values:
+        return None
+    marks = ", ".join("?" * len(values))
+    return Where(f"{column} IN ({marks})", tuple(map(sqlite_text, values)))
+
+
+def _matching(column: str, patterns: tuple[str, ...]) -> Where | None:
+    """Any of these: names as they are, or with `*` for anything."""
+    exact = _among(column, tuple(pattern for pattern in patterns if "*" not in pattern))
+    globs = [Where(f"{column} GLOB ?", (_glob(pattern),)) for pattern in patterns if "*" in pattern]
+    return _joined([part for part in (exact, *globs) if part is not None], " OR ")
+
+
+def _glob(pattern: str) -> str:
+    """For SQLite's GLOB, in which only the star keeps its power; stars in a row would only cost time."""
+    pieces = (piece.replace("[", "[[]").replace("?", "[?]") for piece in sqlite_text(pattern).split("*"))
+    text = "*".join(pieces)
+    while "**" in text:
+        text = text.replace("**", "*")
+    return text
+
+
+def _created(wanted: RunFilter) -> Where | None:
+    if wanted.since is None and wanted.until is None:
+        return None
+    since_us = NO_TIME_US + 1 if wanted.since is None else to_us(wanted.since)
+    until_us = _LATEST_US if wanted.until is None else to_us(wanted.until)
+    return Where("created_us BETWEEN ? AND ?", (since_us, until_us))
+
+
+def _negated(part: Where | None) -> Where | None:
+    return None if part is None else Where(f"NOT ({part.sql})", part.parameters)
+
+
+def _joined(parts: list[Where], word: str) -> Where | None:
+    if not parts:
+        return None
+    sql = word.join(part.sql for part in parts)
+    return Where(f"({sql})" if len(parts) > 1 else sql, tuple(p for part in parts for p in part.parameters))
+
+
+_ASCENDING: Final[dict[SortColumn, tuple[tuple[str, bool], ...]]] = {
+    "started": (("created_us", True), ("run_id", True)),
+    "updated": (("updated_us", True), ("run_id", True)),
+    "took": (("took_us", True), ("run_id", True)),
+    "status": (("status", True), ("created_us", False), ("run_id", False)),
+    "repository": (("repository", True), ("created_us", False), ("run_id", False)),
+    "branch": (("branch", True), ("created_us", False), ("run_id", False)),
+    "run": (("run_id", True),),
+}
+"""The ascending order: columns, and whether each rises. Runs alike in a text are newest first.
+
+Descending is its exact reverse, so that one index serves both."""
+
+
+def order_by(sort: RunSort, *, backwards: bool = False) -> str:
+    """The terms of ORDER BY."""
+    flip = sort.descending != backwards
+    return ", ".join(f"{column} {'ASC' if rises != flip else 'DESC'}" for column, rises in _ASCENDING[sort.column])
+
+
+def key_columns(sort: RunSort) -> tuple[str, ...]:
+    """The columns that say where in the order a run stands."""
+    return tuple(column for column, _ in _ASCENDING[sort.column])
+
+
+def onwards(sort: RunSort, key: tuple[str | int, ...]) -> Where | None:
+    """The condition that the run of this key and all after it meet; None: in this order no one range of the index."""
+    if len(before(sort, key)) != 1:
+        return None
+    columns, marks = ", ".join(key_columns(sort)), ", ".join("?" * len(key))
+    rises = _ASCENDING[sort.column][0][1] != sort.descending
+    return Where(f"({columns}) {'>=' if rises else '<='} ({marks})", key)
+
+
+def before(sort: RunSort, key: tuple[str | int, ...]) -> tuple[Where, ...]:
+    """Conditions that, between them, every run before this key meets exactly once; each is one range of the index."""
+    terms = _ASCENDING[sort.column]
+    directions = [rises for _, rises in terms]
+    ranges: list[Where] = []
+    fixed = 0
+    while fixed < len(terms):
+        # Terms that run the same way are compared as one row value: a range that SQLite finds in the index.
+        end = fixed + 1
+        while end < len(terms) and directions[end] == directions[fixed]:
+            end += 1
+        ranges.append(_range(sort, key, fixed, end, rises=directions[fixed] != sort.descending))
+        fixed = end
+    return tuple(ranges)
+
+
+def _range(sort: RunSort, key: tuple[str | int, ...], fixed: int, end: int, *, rises: bool) -> Where:
+    columns = key_columns(sort)
+    equal = "".join(f"{column} = ? AND " for column in columns[:fixed])
+    row, marks = ", ".join(columns[fixed:end]), ", ".join("?" * (end - fixed))
+    return Where(f"{equal}({row}) {'<' if rises else '>'} ({marks})", key[:end])
+
+
+_LONGEST_US: Final = 2**62
+"""Longer than any run that ended."""
+
+
+def took_us(status: str, created_us: str, updated_us: str) -> str:
+    """The expression over these columns, or expressions, in microseconds.
+
+    What goes on is longer than what ended, and the longer the earlier it began; where no time could be read, it is
+    shorter than anything.
+    """
+    return (
+        f"CASE WHEN {created_us} = {NO_TIME_US} THEN -1"
+        f" WHEN {status} NOT IN ({FINAL_SQL}) THEN {_LONGEST_US} - {created_us}"
+        f" WHEN {updated_us} = {NO_TIME_US} THEN -1"
+        f" ELSE max(0, {updated_us} - {created_us}) END"
+    )

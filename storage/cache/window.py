@@ -1,0 +1,197 @@
+"""Windows of rows: found from the nearer end or from a landmark, a run whose place is known from an earlier read."""
+
+import sqlite3
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from storage.cache.read_runs import COLUMNS, Counts, count, row_of
+from storage.cache.run_sql import Where, before, both, key_columns, onwards, order_by, where
+from storage.database import data_version, snapshot
+from storage.records import RunFilter, RunRow, RunSort, RunWindow, WindowRequest
+
+NEAR: Final = 2000
+"""Up to here skipping from the front costs less than counting would."""
+
+
+_KEPT: Final = 64
+"""Of one filter and order: those of a person who pages for a minute."""
+
+Key = tuple[str | int, ...]
+"""What says where in the order a run stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Landmark:
+    """A run and how many come before it."""
+
+    offset: int
+    key: Key
+
+
+class Landmarks:
+    """Runs whose places are known until the cache changes; for one connection, on its thread."""
+
+    def __init__(self) -> None:
+        self._version: int | None = None
+        self._known: dict[tuple[RunFilter, RunSort], list[Landmark]] = {}
+
+    def nearest(
+        self, connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, offset: int, *, within: int
+    ) -> Landmark | None:
+        """The landmark nearest to a place; None: there is none less than `within` rows away."""
+        self._forget_stale(connection)
+        known = self._known.get((wanted, sort), ())
+        near = min(known, key=lambda landmark: abs(landmark.offset - offset), default=None)
+        return near if near is not None and abs(near.offset - offset) < within else None
+
+    def note(self, connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, offset: int, run_id: str) -> None:
+        """So many runs come before this one, which was read just now."""
+        columns = ", ".join(key_columns(sort))
+        key = connection.execute(f"SELECT {columns} FROM runs WHERE run_id = ?", (run_id,)).fetchone()  # noqa: S608 — built from constants
+        if key is None:
+            return
+        # One filter at a time: whoever comes back to another one counts once more.
+        known = self._known.get((wanted, sort), [])[-_KEPT:]
+        self._known = {(wanted, sort): [*(mark for mark in known if mark.offset != offset), Landmark(offset, key)]}
+
+    def _forget_stale(self, connection: sqlite3.Connection) -> None:
+        version = data_version(connection)
+        if version != self._version:
+            self._known.clear()
+            self._version = version
+
+
+def window(connection: sqlite3.Connection, request: WindowRequest, counts: Counts, landmarks: Landmarks) -> RunWindow:
+    """The rows around a place; a window that would go beyond the end of the order ends there."""
+    condition, sort, limit = request.condition, request.sort, request.limit
+    with snapshot(connection):
+        total = counts.total(connection, condition)
+        shift, cursor = _moves(connection, request)
+        offset = max(0, min(request.offset + shift, total - limit))
+        found = rows(connection, condition, sort, offset, limit, counts, landmarks)
+    return RunWindow(total, offset, found, shift, cursor)
+
+
+def _moves(connection: sqlite3.Connection, request: WindowRequest) -> tuple[int, int | None]:
+    """By how many rows the anchor moved down, and where the cursor's run is now."""
+    if not request.is_fresh:
+        return 0, None if request.cursor_id is None else request.cursor_index
+    anchor = _index(connection, request.anchor_id, request)
+    is_anchor = request.cursor_id == request.anchor_id
+    cursor = anchor if is_anchor else _index(connection, request.cursor_id, request)
+    return 0 if anchor is None else anchor - request.anchor_index, cursor
+
+
+def _index(connection: sqlite3.Connection, run_id: str | None, request: WindowRequest) -> int | None:
+    return None if run_id is None else index_of(connection, run_id, request.condition, request.sort)
+
+
+def rows(
+    connection: sqlite3.Connection,
+    wanted: RunFilter,
+    sort: RunSort,
+    offset: int,
+    limit: int,
+    counts: Counts,
+    landmarks: Landmarks | None = None,
+) -> tuple[RunRow, ...]:
+    """The window of at most `limit` runs that starts `offset` runs into the order."""
+    offset, limit = max(0, offset), max(0, limit)
+    with snapshot(connection):
+        total = counts.total(connection, wanted) if offset > NEAR else 0
+        to_end = total - offset - limit
+        if offset <= NEAR or landmarks is None or to_end <= NEAR:
+            return _from_nearer_end(connection, wanted, sort, offset, limit, total)
+        mark = landmarks.nearest(connection, wanted, sort, offset, within=min(offset, total - offset))
+        found = _from_landmark(connection, wanted, sort, offset, limit, mark)
+        if found is None:
+            found = _from_nearer_end(connection, wanted, sort, offset, limit, total)
+        if found:
+            landmarks.note(connection, wanted, sort, offset, found[0].run_id)
+        return found
+
+
+def _from_nearer_end(
+    connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, offset: int, limit: int, total: int
+) -> tuple[RunRow, ...]:
+    if offset <= NEAR or offset < total // 2:
+        return page(connection, where(wanted), order_by(sort), offset, limit)
+    # Beyond the middle the end is nearer.
+    limit = min(limit, total - offset)
+    if limit <= 0:
+        return ()
+    backwards = page(connection, where(wanted), order_by(sort, backwards=True), total - offset - limit, limit)
+    return tuple(reversed(backwards))
+
+
+def _from_landmark(
+    connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, offset: int, limit: int, mark: Landmark | None
+) -> tuple[RunRow, ...] | None:
+    after = onwards(sort, mark.key) if mark is not None else None
+    if mark is None or after is None:
+        return None
+    gap = mark.offset - offset
+    rest, forwards = both(where(wanted), after), order_by(sort)
+    if gap <= 0:
+        return page(connection, rest, forwards, -gap, limit)
+    some = min(gap, limit)
+    earlier = both(where(wanted), before(sort, mark.key)[0])
+    above = page(connection, earlier, order_by(sort, backwards=True), gap - some, some)
+    return (*reversed(above), *page(connection, rest, forwards, 0, limit - some))
+
+
+def index_of(connection: sqlite3.Connection, run_id: str, wanted: RunFilter, sort: RunSort) -> int | None:
+    """The run's place in the order, from 0; None: the filter hides it, or it is not held."""
+    condition = where(wanted)
+    with snapshot(connection):
+        key = connection.execute(
+            f"SELECT {', '.join(key_columns(sort))} FROM runs WHERE run_id = ? AND {condition.sql}",  # noqa: S608 — built from constants; values are bound
+            (run_id, *condition.parameters),
+        ).fetchone()
+        if key is None:
+            return None
+        return sum(
+            count(connection, Where(f"{part.sql} AND {condition.sql}", part.parameters + condition.parameters))
+            for part in before(sort, key)
+        )
+
+
+_STEPS: Final = 20_000
+"""Steps of SQLite's machine between two looks at the clock."""
+
+
+def first_rows(
+    connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, limit: int, patience_s: float
+) -> tuple[RunRow, ...]:
+    """The first `limit` runs of the order, or those of them that are found within `patience_s`."""
+    deadline = time.monotonic() + patience_s
+    condition = where(wanted)
+    found: list[RunRow] = []
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
+    try:
+        # One walk along the order's index: each row is there as soon as it is found.
+        rows = connection.execute(
+            f"SELECT {COLUMNS} FROM runs AS r WHERE {condition.sql} ORDER BY {order_by(sort)} LIMIT ?",  # noqa: S608 — built from constants; values are bound
+            (*condition.parameters, limit),
+        )
+        for values in rows:
+            found.append(row_of(*values))  # noqa: PERF401 — what was found before the time is up has to stay
+    except sqlite3.OperationalError:
+        if time.monotonic() <= deadline:
+            raise
+    finally:
+        connection.set_progress_handler(None, 0)
+    return tuple(found)
+
+
+def page(connection: sqlite3.Connection, condition: Where, order: str, offset: int, limit: int) -> tuple[RunRow, ...]:
+    """At most `limit` rows of an order, after skipping `offset`."""
+    # The inner select skips along an index; only the window's own rows are looked up in the table.
+    found = connection.execute(
+        f"SELECT {COLUMNS} FROM"  # noqa: S608 — built from constants; values are bound
+        f" (SELECT id FROM runs WHERE {condition.sql} ORDER BY {order} LIMIT ? OFFSET ?) AS w"
+        f" CROSS JOIN runs AS r ON r.id = w.id ORDER BY {order}",
+        (*condition.parameters, limit, offset),
+    )
+    return tuple(row_of(*values) for values in found.fetchall())
