@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from storage.cache import Cache, activity
+from storage.cache import Cache, polls
 from storage.ledger import Ledger
 from storage.records import ActionError, PollOutcome
 from storage.records.activity import ActivityFilter
@@ -43,8 +43,8 @@ async def test_polls_that_go_alike_are_one_entry(cache: Cache, noon: datetime) -
 async def test_a_gap_in_which_nobody_looked_begins_another_entry(cache: Cache, noon: datetime) -> None:
     """One entry would claim that the service answered all night."""
     await poll(cache, noon)
-    await poll(cache, noon + activity.LONGEST_GAP)
-    await poll(cache, noon + activity.LONGEST_GAP * 2 + timedelta(seconds=1))
+    await poll(cache, noon + polls.LONGEST_GAP)
+    await poll(cache, noon + polls.LONGEST_GAP * 2 + timedelta(seconds=1))
 
     assert [span.polls for span in (await cache.polls(ANY, limit=10)).newest] == [1, 2]
 
@@ -65,7 +65,7 @@ async def test_a_link_that_flaps_for_ever_does_not_fill_the_disk(
     cache: Cache, noon: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oldest entries go."""
-    monkeypatch.setattr(activity, "CAP", 10)
+    monkeypatch.setattr(polls, "CAP", 10)
     for number in range(25):
         await poll(cache, noon + timedelta(seconds=number), "timed_out" if number % 2 else None)
 
