@@ -1,9 +1,9 @@
-"""A table of things that are all here: a line each, the cursor on a thing and not on a row."""
+"""A table whose items are all in memory: a line each; the cursor follows its item, not its row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -19,14 +19,26 @@ from widgets.cells import fit
 from widgets.cursor_view import HEADER, CursorView
 from widgets.frame.notice import Notice, above, wrapped
 
-T = TypeVar("T")
-
 Part = tuple[SafeText, Tone]
 Line = tuple[Part, ...]
 
 MARK: Final = 2
-"""Cells before the first column: where the cursor's mark stands, and a gap."""
+"""Cells before the first column: the cursor's mark and a gap."""
 GAP: Final = 1
+
+
+class LineItem(Protocol):
+    """What a table shows on one line."""
+
+    @property
+    def key(self) -> str:
+        """Identifies the item across updates."""
+
+    def cells(self, now: datetime) -> Line:
+        """How it reads now."""
+
+
+T = TypeVar("T", bound=LineItem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +47,12 @@ class LineColumn:
 
     title: str
     part: int
-    """Which part of a line it shows."""
+    """Index of the part of the line that it shows."""
     width: int
 
 
 class LineTable(CursorView, Generic[T]):
-    """Things, one a line; only lines that read differently are painted again."""
+    """Items, one a line; only lines that changed are painted again."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "line-table--header",
@@ -75,15 +87,15 @@ class LineTable(CursorView, Generic[T]):
 
     @dataclass
     class Highlighted(Message):
-        """The cursor is on another thing, or that thing changed."""
+        """The cursor moved to another item, or its item changed."""
 
     @dataclass
     class Chosen(Message):
-        """The thing under the cursor was opened."""
+        """The item under the cursor was opened."""
 
     @dataclass
     class EndReached(Message):
-        """The cursor is on the last one: whoever has more may add it."""
+        """The cursor reached the last item: more can be loaded."""
 
     def __init__(self, now: datetime) -> None:
         super().__init__()
@@ -92,29 +104,17 @@ class LineTable(CursorView, Generic[T]):
         self._painted: dict[int, Line] = {}
         self._notice: Notice | None = None
 
-    # What each table says of its things
-
     def columns_for(self, width: int) -> tuple[LineColumn, ...]:
         """The columns, from left to right; with a gap behind each they fill `width` cells."""
         raise NotImplementedError
 
-    def key_of(self, item: T) -> str:
-        """What makes it the same thing as before."""
-        raise NotImplementedError
-
-    def line_of(self, item: T, now: datetime) -> Line:
-        """How it reads now."""
-        raise NotImplementedError
-
-    # What its screen gives it
-
     @property
     def item(self) -> T | None:
-        """The one under the cursor."""
+        """The item under the cursor; None: the table is empty."""
         return self._items[self._cursor] if self._items else None
 
     def show(self, items: Sequence[T]) -> None:
-        """Takes the things in order; the cursor stays on its own, and so does what is on show."""
+        """Shows the items in this order; the cursor and the visible lines stay on their items."""
         before, held = self._items, self.item
         self._items = items
         here = self._place_of(held)
@@ -130,45 +130,43 @@ class LineTable(CursorView, Generic[T]):
         self.post_message(self.Highlighted())
 
     def say(self, notice: Notice | None) -> None:
-        """What to say where rows would be, while there are none."""
+        """Shows a notice in place of the rows while there are none."""
         if notice != self._notice:
             self._notice = notice
             self.refresh()
 
     def seek(self, key: str) -> None:
-        """Puts the cursor on a thing, where it is there."""
+        """Puts the cursor on the item with this key, if there is one."""
         for index, item in enumerate(self._items):
-            if self.key_of(item) == key:
+            if item.key == key:
                 self.put_cursor(index)
                 return
 
     def tick(self, now: datetime) -> None:
-        """Moves the clock."""
+        """Moves the clock and repaints the lines that changed."""
         self._now = now
         for index in self.rows_on_show:
-            if self._painted.get(index) != self.line_of(self._items[index], now):
+            if self._painted.get(index) != self._items[index].cells(now):
                 self.repaint_row(index)
-
-    # How it moves
 
     @property
     def total(self) -> int:
-        """How many there are."""
+        """The number of items."""
         return len(self._items)
 
     def cursor_moved(self) -> None:
-        """Tells whoever shows the thing under the cursor."""
+        """Announces the item under the cursor, and the last one."""
         self.post_message(self.Highlighted())
         if self._cursor == self.total - 1:
             self.post_message(self.EndReached())
 
     def action_choose(self) -> None:
-        """Opens the thing under the cursor."""
+        """Opens the item under the cursor."""
         if self._items:
             self.post_message(self.Chosen())
 
     def on_click(self, event: events.Click) -> None:
-        """Goes to the line under the pointer; a second click opens it."""
+        """Moves the cursor to the clicked line; a double click opens it."""
         index = event.y - HEADER + self.scroll_offset.y
         if event.y >= HEADER and index < self.total:
             self.put_cursor(index)
@@ -176,14 +174,12 @@ class LineTable(CursorView, Generic[T]):
                 self.action_choose()
 
     def watch_has_focus(self, value: bool) -> None:  # noqa: FBT001 — Textual's signature
-        """The cursor's line says whether the keys come here."""
+        """Repaints the cursor's line, which shows whether the table has the focus."""
         super().watch_has_focus(value)
         self.repaint_row(self._cursor)
 
-    # What it draws
-
     def render_line(self, y: int) -> Strip:
-        """One line of what is on show."""
+        """One line of the view: the titles, an item or the notice."""
         width = self.scrollable_content_region.width
         if not self._items:
             return self._notice_line(y, width)
@@ -192,21 +188,20 @@ class LineTable(CursorView, Generic[T]):
         index = y - HEADER + self.scroll_offset.y
         if index >= self.total:
             return Strip.blank(width, self.rich_style)
-        line = self._painted[index] = self.line_of(self._items[index], self._now)
+        line = self._painted[index] = self._items[index].cells(self._now)
         return self._row(line, width, is_cursor=index == self._cursor)
 
     def _place_of(self, held: T | None) -> int:
         if held is None:
             return 0
-        key = self.key_of(held)
-        found = (index for index, item in enumerate(self._items) if self.key_of(item) == key)
+        found = (index for index, item in enumerate(self._items) if item.key == held.key)
         return next(found, min(self._cursor, max(0, len(self._items) - 1)))
 
     def _style(self, part: str) -> Style:
         return self.get_component_rich_style(f"line-table--{part}")
 
     def _colour(self, part: str) -> Style:
-        """The part's colour alone, for whatever ground it stands on."""
+        """The part's colour without its background."""
         return Style(color=self._style(part).color)
 
     def _header(self, width: int) -> Strip:
@@ -214,20 +209,20 @@ class LineTable(CursorView, Generic[T]):
         return Strip([Segment(fit(titles, width), self._style("header"))], width)
 
     def _row(self, line: Line, width: int, *, is_cursor: bool) -> Strip:
-        ground = self._style("cursor" if self.has_focus else "resting") if is_cursor else self.rich_style
-        segments = [Segment(fit("▌" if is_cursor else "", MARK), ground + self._colour("mark"))]
+        background = self._style("cursor" if self.has_focus else "resting") if is_cursor else self.rich_style
+        segments = [Segment(fit("▌" if is_cursor else "", MARK), background + self._colour("mark"))]
         for column in self.columns_for(width - MARK):
             text, tone = line[column.part]
-            segments.append(Segment(fit(text, column.width) + " " * GAP, ground + self._colour(tone)))
-        return Strip(segments).extend_cell_length(width, ground).crop(0, width)
+            segments.append(Segment(fit(text, column.width) + " " * GAP, background + self._colour(tone)))
+        return Strip(segments).extend_cell_length(width, background).crop(0, width)
 
     def _notice_line(self, y: int, width: int) -> Strip:
-        notice, ground = self._notice, self.rich_style
+        notice, background = self._notice, self.rich_style
         if notice is None:
-            return Strip.blank(width, ground)
+            return Strip.blank(width, background)
         lines = (f"{notice.glyph}  {notice.title}", "", *wrapped(notice, width))
         at = y - above(self.size.height, len(lines))
         if not 0 <= at < len(lines):
-            return Strip.blank(width, ground)
+            return Strip.blank(width, background)
         style = self._colour(notice.tone) + Style(bold=True) if at == 0 else self._colour("quiet")
-        return Strip([Segment(fit(lines[at].center(width), width), ground + style)], width)
+        return Strip([Segment(fit(lines[at].center(width), width), background + style)], width)

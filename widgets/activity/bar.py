@@ -1,20 +1,19 @@
 """The line above what happened: views, the search, the filters, and how much of how much is on show."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from rich.cells import cell_len
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.message import Message
-from textual.widget import Widget
 from textual.widgets import Static
 
 from app.text import SafeText
 from widgets.badges import STYLES
+from widgets.clickable import ClickableLine, Part
 from widgets.forms.inputs import LineInput
 
 GAP = 2
@@ -32,7 +31,7 @@ class Chip:
     is_set: bool = False
 
 
-class ChipBar(Widget):
+class ChipBar(ClickableLine):
     """Chips in a line; each can be clicked."""
 
     DEFAULT_CSS = "ChipBar { width: auto; height: 1; }"
@@ -53,21 +52,11 @@ class ChipBar(Widget):
             self._chips = chips
             self.refresh(layout=True)
 
-    def render(self) -> Content:
-        """The line."""
-        parts: list[tuple[str, str]] = []
+    def parts(self) -> Iterator[Part]:
+        """A part for each chip, with a gap behind it."""
         for chip in self._chips:
-            parts += [(chip.text, "$accent bold" if chip.is_set else "$foreground 70%"), (" " * GAP, "")]
-        return Content.assemble(*parts)
-
-    def on_click(self, event: events.Click) -> None:
-        """Tells which chip is under the pointer."""
-        x = 0
-        for chip in self._chips:
-            end = x + cell_len(chip.text)
-            if x <= event.x < end:
-                self.post_message(self.Clicked(chip.name))
-            x = end + GAP
+            yield Content.styled(chip.text, "$accent bold" if chip.is_set else STYLES["quiet"]), self.Clicked(chip.name)
+            yield Content(" " * GAP), None
 
 
 class ActivitySearch(LineInput):

@@ -32,7 +32,7 @@ WHAT: Final = {
 _SENT_AGAIN: Final = Badge("↻", "sent again", "quiet")
 _ANSWERED: Final = Badge("✓", ANSWERED, "good")
 _FAILED: Final = Badge("✗", FAILED, "bad")
-NOBODY: Final[Part] = (SafeText(), "quiet")
+NO_ACTOR: Final[Part] = (SafeText(), "quiet")
 _BODY_CHARACTERS: Final = 20_000
 _BODY_LINES: Final = 400
 _SHORTEST_S: Final = 60
@@ -64,6 +64,17 @@ class Entry:
         is_unknown = isinstance(source, Action) and source.state == "unknown" and source.resolution is None
         return source if is_unknown and isinstance(source, Action) else None
 
+    def cells(self, now: datetime) -> Line:
+        """Outcome, kind, subject, result, actor and age."""
+        badge, source = badge_of(self), self.source
+        first: Part = (safe_text(badge.text), badge.tone)
+        when: Part = (safe_text(ago(self.at, now)), "quiet")
+        if isinstance(source, PollSpan):
+            tone: Tone = "quiet" if source.error_kind is None else "plain"
+            return first, (what(source.kind), "quiet"), (_polls(source, now), tone), _result(source), NO_ACTOR, when
+        actor: Part = (safe_text(source.actor, limit=60), "quiet")
+        return first, (what(source.kind), "plain"), (self.about, "plain"), _result(source), actor, when
+
 
 def what(kind: str) -> SafeText:
     """A kind in words."""
@@ -84,18 +95,6 @@ def badge_of(entry: Entry) -> Badge:
     if isinstance(source, PollSpan):
         return outcome_badge(source.outcome)
     return _SENT_AGAIN if source.resolution == "sent_again" else action_badge(source.state)
-
-
-def line_of(entry: Entry, now: datetime) -> Line:
-    """Outcome, what, about, result, by whom, when."""
-    badge, source = badge_of(entry), entry.source
-    first: Part = (safe_text(badge.text), badge.tone)
-    when: Part = (safe_text(ago(entry.at, now)), "quiet")
-    if isinstance(source, PollSpan):
-        tone: Tone = "quiet" if source.error_kind is None else "plain"
-        return first, (what(source.kind), "quiet"), (_polls(source, now), tone), _result(source), NOBODY, when
-    actor: Part = (safe_text(source.actor, limit=60), "quiet")
-    return first, (what(source.kind), "plain"), (entry.about, "plain"), _result(source), actor, when
 
 
 def facts_of(entry: Entry, now: datetime) -> tuple[tuple[str, Part], ...]:

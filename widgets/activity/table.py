@@ -10,9 +10,9 @@ from textual.content import Content
 from textual.widgets import Static
 
 from app.text import SafeText
-from widgets.activity.formatting import Entry, facts_of, line_of, sent
+from widgets.activity.formatting import Entry, facts_of, sent
 from widgets.forms.facts import FactList, toned
-from widgets.line_table import GAP, Line, LineColumn, LineTable
+from widgets.line_table import GAP, LineColumn, LineTable
 
 _OUTCOME: Final = LineColumn("outcome", 0, 13)
 _WHAT: Final = LineColumn("what", 1, 19)
@@ -52,14 +52,6 @@ class ActivityTable(LineTable[Entry]):
             _BY,
             _WHEN,
         )
-
-    def key_of(self, item: Entry) -> str:
-        """The action's id, or the stretch's."""
-        return item.key
-
-    def line_of(self, item: Entry, now: datetime) -> Line:
-        """How it reads now."""
-        return line_of(item, now)
 
 
 class ActivityPane(VerticalScroll, can_focus=True):

@@ -2,29 +2,33 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from rich.cells import cell_len
-from textual import events
 from textual.content import Content
 from textual.message import Message
-from textual.widget import Widget
 
 from widgets.badges import STYLES
+from widgets.clickable import ClickableLine, Part
+
+MARGIN: Final = 1
+GAP: Final = 2
+DISABLED: Final = "$foreground 30%"
 
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """One room."""
+    """One tab of the console."""
 
     name: str
-    """What the program calls it."""
+    """Its name in the program."""
     key: str
     title: str
     brief: str
     """Its title where there is little room."""
 
 
-class TabBar(Widget):
+class TabBar(ClickableLine):
     """The tabs; the current one stands out by more than its colour."""
 
     @dataclass
@@ -38,33 +42,16 @@ class TabBar(Widget):
         self._tabs = tabs
         self._current = current
 
-    def render(self) -> Content:
-        """The line."""
-        parts: list[tuple[str, str]] = [(" ", "")]
-        for tab, title in self._titled():
+    def parts(self) -> Iterator[Part]:
+        """The tabs with their titles: all in full, or all in brief."""
+        width = 1 + sum(len(tab.key) + len(tab.title) + 5 for tab in self._tabs)
+        yield Content(" "), None
+        for tab in self._tabs:
+            title = tab.title if width <= self.size.width else tab.brief
             here = tab.name == self._current
-            parts.append((f" {tab.key} ", "$accent bold" if here else STYLES["quiet"]))
-            parts.append((f"{title} ", "bold underline" if here else STYLES["quiet"]))
-            parts.append(("  ", ""))
-        return Content.assemble(*parts)
-
-    def on_click(self, event: events.Click) -> None:
-        """Asks for the tab under the pointer."""
-        x = 1
-        for tab, title in self._titled():
-            end = x + len(tab.key) + len(title) + 3
-            if x <= event.x < end:
-                self.post_message(self.Picked(tab.name))
-            x = end + 2
-
-    def _titled(self) -> Iterator[tuple[Tab, str]]:
-        """The tabs with their titles, all of them whole or all in brief."""
-        whole = 1 + sum(len(tab.key) + len(tab.title) + 5 for tab in self._tabs)
-        return ((tab, tab.title if whole <= self.size.width else tab.brief) for tab in self._tabs)
-
-
-MARGIN = 1
-GAP = 2
+            key_style, style = ("$accent bold", "bold underline") if here else (STYLES["quiet"], STYLES["quiet"])
+            yield Content.assemble((f" {tab.key} ", key_style), (f"{title} ", style)), self.Picked(tab.name)
+            yield Content("  "), None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +64,16 @@ class KeyHint:
     action: str
     enabled: bool = True
     at_end: bool = False
-    """It stays at the right edge, whatever else has to go."""
+    """Stays at the right edge, even where other hints do not fit."""
 
     @property
     def width(self) -> int:
-        """Cells it takes."""
+        """Its width in cells."""
         return cell_len(self.key) + 1 + cell_len(self.does)
 
 
-class KeyBar(Widget):
-    """As many keys as fit, the first ones first."""
+class KeyBar(ClickableLine):
+    """The keys that do something now: as many as fit, the first ones first."""
 
     @dataclass
     class Pressed(Message):
@@ -99,27 +86,20 @@ class KeyBar(Widget):
         self._hints: tuple[KeyHint, ...] = ()
 
     def show(self, hints: tuple[KeyHint, ...]) -> None:
-        """Takes the keys of the moment."""
+        """Shows the current keys."""
         if hints != self._hints:
             self._hints = hints
             self.refresh()
 
-    def render(self) -> Content:
-        """The line."""
-        parts: list[tuple[str, str]] = []
+    def parts(self) -> Iterator[Part]:
+        """The hints and the gaps between them."""
         x = 0
         for start, hint in self._placed():
-            parts.append((" " * (start - x), ""))
-            parts.append((f"{hint.key} ", "$accent bold" if hint.enabled else "$foreground 30%"))
-            parts.append((hint.does, "$foreground 70%" if hint.enabled else "$foreground 30%"))
+            key_style, style = ("$accent bold", STYLES["quiet"]) if hint.enabled else (DISABLED, DISABLED)
+            yield Content(" " * (start - x)), None
+            content = Content.assemble((f"{hint.key} ", key_style), (hint.does, style))
+            yield content, self.Pressed(hint.action) if hint.enabled else None
             x = start + hint.width
-        return Content.assemble(*parts)
-
-    def on_click(self, event: events.Click) -> None:
-        """Does what the key under the pointer would do."""
-        for start, hint in self._placed():
-            if start <= event.x < start + hint.width and hint.enabled:
-                self.post_message(self.Pressed(hint.action))
 
     def _placed(self) -> list[tuple[int, KeyHint]]:
         edge = self.size.width - MARGIN

@@ -49,6 +49,22 @@ class Attempt:
         sent = action.settled_at if action.resolution is None else action.sending_at
         return sent + INVITATION_LIFETIME if sent is not None else None
 
+    @property
+    def key(self) -> str:
+        """The action's id."""
+        return self.action.action_id
+
+    def cells(self, now: datetime) -> Line:
+        """State, email, organization, invitation, and when it was requested."""
+        badge = attempt_badge(self)
+        return (
+            (safe_text(badge.text), badge.tone),
+            (safe_text(self.email, limit=254), "plain"),
+            _organization(self),
+            _invitation(self, now),
+            (safe_text(ago(self.action.created_at, now)), "quiet"),
+        )
+
 
 def attempt_badge(attempt: Attempt) -> Badge:
     """The attempt's state, in the words of creation."""
@@ -57,18 +73,6 @@ def attempt_badge(attempt: Attempt) -> Badge:
     if attempt.action.resolution == "sent_again":
         return _SENT_AGAIN
     return action_badge(attempt.action.state)
-
-
-def line_of(attempt: Attempt, now: datetime) -> Line:
-    """State, email, organization, invitation, when it was asked for."""
-    badge = attempt_badge(attempt)
-    return (
-        (safe_text(badge.text), badge.tone),
-        (safe_text(attempt.email, limit=254), "plain"),
-        _organization(attempt),
-        _invitation(attempt, now),
-        (safe_text(ago(attempt.action.created_at, now)), "quiet"),
-    )
 
 
 def facts_of(attempt: Attempt, now: datetime) -> tuple[tuple[str, Part], ...]:
@@ -148,14 +152,6 @@ class OrganizationTable(LineTable[Attempt]):
         email = rest * 3 // 5
         organization = LineColumn("organization", 2, rest - email - GAP)
         return (_STATE, LineColumn("email", 1, email), organization, _INVITATION, _WHEN)
-
-    def key_of(self, item: Attempt) -> str:
-        """The action's id."""
-        return item.action.action_id
-
-    def line_of(self, item: Attempt, now: datetime) -> Line:
-        """How it reads now."""
-        return line_of(item, now)
 
 
 class OrganizationPane(VerticalScroll):

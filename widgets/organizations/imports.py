@@ -50,7 +50,7 @@ class ImportLine:
     """One row of the file, and how it stands."""
 
     line: int
-    """In the file, from 1."""
+    """Its line in the file, from 1."""
     email: SafeText
     offer: SafeText
     state: RowState
@@ -65,17 +65,24 @@ class ImportLine:
         action = self.action
         return action if action is not None and action.state == "unknown" and action.is_open else None
 
+    @property
+    def key(self) -> str:
+        """Its line in the file."""
+        return str(self.line)
 
-def line_of(row: ImportLine, now: datetime) -> Line:
-    """Line, state, email, offer, what there is to say."""
-    badge = BADGES[row.state]
-    return (
-        (safe_text(f"{row.line:>5}"), "quiet"),
-        (safe_text(badge.text), badge.tone),
-        (row.email, "plain"),
-        (row.offer or safe_text("standard trial"), "plain" if row.offer else "quiet"),
-        (_detail(row, now), badge.tone if row.state in {"invalid", "rejected", "unknown", "blocked"} else "quiet"),
-    )
+    def cells(self, now: datetime) -> Line:
+        """Line number, state, email, offer and detail."""
+        badge = BADGES[self.state]
+        return (
+            (safe_text(f"{self.line:>5}"), "quiet"),
+            (safe_text(badge.text), badge.tone),
+            (self.email, "plain"),
+            (self.offer or safe_text("standard trial"), "plain" if self.offer else "quiet"),
+            (
+                _detail(self, now),
+                badge.tone if self.state in {"invalid", "rejected", "unknown", "blocked"} else "quiet",
+            ),
+        )
 
 
 def counts(rows: Iterable[ImportLine]) -> Content:
@@ -120,14 +127,6 @@ class ImportTable(LineTable[ImportLine]):
         email = max(8, rest * 2 // 5)
         flexible = (LineColumn("email", 2, email), LineColumn("", 4, max(8, rest - email)))
         return (_LINE, _STATE, flexible[0], *fixed[2:], flexible[1])
-
-    def key_of(self, item: ImportLine) -> str:
-        """Its line in the file."""
-        return str(item.line)
-
-    def line_of(self, item: ImportLine, now: datetime) -> Line:
-        """How it reads now."""
-        return line_of(item, now)
 
 
 BAR = 24
