@@ -1,4 +1,4 @@
-"""Files that are whole or absent, never half, and readable by their owner alone."""
+"""Files that are written completely or not at all, readable by their owner alone."""
 
 import os
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from typing import TextIO
 
 @contextmanager
 def replacing(path: Path) -> Iterator[TextIO]:
-    """A text file, UTF-8 and mode 0600, that takes the place of `path` once everything was written to it.
+    """A text file, UTF-8 and mode 0600, that replaces `path` once the block has written it.
 
     Raises:
-        OSError: It cannot be written; what was there before is as it was.
+        OSError: It cannot be written; the old file is unchanged.
     """
     import tempfile
 
@@ -32,7 +32,7 @@ def replacing(path: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Keeps other processes that change files in this folder out meanwhile; makes the folder, 0700.
+    """Hold the folder's lock, so that no other process changes files in it; make the folder, 0700.
 
     Raises:
         OSError: It cannot be made or locked.

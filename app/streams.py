@@ -1,4 +1,4 @@
-"""The process's three streams: something is behind each of them, and what cannot be written is noticed once."""
+"""The process's three streams: each is open, and a failed write is reported once."""
 
 import os
 import sys
@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 
 class ReaderGoneError(Exception):
-    """Whoever read stdout has seen enough. No OSError: click would end the process with its own exit code."""
+    """The reader of stdout has closed it. Not an OSError: click would end the process with its own exit code."""
 
 
 class NotPrintedError(Exception):
-    """Stdout cannot be written: what was found out did not get out, whatever became of what was asked."""
+    """Stdout cannot be written; the command itself may have succeeded."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The output cannot be written: {reason}.")
@@ -19,9 +19,9 @@ class NotPrintedError(Exception):
 
 
 def open_missing() -> None:
-    """Puts the null device behind each of the streams that the process was started without, as with `>&-`.
+    """Open the null device for each stream that the process was started without, as with `>&-`.
 
-    The next file to be opened would take the free number, and what is meant for a stream would land in it.
+    The next file to be opened would take the free number, and output meant for a stream would land in it.
     """
     for number in (0, 1, 2):
         try:
@@ -39,11 +39,11 @@ def open_missing() -> None:
 
 @contextmanager
 def printing() -> Iterator[None]:
-    """What goes wrong while something is written to stdout, told apart.
+    """Translate what goes wrong while stdout is written.
 
     Raises:
-        ReaderGone: Nobody reads on.
-        NotPrinted: There is no room for it, or the like.
+        ReaderGoneError: The reader has closed the pipe.
+        NotPrintedError: The disk is full, or the like.
     """
     try:
         yield
@@ -54,5 +54,5 @@ def printing() -> Iterator[None]:
 
 
 def let_go_of_stdout() -> None:
-    """What is still held back is dropped: the interpreter's own flush at exit must not complain about it."""
+    """Drop buffered output, so that the interpreter's flush at exit does not complain about it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""The API token: read from where the profile says, shown nowhere."""
+"""The API token: read from the source that the profile names, shown nowhere."""
 
 import os
 import stat
@@ -13,7 +13,7 @@ _LONGEST: Final = 16_384
 """Characters; longer ones do not fit into a header."""
 _COMMAND_TIMEOUT_S: Final = 30.0
 _KEYRING_TIMEOUT_S: Final = 3.0
-"""A locked keyring may wait for a dialog that nobody sees."""
+"""A locked keyring may wait for an invisible dialog."""
 _KEYRING_SERVICE: Final = "runwarden"
 
 
@@ -95,8 +95,8 @@ TokenSource = EnvToken | FileToken | CommandToken | KeyringToken | StreamToken
 def resolve(source: TokenSource, env: Mapping[str, str]) -> Token:
     """The token from its source; may block for as long as a command or a keyring takes.
 
-    A variable that was read is removed from `os.environ`, so that no child process inherits the token; whoever wants to
-    resolve twice passes a copy made before.
+    A variable that was read is removed from `os.environ`, so that no child process inherits the token; to resolve
+    twice, pass a copy made before.
 
     Raises:
         TokenError: There is none, or it cannot be used.
@@ -133,7 +133,7 @@ def _from_file(path: Path) -> str:
         raise TokenError(
             f"The token file {path} cannot be read: {error.strerror}.", cure="Correct token_file."
         ) from error
-    # By the descriptor: what is checked is what is read, whatever happens to the path meanwhile.
+    # By the descriptor: what is checked is what is read, even if the path changes in between.
     try:
         _refuse_unsafe(path, os.fstat(descriptor))
         return os.read(descriptor, _LONGEST + 2).decode("ascii", errors="replace").strip()
@@ -176,7 +176,7 @@ def _from_command(argv: tuple[str, ...], env: Mapping[str, str]) -> str:
 
 
 def _from_keyring(name: str) -> str:
-    # In a process of its own: a backend that hangs can be killed, one that crashes takes nothing along.
+    # In a process of its own: a backend that hangs can be killed, and a crash stays its own.
     argv = [sys.executable, "-P", "-m", "keyring", "get", _KEYRING_SERVICE, name]
     try:
         done = subprocess.run(

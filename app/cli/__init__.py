@@ -1,4 +1,4 @@
-"""The command line: the console's facts and actions for scripts; one module a noun."""
+"""The command line: the console's facts and actions for scripts."""
 
 from importlib import import_module
 from typing import Any, Final
@@ -29,14 +29,14 @@ COMMANDS: Final = {
 
 
 class LazyGroup(click.Group):
-    """The root: knows its commands by name and imports them one at a time."""
+    """The root group: imports a command only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 — click's signature
         """All names, in the order of the documentation."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 — as above
-        """The command, imported; None for a name that is none."""
+        """The command, imported; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[cmd_name].partition(":")
@@ -57,7 +57,7 @@ root = LazyGroup(
     invoke_without_command=True,
     callback=click.pass_context(_open_console),
     params=list(global_options(hidden=False)),
-    help="Watches a code-review agent service: its runs, the health of its code hosts, and what you ask of it.\n\n"
+    help="Watches a code-review agent service: its runs, the health of its code hosts, and the work you give it.\n\n"
     "Without a command the console opens; without a terminal a snapshot is printed. To try it with nothing to "
     "configure: runwarden demo\n\nThe options below work before and after any command's name.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

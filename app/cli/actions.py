@@ -1,4 +1,4 @@
-"""`runwarden actions`: the ledger of writes, and a person's word on those whose outcome nobody knows."""
+"""`runwarden actions`: the ledger of writes, and a person's decision on unknown outcomes."""
 
 import json
 import sys
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def actions() -> None:
-    """List, show and resolve what was asked of the service from here."""
+    """List, show and resolve the writes sent from here."""
 
 
 @actions.command("list", cls=FactCommand)
 @click.option("--state", "states", multiple=True, type=click.Choice(get_args(ActionState)), help="Repeatable.")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(get_args(ActionKind)), help="Repeatable.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Maximum number of actions.")
 @click.pass_obj
 def list_actions(
     invocation: Invocation, /, *, states: tuple[ActionState, ...], kinds: tuple[ActionKind, ...], limit: int
 ) -> int:
-    """List writes, newest first. The network is not touched."""
+    """List writes, newest first; does not contact the service."""
     return invocation.run(lambda: _list(invocation, states, kinds, limit))
 
 
@@ -54,16 +54,16 @@ async def _list(
         Column("action", lambda a: a.action_id, "action_id"),
     )
     entries = [action_document(action) for action in found]
-    invocation.output.listing("actions", entries, found, columns, empty="Nothing was asked of the service yet.")
+    invocation.output.listing("actions", entries, found, columns, empty="No write was sent yet.")
     return Exit.DONE
 
 
 @actions.command("show", cls=FactCommand)
 @click.argument("action_id")
-@click.option("--candidates", is_flag=True, help="For the start of a run of unknown outcome: ask which run it may be.")
+@click.option("--candidates", is_flag=True, help="After a start of unknown outcome: list the runs it may have made.")
 @click.pass_obj
 def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -> int:
-    """Show one write: what was sent, when, and what came of it. ACTION_ID may be cut short."""
+    """Show one write: what was sent, when, and its outcome. ACTION_ID may be abbreviated."""
     return invocation.run(lambda: _show(invocation, action_id, candidates=candidates))
 
 
@@ -88,10 +88,10 @@ async def _show(invocation: Invocation, action_id: str, *, candidates: bool) -> 
 
 @actions.command("resolve", cls=FactCommand)
 @click.argument("action_id")
-@click.option("--created", metavar="ID", help="It took effect and made this run, execution or organization.")
+@click.option("--created", metavar="ID", help="It took effect and created this run, execution or organization.")
 @click.option("--not-created", is_flag=True, help="It had no effect.")
-@click.option("--send-again", is_flag=True, help="Send it once more, knowing that it may then be done twice.")
-@click.option("--confirm", metavar="TEXT", help="With --send-again and without a terminal: the text it asks to type.")
+@click.option("--send-again", is_flag=True, help="Send it again, although it may then be done twice.")
+@click.option("--confirm", metavar="TEXT", help="With --send-again, without a terminal: the text to confirm with.")
 @click.pass_obj
 def resolve(
     invocation: Invocation,
@@ -103,11 +103,11 @@ def resolve(
     send_again: bool,
     confirm: str | None,
 ) -> int:
-    """Say what became of a write whose outcome is unknown."""
+    """Record the outcome of a write whose outcome is unknown."""
     if [created is not None, not_created, send_again].count(True) != 1:
-        raise click.UsageError("Say one of --created ID, --not-created or --send-again")
+        raise click.UsageError("Give one of --created ID, --not-created or --send-again")
     if send_again:
-        # Asked outside the event loop, where Ctrl-C still ends a prompt.
+        # Prompt outside the event loop, where Ctrl-C still ends it.
         action = invocation.run(lambda: _unresolved(invocation, action_id))
         _confirm(action, confirm)
         return invocation.run(lambda: _send_again(invocation, action.action_id))
@@ -116,14 +116,14 @@ def resolve(
 
 async def _settle(invocation: Invocation, action_id: str, created: str | None) -> int:
     if created is not None and not created.strip():
-        raise failed("usage", "--created needs the id of what was made.")
+        raise failed("usage", "--created needs the id of what was created.")
     async with invocation.engine(needs_token=False) as engine:
         action = await _named(engine.ledger, action_id)
         if created is None:
             action = await engine.actions.resolve_not_created(action.action_id)
         else:
             action = await engine.actions.resolve_created(action.action_id, created.strip())
-    # Why it was unknown is settled with it, whatever a write under its key would say.
+    # Resolved: the reason for the unknown outcome no longer matters.
     document = {name: value for name, value in write_document(action).items() if name != "error"}
     tell(invocation.output, action, document)
     return Exit.DONE
@@ -135,7 +135,7 @@ async def _unresolved(invocation: Invocation, action_id: str) -> Action:
     if action.state != "unknown" or action.resolution is not None:
         raise failed(
             "wrong_state",
-            f"{action.action_id} is {state_text(action)}: only what is unknown and unresolved is sent again.",
+            f"{action.action_id} is {state_text(action)}: only an unknown, unresolved action can be sent again.",
         )
     return action
 
@@ -160,7 +160,7 @@ def _confirm(action: Action, confirm: str | None) -> None:
 
 async def _named(ledger: "Ledger", action_id: str) -> Action:
     if not action_id.strip():
-        raise failed("usage", "Name an action by its id, or by the beginning of it. See: runwarden actions list")
+        raise failed("usage", "Name an action by its id or the beginning of it. See: runwarden actions list")
     action = await ledger.action(action_id)
     if action is None:
         raise failed("not_found", f"There is no action {action_id}. See: runwarden actions list", action_id=action_id)

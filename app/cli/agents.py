@@ -26,9 +26,9 @@ def agents() -> None:
     "inputs",
     multiple=True,
     metavar="KEY=VALUE ...",
-    help="Repeatable, or several after one; a VALUE that is JSON is sent so.",
+    help="Repeatable, or several after one; a VALUE that is JSON is sent as JSON.",
 )
-@click.option("--key", metavar="KEY", help="The same request under the same key is sent once.")
+@click.option("--key", metavar="KEY", help="The same request under the same key is sent only once.")
 @click.pass_obj
 def start(
     invocation: Invocation,
@@ -41,15 +41,15 @@ def start(
     more_inputs: tuple[str, ...],
     key: str | None,
 ) -> int:
-    """Start the agent NAME on a repository. No endpoint reads an execution back: look for its run in the list."""
+    """Start the agent NAME on a repository. The API cannot read an execution back: look for its run in the list."""
     from app.api.requests import StartAgent
 
     if more_inputs and not inputs:
         raise click.UsageError(f"Got unexpected extra argument ({more_inputs[0]})")
     invocation.beside_error = unsent_document("agent.start")
-    # The four forms of the spec have no prefix; ours for GitLab means the same as its bare path.
+    # The spec's four forms have no prefix; ours for GitLab means the bare path.
     request = StartAgent(name, repository.removeprefix("gitlab:"), branch, mapping((*inputs, *more_inputs)))
     code = submit(invocation, request, key=key)
     if code is Exit.DONE and not invocation.output.format.is_json:
-        invocation.output.note("Accepted. The service has no call that reads an execution back: runwarden runs list")
+        invocation.output.note("Accepted. The API cannot read an execution back; see: runwarden runs list")
     return code

@@ -1,4 +1,4 @@
-"""`runwarden config`: where the configuration is, whether it can be used, and a first one."""
+"""`runwarden config`: where the configuration is, whether it is valid, and how to create one."""
 
 import os
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ def config() -> None:
 @config.command("path", cls=FactCommand)
 @click.pass_obj
 def show_path(invocation: Invocation) -> int:
-    """Print which file counts; it need not exist."""
+    """Print the path of the configuration file; it need not exist."""
     path = config_path(invocation.config_file, os.environ)
     output = invocation.output
     if output.format.is_json:
@@ -39,7 +39,7 @@ def show_path(invocation: Invocation) -> int:
 @config.command("check", cls=FactCommand)
 @click.pass_obj
 def check(invocation: Invocation) -> int:
-    """Read the configuration and say what it comes to; nothing is sent."""
+    """Check the configuration and show the settings in effect; nothing is sent."""
     settings = invocation.settings()
     profile = invocation.profile(settings)
     _refuse_bad_keys(settings)
@@ -68,7 +68,7 @@ def check(invocation: Invocation) -> int:
 @config.command("keys", cls=FactCommand)
 @click.pass_obj
 def keys(invocation: Invocation) -> int:
-    """List what can have another key in [keys], with the keys that the console gives it."""
+    """List the ids for [keys], with their current keys."""
     from app.console.keys.keymap import catalog
 
     own = invocation.settings().keys
@@ -88,10 +88,10 @@ def keys(invocation: Invocation) -> int:
 
 
 @config.command("init", cls=FactCommand)
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.pass_obj
 def init(invocation: Invocation, *, force: bool) -> int:
-    """Write the commented example as the configuration file, readable by you alone."""
+    """Create the configuration file from the commented example, readable by you alone."""
     path = config_path(invocation.config_file, os.environ)
     flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if force else os.O_EXCL)
     try:
@@ -100,7 +100,7 @@ def init(invocation: Invocation, *, force: bool) -> int:
             file.write(example_text())
     except FileExistsError as error:
         raise failed(
-            "config", f"{path} is there already. Edit it, or replace it with --force.", file=str(path)
+            "config", f"{path} exists already. Edit it, or replace it with --force.", file=str(path)
         ) from error
     except OSError as error:
         raise failed("config", f"{path} cannot be written: {error.strerror}.", file=str(path)) from error

@@ -1,4 +1,4 @@
-"""`runwarden console` and `runwarden demo`: the screen, or where there is none, a snapshot."""
+"""`runwarden console` and `runwarden demo`: the console, or without a terminal a snapshot."""
 
 import os
 import signal
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from app.config import Profile, Settings
 
 WEB_DRIVER: Final = "textual.drivers.web_driver:WebDriver"
-"""What textual-serve sets for the processes that it shows."""
+"""What textual-serve sets in the processes it starts."""
 _LOOK_S: Final = 1.0
 _PATIENCE_S: Final = 5.0
 
 
 def is_in_browser(env: Mapping[str, str]) -> bool:
-    """Whether `runwarden web` has a browser in place of this process's terminal."""
+    """Whether `runwarden web` shows this process in a browser."""
     return env.get("TEXTUAL_DRIVER") == WEB_DRIVER
 
 
 def end_with_server() -> None:
-    """From now on this process ends when the one that started it does, even one that was killed."""
+    """End this process when its parent ends, even if the parent is killed."""
     threading.Thread(target=_watch, args=(os.getppid(),), name="server watch", daemon=True).start()
 
 
@@ -40,7 +40,7 @@ def _watch(server: int) -> None:
     while os.getppid() == server:
         time.sleep(_LOOK_S)
     os.kill(os.getpid(), signal.SIGTERM)
-    # In order, if it can: an app that has nowhere left to draw may not find its end.
+    # Orderly first; an app without a terminal to draw on may hang.
     time.sleep(_PATIENCE_S)
     os._exit(128 + signal.SIGTERM)
 
@@ -53,7 +53,7 @@ def console(invocation: Invocation, /) -> int:
 
 
 def open_console(invocation: Invocation) -> int:
-    """Shows the profile that was asked for; returns the exit code."""
+    """Show the chosen profile; return the exit code."""
     settings = invocation.settings()
     if _is_newcomer(invocation, settings):
         code = _onboard(invocation)
@@ -64,7 +64,7 @@ def open_console(invocation: Invocation) -> int:
 
 
 def _is_newcomer(invocation: Invocation, settings: "Settings") -> bool:
-    """Whether nothing is configured and nothing was asked for, on a terminal where questions can be answered."""
+    """Whether nothing is configured or asked for, and a terminal is there to answer questions on."""
     asked = invocation.profile_name or settings.default_profile or invocation.token_stream
     return not settings.profiles and not asked and sys.stdin.isatty() and sys.stdout.isatty()
 
@@ -77,7 +77,7 @@ def _onboard(invocation: Invocation) -> int:
 
 
 def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> int:
-    """Opens the console on a terminal, else prints a snapshot; returns the exit code."""
+    """Open the console on a terminal, else print a snapshot; return the exit code."""
     if _has_screen():
         from app.console import run_console
 
@@ -103,19 +103,19 @@ async def _snapshot(output: Output, settings: "Settings", profile: "Profile") ->
         for line in await snapshot(engine, width=output.width):
             output.text(line)
     if problem is not None:
-        raise CommandFailedError(of_api_error(problem, hint="What is shown above was seen earlier."))
+        raise CommandFailedError(of_api_error(problem, hint="The rows above are from the cache."))
     return Exit.DONE
 
 
 @click.command(short_help="Try it: a service, repositories, runs and the console.")
 @click.option("--no-console", is_flag=True, help="Run the service in the foreground; print one JSON line first.")
-@click.option("--keep", is_flag=True, help="Keep everything that was made, and say where.")
+@click.option("--keep", is_flag=True, help="Keep all files at the end, and print where.")
 @click.option(
-    "--folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Make everything in this folder."
+    "--folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Create all files in this folder."
 )
 @click.pass_obj
 def demo(invocation: Invocation, /, *, no_console: bool, keep: bool, folder: Path | None) -> int:
-    """Start a service of your own with repositories, agents and runs, and the console on it."""
+    """Start a service with repositories, agents and runs, and open the console on it."""
     from app.demo import run_demo
     from app.demo.world import DemoError
 

@@ -1,4 +1,4 @@
-"""One invocation: what the global options said, and the engine they lead to, opened when a command needs it."""
+"""One invocation: the global options, and the engine, opened when a command needs it."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ class StoppedError(Exception):
 
 @dataclass(slots=True)
 class Invocation:
-    """Filled in by the options as they are parsed, asked by the commands afterwards."""
+    """Filled in while the options are parsed, used by the commands."""
 
     config_file: Path | None = None
     profile_name: str | None = None
@@ -36,19 +36,19 @@ class Invocation:
     """Holds the token that `--token-stdin` read. None: the profile says where it is."""
     format: Format = Format.TABLE
     is_plugin: bool = False
-    """Whether failures, too, are told by the monitoring-plugin convention."""
+    """Whether failures, too, follow the monitoring-plugin convention."""
     beside_error: Mapping[str, object] = field(default_factory=dict)
-    """What the JSON document of a failure says beside `"error"`: as much of the command's own document as is known."""
+    """What a failure's JSON document holds beside `"error"`: the known part of the command's own document."""
     stopped_by: signal.Signals | None = None
-    """The signal that ended the command early. None: none did."""
+    """The signal that ended the command early, if any."""
 
     @property
     def output(self) -> Output:
-        """The printer, in the format asked for."""
+        """The printer, in the chosen format."""
         return Output.standard(self.format)
 
     def settings(self) -> "Settings":
-        """The configuration, with the options' say on top.
+        """The configuration, with the options on top.
 
         Raises:
             ConfigError: It cannot be used.
@@ -59,7 +59,7 @@ class Invocation:
         return replace(settings, data_dir=self.data_dir.expanduser()) if self.data_dir else settings
 
     def profile(self, settings: "Settings") -> "Profile":
-        """The profile asked for.
+        """The chosen profile.
 
         Raises:
             ConfigError: There is no such profile.
@@ -92,7 +92,7 @@ class Invocation:
             yield engine
 
     async def ledger(self) -> "Ledger":
-        """The profile's ledger alone, open, without the engine around it.
+        """The profile's open ledger, without an engine.
 
         Raises:
             ConfigError: The configuration cannot be used.
@@ -105,10 +105,10 @@ class Invocation:
         return await Ledger.open(data_folder(settings, self.profile(settings)) / LEDGER_FILE)
 
     def run(self, work: Callable[[], Coroutine[None, None, T]]) -> T:
-        """Runs a command's work on an event loop; a signal cancels it, so that it can settle what it had begun.
+        """Run a command's work on an event loop; a signal cancels it, so that it can settle what it began.
 
         Raises:
-            StoppedError: A signal came, and the work had nothing to say for itself.
+            StoppedError: A signal cancelled the work before it had a result.
         """
         import asyncio
 
@@ -125,7 +125,7 @@ class Invocation:
         def stop(number: signal.Signals) -> None:
             self.stopped_by = number
             for each in STOPPING:
-                # A second signal ends the process at once; the ledger has what was begun.
+                # A second signal ends the process at once; the ledger knows what was begun.
                 loop.remove_signal_handler(each)
             if task is not None:
                 task.cancel()

@@ -31,7 +31,7 @@ RESULT_KEYS: Final[Mapping[ActionKind, str]] = {
     "organization.create": "organization",
     "gitlab.onboard": "project",
 }
-"""Under which name a write's document has what it made."""
+"""The key of a write's document that holds what it created."""
 ID_KEYS: Final[Mapping[ActionKind, str]] = {
     "run.start": "run_id",
     "run.continue": "run_id",
@@ -39,16 +39,16 @@ ID_KEYS: Final[Mapping[ActionKind, str]] = {
     "organization.create": "organization_id",
     "gitlab.onboard": "project_path",
 }
-"""The field of it that is its id."""
+"""The field that holds its id."""
 
 
 def unsent_document(kind: ActionKind) -> dict[str, object]:
-    """What a write prints that was refused before there was an action: the same fields, and nothing in them."""
+    """The document of a write that was refused before there was an action: the same fields, all null."""
     return {"action_id": None, "kind": kind, "state": "not_sent", RESULT_KEYS[kind]: None}
 
 
 def write_document(action: Action) -> dict[str, object]:
-    """What a write prints: its action, and what it made (null until that is known)."""
+    """The document of a write: its action, and what it created (null until known)."""
     made = as_received(action.response_json) or _linked(action)
     document: dict[str, object] = {
         "action_id": action.action_id,
@@ -62,14 +62,14 @@ def write_document(action: Action) -> dict[str, object]:
 
 
 def _linked(action: Action) -> dict[str, object] | None:
-    """What a person found that it made: nothing is known of it but its id."""
+    """What a person resolved it to: only the id is known."""
     if action.resolution != "created" or action.result_id is None:
         return None
     return {ID_KEYS[action.kind]: action.result_id}
 
 
 def error_document(action: Action) -> dict[str, ErrorDetail] | None:
-    """Why the action is not confirmed; None where it is, or nobody knows yet."""
+    """Why the action is not confirmed; None where it is, or is still open."""
     if action.error is None:
         return None
     error = action.error
@@ -82,7 +82,7 @@ def error_document(action: Action) -> dict[str, ErrorDetail] | None:
 
 
 def action_document(action: Action) -> dict[str, object]:
-    """An entry of the ledger, whole."""
+    """A whole entry of the ledger."""
     return {
         "action_id": action.action_id,
         "kind": action.kind,
@@ -104,12 +104,12 @@ def action_document(action: Action) -> dict[str, object]:
 
 
 def state_text(action: Action) -> str:
-    """An action's state, with the word of a person who resolved it."""
+    """An action's state, with a person's resolution."""
     return action.state + (f" ({action.resolution.replace('_', ' ')})" if action.resolution else "")
 
 
 def invitation_ends_at(action: Action) -> datetime | None:
-    """When the administrator's invitation lapses (spec 3); None where no organization was created."""
+    """When the administrator's invitation expires (spec 3); None if no organization was created."""
     if action.kind != "organization.create" or action.state != "confirmed":
         return None
     sent_at = action.sending_at or action.created_at
@@ -135,7 +135,7 @@ def organization_document(action: Action) -> dict[str, object]:
 
 
 CHUNK: Final = 500
-"""Runs asked of the cache at once."""
+"""Runs per cache query."""
 BADGES: Final = {"queued": ("○", "warn"), "working": ("●", "busy"), "completed": ("✓", "good"), "failed": ("✗", "bad")}
 """Glyph and tone of the statuses that the spec names; others get neither."""
 
@@ -169,7 +169,7 @@ class RunView:
 
 
 async def views(engine: "Engine", runs: Sequence[Run]) -> tuple[RunView, ...]:
-    """What the cache and the ledger know around these runs."""
+    """These runs with what the cache and the ledger know of them."""
     now = engine.clock()
     stuck = await engine.cache.stuck()
     details: dict[str, RunDetail] = {}

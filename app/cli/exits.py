@@ -11,7 +11,7 @@ ErrorDetail = None | bool | int | float | str | list["ErrorDetail"] | dict[str, 
 
 
 class Exit(IntEnum):
-    """What a command's exit code says."""
+    """The meaning of a command's exit code."""
 
     DONE = 0
     FAILED = 1
@@ -19,7 +19,7 @@ class Exit(IntEnum):
     USAGE = 2
     """Usage, configuration, or a request that cannot succeed as it stands."""
     TIMED_OUT = 3
-    """RunWaiter took longer than `--timeout`."""
+    """Waiting took longer than `--timeout`."""
     NOT_AUTHORIZED = 4
     RATE_LIMITED = 5
     UNKNOWN_OUTCOME = 6
@@ -68,7 +68,7 @@ class Failure:
 
     kind: str
     message: str
-    """What happened and what cures it."""
+    """What happened and how to fix it."""
     exit: Exit
     detail: Mapping[str, ErrorDetail] = field(default_factory=dict)
     """More for scripts: `http_status`, `error_code`, `retry_after_s`, `field` and the like."""
@@ -92,11 +92,11 @@ def failed(kind: str, message: str, **detail: ErrorDetail) -> CommandFailedError
 
 
 def of_api_error(error: ApiError, *, hint: str = "") -> Failure:
-    """An API error as a failure.
+    """Convert an API error to a failure.
 
     Args:
-        error: What kept the request from a usable answer.
-        hint: A sentence to add, with what may be done instead.
+        error: Why there is no usable answer.
+        hint: A sentence to add, with an alternative.
     """
     detail: dict[str, ErrorDetail] = {}
     if isinstance(error, RefusedError):
@@ -108,5 +108,5 @@ def of_api_error(error: ApiError, *, hint: str = "") -> Failure:
 
 
 def _sentence(text: str) -> str:
-    """The service's own words may end without a full stop; another sentence follows them."""
+    """The service's message with a full stop: another sentence follows it."""
     return text if text.endswith((".", "!", "?", "…")) else f"{text}."

@@ -1,4 +1,4 @@
-"""`runwarden health`: the code hosts, told by the convention of monitoring plugins."""
+"""`runwarden health`: the code hosts, in the convention of monitoring plugins."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,16 +28,16 @@ class Level(IntEnum):
 
 
 WARNING_WORDS: Final = frozenset({"degraded", "warning", "warn", "partial", "slow", "maintenance", "pending"})
-"""Statuses that are not well, yet work goes on; the spec names no words at all. Any other is critical."""
+"""Statuses of impaired hosts; the spec names no words. Any other unhealthy status is critical."""
 
 
 @click.command(cls=FactCommand, short_help="Ask how the code hosts are, as a monitoring plugin.")
-@click.option("--cached", is_flag=True, help="Only what was seen before; the network is not touched.")
+@click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
 @click.pass_obj
 def health(invocation: Invocation, /, *, cached: bool) -> int:
     """Ask how the code hosts are: exit code 0 ok, 1 warning, 2 critical, 3 unknown.
 
-    Unknown is also the answer when the service itself cannot be asked: nothing is then known about its hosts.
+    Unknown also means that the service itself could not be asked.
     """
     invocation.is_plugin = True
     return invocation.run(lambda: _health(invocation, cached=cached))
@@ -45,7 +45,7 @@ def health(invocation: Invocation, /, *, cached: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """One platform, as it is shown."""
+    """One platform as shown."""
 
     platform: PlatformHealth
     level: Level
@@ -73,9 +73,7 @@ async def _health(invocation: Invocation, *, cached: bool) -> int:
             try:
                 await engine.health.refresh()
             except ApiError as error:
-                raise CommandFailedError(
-                    of_api_error(error, hint="What was seen earlier is shown with --cached.")
-                ) from error
+                raise CommandFailedError(of_api_error(error, hint="Show earlier results with --cached.")) from error
         platforms = await engine.cache.health()
         links = await engine.cache.links()
         now = engine.clock()
@@ -98,7 +96,7 @@ def level_of(status: str, ok_words: Sequence[str]) -> Level:
 
 
 def tell(output: Output, hosts: Sequence[HostView], checked_at: datetime | None, source: str) -> int:
-    """Prints the plugin's line and the hosts; returns the exit code."""
+    """Print the plugin's line and the hosts; return the exit code."""
     level = max((host.level for host in hosts), default=Level.UNKNOWN)
     document = {
         "status": level.name.lower(),
@@ -119,7 +117,7 @@ def tell(output: Output, hosts: Sequence[HostView], checked_at: datetime | None,
 
 
 def tell_unknown(output: Output, failure: Failure) -> int:
-    """Prints why nothing is known, as a plugin does: on stdout, with exit code 3."""
+    """Print why nothing is known, as a plugin does: on stdout, with exit code 3."""
     if output.format.is_json:
         output.failure(failure, {"status": "unknown", "code_hosting": {}})
     else:

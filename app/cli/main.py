@@ -1,4 +1,4 @@
-"""One command line, from its words to its exit code: every failure is told in one form."""
+"""One command line, from its arguments to its exit code: every failure is reported in one form."""
 
 import sys
 import traceback
@@ -18,7 +18,7 @@ from app.token import TokenError
 
 
 def failure_of(error: BaseException) -> Failure | None:
-    """The failure that the error is; None where nobody foresaw it."""
+    """The failure for an error; None for an unforeseen one."""
     for kind, translate in TRANSLATIONS:
         if isinstance(error, kind):
             return translate(error)
@@ -53,7 +53,7 @@ def _of_interruption(_: BaseException) -> Failure:
 
 
 def _of_deeper_rooms(error: BaseException) -> Failure | None:
-    # Imported only now: whoever raised these has paid for the import, and `config path` never does.
+    # Imported only now: what raised these has imported them already, and `config path` never needs them.
     from app.actions import ActionRefusedError, BlockedError, InvalidRequestError
     from storage.errors import StorageError
     from storage.ledger import AmbiguousActionError, NoSuchActionError, WrongStateError
@@ -92,15 +92,15 @@ TRANSLATIONS: Final[tuple[tuple[type[BaseException], Callable[..., Failure]], ..
 BROKEN_PIPE = 141
 """What a shell reports for a process that SIGPIPE ended."""
 CRASHED = 70
-"""A mistake in Runwarden itself (EX_SOFTWARE): no code of the contract may stand for it."""
+"""A mistake in Runwarden itself (EX_SOFTWARE): none of the documented codes applies."""
 NOT_PRINTED = 74
-"""Stdout could not be written (EX_IOERR): success must not be claimed, nor that nothing was done."""
+"""Stdout could not be written (EX_IOERR): neither success nor failure may be reported."""
 
 
 def run_command_line(argv: Sequence[str]) -> int:
-    """Runs one command line, given without the program's name; returns its exit code."""
+    """Run one command line, given without the program's name; return its exit code."""
     invocation = Invocation()
-    # A name in a script nobody's terminal can show is no reason to fail.
+    # A name that the terminal's encoding lacks must not end the command.
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -114,7 +114,9 @@ def run_command_line(argv: Sequence[str]) -> int:
         return BROKEN_PIPE
     except NotPrintedError as error:
         let_go_of_stdout()
-        invocation.output.note(f"runwarden: {error} What was asked was done; of a write: runwarden actions list")
+        invocation.output.note(
+            f"runwarden: {error} The command itself was carried out; for a write, see: runwarden actions list"
+        )
         return NOT_PRINTED
     return 128 + invocation.stopped_by if invocation.stopped_by else code
 
@@ -124,7 +126,7 @@ def _run(argv: list[str], invocation: Invocation) -> int:
         result = root.main(argv, prog_name="runwarden", standalone_mode=False, obj=invocation)
     except (ReaderGoneError, NotPrintedError):
         raise
-    except BaseException as error:  # noqa: BLE001 — the process's boundary: whatever it is, it is told in one form
+    except BaseException as error:  # noqa: BLE001 — the process's boundary: whatever it is, it is reported in one form
         return _tell(error, invocation, argv)
     return int(result) if isinstance(result, int) else Exit.DONE
 
@@ -136,7 +138,7 @@ def _tell(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> 
         error.show()
         return Exit.USAGE
     if isinstance(error, click.UsageError):
-        # Parsing stopped before the options could say it.
+        # Parsing stopped before the options were read.
         invocation.format = _format_asked_for(argv) or invocation.format
         invocation.is_plugin = error.ctx is not None and error.ctx.info_name == "health"
     failure = failure_of(error)
@@ -156,7 +158,7 @@ def _tell(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> 
 def _beside(error: BaseException, invocation: Invocation) -> Mapping[str, object]:
     from storage.errors import StorageError
 
-    # A ledger that fails may do so when the request has left already: of that nothing can be said.
+    # A ledger may fail after the request was sent: what its document says would be a guess.
     return {} if isinstance(error, StorageError) else invocation.beside_error
 
 

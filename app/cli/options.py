@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def _keep(attribute: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def callback(ctx: click.Context, _: click.Parameter, value: Any) -> None:
-        # An option that was not given must not undo what the group before it was told.
+        # An option that was not given must not undo the group's.
         if value is not None and value is not False:
             setattr(ctx.ensure_object(Invocation), attribute, value)
 
@@ -43,13 +43,13 @@ def _keep_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # 
 
 def _keep_token(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 — click's signature
     if value:
-        # Read at once, and no further than its line: instructions may follow on the same stream.
+        # Read now, and only one line: instructions may follow on the same stream.
         line = sys.stdin.buffer.readline().decode("ascii", errors="replace")
         ctx.ensure_object(Invocation).token_stream = StringIO(line)
 
 
 def global_options(*, hidden: bool) -> list[click.Option]:
-    """The options that every command takes, before or after its name.
+    """Options that every command takes, before or after its name.
 
     Args:
         hidden: Whether the command's help leaves them out.
@@ -75,13 +75,13 @@ def global_options(*, hidden: bool) -> list[click.Option]:
             type=path,
             metavar="DIR",
             callback=_keep("data_dir"),
-            help="Where caches and ledgers are kept [RUNWARDEN_DATA_DIR].",
+            help="Folder of caches and ledgers [RUNWARDEN_DATA_DIR].",
         ),
         option(
             ["--read-only"],
             is_flag=True,
             callback=_keep("read_only"),
-            help="Refuse everything that would change something.",
+            help="Refuse every write.",
         ),
         option(
             ["--token-stdin"],
@@ -107,13 +107,13 @@ def output_options() -> list[click.Option]:
             type=click.Choice([form.value for form in Format]),
             callback=_keep_format,
             expose_value=False,
-            help="The form of the facts on stdout.",
+            help="Output format on stdout.",
         ),
     ]
 
 
 class CommandGroup(click.Group):
-    """A group of commands: it takes the global options, too."""
+    """A group of commands, with the global options."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -121,7 +121,7 @@ class CommandGroup(click.Group):
 
 
 class FactCommand(click.Command):
-    """A command that prints facts: it takes the global options, `--json` and `--output`."""
+    """A command that prints facts, with the global options, `--json` and `--output`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -129,7 +129,7 @@ class FactCommand(click.Command):
 
 
 class ScreenCommand(click.Command):
-    """A command that opens a screen: it takes the global options."""
+    """A command that opens a screen, with the global options."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -137,7 +137,7 @@ class ScreenCommand(click.Command):
 
 
 def as_duration(_: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
-    """Callback for an option that is a duration; a bare number means seconds, as everywhere on a command line."""
+    """Callback for an option that is a duration; a bare number means seconds, as usual on a command line."""
     if value is None:
         return None
     is_bare = value.strip().replace(".", "", 1).isdecimal()
@@ -154,7 +154,7 @@ def as_moment(_: click.Context, param: click.Parameter, value: str | None) -> da
 
 
 def as_last_moment(_: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
-    """Callback for an option that is a last point in time: a date is meant with all of its day."""
+    """Callback for an option that is the end of a period: a date includes its day."""
     period = _period(param, value)
     return None if period is None else period[1]
 
@@ -167,16 +167,16 @@ def _period(param: click.Parameter, value: str | None) -> tuple[datetime, dateti
 
 
 def mapping(pairs: tuple[str, ...]) -> "dict[str, Json]":
-    """The options as an object; a value that is JSON is taken as JSON: `3` is a number, `"3"` and `three` are texts.
+    """KEY=VALUE options as an object; a value is parsed as JSON if it is JSON: `3` is a number, `three` is text.
 
     Raises:
-        CommandFailedError: One is no pair, or a key is given twice.
+        CommandFailedError: An option is not KEY=VALUE, or a key is given twice.
     """
     found: dict[str, Json] = {}
     for text in pairs:
         key, equals, value = text.partition("=")
         if not (key and equals):
-            raise failed("usage", f"{text!r} is no KEY=VALUE.")
+            raise failed("usage", f"{text!r} is not KEY=VALUE.")
         if key in found:
             raise failed("usage", f"{key!r} is given twice.")
         found[key] = json_or_text(value)
@@ -184,7 +184,7 @@ def mapping(pairs: tuple[str, ...]) -> "dict[str, Json]":
 
 
 def json_or_text(text: str) -> "Json":
-    """A value as JSON where it is JSON, else the text itself."""
+    """A value parsed as JSON, or the text itself if it is not JSON."""
     try:
         value: Json = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
@@ -193,4 +193,4 @@ def json_or_text(text: str) -> "Json":
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON.")
+    raise ValueError(f"{name} is not JSON.")

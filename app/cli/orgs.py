@@ -38,7 +38,7 @@ SEVERITY: Final = (
     Exit.NOT_AUTHORIZED,
     Exit.UNKNOWN_OUTCOME,
 )
-"""Exit codes of rows, the one that the command ends with last."""
+"""Exit codes of rows, least severe first; the command ends with the most severe."""
 
 
 @click.group(cls=CommandGroup)
@@ -49,7 +49,7 @@ def orgs() -> None:
 @orgs.command("create", cls=FactCommand)
 @click.argument("email")
 @click.option("--offer-code", metavar="CODE", help="A partner offer code. Default: the standard trial.")
-@click.option("--key", metavar="KEY", help="The same request under the same key is sent once.")
+@click.option("--key", metavar="KEY", help="The same request under the same key is sent only once.")
 @click.pass_obj
 def create(invocation: Invocation, /, *, email: str, offer_code: str | None, key: str | None) -> int:
     """Create an organization and invite EMAIL as its administrator. Each success makes another organization."""
@@ -62,20 +62,20 @@ def create(invocation: Invocation, /, *, email: str, offer_code: str | None, key
 
 @orgs.command("import", cls=FactCommand)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @click.pass_obj
 def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool) -> int:
     """Create an organization for each row of FILE, a CSV with the columns email and offer_code.
 
-    It may be interrupted and started again: emails whose organization was created from here are passed over. It stops
-    at the first row that the service could not be asked about, or whose outcome is unknown.
+    It may be interrupted and started again: emails whose organization was created from here are skipped. It stops
+    at the first row whose outcome is unknown, or when the service cannot be reached.
     """
     rows = _rows(file)
     return invocation.run(lambda: _import(invocation, rows, dry_run=dry_run))
 
 
 def _rows(path: Path) -> "tuple[ImportRow, ...]":
-    """The rows of a CSV file with a header that has `email` and, if wanted, `offer_code`.
+    """The rows of a CSV file with a header that has `email` and, optionally, `offer_code`.
 
     Raises:
         CommandFailedError: The file cannot be read, a row cannot be used, or an email is there twice.
@@ -108,7 +108,7 @@ async def _import(invocation: Invocation, rows: "Sequence[ImportRow]", *, dry_ru
                 results.append(await _take(work, row, dry_run=dry_run))
                 invocation.output.note(f"{len(results)}/{len(rows)}  {results[-1].outcome:15}  {row.email}")
         except asyncio.CancelledError:
-            # Told below like any other end: what was done is in the ledger, and the rest can be taken up again.
+            # Reported below: the ledger knows what was done, and the rest can be resumed.
             results += [Imported(row, "not_tried") for row in rows[len(results) :]]
     _tell(invocation.output, results)
     return max((_exit(result) for result in results), key=SEVERITY.index)
@@ -126,7 +126,7 @@ async def _take(work: "Import", row: "ImportRow", *, dry_run: bool) -> "Imported
 
 
 def _exit(result: "Imported") -> Exit:
-    """What the row alone would end the command with."""
+    """The exit code of the row alone."""
     if result.outcome == "blocked":
         return Exit.UNKNOWN_OUTCOME
     if result.outcome in PASSED_OVER or result.action is None:
@@ -135,7 +135,7 @@ def _exit(result: "Imported") -> Exit:
 
 
 def _document(result: "Imported") -> dict[str, object]:
-    """A row and what came of it, as JSON."""
+    """A row and its outcome as JSON."""
     attempt = organization_document(result.action) if result.action else None
     return {
         "line": result.row.line,
@@ -171,7 +171,7 @@ COLUMNS: "Final[tuple[Column[Imported], ...]]" = (
 @orgs.command("list", cls=FactCommand)
 @click.pass_obj
 def list_organizations(invocation: Invocation, /) -> int:
-    """List every organization that was asked for from here, newest first. The network is not touched."""
+    """List the organizations requested from here, newest first; does not contact the service."""
     return invocation.run(lambda: _list(invocation))
 
 
@@ -194,7 +194,7 @@ async def _list(invocation: Invocation) -> int:
         ),
         Column("action", lambda a: a.action_id, "action_id"),
     )
-    invocation.output.listing("organizations", entries, found, columns, empty="No organization was asked for yet.")
+    invocation.output.listing("organizations", entries, found, columns, empty="No organization was requested yet.")
     return Exit.DONE
 
 
@@ -220,10 +220,10 @@ def gitlab() -> None:
 
 @gitlab.command("onboard", cls=FactCommand)
 @click.argument("project")
-@click.option("--key", metavar="KEY", help="The same request under the same key is sent once.")
+@click.option("--key", metavar="KEY", help="The same request under the same key is sent only once.")
 @click.pass_obj
 def onboard(invocation: Invocation, /, *, project: str, key: str | None) -> int:
-    """Onboard PROJECT: group/project, or its numeric id. Exit code 1 if GitLab would not have it."""
+    """Onboard PROJECT: group/project, or its numeric id. Exit code 1 if GitLab refuses it."""
     from app.api.requests import OnboardProject
 
     invocation.beside_error = unsent_document("gitlab.onboard")

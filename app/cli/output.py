@@ -22,11 +22,11 @@ Document = Mapping[str, object]
 
 GAP: Final = "  "
 MIN_FLEXIBLE: Final = 8
-"""Cells below which a flexible column is not shrunk: less says nothing."""
+"""Minimum width of a flexible column, in cells."""
 CELL_LIMIT: Final = 200
-"""Characters of one cell that are looked at."""
+"""Characters of one cell; the rest is cut."""
 TONES: Final = {"good": "32", "bad": "31", "busy": "36", "warn": "33", "dim": "2"}
-"""SGR codes; meaning never rests on them alone."""
+"""SGR codes; colour is never the only sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def lines(columns: Sequence[Column[T]], items: Sequence[T], *, width: int | None
     Args:
         columns: What to show of each item.
         items: One for each line.
-        width: Cells available. None: as wide as it gets.
+        width: Cells available. None: unlimited.
         colour: Whether tones are shown.
     """
     cells = [[str(safe_text(column.text(item), limit=CELL_LIMIT)) for column in columns] for item in items]
@@ -72,14 +72,14 @@ def fields(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def cell_width(text: str) -> int:
-    """How many terminal cells the text takes."""
+    """Width of the text in terminal cells."""
     if text.isascii():
         return len(text)
     return sum(_char_width(c) for c in text)
 
 
 def shorten(text: str, width: int) -> str:
-    """The text in at most `width` cells, with an ellipsis where something was left out."""
+    """The text in at most `width` cells, cut with an ellipsis."""
     if cell_width(text) <= width:
         return text
     kept, used = [], 0
@@ -106,7 +106,7 @@ def _widths(columns: Sequence[Column[T]], rows: Sequence[Sequence[str]], availab
         candidates = [i for i, column in enumerate(columns) if column.flexible and widths[i] > _least(column)]
         if not candidates:
             break
-        # The widest gives way first, so that no column is crushed while another has room.
+        # Shrink the widest first, so that no column is crushed while another has room.
         widths[max(candidates, key=widths.__getitem__)] -= 1
         excess -= 1
     return widths
@@ -142,18 +142,18 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Prints what commands found out."""
+    """Prints the facts that commands report."""
 
     format: Format
     stdout: TextIO
     stderr: TextIO
     width: int | None
-    """Cells of a terminal. None: stdout is none, nothing is shortened."""
+    """Width in cells. None: stdout is not a terminal, nothing is shortened."""
     colour: bool
 
     @classmethod
     def standard(cls, format: Format) -> "Output":  # noqa: A002 — the word of the option
-        """On the process's own streams."""
+        """Print to the process's own streams."""
         is_terminal = sys.stdout.isatty()
         colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         width = shutil.get_terminal_size().columns if is_terminal else None
@@ -169,15 +169,15 @@ class Output:
         more: Document | None = None,
         empty: str = "",
     ) -> None:
-        """Many things of one sort; the document is `{key: entries, "count": n, …more}`.
+        """Print many items of one kind; the document is `{key: entries, "count": n, …more}`.
 
         Args:
             key: The entries' name in the document.
             entries: As JSON objects; each is one line of NDJSON.
-            items: The same things in the same order, as the columns take them.
+            items: The same items in the same order, as the columns take them.
             columns: For the table and CSV.
-            more: What else the document says.
-            empty: What to tell a person when there is nothing.
+            more: Further fields of the document.
+            empty: The note when there are no items.
         """
         match self.format:
             case Format.JSON:
@@ -195,7 +195,7 @@ class Output:
                 self.note(empty)
 
     def record(self, document: Document, pairs: Sequence[tuple[str, str]]) -> None:
-        """One thing with its fields; CSV has one row under the fields' labels."""
+        """Print one record; in CSV one row under the fields' labels."""
         match self.format:
             case Format.JSON:
                 self._print(self._json(document, indent=2))
@@ -209,21 +209,21 @@ class Output:
                     self._print(line)
 
     def text(self, line: str) -> None:
-        """A line of foreign or own text among a table's facts; nothing in the other formats."""
+        """Print a line of text in table format; nothing in the other formats."""
         if self.format is Format.TABLE:
             self._print(str(safe_text(line, limit=4000)))
 
     def note(self, line: str) -> None:
-        """A remark for a person, on stderr."""
+        """Print a remark on stderr."""
         if line:
             print(safe_text(line, limit=4000), file=self.stderr, flush=True)
 
     def failure(self, failure: Failure, beside: Document | None = None) -> None:
-        """An error: JSON on stdout where JSON was asked for, else a sentence on stderr.
+        """Print an error: as JSON on stdout in the JSON formats, else as a sentence on stderr.
 
         Args:
             failure: What ended the command.
-            beside: What the document says besides.
+            beside: Further fields of the document.
         """
         if self.format.is_json:
             indent = 2 if self.format is Format.JSON else None
@@ -232,7 +232,7 @@ class Output:
             self.note(f"runwarden: {failure.message}")
 
     def flush(self) -> None:
-        """Everything printed so far leaves the process."""
+        """Flush stdout."""
         with printing():
             self.stdout.flush()
 

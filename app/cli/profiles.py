@@ -24,7 +24,7 @@ def profiles() -> None:
 @profiles.command("list", cls=FactCommand)
 @click.pass_obj
 def list_profiles(invocation: Invocation) -> int:
-    """List every profile: its address, and where its token comes from."""
+    """List every profile with its address and the source of its token."""
     settings = invocation.settings()
     chosen = _chosen(invocation, settings)
     columns: tuple[Column[Profile], ...] = (
@@ -49,13 +49,13 @@ def list_profiles(invocation: Invocation) -> int:
         entries,
         settings.profiles,
         columns,
-        empty="No profile is configured. Make a file with: runwarden config init",
+        empty="No profile is configured. Create a file with: runwarden config init",
     )
     return Exit.DONE
 
 
 def token_origin(source: TokenSource) -> str:
-    """Where a token is read from, in words; never the token."""
+    """The source of a token, in words; never the token."""
     match source:
         case EnvToken():
             return f"environment variable {source.variable}"
@@ -84,9 +84,9 @@ def token() -> None:
 @token.command("check", cls=FactCommand)
 @click.pass_obj
 def check(invocation: Invocation, /) -> int:
-    """Ask the service whether it takes the token: exit code 0 if runs may be read, 4 if not.
+    """Ask the service whether it accepts the token: exit code 0 if runs may be read, 4 if not.
 
-    The API does not tell when a token expires, nor whether it may create organizations.
+    The API does not report when a token expires, or whether it may create organizations.
     """
     return invocation.run(lambda: _check(invocation))
 

@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from app.engine import Engine
 
 LONGEST: Final = 1_000_000
-"""Bytes; a longer request would not be accepted anywhere."""
+"""Bytes."""
 
 
 def gather(words: tuple[str, ...], file: Path | None) -> str:
-    """The instructions, whichever way they were given.
+    """Gather the instructions from words, a file, stdin or an editor.
 
     Args:
-        words: From the command line; a lone `-` means stdin; none means the file, or else an editor.
+        words: From the command line; a single `-` means stdin, none means the file, or else an editor.
         file: From `--file`; `-` means stdin.
 
     Raises:
-        CommandFailedError: They were given twice, cannot be read, or are empty.
+        CommandFailedError: The instructions were given twice, cannot be read, or are empty.
     """
     if words and file is not None:
         raise failed("usage", "Give the instructions as words or with --file, not both.")
     text = _read(words, file)
     if not text.strip():
-        raise failed("usage", "The instructions are empty: say what the agent shall do.")
+        raise failed("usage", "The instructions are empty: say what the agent should do.")
     return text
 
 
@@ -77,7 +77,7 @@ def _from_editor() -> str:
         raise failed("usage", "Give the instructions as words, with --file, with - for stdin, or set EDITOR.")
     written = click.edit("", extension=".md", require_save=True)
     if not (written or "").strip():
-        raise failed("usage", "The editor was left without instructions; nothing was sent.")
+        raise failed("usage", "The editor returned no instructions; nothing was sent.")
     return (written or "").strip()
 
 
@@ -100,14 +100,12 @@ _OPTIONS: Final = (
         metavar="TIME",
         help="How long to wait.",
     ),
-    click.option(
-        "--key", metavar="KEY", help="The same request under the same key is sent once, however often it is asked for."
-    ),
+    click.option("--key", metavar="KEY", help="The same request under the same key is sent only once."),
 )
 
 
 def work_options(function: F) -> F:
-    """Adds what starting and continuing have in common."""
+    """Add the options that `start` and `continue` share."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -115,14 +113,14 @@ def work_options(function: F) -> F:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What both commands are told."""
+    """The options that both commands share."""
 
     instructions: str
     branch: str | None
     metadata: "dict[str, Json]"
     key: str | None
     patience: timedelta | None
-    """How long to wait for the end. None: not at all."""
+    """How long to wait for the end; None: do not wait."""
 
     @classmethod
     def of(
@@ -150,7 +148,7 @@ class Work:
 @click.argument("instructions", nargs=-1)
 @click.pass_obj
 def start(invocation: Invocation, /, *, repository: str, **options: Any) -> int:
-    """Start a run with INSTRUCTIONS: words, - for stdin, --file, or nothing to write them in $EDITOR."""
+    """Start a run with INSTRUCTIONS: words, - for stdin, --file, or none to write them in $EDITOR."""
     from app.api.requests import StartRun
 
     invocation.beside_error = unsent_document("run.start")
@@ -192,7 +190,7 @@ async def _finish(invocation: Invocation, engine: "Engine", action: Action, pati
     if patience is None or action.state != "confirmed" or action.result_id is None or invocation.stopped_by:
         return tell(output, action)
     output.note(f"{action.result_id} was started; waiting for its end.")
-    # Whatever ends the waiting early, the run was started, and its id must not be lost.
+    # The run was started: keep its id, even if waiting ends early.
     document = write_document(action)
     invocation.beside_error = document
     results = await RunWaiter(engine, output.note).until_final([action.result_id], patience)

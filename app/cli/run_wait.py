@@ -21,33 +21,33 @@ if TYPE_CHECKING:
     from app.engine import Engine
 
 WINDOW: Final = 200
-"""Cached rows looked through at a time for a prefix."""
+"""Cached rows searched for a prefix at a time."""
 SHORTEST_PREFIX: Final = 4
-"""Characters: fewer would match by accident."""
+"""Characters; a shorter prefix would match by accident."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunLookup:
-    """Looks for runs on behalf of a command."""
+    """Finds runs for a command."""
 
     engine: "Engine"
 
     async def cached(self, text: str) -> Run:
-        """The run of that id or unique prefix, among those that were seen.
+        """The cached run with that id or unique prefix.
 
         Raises:
-            CommandFailedError: There is none, or the prefix fits several.
+            CommandFailedError: There is none, or the prefix is ambiguous.
         """
         run = await self._held(text)
         if run is None:
-            raise failed("not_found", f"No run {text} was seen. Without --cached the service is asked.", run_id=text)
+            raise failed("not_found", f"No run {text} was seen. Leave out --cached to ask the service.", run_id=text)
         return run
 
     async def current(self, text: str) -> Run:
-        """The run of that id or unique prefix, as the service has it now.
+        """The run with that id or unique prefix, as the service has it now.
 
         Raises:
-            CommandFailedError: The service has no such run, or the prefix fits several.
+            CommandFailedError: The service has no such run, or the prefix is ambiguous.
             ApiError: The service could not be asked.
         """
         held = await self._held(text)
@@ -58,17 +58,17 @@ class RunLookup:
         return await self._held(held.run_id) or held
 
     async def named(self, text: str) -> Run:
-        """The run of that id or unique prefix, from wherever it is found first.
+        """The run with that id or unique prefix, from the cache or else the service.
 
         Raises:
-            CommandFailedError: There is no such run, or the prefix fits several.
+            CommandFailedError: There is no such run, or the prefix is ambiguous.
             ApiError: The service could not be asked.
         """
         return await self._held(text) or await self._from_service(text)
 
     async def _held(self, text: str) -> Run | None:
         if not text.strip():
-            raise failed("usage", "Name a run by its id, or by the beginning of it. See: runwarden runs list")
+            raise failed("usage", "Name a run by its id or the beginning of it. See: runwarden runs list")
         detail = await self.engine.cache.detail(text)
         if detail is not None:
             return detail.run
@@ -105,7 +105,7 @@ class RunLookup:
 def _only(prefix: str, matching: list[str]) -> str | None:
     if len(matching) > 1:
         raise failed(
-            "ambiguous", f"{prefix} fits {len(matching)} runs: write more of the id.", candidates=list(matching[:10])
+            "ambiguous", f"{prefix} matches {len(matching)} runs: write more of the id.", candidates=list(matching[:10])
         )
     return matching[0] if matching else None
 
@@ -115,12 +115,12 @@ FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 5.0
 GROWTH: Final = 1.3
 MOST_LOOK_UPS: Final = 3
-"""Runs asked for one by one; for more of them a sweep of all active runs is cheaper."""
+"""Runs looked up one by one; for more, a sweep of all active runs is cheaper."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitResult:
-    """What waiting for one run came to."""
+    """The result of waiting for one run."""
 
     outcome: Literal["ended", "waiting", "lost"]
     run: Run | None
@@ -138,7 +138,7 @@ class WaitResult:
 )
 @click.pass_obj
 def wait(invocation: Invocation, *, run_ids: tuple[str, ...], timeout: timedelta) -> int:
-    """Wait until all of these runs have ended: exit code 0 if all completed, 1 if one failed, 3 if time ran out."""
+    """Wait until all of these runs have ended: exit code 0 if all completed, 1 if one failed, 3 on a time-out."""
     return invocation.run(lambda: _wait(invocation, run_ids, timeout))
 
 
@@ -164,16 +164,16 @@ async def _wait(invocation: Invocation, run_ids: Sequence[str], patience: timede
 
 @dataclass(frozen=True, slots=True)
 class RunWaiter:
-    """Asks again and again, at a pace the service can bear, until runs have ended."""
+    """Polls, ever more slowly, until runs have ended."""
 
     engine: "Engine"
     tell: Callable[[str], None]
-    """For a person, who should see that something is going on."""
+    """Reports progress."""
 
     async def until_final(self, run_ids: Sequence[str], patience: timedelta) -> Mapping[str, WaitResult]:
-        """Waits until each run has ended or is lost, or time is up.
+        """Wait until each run has ended or is lost, or time is up.
 
-        A passing fault of the network or the service is waited out; a refused token is not.
+        Temporary faults of the network or the service are waited out; a refused token is not.
 
         Raises:
             NotAuthorizedError, ForbiddenError: Waiting longer would change nothing.
@@ -201,7 +201,7 @@ class RunWaiter:
         return WaitResult("lost" if detail.presence == "lost" else "waiting", detail.run)
 
     async def _refresh(self, run_ids: Sequence[str]) -> float:
-        """Asks for each run; returns the seconds that the service wants to be left alone."""
+        """Refresh each run; return the seconds to pause, if the service or a fault asks for it."""
         try:
             if len(run_ids) > MOST_LOOK_UPS:
                 await self.engine.runs.refresh()
@@ -226,7 +226,7 @@ class RunWaiter:
 
 
 def wait_failure(results: Mapping[str, WaitResult]) -> Failure | None:
-    """What the results amount to; None: every run completed."""
+    """The failure that the results amount to; None: every run completed."""
     lost = [run_id for run_id, result in results.items() if result.outcome == "lost"]
     unended = [run_id for run_id, result in results.items() if result.outcome == "waiting"]
     bad = [run_id for run_id, result in results.items() if result.run is not None and result.run.status == "failed"]

@@ -1,4 +1,4 @@
-"""`runwarden runs`: what the service's runs are doing, and starting more of them."""
+"""`runwarden runs`: listing, showing, starting, waiting for and exporting runs."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +37,7 @@ for command in (start, continue_run, wait):
     runs.add_command(command)
 
 DEFAULT_LIMIT: Final = 50
-CACHED_HINT: Final = "What was seen earlier is shown with --cached."
+CACHED_HINT: Final = "Show earlier results with --cached."
 VERSION_HINT: Final = "Check the base address: it ends with the version, as in https://api.example.com/v1."
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -69,7 +69,7 @@ _OPTIONS: Final = (
 
 
 def filter_options(function: F) -> F:
-    """Adds the options that `run_filter` takes."""
+    """Add the options that `run_filter` takes."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -103,7 +103,7 @@ def run_filter(
     )
     asked = both(options, _queried(search))
     if asked.since and asked.until and asked.since > asked.until:
-        raise failed("usage", "The time range ends before it begins: no run can be in between.")
+        raise failed("usage", "The time range ends before it begins.")
     return asked
 
 
@@ -127,9 +127,9 @@ def _excluded(values: tuple[str, ...]) -> tuple[str, ...]:
 
 def _label(name: str) -> str:
     if "://" in name:
-        # No label holds one: the list would be empty, and look as if there were no runs.
+        # No label holds an address: the list would be empty without a reason.
         raise failed("usage", f"{name!r} is an address: write owner/repo, or gitlab:group/project.", field="repository")
-    # A repository's label leaves GitHub's name out; whoever writes it means the same.
+    # A repository's label leaves GitHub's name out; with the name it means the same.
     return name.removeprefix("github:")
 
 
@@ -137,18 +137,18 @@ def _label(name: str) -> str:
 @filter_options
 @click.option("--limit", type=click.IntRange(min=1), default=DEFAULT_LIMIT, show_default=True, help="At most so many.")
 @click.option("--all", "everything", is_flag=True, help="All of them, however many.")
-@click.option("--cached", is_flag=True, help="Only what was seen before; the network is not touched.")
+@click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
 @click.pass_obj
 def list_runs(invocation: Invocation, /, *, limit: int, everything: bool, cached: bool, **filters: Any) -> int:
-    """List runs, newest first: asks the service, and remembers what it says."""
+    """List runs from the service, newest first, and cache them."""
     asked = run_filter(**filters)
     return invocation.run(lambda: _list(invocation, asked, None if everything else limit, cached=cached))
 
 
 @runs.command("export", cls=FactCommand, short_help="Write every run that matches to a file.")
 @filter_options
-@click.option("--limit", type=click.IntRange(min=1), default=None, help="At most so many. Default: all.")
-@click.option("--cached", is_flag=True, help="Only what was seen before; the network is not touched.")
+@click.option("--limit", type=click.IntRange(min=1), default=None, help="Maximum number of runs. Default: all.")
+@click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Into a file, all or nothing."
 )
@@ -191,7 +191,7 @@ async def _collect(
     engine: "Engine", asked: RunFilter, limit: int | None, *, cached: bool
 ) -> tuple[tuple[RunView, ...], dict[str, object]]:
     if asked.stuck and not cached:
-        raise failed("usage", "is:stuck is what was observed here, not the service's word: add --cached.")
+        raise failed("usage", "is:stuck is known to the cache only: add --cached.")
     runs = await (_seen(engine, asked, limit) if cached else _fetched(engine, asked, limit))
     shown = await views(engine, runs)
     coverage = await engine.cache.coverage()
@@ -211,7 +211,7 @@ async def _fetched(engine: "Engine", asked: RunFilter, limit: int | None) -> tup
     try:
         return await engine.listing.fetch(asked, limit=limit)
     except ApiError as error:
-        # The list itself is always there, empty or not: 404 means that the address does not lead to the API.
+        # The list always exists, so 404 means that the address does not lead to the API.
         hint = VERSION_HINT if isinstance(error, NotFoundError) else CACHED_HINT
         raise CommandFailedError(of_api_error(error, hint=hint)) from error
 
@@ -254,12 +254,12 @@ def _replacing(path: Path, like: Output) -> Iterator[Output]:
 
 @runs.command("show", cls=FactCommand, short_help="Show everything known about one run.")
 @click.argument("run_id")
-@click.option("--cached", is_flag=True, help="Only what was seen before; the network is not touched.")
+@click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
 @click.pass_obj
 def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
-    """Show one run: its fields, what was observed of it, and what was asked of it from here.
+    """Show one run: its fields, its observed timeline, and the instructions sent from here.
 
-    RUN_ID may be cut short, as long as it fits one run only.
+    RUN_ID may be abbreviated, as long as it is unique.
     """
     return invocation.run(lambda: _show(invocation, run_id, cached=cached))
 

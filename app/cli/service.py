@@ -1,4 +1,4 @@
-"""The self-hosted service, as a process of its own: this process turns into it."""
+"""`runwarden serve` and `runwarden service`: this process is replaced by the self-hosted service."""
 
 import os
 import sys
@@ -11,9 +11,9 @@ from app.cli.context import Invocation
 from app.cli.exits import failed
 
 REQUIRED: Final = ("service", "fastapi", "uvicorn", "sqlalchemy", "dbos")
-"""Packages of the `service` extra that have to be there before the process is handed over."""
+"""Packages of the `service` extra, checked before this process is replaced."""
 DATA_DIR_VARIABLE: Final = "RUNWARDEN_SERVICE_DATA_DIR"
-"""By which the service is told its folder, as its own documentation says."""
+"""The variable with the service's data folder."""
 PASS_THROUGH: Final = {"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
 
 
@@ -37,18 +37,18 @@ def service(invocation: Invocation, /, *, arguments: tuple[str, ...]) -> NoRetur
 
 def _become(invocation: Invocation, arguments: list[str]) -> NoReturn:
     if invocation.read_only:
-        raise failed("read_only", "--read-only is for consoles and commands: a service, and its administration, write.")
+        raise failed("read_only", "--read-only cannot be used here: a service and its administration write.")
     missing = [name for name in REQUIRED if find_spec(name) is None]
     if missing:
         raise failed(
             "missing_extra",
-            f"The service's part is not installed ({', '.join(missing)} missing). "
+            f"The service extra is not installed ({', '.join(missing)} missing). "
             "Install it with: pipx install 'runwarden[service]', or pip install 'runwarden[service]'.",
             missing=list(missing),
         )
     if invocation.data_dir is not None:
-        # Given before the command's name it means the same as behind it, where it wins.
+        # Means the same before the command's name as after it; after it wins.
         os.environ[DATA_DIR_VARIABLE] = str(invocation.data_dir)
     sys.stdout.flush()
-    # -P: a folder called `service` where the person happens to stand is not ours.
-    os.execv(sys.executable, [sys.executable, "-P", "-m", "service", *arguments])  # noqa: S606 — no shell is wanted
+    # -P: a folder called `service` in the current directory is not ours.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "service", *arguments])  # noqa: S606 — no shell

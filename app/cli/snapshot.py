@@ -18,11 +18,11 @@ START_ONE: Final = "No runs yet. Start one: runwarden runs start -R owner/repo I
 
 
 async def snapshot(engine: "Engine", *, width: int | None = None) -> list[str]:
-    """What the cache holds now, as lines: freshness, counts, code hosts and the newest runs.
+    """The state of the cache as lines: freshness, counts, code hosts and the newest runs.
 
     Args:
-        engine: Open; nothing is asked of the service here.
-        width: Cells available. None: as wide as it gets.
+        engine: Open; the service is not contacted.
+        width: Cells available. None: unlimited.
     """
     now = engine.clock()
     cache = engine.cache

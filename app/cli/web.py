@@ -26,7 +26,7 @@ REQUIRED: Final = ("textual_serve", "aiohttp")
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Default: any that is free.")
 @click.pass_obj
 def web(invocation: Invocation, /, *, host: str, port: int) -> int:
-    """Serve the console to a browser on this machine, for whoever opens the printed link first.
+    """Serve the console to a browser on this machine, for the first to open the printed link.
 
     The link works once. Enter prints another, Ctrl-C ends. From another machine, forward the port:
     ssh -L 8000:127.0.0.1:8000 HOST, with --port 8000.
@@ -56,26 +56,26 @@ async def _serve(invocation: Invocation, server: "WebConsole") -> int:
     tell()
     if sys.stdin.isatty():
         loop.add_reader(sys.stdin, on_line)
-        output.note("Open it in a browser on this machine; it works once. Enter: another link. Ctrl-C: the end.")
+        output.note("Open it in a browser on this machine; it works once. Enter: another link. Ctrl-C: quit.")
     with contextlib.suppress(asyncio.CancelledError):
         await server.run()
     return Exit.DONE
 
 
 def _console_argv(invocation: Invocation) -> list[str]:
-    """The command that each tab starts, with what this one was told.
+    """The command that each tab starts, with the options of this one.
 
     Raises:
-        ConfigError: It could not open.
+        ConfigError: The console could not open.
         CommandFailedError: The token can be read only once.
     """
     if invocation.token_stream is not None:
         raise failed(
-            "usage", "--token-stdin gives one token once; each tab needs it. Name a file, variable or command."
+            "usage", "--token-stdin gives the token once, but each tab needs it. Use a file, variable or command."
         )
     settings = invocation.settings()
     profile = invocation.profile(settings)
-    # -P: a folder called `app` where somebody happens to stand is none of ours.
+    # -P: a folder called `app` in the current directory is not ours.
     argv = [sys.executable, "-P", "-m", "app", "--profile", profile.name]
     for option, path in (("--config", invocation.config_file), ("--data-dir", invocation.data_dir)):
         if path is not None:
@@ -87,7 +87,7 @@ def _listen(host: str, port: int) -> socket.socket:
     if not is_loopback(host):
         raise failed(
             "usage",
-            f"{host} can be reached from other machines, and whoever reaches the console acts with your token. "
+            f"{host} can be reached from other machines, and everyone who reaches the console acts with your token. "
             "Use 127.0.0.1 and forward the port: ssh -L PORT:127.0.0.1:PORT HOST.",
         )
     name = "127.0.0.1" if host == "localhost" else host
@@ -103,7 +103,7 @@ def _require_extra() -> None:
     if missing:
         raise failed(
             "missing_extra",
-            f"The browser's part is not installed ({', '.join(missing)} missing). "
+            f"The web extra is not installed ({', '.join(missing)} missing). "
             "Install it with: pipx install 'runwarden[web]', or pip install 'runwarden[web]'.",
             missing=list(missing),
         )

@@ -1,4 +1,4 @@
-"""Writes from the command line: sent once through the ledger, told with what became of them."""
+"""Writes from the command line: sent once through the ledger, and reported with their outcome."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -21,19 +21,19 @@ SHOWN: Final = {
     "organization": ("organization_id", "organization_name", "organization_slug"),
     "project": ("project_path", "status", "error"),
 }
-"""Fields of what was made that a person wants to read."""
+"""Fields of the result to show."""
 
 
 async def carry_out(engine: "Engine", request: "WriteRequest", *, key: str | None = None) -> Action:
-    """Submits the request and returns what became of it; interrupted, it returns the action as it was settled.
+    """Submit the request and return the settled action, also when interrupted.
 
     Args:
         engine: With a token.
         request: What to do.
-        key: From `--key`: the same request under the same key is sent once, and told again afterwards.
+        key: From `--key`: the same request under the same key is sent once, and reported again afterwards.
 
     Raises:
-        ActionRefused: Nothing was sent.
+        ActionRefusedError: Nothing was sent.
         CommandFailedError: The key was used for another request.
     """
     from app.actions import AlreadyAskedError
@@ -54,7 +54,7 @@ async def carry_out(engine: "Engine", request: "WriteRequest", *, key: str | Non
 
 
 def submit(invocation: "Invocation", request: "WriteRequest", *, key: str | None) -> Exit:
-    """Sends the request through the ledger, prints what became of it, and returns the exit code."""
+    """Send the request through the ledger, print its outcome, and return the exit code."""
 
     async def send() -> Action:
         async with invocation.engine(needs_token=True) as engine:
@@ -64,11 +64,11 @@ def submit(invocation: "Invocation", request: "WriteRequest", *, key: str | None
 
 
 async def resend(engine: "Engine", action_id: str) -> Action:
-    """Sends an action of unknown outcome once more and returns its successor.
+    """Send an action of unknown outcome again and return its successor.
 
     Raises:
-        ActionRefused: Nothing was sent.
-        WrongState: The action's outcome is not unknown.
+        ActionRefusedError: Nothing was sent.
+        WrongStateError: The action's outcome is not unknown.
     """
     return await _settled(engine, engine.actions.send_again(action_id))
 
@@ -84,7 +84,7 @@ async def _settled(engine: "Engine", sending: Awaitable[Action]) -> Action:
     try:
         return await sending
     except asyncio.CancelledError:
-        # The ledger has settled it by now; whoever interrupted is told what is known.
+        # The ledger has settled it by now; the interrupted command reports what is known.
         action = await engine.ledger.action(touched[-1]) if touched else None
         if action is None:
             raise
@@ -94,7 +94,7 @@ async def _settled(engine: "Engine", sending: Awaitable[Action]) -> Action:
 
 
 def exit_of(action: Action) -> Exit:
-    """The exit code that an action's state stands for."""
+    """The exit code for an action's state."""
     match action.state:
         case "confirmed":
             return _exit_of_made(action)
@@ -107,12 +107,12 @@ def exit_of(action: Action) -> Exit:
 
 
 def tell(output: Output, action: Action, document: dict[str, object] | None = None) -> Exit:
-    """Prints a write and what became of it; returns the exit code.
+    """Print a write and its outcome; return the exit code.
 
     Args:
         output: Where to.
         action: As it is now.
-        document: In place of the plain one, where a command knows more.
+        document: Printed instead of the usual document.
     """
     document = document or write_document(action)
     made = document.get(RESULT_KEYS[action.kind])
@@ -128,23 +128,23 @@ def tell(output: Output, action: Action, document: dict[str, object] | None = No
 
 
 def advice(action: Action) -> str:
-    """What a person should know or do next; empty where there is nothing to say."""
+    """What to know or do next; empty if there is nothing to say."""
     reason = action.error.message if action.error else ""
     match action.state:
         case "unknown":
             return (
-                f"The outcome is unknown: {reason} It may have taken effect; nothing is sent again by itself. "
+                f"The outcome is unknown: {reason} It may have taken effect; it is not sent again automatically. "
                 "Find out, then: "
                 f"runwarden actions resolve {action.action_id} --created ID | --not-created | --send-again"
             )
         case "prepared" | "sending":
-            return f"It is on its way in another process: runwarden actions show {action.action_id}"
+            return f"Another process is sending it: runwarden actions show {action.action_id}"
         case "not_sent":
-            return f"Nothing was sent: {reason} It may be tried again."
+            return f"Nothing was sent: {reason} You may try again."
         case "rejected":
             return f"The service refused: {reason}"
         case "not_created":
-            return "It was resolved as without effect; ask for it again, under another --key if it had one."
+            return "It was resolved as without effect; send it again, with another --key if it had one."
         case "confirmed":
             return ""
 

@@ -1,4 +1,4 @@
-"""The demo: the embedded service and the console, together, on one machine and with nothing to configure."""
+"""The demo: the service and the console together on one machine, with nothing to configure."""
 
 import asyncio
 import shlex
@@ -18,11 +18,11 @@ from app.demo.history import make as make_history
 from app.demo.world import DemoError, World, build, last_lines
 
 Show = Callable[[Settings, Profile], int]
-"""Shows a profile until the person leaves; returns the exit code."""
+"""Shows a profile until the user leaves; returns the exit code."""
 
 
 def run_demo(show: Show | None, *, keep: bool, folder: Path | None) -> int:
-    """Builds the demo's world, shows it until the person leaves, and takes it down again.
+    """Build the demo's world, show it until the user leaves, and take it down.
 
     Args:
         show: What shows it. None: nothing is shown, and the service runs until SIGINT or SIGTERM.
@@ -46,7 +46,7 @@ def run_demo(show: Show | None, *, keep: bool, folder: Path | None) -> int:
                 f"The demo's service ended by itself, with status {status}. Its log ends: {last_lines(world.log)}"
             )
         return show(settings, profile)
-    return 0  # Ended by a signal, and everything taken down: that is how a demo without a console ends.
+    return 0  # A demo without a console ends by a signal, after everything was taken down.
 
 
 class _Interrupted(BaseException):
@@ -57,7 +57,7 @@ class _Interrupted(BaseException):
 def _ended_by_signals() -> Iterator[None]:
     def end(number: int, _: FrameType | None) -> None:
         for each in before:
-            signal.signal(each, signal.SIG_IGN)  # One is enough: a second must not break the taking down.
+            signal.signal(each, signal.SIG_IGN)  # A second signal must not interrupt the clean-up.
         raise _Interrupted(number)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
@@ -106,7 +106,7 @@ def _made(folder: Path | None) -> Path:
         what = "A temporary folder" if folder is None else str(folder)
         raise DemoError(f"{what} cannot be made: {error.strerror}. Name a folder with --folder.") from error
     if not is_empty:
-        raise DemoError(f"{folder} is not empty. Name a new folder; the demo builds everything afresh.")
+        raise DemoError(f"{folder} is not empty. Name a new folder; the demo builds everything from scratch.")
     return folder.resolve()
 
 

@@ -1,1 +1,1 @@
-"""Telling people what changed: what is worth it, once and by one process, on the ways they chose."""
+"""Notifications of what changed: each told once, by one process, through the channels the user chose."""

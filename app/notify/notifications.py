@@ -16,7 +16,7 @@ Kind = Literal["run", "stuck", "health", "link"]
 Level = Literal["information", "warning", "error"]
 
 ONE_BY_ONE: Final = 3
-"""More news of a kind than this at a time are told as one."""
+"""More notifications of a kind than this are condensed into one."""
 
 _LEVELS: Final[tuple[Level, ...]] = ("information", "warning", "error")
 _MANY: Final[dict[Kind, str]] = {"run": "runs moved", "stuck": "runs are stuck", "health": "hosts", "link": "links"}
@@ -24,7 +24,7 @@ _MANY: Final[dict[Kind, str]] = {"run": "runs moved", "stuck": "runs are stuck",
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """Something that happened, or a state that began or ended."""
+    """An event, or a state that began or ended."""
 
     key: str
     """The same in every process that notices it, and after a restart."""
@@ -36,7 +36,7 @@ class Notification:
     about: tuple[tuple[str, str], ...] = ()
     """Facts by name, as received: run_id, repository, branch, status, platform."""
     after: tuple[str, ...] = ()
-    """Told only where one of these was told: the end of something. Empty: told in any case."""
+    """Told only if one of these keys was told: the end of something. Empty: always told."""
     lasts: bool = False
     """A state that goes on, not an event: told late rather than never."""
     mine: bool = False
@@ -44,7 +44,7 @@ class Notification:
 
 
 def condensed(news: Sequence[Notification]) -> tuple[Notification, ...]:
-    """The news, with many of a kind told as one; in their order, the summaries last."""
+    """The notifications in their order, with many of a kind condensed into one summary at the end."""
     told: list[Notification] = []
     many: dict[tuple[Kind, str], list[Notification]] = {}
     for one in news:
@@ -76,12 +76,12 @@ _FACTORS: Final = "much longer than usual"
 
 
 def move_notifications(moves: Sequence[RunMove], on: Collection[str], profile: str) -> tuple[Notification, ...]:
-    """Those moves that somebody wants to know of."""
+    """One notification for each move that the settings ask for."""
     return tuple(_move(move, profile) for move in moves if _is_wanted(move, on))
 
 
 def missed_notification(moves: Sequence[RunMove], on: Collection[str], now: datetime) -> Notification | None:
-    """Those moves that happened while nobody was looking, as one; None: there are none that anybody wants."""
+    """One notification for the moves before this watch began; None: the settings ask for none of them."""
     wanted = [move for move in moves if _is_wanted(move, on)]
     if not wanted:
         return None
@@ -92,7 +92,7 @@ def missed_notification(moves: Sequence[RunMove], on: Collection[str], now: date
         key=f"missed:{newest.isoformat()}",
         kind="run",
         level="warning" if "failed" in counts else "information",
-        title=safe_text(f"While nobody was looking: {parts}", limit=120),
+        title=safe_text(f"While you were away: {parts}", limit=120),
         body=safe_text(f"the last one at {clock_time(newest, now)}"),
         at=newest,
     )
@@ -155,7 +155,7 @@ _TOKEN_WORDS: Final = {
 def incident_notifications(
     incidents: Sequence[Incident], hold: timedelta, now: datetime, profile: str
 ) -> tuple[Notification, ...]:
-    """What is to be known of one platform's incidents: that they began, got worse, and are over."""
+    """Notifications of one platform's incidents: begun, worse, over."""
     held = [incident for incident in incidents if incident.lasted >= hold]
     return tuple(
         _over(incident, now, profile) if incident.is_over else _begun(incident, hold, now, profile) for incident in held
@@ -173,7 +173,7 @@ def link_notification(link: LinkState, hold: timedelta, now: datetime, profile: 
         _TOKEN_WORDS.get(link.error_kind or "", "There is no usable token") if is_refused else "No link to the service"
     )
     since = f"since {clock_time(link.failing_since, now)}"
-    note = "no code host is called bad for it" if not is_refused else "create another and give it to this profile"
+    note = "no code host is blamed for it" if not is_refused else "create another and give it to this profile"
     return Notification(
         key=f"link:{'token' if is_refused else 'down'}:{link.failing_since.isoformat()}",
         kind="link",
@@ -187,7 +187,7 @@ def link_notification(link: LinkState, hold: timedelta, now: datetime, profile: 
 
 
 def link_back_notification(told: Notification, link: LinkState, now: datetime, profile: str) -> Notification:
-    """What was told of our link is over."""
+    """The link is back, or the token is accepted again."""
     back = link.last_ok_at or now
     what = (
         "The service accepts the token again"
@@ -225,7 +225,7 @@ def _begun(incident: Incident, hold: timedelta, now: datetime, profile: str) -> 
         body=safe_text(f"since {clock_time(incident.start, now)} · {profile}", limit=200),
         at=incident.start,
         about=(("platform", incident.platform), ("status", incident.word)),
-        # Well for a moment: nobody is told now, but whoever was told stays on the list for its end.
+        # Well for the moment: not told now, but its end is told if its beginning was.
         after=(impaired, bad) if incident.recovered_at is not None else (),
         lasts=True,
     )

@@ -1,4 +1,4 @@
-"""The watch: looks at the cache after every change, and says what is to be told, where, and by whom."""
+"""The watch: looks at the cache after every change and returns what to notify of, on screen and outward."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -23,9 +23,9 @@ from storage.records import PlatformHealth
 from storage.records.following import Mark
 
 RECENT: Final = timedelta(days=2)
-"""How long after its end an incident's end may still be told."""
+"""How long after an incident its end may still be told."""
 WHOLE: Final = timedelta(days=40)
-"""All that the cache keeps of the hosts' past: an incident must not seem to begin where somebody began to read."""
+"""All that the cache keeps of the hosts' past: an incident must not seem to begin where reading began."""
 SKEW: Final = timedelta(minutes=5)
 """The service's clock may be behind ours by as much before something new looks old."""
 LONGEST_GAP: Final = timedelta(minutes=10)
@@ -34,12 +34,12 @@ LONGEST_GAP: Final = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What one look found worth telling."""
+    """What one look found to notify of."""
 
     screen: tuple[Notification, ...] = ()
     """For this process's own screen."""
     outward: tuple[Notification, ...] = ()
-    """For bell, desktop and command: this process, and no other, tells these."""
+    """For bell, desktop and command: claimed by this process alone."""
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Watch:
     """Of the hosts as they were seen last."""
 
     async def begin(self) -> None:
-        """From where the last watch ended; without one, what is held already is no news. The first look comes after it.
+        """Start where the last watch ended, or without one from what is cached now. Call it before the first look.
 
         Raises:
             StorageError: The cache cannot be read.
@@ -83,7 +83,7 @@ class Watch:
         self._said = set(await self.cache.following.claimed(keys))
 
     async def look(self) -> Delivery:
-        """What is to be told since the last look.
+        """What changed since the last look.
 
         Raises:
             StorageError: The cache cannot be read or written.
@@ -110,7 +110,7 @@ class Watch:
             await self.cache.following.keep(found.mark, at=self.clock())
             self._mark = found.mark
         begun = self._began_at - SKEW
-        # A followed run's end is told however late; others that moved before this watch began are summed up.
+        # A followed run's end is always told; other moves before this watch began are summed up.
         mine_or_new = [move for move in found.moves if move.at >= begun or move.is_pinned]
         missed = [move for move in found.moves if move.at < begun and not move.is_pinned]
         news = move_notifications(mine_or_new, self.notify.on, self.profile)
@@ -154,7 +154,7 @@ class Watch:
         return [back]
 
     def _fresh(self, states: Sequence[Notification]) -> list[Notification]:
-        """States that nobody has told yet; what is gone for good is forgotten."""
+        """States that were not told yet; those that are over are forgotten."""
         fresh = [one for one in states if one.key not in self._said and (not one.after or self._said & set(one.after))]
         known = {key for one in states for key in (one.key, *one.after)}
         self._said = (self._said & known) | {one.key for one in fresh}

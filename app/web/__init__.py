@@ -1,4 +1,4 @@
-"""The console in a browser: on loopback, for whoever has the one-time link, and nobody else.
+"""The console in a browser: on loopback, and only with the one-time link.
 
 Imports textual-serve and aiohttp, of the extra `web`: `app.cli.web` imports this package once it knows they are there.
 """

@@ -23,8 +23,8 @@ class Access:
     """The link that is open now, and the passes that were given for earlier ones."""
 
     room: str = field(default_factory=_secret, repr=False)
-    """The folder everything is served from. Cookies do not tell ports apart: without a folder that nobody can guess,
-    every other server on this machine that the browser visits would be sent the pass."""
+    """The folder everything is served from. Cookies do not tell ports apart: without a secret folder,
+    the browser would send the pass to every other server on this machine."""
     _link: str | None = field(default=None, repr=False)
     _passes: set[str] = field(default_factory=set, repr=False)
 
@@ -54,7 +54,7 @@ def _same(one: str, other: str) -> bool:
 OPEN: Final = "/open/"
 """Where links lead; the only place that can be entered without a pass."""
 DOWNLOAD: Final = "/download/"
-"""Where textual-serve's script looks for a file; whoever knows its key is sent to the room."""
+"""Where textual-serve's script looks for a file; a request that knows the key is redirected."""
 
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -71,7 +71,7 @@ HEADERS: Final = {
 
 
 def guard(access: Access, hosts: frozenset[str]) -> Middleware:
-    """A middleware that lets in who has a pass and speaks to us by our own name, from our own pages.
+    """A middleware that admits requests with a pass, addressed to our own host name, from our own pages.
 
     Args:
         access: Whose passes count.

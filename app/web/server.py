@@ -142,7 +142,7 @@ class WebConsole(Server):
             await each.close()
 
     async def handle_link(self, request: web.Request) -> web.Response:
-        """A link, followed: once it leads in, afterwards it does not."""
+        """Exchange a link for a pass, once."""
         if "prefetch" in request.headers.get("Sec-Purpose", ""):
             return page("Not yet", "A link is for following, not for fetching ahead.", status=503)
         given = self.access.exchange(request.match_info["link"])
@@ -166,7 +166,7 @@ class WebConsole(Server):
         return keys_script()
 
     async def handle_lost_download(self, request: web.Request) -> web.Response:
-        """A file, asked for where textual-serve's script expects it; only who knows its key learns where it is."""
+        """A file, requested where textual-serve's script expects it; redirected only for a valid key."""
         key = request.match_info["key"]
         try:
             await self.download_manager.get_download_metadata(key)

@@ -126,7 +126,7 @@ async def test_what_happened_while_nobody_looked_is_summed_up(world: World, titl
 
     told = await (await world.watch()).look()
 
-    assert titles(told) == ["Run failed after 5m00s: acme/api", "While nobody was looking: 4 failed"]
+    assert titles(told) == ["Run failed after 5m00s: acme/api", "While you were away: 4 failed"]
     assert outward(told) == ["Run failed after 5m00s: acme/api"]
 
 

@@ -69,7 +69,7 @@ class OnboardingScreen(Screen[str | None]):
         self._file = file
         self._variables = variables
         self._suggested = ""
-        """The name that stands there because nobody chose another."""
+        """The suggested name, as long as it was not replaced."""
         self._checking = False
         self._doubted: NewProfile | None = None
         """What the service did not confirm, and may be written anyway."""
