@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 from pytest_textual_snapshot import SVGImageExtension
 from syrupy.assertion import SnapshotAssertion
+from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
 
 from app.console.app import RunwardenApp
 from app.engine import Engine
+from app.events import CacheChangedElsewhere, Event, LinkChanged
+from storage.records import PollOutcome
+from tests.console.quiet import idle, kept, lines, quiet, toasts
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, a_day, app_on, engine_on, settings_for
 from tests.run_board import Board, served
 from widgets.cursor_view import HEADER
@@ -45,20 +49,23 @@ class Scene:
 
     @property
     def lines(self) -> list[str]:
-        return ["".join(segment.text for segment in line) for line in self.app.screen._compositor.render_strips()]
+        return lines(self.app)
+
+    @property
+    def toasts(self) -> list[str]:
+        """What they say, in full: on the screen their lines are broken."""
+        return toasts(self.app)
 
     @property
     def rows(self) -> list[str]:
         """The table's lines that hold a run."""
         region = self.table.region
-        lines = [line[region.x : region.right - 1] for line in self.lines[region.y + HEADER : region.bottom]]
-        return [line for line in lines if line.strip()]
+        shown = [line[region.x : region.right - 1] for line in self.lines[region.y + HEADER : region.bottom]]
+        return [line for line in shown if line.strip()]
 
     async def settle(self) -> None:
         """Waits until nothing is on its way any more."""
-        for _ in range(3):
-            await self.app.workers.wait_for_complete()
-            await self.pilot.pause()
+        await quiet(self.app)
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
@@ -69,6 +76,16 @@ class Scene:
         await self.engine.refresh()
         await self.settle()
 
+    async def ring(self, event: Event | None = None) -> None:
+        """The engine says that something changed; by itself: all may have, in another process."""
+        self.engine.doorbell.ring(event or CacheChangedElsewhere())
+        await self.settle()
+
+    async def ended(self, *outcomes: PollOutcome) -> None:
+        """Polls end, as the sync would say it."""
+        for outcome in outcomes:
+            await self.ring(LinkChanged(await self.engine.cache.record_poll(outcome)))
+
     async def tick(self, **by: float) -> None:
         """Lets time pass, and the screen see it."""
         self.clock.move(**by)
@@ -77,6 +94,16 @@ class Scene:
 
 
 Staged = Callable[..., AbstractAsyncContextManager[Scene]]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def swift_textual() -> Iterator[None]:
+    """Keys wait for facts, not for the processor; style sheets are parsed once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("textual.app.wait_for_idle", idle)
+        patch.setattr("textual.pilot.wait_for_idle", idle)
+        patch.setattr(Stylesheet, "_parse_rules", kept(Stylesheet._parse_rules))
+        yield
 
 
 @pytest.fixture(autouse=True)

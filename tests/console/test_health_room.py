@@ -2,7 +2,6 @@
 
 from rich.color import Color
 
-from app.events import LinkChanged
 from storage.records.activity import PollOutcome, Subject
 from tests.console.conftest import SMALL, Scene, Staged
 from tests.run_board import Board
@@ -16,10 +15,7 @@ def card(scene: Scene, name: str) -> str:
 async def fail(scene: Scene, kind: str, message: str, status: int | None = None) -> None:
     """Records a failed poll of both subjects, as the sync does."""
     for subject in ("runs", "health"):
-        await scene.engine.cache.record_poll(PollOutcome(subject, scene.clock(), kind, message, status))  # type: ignore[arg-type]
-    scene.app.screen._reader.ask()
-    scene.app._vitals_reader.ask()
-    await scene.settle()
+        await scene.ended(PollOutcome(subject, scene.clock(), kind, message, status))  # type: ignore[arg-type]
     await scene.tick(seconds=1)
 
 
@@ -140,9 +136,7 @@ async def test_a_state_takes_the_room_that_there_is(staged: Staged) -> None:
 
 async def ended(scene: Scene, subject: Subject) -> None:
     """A poll fails, as the engine would say it."""
-    state = await scene.engine.cache.record_poll(PollOutcome(subject, scene.clock(), "unreachable", "gone", None))
-    scene.app._ring(LinkChanged(state))
-    await scene.settle()
+    await scene.ended(PollOutcome(subject, scene.clock(), "unreachable", "gone", None))
 
 
 def colour_of(scene: Scene, words: str) -> Color | None:

@@ -54,7 +54,7 @@ async def test_an_engine_that_cannot_be_opened_is_not_said_to_be_opening(staged:
         for key in ("2", "n"):
             scene.app.clear_notifications()
             await scene.press(key)
-            (told,) = [notification.message for notification in scene.app._notifications]
+            (told,) = scene.toasts
 
             assert told == f"The console cannot use its own files. {BROKEN}"
 

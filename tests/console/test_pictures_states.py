@@ -8,7 +8,6 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from app.config import Command
-from app.events import LinkChanged
 from storage.records.activity import PollOutcome
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.run_board import Board
@@ -27,17 +26,10 @@ HOSTILE: Final = (
 )
 
 
-async def ended(scene: Scene, outcome: PollOutcome) -> None:
-    """A poll ends, as the engine would say it."""
-    state = await scene.engine.cache.record_poll(outcome)
-    scene.app._ring(LinkChanged(state))
-    await scene.settle()
-
-
 async def failing(scene: Scene, kind: str, message: str, status: int | None = None) -> None:
     """Polls fail from now on."""
     for subject in ("runs", "health"):
-        await ended(scene, PollOutcome(subject, scene.clock(), kind, message, status))  # type: ignore[arg-type]
+        await scene.ended(PollOutcome(subject, scene.clock(), kind, message, status))  # type: ignore[arg-type]
     await scene.tick(seconds=5)
 
 
@@ -69,7 +61,7 @@ async def hanging(scene: Scene) -> None:
 
 async def in_lab(scene: Scene) -> None:
     for subject in ("runs", "health"):
-        await ended(scene, PollOutcome(subject, scene.clock(), in_lab=True))  # type: ignore[arg-type]
+        await scene.ended(PollOutcome(subject, scene.clock(), in_lab=True))  # type: ignore[arg-type]
 
 
 async def untouched(scene: Scene) -> None:

@@ -21,7 +21,7 @@ from app.console.forms import ContinueRunForm, NewRunForm, StartAgentForm
 from app.console.keys.hints import key_actions
 from app.console.runs.run_screen import RunScreen
 from app.console.runs.screen import RunsScreen
-from app.events import LinkChanged, StorageFailed
+from app.events import StorageFailed
 from storage.records import Action, PollOutcome
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.scenes import MINUTES_INTO_THE_DAY, SceneClock, a_day, app_on, engine_on, settings_for
@@ -133,9 +133,7 @@ async def test_a_lab_is_said_at_the_top(staged: Staged) -> None:
     """Whoever asked the service, for it stands in the cache; an answer without the mark ends it."""
     async with staged() as scene:
         for in_lab in (True, False):
-            state = await scene.engine.cache.record_poll(PollOutcome("runs", scene.clock(), in_lab=in_lab))
-            scene.app._ring(LinkChanged(state))
-            await scene.settle()
+            await scene.ended(PollOutcome("runs", scene.clock(), in_lab=in_lab))
 
             assert ("acme-prod lab" in scene.lines[0]) is in_lab
 

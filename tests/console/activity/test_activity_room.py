@@ -205,7 +205,7 @@ async def test_enter_on_an_agent_says_that_no_run_is_known(staged: Staged) -> No
         await scene.press("slash", *"nightly", "enter", "enter")
 
         assert scene.app.screen.ROOM == "activity"
-        assert "No listed run has the id exe_1" in str([note.message for note in scene.app._notifications])
+        assert "No listed run has the id exe_1" in str(scene.toasts)
 
 
 @pytest.mark.parametrize(
@@ -284,8 +284,7 @@ async def test_a_ledger_that_cannot_be_read_is_said(staged: Staged) -> None:
     """In the banner, with the cure."""
     async with room(staged) as scene:
         await scene.engine.ledger.close()
-        scene.app.screen._reader.ask()
-        await scene.settle()
+        await scene.ring()
 
         assert "was closed" in " ".join(scene.text.split())
         assert len(lines(scene)) > 3

@@ -8,6 +8,7 @@ from textual.pilot import Pilot
 from app.config import data_folder
 from app.console.forms.drafts import Drafts
 from app.engine import Engine
+from tests.console.quiet import lines, quiet
 
 CREATED = {
     "run_id": "run_01J8",
@@ -22,9 +23,7 @@ FILLED = "acme/web\t\tFix the flaky test.\nThen run it.\tdepth\t3"
 
 async def settle(pilot: Pilot[Any]) -> None:
     """Waits until everything that was begun is done and painted."""
-    await pilot.pause()
-    await pilot.app.workers.wait_for_complete()
-    await pilot.pause()
+    await quiet(pilot.app)
 
 
 async def write(pilot: Pilot[Any], text: str) -> None:
@@ -39,7 +38,7 @@ async def write(pilot: Pilot[Any], text: str) -> None:
 
 def painted(app: Any) -> str:
     """Everything on the screen, as text."""
-    return "\n".join(strip.text for strip in app.screen._compositor.render_strips(app.size))
+    return "\n".join(lines(app))
 
 
 def words(app: Any) -> str:

@@ -44,9 +44,7 @@ def lived() -> Lived:
             if not SILENCE[1] <= hours < SILENCE[0]:
                 await scene.engine.cache.store_health(report(**statuses), at=now - before)
             before -= EVERY
-        scene.app.screen._reader.ask()
-        scene.app._vitals_reader.ask()
-        await scene.settle()
+        await scene.ring()
         await scene.tick(seconds=1)
 
     return live

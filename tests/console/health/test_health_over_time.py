@@ -67,8 +67,7 @@ async def test_flapping_is_shown_and_is_one_incident(staged: Staged) -> None:
                 report(github="ok" if number % 2 else "unreachable"), at=scene.clock()
             )
             scene.clock.move(seconds=30)
-        scene.app.screen._reader.ask()
-        await scene.settle()
+        await scene.ring()
 
         assert "✓ ok" in text(scene, "github")
         assert "⇄ flapping: 7 changes in 15m" in text(scene, "github")

@@ -50,9 +50,5 @@ async def test_hostile_hosts(staged: Staged, picture: SnapshotAssertion, board: 
 
 async def answered(scene: Scene) -> None:
     """All is answered."""
-    for subject in ("runs", "health"):
-        await scene.engine.cache.record_poll(PollOutcome(subject, scene.clock()))  # type: ignore[arg-type]
-    scene.app.screen._reader.ask()
-    scene.app._vitals_reader.ask()
-    await scene.settle()
+    await scene.ended(PollOutcome("runs", scene.clock()), PollOutcome("health", scene.clock()))
     await scene.tick(seconds=1)

@@ -175,7 +175,7 @@ async def test_export_writes_the_numbers_on_show(
         suggested = scene.app.screen.query_one(Input).value
         scene.app.screen.query_one(Input).value = str(path)
         await scene.press("enter")
-        said = str([note.message for note in scene.app._notifications])
+        said = str(scene.toasts)
 
     assert suggested.endswith("runwarden-acme-prod-7d-2026-05-01.csv")
     assert f"Written: {path}" in said

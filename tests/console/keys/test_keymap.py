@@ -28,7 +28,7 @@ async def test_a_key_of_the_users_own_takes_the_place_of_ours(configured: Config
 async def test_what_is_wrong_with_the_keys_is_told_when_the_console_opens(configured: Configured) -> None:
     """Nothing fails; the rest of the map holds."""
     async with configured((140, 60), keys={"app.hlep": "f1", "app.help": "f2"}) as scene:
-        told = [notification.message for notification in scene.app._notifications]
+        told = scene.toasts
 
         assert [line for line in told if line.startswith("keys.")] == [
             "keys.app.hlep: nothing is called that. Did you mean app.help?"

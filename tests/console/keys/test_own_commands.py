@@ -96,7 +96,7 @@ async def test_a_program_that_is_not_there_is_said_with_the_cure() -> None:
 
 def told(scene: Scene) -> list[str]:
     """What the toasts say; on the screen their lines are broken."""
-    return [notification.message for notification in scene.app._notifications]
+    return scene.toasts
 
 
 def command(tmp_path: Path, **how: bool) -> Command:

@@ -14,6 +14,7 @@ from app.console.onboarding.answers import suggested_name
 from app.console.onboarding.screen import OnboardingApp
 from app.token import CommandToken, EnvToken, FileToken, resolve
 from tests.console.conftest import SMALL
+from tests.console.quiet import lines, quiet
 from tests.fault_server import FaultServer, Hang, Respond
 from tests.pty.terminal import Terminal
 from tests.run_board import Board
@@ -30,12 +31,10 @@ class Newcomer:
 
     @property
     def text(self) -> str:
-        screen = self.pilot.app.screen
-        return "\n".join("".join(part.text for part in line) for line in screen._compositor.render_strips())
+        return "\n".join(lines(self.pilot.app))
 
     async def settle(self) -> None:
-        await self.pilot.app.workers.wait_for_complete()
-        await self.pilot.pause()
+        await quiet(self.pilot.app)
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)

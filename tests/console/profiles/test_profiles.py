@@ -31,7 +31,7 @@ async def until(scene: Scene, *words: str) -> None:
 
 def said(scene: Scene) -> str:
     """What the toasts say."""
-    return " ".join(notification.message for notification in scene.app._notifications)
+    return " ".join(scene.toasts)
 
 
 async def test_another_profile_by_its_letters_and_back_again(fleet_staged: FleetStaged, staging: Board) -> None:

@@ -7,6 +7,7 @@ from textual.app import App, ComposeResult
 from textual.content import Content
 from textual.geometry import Region
 
+from tests.console.quiet import lines
 from widgets.line_text import LineText
 
 WIDTH = 30
@@ -26,7 +27,7 @@ class Text(App[None]):
 
     @property
     def lines(self) -> list[str]:
-        return ["".join(s.text for s in strip).rstrip() for strip in self.screen._compositor.render_strips()]
+        return [line.rstrip() for line in lines(self)]
 
 
 @asynccontextmanager

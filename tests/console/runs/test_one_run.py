@@ -46,7 +46,7 @@ async def test_a_run_is_shown_with_what_was_said_and_with_its_branch(staged: Sta
         assert "▸ ✓ completed" in scene.text
 
         await scene.press("right_square_bracket")
-        assert "no older run" in "".join(n.message for n in scene.app._notifications)
+        assert "no older run" in "".join(scene.toasts)
 
         await scene.press("left_square_bracket")
         assert run_id in scene.lines[4]

@@ -168,8 +168,7 @@ async def test_a_stretch_of_time_by_preset_and_by_hand(staged: Staged) -> None:
         assert line(scene) == "since:1h until:2026-05-01"
 
         await scene.tick(minutes=30)
-        scene.app.screen._feed.changed()
-        await scene.settle()
+        await scene.ring()
         assert len(scene.rows) < few
 
 

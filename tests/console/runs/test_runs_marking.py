@@ -21,7 +21,7 @@ def marked(scene: Scene) -> list[str]:
 
 def said(scene: Scene) -> str:
     """What the toasts say."""
-    return "\n".join(notification.message for notification in scene.app._notifications)
+    return "\n".join(scene.toasts)
 
 
 def titles(scene: Scene) -> list[str]:

@@ -1,0 +1,93 @@
+"""When a console is quiet: all messages answered, all short waits over, everything painted, however slow the machine.
+
+Textual's own pilot watches how busy the processor is, 20 ms at a time, twice a key: slow on a quiet machine, and blind
+on a busy one, where a console that was not given any time looks idle.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from textual._context import active_app
+from textual.app import App
+from textual.css.model import RuleSet
+from textual.css.stylesheet import Stylesheet
+from textual.pilot import Pilot
+from textual.worker import WorkerCancelled
+
+MOMENT_S = 0.1
+"""A timer of at most this is a part of the answer to a key, such as the pause before a search."""
+CALM_ROUNDS = 2
+"""An answer may have been on its way to a queue, in the loop's own hands, while the queues were looked at."""
+
+
+def lines(app: App[Any]) -> list[str]:
+    """What is on the screen, line by line."""
+    return ["".join(segment.text for segment in strip) for strip in app.screen._compositor.render_strips()]
+
+
+def toasts(app: App[Any]) -> list[str]:
+    """What the toasts say, in full."""
+    return [notification.message for notification in app._notifications]
+
+
+async def answered(app: App[Any]) -> None:
+    """Waits until every message of the screen on show is answered and its answer painted."""
+    calm = 0
+    while calm < CALM_ROUNDS and app.is_running and app.screen_stack:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        if not await Pilot(app)._wait_for_screen(timeout=60) or not app.screen_stack:
+            return
+        app.screen._on_timer_update()
+        calm = 0 if _is_busy(app) else calm + 1
+
+
+async def quiet(app: App[Any]) -> None:
+    """Waits until nothing is on its way any more, work in the background and short timers included."""
+    while True:
+        await answered(app)
+        if running := [worker for worker in app.workers if not worker.is_finished]:
+            for worker in running:
+                # A newer one of its kind took its place.
+                with suppress(WorkerCancelled):
+                    await worker.wait()
+        elif timers := [timer for node in app._registry for timer in node._timers if _is_short(timer)]:
+            await asyncio.wait([timer._task for timer in timers], timeout=MOMENT_S)
+        else:
+            return
+
+
+def _is_short(timer: Any) -> bool:
+    if timer._task is None:
+        return False
+    return timer._repeat == 0 and timer._interval <= MOMENT_S and timer._active.is_set() and not timer._task.done()
+
+
+def _is_busy(app: App[Any]) -> bool:
+    screen = app.screen
+    return (
+        any(node._next_callbacks or node.message_queue_size for node in app._registry)
+        or screen._layout_required
+        or bool(screen._dirty_widgets or screen._callbacks)
+    )
+
+
+async def idle(min_sleep: float = 0, max_sleep: float = 1) -> None:
+    """In the place of Textual's look at the processor."""
+    del min_sleep, max_sleep
+    await answered(active_app.get())
+
+
+def kept(parse: Callable[..., list[RuleSet]]) -> Callable[..., list[RuleSet]]:
+    """Parses each style sheet once for all apps; Textual keeps them for each app."""
+    known: dict[tuple[Any, ...], list[RuleSet]] = {}
+
+    def rules(sheet: Stylesheet, *source: Any, **more: Any) -> list[RuleSet]:
+        key = (frozenset(sheet._variables.items()), source, frozenset(more.items()))
+        if key not in known:
+            known[key] = parse(sheet, *source, **more)
+        return known[key]
+
+    return rules
