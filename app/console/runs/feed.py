@@ -104,7 +104,7 @@ class RunFeed:
             if len(rows) > found:
                 found = len(rows)
                 table.show(window_of_first(rows, request), request)
-                await table.wait_for_refresh()
+                await self._painted()
             if found == table.page:
                 break
         request = table.request(condition, sort)
@@ -117,7 +117,12 @@ class RunFeed:
 
     async def _say(self, condition: RunFilter) -> None:
         # The rows first: what is said of them may lay out the screen anew.
-        await self._table.wait_for_refresh()
+        await self._painted()
         self._tell(await read_extent(self._cache, self._table.total, condition))
         counts = await self._cache.status_counts(condition)
         self._count(counts, statuses_through(condition, counts))
+
+    async def _painted(self) -> None:
+        # A console that closes takes the table away before the reading for it has ended.
+        if self._table.is_running:
+            await self._table.wait_for_refresh()
