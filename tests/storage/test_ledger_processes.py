@@ -18,7 +18,7 @@ StartProcess = Callable[..., Popen[str]]
 CLAIM = """
 import asyncio, sys
 from pathlib import Path
-from storage.ledger import KeyTaken, Ledger, SubjectBlocked
+from storage.ledger import KeyTakenError, Ledger, SubjectBlockedError
 
 async def main():
     key = sys.argv[3].replace("NUMBER", sys.argv[1])
@@ -31,7 +31,7 @@ async def main():
                 path="/external/organizations", body_json="{}", actor="test",
             )
             print("prepared", action.action_id)
-        except (KeyTaken, SubjectBlocked) as refusal:
+        except (KeyTakenError, SubjectBlockedError) as refusal:
             print(type(refusal).__name__, refusal.existing.action_id)
 
 asyncio.run(main())
