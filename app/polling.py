@@ -69,10 +69,6 @@ class Polling:
             cadence.hasten()
             self._schedule.run_now(subject)
 
-    def next_poll_in_s(self, subject: Subject) -> float | None:
-        """Seconds until the next poll; None while one is running, or when nothing is planned."""
-        return self._schedule.due_in_s(subject)
-
     async def stop(self) -> None:
         """End polling and give the lease back."""
         await self._schedule.stop()

@@ -22,11 +22,6 @@ class Lease:
         ttl_us = round(ttl_s * _SECOND_US)
         return await self._thread.run(partial(_acquire, name=name, owner=owner, clock=self._clock, ttl_us=ttl_us))
 
-    async def renew(self, name: str, owner: str, ttl_s: float) -> bool:
-        """Whether the owner still held the lease and now holds it for `ttl_s` seconds more."""
-        until_us = to_us(self._clock()) + round(ttl_s * _SECOND_US)
-        return await self._thread.run(partial(_renew, name=name, owner=owner, until_us=until_us))
-
     async def release(self, name: str, owner: str) -> None:
         """Give the lease back, where the owner holds it."""
         await self._thread.run(partial(_release, name=name, owner=owner))
@@ -50,14 +45,6 @@ def _acquire(connection: sqlite3.Connection, name: str, owner: str, clock: Clock
             },
         )
     return taken.rowcount == 1
-
-
-def _renew(connection: sqlite3.Connection, name: str, owner: str, until_us: int) -> bool:
-    with immediate(connection):
-        renewed = connection.execute(
-            "UPDATE leases SET until_us = ? WHERE name = ? AND owner = ?", (until_us, name, owner)
-        )
-    return renewed.rowcount == 1
 
 
 def _release(connection: sqlite3.Connection, name: str, owner: str) -> None:

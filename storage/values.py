@@ -43,11 +43,6 @@ def from_us(instant_us: int) -> datetime:
     return _EPOCH + timedelta(microseconds=instant_us)
 
 
-def to_us_or_none(instant: datetime | None) -> int | None:
-    """As `to_us`; None stays None (a column that may be NULL)."""
-    return None if instant is None else to_us(instant)
-
-
 def from_us_or_none(instant_us: int | None) -> datetime | None:
     """As `from_us`; None stays None, and so does `NO_TIME_US`."""
     return None if instant_us is None or instant_us == NO_TIME_US else from_us(instant_us)

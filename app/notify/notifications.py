@@ -9,7 +9,7 @@ from typing import Final, Literal
 from app.health import Incident
 from app.text import SafeText, safe_text
 from storage.records import FINAL_STATUSES, LinkState
-from storage.records.following import RunMove, StuckRun
+from storage.records.following import StatusChange, StuckRun
 from widgets.times import clock_time, span
 
 Kind = Literal["run", "stuck", "health", "link"]
@@ -75,12 +75,12 @@ def _summary(kind: Kind, status: str, news: Sequence[Notification]) -> Notificat
 _FACTORS: Final = "much longer than usual"
 
 
-def move_notifications(moves: Sequence[RunMove], on: Collection[str], profile: str) -> tuple[Notification, ...]:
+def move_notifications(moves: Sequence[StatusChange], on: Collection[str], profile: str) -> tuple[Notification, ...]:
     """One notification for each move that the settings ask for."""
     return tuple(_move(move, profile) for move in moves if _is_wanted(move, on))
 
 
-def missed_notification(moves: Sequence[RunMove], on: Collection[str], now: datetime) -> Notification | None:
+def missed_notification(moves: Sequence[StatusChange], on: Collection[str], now: datetime) -> Notification | None:
     """One notification for the moves before this watch began; None: the settings ask for none of them."""
     wanted = [move for move in moves if _is_wanted(move, on)]
     if not wanted:
@@ -103,11 +103,11 @@ def stuck_notifications(stuck: Sequence[StuckRun], profile: str) -> tuple[Notifi
     return tuple(_stuck(run, profile) for run in stuck)
 
 
-def _is_wanted(move: RunMove, on: Collection[str]) -> bool:
+def _is_wanted(move: StatusChange, on: Collection[str]) -> bool:
     return move.new in on or (move.is_pinned and "pinned" in on)
 
 
-def _move(move: RunMove, profile: str) -> Notification:
+def _move(move: StatusChange, profile: str) -> Notification:
     took = ""
     if move.new in FINAL_STATUSES and move.at > move.active_since:
         took = f" after {span((move.at - move.active_since).total_seconds())}"

@@ -20,7 +20,7 @@ from app.notify.notifications import (
 )
 from storage.cache import Cache
 from storage.records import PlatformHealth
-from storage.records.following import Mark
+from storage.records.following import Watermark
 
 RECENT: Final = timedelta(days=2)
 """How long after an incident its end may still be told."""
@@ -53,7 +53,7 @@ class Watch:
     """Seconds between health polls."""
     profile: str
     clock: Callable[[], datetime]
-    _mark: Mark | None = None
+    _watermark: Watermark | None = None
     _began_at: datetime | None = None
     _since: datetime | None = None
     """What came to be before it is history, however new to the cache."""
@@ -73,10 +73,10 @@ class Watch:
             StorageError: The cache cannot be read.
         """
         now = self.clock()
-        self._mark = mark = await self.cache.following.mark()
-        await self.cache.following.keep(mark, at=now)
+        self._watermark = watermark = await self.cache.following.watermark()
+        await self.cache.following.save_watermark(watermark, at=now)
         # Before the very first watch nothing is news, whatever the first sync brings.
-        self._since = now if mark.kept_at is None else min(now, mark.kept_at) - SKEW
+        self._since = now if watermark.saved_at is None else min(now, watermark.saved_at) - SKEW
         self._began_at = now
         states = await self._states(self._began_at)
         keys = [key for one in states for key in (one.key, *one.after)]
@@ -103,16 +103,16 @@ class Watch:
         return Delivery(condensed(screen), condensed([one for one in outward if one.key in won]))
 
     async def _moved(self) -> tuple[Sequence[Notification], Notification | None]:
-        if self._mark is None or self._began_at is None or self._since is None:
+        if self._watermark is None or self._began_at is None or self._since is None:
             raise RuntimeError("A watch begins before it looks.")
-        found = await self.cache.following.moves(self._mark, since=self._since)
-        if found.mark != self._mark:
-            await self.cache.following.keep(found.mark, at=self.clock())
-            self._mark = found.mark
+        found = await self.cache.following.changes(self._watermark, since=self._since)
+        if found.watermark != self._watermark:
+            await self.cache.following.save_watermark(found.watermark, at=self.clock())
+            self._watermark = found.watermark
         begun = self._began_at - SKEW
         # A followed run's end is always told; other moves before this watch began are summed up.
-        mine_or_new = [move for move in found.moves if move.at >= begun or move.is_pinned]
-        missed = [move for move in found.moves if move.at < begun and not move.is_pinned]
+        mine_or_new = [change for change in found.changes if change.at >= begun or change.is_pinned]
+        missed = [change for change in found.changes if change.at < begun and not change.is_pinned]
         news = move_notifications(mine_or_new, self.notify.on, self.profile)
         return news, missed_notification(missed, self.notify.on, self.clock())
 

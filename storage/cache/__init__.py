@@ -33,7 +33,7 @@ from storage.thread import DatabaseThread
 from storage.values import Clock, utc_now
 
 if TYPE_CHECKING:
-    from storage.records.activity import ActivityFilter, Found, PollSpan
+    from storage.records.activity import ActivityFilter, ActivityPage, PollSpan
     from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
 
 
@@ -60,35 +60,23 @@ class Cache:
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
-        """The cache at this path, made or brought up to date where needed; a damaged one is moved aside and made anew.
+        """The cache at this path, made or migrated where needed; a damaged one is moved aside and replaced.
 
         Raises:
             StorageError: It cannot be opened, or a newer Runwarden wrote it.
         """
         rebuilt_from = await asyncio.to_thread(prepare, path, clock())
-        writer = await DatabaseThread.start(
-            path,
-            partial(connect_writer, path),
-            name="cache-writer",
-            damage_cure=DAMAGE_CURE,
-            on_damage=partial(mark_damaged, path),
-        )
+        start = partial(DatabaseThread.start, path, damage_cure=DAMAGE_CURE, on_damage=partial(mark_damaged, path))
+        writer = await start(partial(connect_writer, path), name="cache-writer")
         try:
-            reader = await DatabaseThread.start(
-                path,
-                partial(connect_reader, path),
-                name="cache-reader",
-                damage_cure=DAMAGE_CURE,
-                interruptible=True,
-                on_damage=partial(mark_damaged, path),
-            )
+            reader = await start(partial(connect_reader, path), name="cache-reader", interruptible=True)
         except BaseException:
             await writer.close()
             raise
         return cls(writer, reader, clock=clock, rebuilt_from=rebuilt_from)
 
     async def close(self) -> None:
-        """Finish what was begun, and close both connections; a second call does nothing."""
+        """Finish the jobs under way and close both connections; a second call does nothing."""
         try:
             await self._reader.close()
         finally:
@@ -117,7 +105,7 @@ class Cache:
     async def store_health(self, report: HealthReport, *, at: datetime) -> tuple[HealthChange, ...]:
         """Keep an answer to the health request; the platforms whose status changed by it.
 
-        A platform that the report leaves out is no longer connected: a change to None.
+        A platform that the report omits is no longer connected: a change to None.
         """
         return await self.writer.run(partial(health.store, report=report, at=at))
 
@@ -134,7 +122,7 @@ class Cache:
         return await self.writer.run(partial(coverage.extend, start=start, end=end))
 
     async def judge_stuck(self) -> frozenset[str]:
-        """Flag what is stuck and unflag what is not any more; ids of the runs that this changed.
+        """Flag what is stuck and unflag what no longer is; ids of the runs that this changed.
 
         Stuck: active for more than twice the 95th percentile of what its repository's finished runs took, and for more
         than 30 minutes, up to when the service last showed it. A flag stays until the run's turn ends, or its time is
@@ -144,23 +132,15 @@ class Cache:
 
     # reads
 
-    async def rows(self, filter: RunFilter, sort: RunSort, *, offset: int, limit: int) -> tuple[RunRow, ...]:  # noqa: A002 — the field's own word
+    async def rows(self, condition: RunFilter, sort: RunSort, *, offset: int, limit: int) -> tuple[RunRow, ...]:
         """The window of at most `limit` runs that starts `offset` runs into the order."""
         return await self._reader.run(
-            partial(
-                window.rows,
-                wanted=filter,
-                sort=sort,
-                offset=offset,
-                limit=limit,
-                counts=self._counts,
-                landmarks=self._landmarks,
-            )
+            lambda reader: window.rows(reader, condition, sort, offset, limit, self._counts, self._landmarks)
         )
 
     async def first_rows(
         self,
-        filter: RunFilter,  # noqa: A002 — the field's own word
+        condition: RunFilter,
         sort: RunSort,
         *,
         limit: int,
@@ -168,7 +148,7 @@ class Cache:
     ) -> tuple[RunRow, ...]:
         """The first `limit` runs of the order, or those of them that are found within `patience_s`."""
         return await self._reader.run(
-            partial(window.first_rows, wanted=filter, sort=sort, limit=limit, patience_s=patience_s)
+            partial(window.first_rows, wanted=condition, sort=sort, limit=limit, patience_s=patience_s)
         )
 
     async def window(self, request: WindowRequest) -> RunWindow:
@@ -177,21 +157,21 @@ class Cache:
             partial(window.window, request=request, counts=self._counts, landmarks=self._landmarks)
         )
 
-    async def count(self, filter: RunFilter) -> int:  # noqa: A002 — the field's own word
+    async def count(self, condition: RunFilter) -> int:
         """How many runs the filter lets through."""
-        return await self._reader.run(partial(self._counts.total, wanted=filter))
+        return await self._reader.run(partial(self._counts.total, wanted=condition))
 
-    async def status_counts(self, filter: RunFilter) -> dict[str, int]:  # noqa: A002 — the field's own word
+    async def status_counts(self, condition: RunFilter) -> dict[str, int]:
         """How many runs there are of each status, whatever the filter itself says of statuses."""
-        return await self._reader.run(partial(self._counts.by_status, wanted=filter))
+        return await self._reader.run(partial(self._counts.by_status, wanted=condition))
 
-    async def index_of(self, run_id: str, filter: RunFilter, sort: RunSort) -> int | None:  # noqa: A002 — the field's own word
+    async def index_of(self, run_id: str, condition: RunFilter, sort: RunSort) -> int | None:
         """The run's place in the order, from 0; None: the filter hides it, or it is not held."""
-        return await self._reader.run(partial(window.index_of, run_id=run_id, wanted=filter, sort=sort))
+        return await self._reader.run(partial(window.index_of, run_id=run_id, wanted=condition, sort=sort))
 
-    async def runs(self, filter: RunFilter, sort: RunSort, *, limit: int | None) -> tuple[Run, ...]:  # noqa: A002 — the field's own word
+    async def runs(self, condition: RunFilter, sort: RunSort, *, limit: int | None) -> tuple[Run, ...]:
         """The first `limit` runs of the order in full; None: all of them."""
-        return await self._reader.run(partial(read_details.runs, wanted=filter, sort=sort, limit=limit))
+        return await self._reader.run(partial(read_details.runs, wanted=condition, sort=sort, limit=limit))
 
     async def active_runs(self) -> tuple[Run, ...]:
         """Runs whose status is not known to be final, but for those the service has lost; newest first."""
@@ -213,9 +193,9 @@ class Cache:
         """Labels of the repositories with runs, the one with the most recent run first, 500 at most."""
         return await self._reader.run(read_runs.repositories)
 
-    async def branches(self, filter: RunFilter) -> tuple[str, ...]:  # noqa: A002 — the field's own word
+    async def branches(self, condition: RunFilter) -> tuple[str, ...]:
         """Names of branches of recent runs within the filter, the one with the most recent run first, 500 at most."""
-        return await self._reader.run(partial(read_runs.branches, wanted=filter))
+        return await self._reader.run(partial(read_runs.branches, wanted=condition))
 
     async def on_branch(self, run_id: str, *, each_way: int, most: int) -> tuple[int, tuple[RunRow, ...]]:
         """How many runs there are on a run's branch, counted up to `most`, and those around it, newest first."""
@@ -248,7 +228,7 @@ class Cache:
         """The end of the newest range that is held completely; None: there is none."""
         return await self._reader.run(coverage.covered_until)
 
-    async def polls(self, wanted: "ActivityFilter", *, limit: int) -> "Found[PollSpan]":
+    async def polls(self, wanted: "ActivityFilter", *, limit: int) -> "ActivityPage[PollSpan]":
         """How the newest polls went that the filter lets through, alike ones in a row as one."""
         return await self._reader.run(partial(polls.polls, wanted=wanted, limit=limit))
 

@@ -11,29 +11,29 @@ from storage.cache.read_runs import COLUMNS, row_of
 from storage.cache.run_sql import FINAL_SQL
 from storage.cache.stuck import durations, stuck_runs
 from storage.database import immediate, snapshot
-from storage.records.following import Mark, Moves, PinnedRun, RunDurations, RunMove, StuckRun
+from storage.records.following import PinnedRun, RunDurations, StatusChange, StatusChanges, StuckRun, Watermark
 from storage.thread import DatabaseThread
 from storage.values import from_us, sqlite_text, to_us
 
 PIN_KEPT: Final = timedelta(days=1)
-"""So long a run stays pinned after its end: whoever comes back from a night's sleep still finds it."""
+"""How long a run stays pinned after its end: a person who returns the next morning still finds it."""
 PIN_CAP: Final = 100
 """Runs pinned at a time; the oldest pins make room."""
 _REPOSITORY: Final = 8
 """Its place in a row of `pins`."""
 CHANGES_CAP: Final = 1_000
-"""Moves given at a time, the newest: nobody is told of more one by one."""
+"""Status changes returned at a time, the newest: more are not reported one by one."""
 _RUN: Final = "r.run_id, r.repository, r.branch"
 _REST: Final = "r.active_since_us, EXISTS (SELECT 1 FROM pins AS p WHERE p.run_id = r.run_id)"
 CLAIM_KEPT: Final = timedelta(days=90)
-"""So long nothing is told a second time."""
+"""How long nothing is reported a second time."""
 STUCK_CAP: Final = 200
-"""Stuck runs given at a time, those that have been active for longest."""
+"""Stuck runs returned at a time, those active for longest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """Pins, moves and claims, in the cache's file; every method may raise `StorageError`."""
+    """Pins, the watermark and claims, in the cache's file; every method may raise `StorageError`."""
 
     writer: DatabaseThread
     reader: DatabaseThread
@@ -43,11 +43,11 @@ class Following:
         await self.writer.run(partial(_pin, run_id=run_id, at=at))
 
     async def unpin(self, run_id: str) -> bool:
-        """Watch a run no more; whether it was watched."""
+        """Stop watching a run; whether it was watched."""
         return await self.writer.run(partial(_unpin, run_id=run_id))
 
     async def unpin_ended(self) -> int:
-        """Let go of the watched runs that have ended or are not there any more; how many those were."""
+        """Stop watching runs that have ended or are no longer there; how many those were."""
         return await self.writer.run(_unpin_ended)
 
     async def pins(self) -> tuple[PinnedRun, ...]:
@@ -58,24 +58,24 @@ class Following:
         """The runs flagged as stuck, those that have been active for longest first."""
         return await self.reader.run(partial(stuck_runs, limit=STUCK_CAP))
 
-    async def mark(self) -> Mark:
-        """The mark that was kept; where there is none, everything that is held now counts as seen."""
-        return await self.reader.run(_kept_mark)
+    async def watermark(self) -> Watermark:
+        """The watermark that was saved; without one, everything held now counts as reported."""
+        return await self.reader.run(_saved_watermark)
 
-    async def keep(self, mark: Mark, *, at: datetime) -> None:
-        """Keep a mark for whoever looks next, in this process or a later one; it never goes back."""
-        await self.writer.run(partial(_keep, here=mark, at=at))
+    async def save_watermark(self, watermark: Watermark, *, at: datetime) -> None:
+        """Save the watermark for the next report, in this process or a later one; it never goes back."""
+        await self.writer.run(partial(_save_watermark, here=watermark, at=at))
 
-    async def moves(self, after: Mark, *, since: datetime) -> Moves:
-        """What moved after the mark; of runs first seen after it, those that came to be as they are since then."""
-        return await self.reader.run(partial(_moves, after=after, since=since))
+    async def changes(self, after: Watermark, *, since: datetime) -> StatusChanges:
+        """What changed status after the watermark, in runs first seen before it or since `since`."""
+        return await self.reader.run(partial(_changes, after=after, since=since))
 
     async def claim(self, keys: Sequence[str], *, at: datetime) -> frozenset[str]:
-        """Claim the right to tell of these; those that nobody had claimed before, in any process, at any time."""
+        """Claim the right to report these; those that no process had claimed before."""
         return await self.writer.run(partial(_claim, keys=keys, at=at))
 
     async def claimed(self, keys: Sequence[str]) -> frozenset[str]:
-        """Those of these that somebody has claimed."""
+        """Those of these that a process has claimed."""
         return await self.reader.run(partial(_claimed, keys=keys))
 
 
@@ -138,16 +138,16 @@ def _pinned(values: tuple[Any, ...], figures: dict[str, RunDurations]) -> Pinned
     )
 
 
-def _kept_mark(connection: sqlite3.Connection) -> Mark:
+def _saved_watermark(connection: sqlite3.Connection) -> Watermark:
     with snapshot(connection):
         kept = connection.execute("SELECT transition_id, run, kept_us FROM mark").fetchone()
         if kept is None:
-            return _mark(connection)
+            return _watermark(connection)
         transition, run, kept_us = kept
-        return Mark(transition, run, from_us(kept_us))
+        return Watermark(transition, run, from_us(kept_us))
 
 
-def _keep(connection: sqlite3.Connection, here: Mark, at: datetime) -> None:
+def _save_watermark(connection: sqlite3.Connection, here: Watermark, at: datetime) -> None:
     with immediate(connection):
         connection.execute(
             "INSERT INTO mark (one, transition_id, run, kept_us) VALUES (1, ?, ?, ?) ON CONFLICT (one) DO UPDATE SET"
@@ -158,9 +158,9 @@ def _keep(connection: sqlite3.Connection, here: Mark, at: datetime) -> None:
         )
 
 
-def _moves(connection: sqlite3.Connection, after: Mark, since: datetime) -> Moves:
+def _changes(connection: sqlite3.Connection, after: Watermark, since: datetime) -> StatusChanges:
     with snapshot(connection):
-        here = _mark(connection)
+        here = _watermark(connection)
         moved = connection.execute(
             f"SELECT {_RUN}, t.old, t.new, t.at_us, {_REST} FROM transitions AS t JOIN runs AS r ON r.id = t.run"  # noqa: S608 — built from constants; values are bound
             " WHERE t.id > ? ORDER BY t.id DESC LIMIT ?",
@@ -173,18 +173,18 @@ def _moves(connection: sqlite3.Connection, after: Mark, since: datetime) -> Move
             (after.run, to_us(since), CHANGES_CAP),
         ).fetchall()
     found = sorted((*first_seen, *moved), key=lambda values: values[5])
-    return Moves(tuple(_move(values) for values in found), here)
+    return StatusChanges(tuple(_change(values) for values in found), here)
 
 
-def _mark(connection: sqlite3.Connection) -> Mark:
+def _watermark(connection: sqlite3.Connection) -> Watermark:
     (transition,) = connection.execute("SELECT coalesce(max(id), 0) FROM transitions").fetchone()
     (run,) = connection.execute("SELECT coalesce(max(id), 0) FROM runs").fetchone()
-    return Mark(transition, run)
+    return Watermark(transition, run)
 
 
-def _move(values: tuple[Any, ...]) -> RunMove:
+def _change(values: tuple[Any, ...]) -> StatusChange:
     run_id, repository, branch, old, new, at_us, active_us, is_pinned = values
-    return RunMove(run_id, repository, branch, old, new, from_us(at_us), from_us(active_us), bool(is_pinned))
+    return StatusChange(run_id, repository, branch, old, new, from_us(at_us), from_us(active_us), bool(is_pinned))
 
 
 def _claim(connection: sqlite3.Connection, keys: Sequence[str], at: datetime) -> frozenset[str]:

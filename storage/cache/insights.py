@@ -4,10 +4,10 @@ import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import accumulate, pairwise
-from math import ceil
 from typing import Final
 
 from storage.cache.run_sql import FINAL_SQL
+from storage.cache.stuck import percentile
 from storage.database import snapshot
 from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
 from storage.values import to_us
@@ -117,15 +117,10 @@ def _figures(connection: sqlite3.Connection, label: str, since_us: int) -> Repos
         completed=completed,
         failed=failed,
         unfinished=total - completed - failed,
-        p50_s=_percentile_s(took, 0.50),
-        p95_s=_percentile_s(took, 0.95),
+        p50_s=percentile(took, 0.50) / _SECOND_US if took else None,
+        p95_s=percentile(took, 0.95) / _SECOND_US if took else None,
         timed=len(took),
     )
-
-
-def _percentile_s(took: Sequence[int], part: float) -> float | None:
-    """By the nearest rank: a duration that some run really took."""
-    return took[ceil(part * len(took)) - 1] / _SECOND_US if took else None
 
 
 _Counted = tuple[int, int]

@@ -6,8 +6,35 @@ from typing import Final, get_args
 
 from storage.database import immediate, snapshot
 from storage.records import LinkState, PollOutcome
-from storage.records.activity import ANSWERED, FAILED, ActivityFilter, Found, PollSpan, Subject
+from storage.records.activity import ANSWERED, FAILED, ActivityFilter, ActivityPage, PollSpan, Subject
 from storage.values import from_us, from_us_or_none, sqlite_text, to_us
+
+CAP: Final = 5_000
+"""Entries kept, the newest: months of an ordinary link, days of one that changes with every poll."""
+LONGEST_GAP: Final = timedelta(minutes=30)
+"""Polls further apart are two entries: the time in between is unknown."""
+MESSAGE_CAP: Final = 2_000
+"""Characters kept of an error's message."""
+
+_GAP_US: Final = LONGEST_GAP // timedelta(microseconds=1)
+
+_EXTEND: Final = """
+UPDATE poll_log SET last_us = max(last_us, :at_us), polls = polls + 1, error_message = :logged_message
+WHERE id = (SELECT max(id) FROM poll_log WHERE subject = :subject)
+    AND error_kind IS :error_kind AND http_status IS :http_status AND :at_us - last_us <= :gap_us
+"""
+
+_BEGIN: Final = """
+INSERT INTO poll_log (subject, error_kind, error_message, http_status, first_us, last_us, polls)
+VALUES (:subject, :error_kind, :logged_message, :http_status, :at_us, :at_us, 1)
+"""
+
+_KIND: Final = "'poll.' || subject"
+_OUTCOME: Final = f"CASE WHEN error_kind IS NULL THEN '{ANSWERED}' ELSE '{FAILED}' END"
+_TEXT: Final = (
+    f"folded({_KIND} || ' ' || {_OUTCOME} || ' ' || coalesce(error_kind, '') || ' ' || coalesce(error_message, '')"
+    " || ' ' || coalesce(http_status, ''))"
+)
 
 _SUCCEEDED: Final = """
 INSERT INTO links (subject, last_ok_us, failures, in_lab) VALUES (:subject, :at_us, 0, :in_lab)
@@ -26,17 +53,22 @@ ON CONFLICT (subject) DO UPDATE SET
 
 
 def record(connection: sqlite3.Connection, outcome: PollOutcome) -> LinkState:
-    """Keep how a poll went; the state of the link after it."""
+    """Record how a poll went; the state of the link after it."""
     message = None if outcome.error_message is None else sqlite_text(outcome.error_message)
     bound = {
         "subject": outcome.subject,
         "at_us": to_us(outcome.at),
         "error_kind": outcome.error_kind,
         "error_message": message,
+        "logged_message": None if message is None else message[:MESSAGE_CAP],
+        "http_status": outcome.http_status,
         "in_lab": int(outcome.in_lab),
+        "gap_us": _GAP_US,
     }
     with immediate(connection):
-        note(connection, outcome)
+        if connection.execute(_EXTEND, bound).rowcount == 0:
+            connection.execute(_BEGIN, bound)
+            connection.execute("DELETE FROM poll_log WHERE id <= (SELECT max(id) FROM poll_log) - ?", (CAP,))
         connection.execute(_SUCCEEDED if outcome.error_kind is None else _FAILED, bound)
         return _link(connection, outcome.subject)
 
@@ -66,51 +98,7 @@ def _link(connection: sqlite3.Connection, subject: Subject) -> LinkState:
     )
 
 
-CAP: Final = 5_000
-"""Entries kept, the newest: months of an ordinary link, days of one that changes with every poll."""
-LONGEST_GAP: Final = timedelta(minutes=30)
-"""Polls further apart are two entries: nobody looked in between."""
-MESSAGE_CAP: Final = 2_000
-"""Characters kept of an error's message."""
-
-_GAP_US: Final = LONGEST_GAP // timedelta(microseconds=1)
-
-_EXTEND: Final = """
-UPDATE poll_log SET last_us = max(last_us, :at_us), polls = polls + 1, error_message = :message
-WHERE id = (SELECT max(id) FROM poll_log WHERE subject = :subject)
-    AND error_kind IS :error_kind AND http_status IS :http_status AND :at_us - last_us <= :gap_us
-"""
-
-_BEGIN: Final = """
-INSERT INTO poll_log (subject, error_kind, error_message, http_status, first_us, last_us, polls)
-VALUES (:subject, :error_kind, :message, :http_status, :at_us, :at_us, 1)
-"""
-
-_KIND: Final = "'poll.' || subject"
-_OUTCOME: Final = f"CASE WHEN error_kind IS NULL THEN '{ANSWERED}' ELSE '{FAILED}' END"
-_TEXT: Final = (
-    f"folded({_KIND} || ' ' || {_OUTCOME} || ' ' || coalesce(error_kind, '') || ' ' || coalesce(error_message, '')"
-    " || ' ' || coalesce(http_status, ''))"
-)
-
-
-def note(connection: sqlite3.Connection, outcome: PollOutcome) -> None:
-    """Enter how a poll went; within the caller's transaction."""
-    message = None if outcome.error_message is None else sqlite_text(outcome.error_message)[:MESSAGE_CAP]
-    bound = {
-        "subject": outcome.subject,
-        "error_kind": outcome.error_kind,
-        "message": message,
-        "http_status": outcome.http_status,
-        "at_us": to_us(outcome.at),
-        "gap_us": _GAP_US,
-    }
-    if connection.execute(_EXTEND, bound).rowcount == 0:
-        connection.execute(_BEGIN, bound)
-        connection.execute("DELETE FROM poll_log WHERE id <= (SELECT max(id) FROM poll_log) - ?", (CAP,))
-
-
-def polls(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) -> Found[PollSpan]:
+def polls(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) -> ActivityPage[PollSpan]:
     """The newest polls that the filter lets through, by when they began."""
     connection.create_function("folded", 1, str.casefold, deterministic=True)
     condition, parameters = _where(wanted)
@@ -126,7 +114,7 @@ def polls(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) ->
         PollSpan(span_id, subject, from_us(first_us), from_us(last_us), count, kind, message, status)
         for span_id, subject, first_us, last_us, count, kind, message, status in found
     )
-    return Found(newest, int(matching), {(kind, outcome): count for kind, outcome, count in tally})
+    return ActivityPage(newest, int(matching), {(kind, outcome): count for kind, outcome, count in tally})
 
 
 def _where(wanted: ActivityFilter) -> tuple[str, tuple[str | int, ...]]:

@@ -1,7 +1,7 @@
 """How long runs take, and which ones are stuck: active for far longer than their repository's runs take."""
 
 import sqlite3
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from math import ceil
@@ -23,7 +23,9 @@ def durations(connection: sqlite3.Connection, repositories: Iterable[str]) -> di
     """Each repository's figures, by label; those of which no run has finished are left out."""
     found = {repository: _taken_us(connection, repository) for repository in dict.fromkeys(repositories)}
     return {
-        repository: RunDurations(_rank(taken, 0.5) / _MICROSECONDS, _rank(taken, 0.95) / _MICROSECONDS, len(taken))
+        repository: RunDurations(
+            percentile(taken, 0.5) / _MICROSECONDS, percentile(taken, 0.95) / _MICROSECONDS, len(taken)
+        )
         for repository, taken in found.items()
         if taken
     }
@@ -39,8 +41,8 @@ def _taken_us(connection: sqlite3.Connection, repository: str) -> list[int]:
     return sorted(taken_us for (taken_us,) in found.fetchall())
 
 
-def _rank(ordered: list[int], share: float) -> int:
-    """The nearest-rank percentile."""
+def percentile(ordered: Sequence[int], share: float) -> int:
+    """By the nearest rank: a value that occurs."""
     return ordered[ceil(share * len(ordered)) - 1]
 
 
@@ -58,7 +60,7 @@ _FLOOR_US: Final = FLOOR // timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Suspect:
+class _Candidate:
     run: int
     run_id: str
     repository: str
@@ -76,10 +78,10 @@ def judge(connection: sqlite3.Connection) -> frozenset[str]:
                 "SELECT s.run, coalesce(r.run_id, '') FROM stuck AS s LEFT JOIN runs AS r ON r.id = s.run"
             ).fetchall()
         )
-        suspects = _suspects(connection)
-        limits = durations(connection, (suspect.repository for suspect in suspects))
+        candidates = _candidates(connection)
+        limits = durations(connection, (candidate.repository for candidate in candidates))
         p95_us = {label: round(figures.p95_s * _MICROSECONDS) for label, figures in limits.items()}
-        stuck = {s.run: s for s in suspects if _is_stuck(s, p95_us.get(s.repository, 0))}
+        stuck = {s.run: s for s in candidates if _is_stuck(s, p95_us.get(s.repository, 0))}
         _unflag(connection, flagged.keys() - stuck.keys())
         connection.executemany(
             "INSERT INTO stuck (run, active_since_us, p95_us) VALUES (?, ?, ?)",
@@ -108,7 +110,7 @@ def stuck_runs(connection: sqlite3.Connection, limit: int) -> tuple[StuckRun, ..
     )
 
 
-def _suspects(connection: sqlite3.Connection) -> list[_Suspect]:
+def _candidates(connection: sqlite3.Connection) -> list[_Candidate]:
     condition = where(RunFilter(active=True))
     found = connection.execute(
         "SELECT r.id, r.run_id, r.repository, r.active_since_us, r.last_seen_us - r.active_since_us,"  # noqa: S608 — built from constants; values are bound
@@ -118,12 +120,12 @@ def _suspects(connection: sqlite3.Connection) -> list[_Suspect]:
         f" WHERE {condition.sql} AND presence = 'current' AND r.last_seen_us - r.active_since_us > ?",
         (*condition.parameters, round(_FLOOR_US * HOLD)),
     )
-    return [_Suspect(*values) for values in found.fetchall()]
+    return [_Candidate(*values) for values in found.fetchall()]
 
 
-def _is_stuck(suspect: _Suspect, p95_us: int) -> bool:
+def _is_stuck(candidate: _Candidate, p95_us: int) -> bool:
     limit_us = max(_FLOOR_US, FACTOR * p95_us)
-    return suspect.taken_us > (limit_us * HOLD if suspect.is_flagged else limit_us)
+    return candidate.taken_us > (limit_us * HOLD if candidate.is_flagged else limit_us)
 
 
 def _unflag(connection: sqlite3.Connection, runs: Collection[int]) -> None:

@@ -23,7 +23,7 @@ from storage.thread import DatabaseThread
 from storage.values import Clock, utc_now
 
 if TYPE_CHECKING:
-    from storage.records.activity import ActivityFilter, Found
+    from storage.records.activity import ActivityFilter, ActivityPage
 
 __all__ = [
     "AmbiguousActionError",
@@ -67,7 +67,7 @@ class Ledger:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    # the way of an action
+    # the program's transitions
 
     async def prepare(
         self, *, action_id: str | None, kind: ActionKind, subject: str, key: str, path: str, body_json: str, actor: str
@@ -87,16 +87,8 @@ class Ledger:
             KeyTakenError: An action with the same key exists.
             SubjectBlockedError: An action of the same kind and subject still owes its outcome.
         """
-        entry = entries.Entry(
-            action_id=action_id or new_action_id(self._clock()),
-            kind=kind,
-            subject=subject,
-            key=key,
-            path=path,
-            body_json=body_json,
-            actor=actor,
-        )
         at = self._clock()
+        entry = entries.Entry(action_id or new_action_id(at), kind, subject, key, path, body_json, actor)
         return await self._thread.run(lambda connection: entries.prepare(connection, entry, this_process(), at))
 
     async def sending(self, action_id: str) -> Action:
@@ -104,7 +96,7 @@ class Ledger:
 
         Raises:
             NoSuchActionError: It is not in the ledger.
-            WrongStateError: It is not `prepared`: somebody sent it, or gave it up.
+            WrongStateError: It is not `prepared`: it was sent or given up.
         """
         return await self._apply(action_id, transitions.SENDING)
 
@@ -125,7 +117,7 @@ class Ledger:
         """No byte of it left; raises as `sending`, from any state but `prepared` and `sending`."""
         return await self._apply(action_id, transitions.NOT_SENT, transitions.Outcome(error=error))
 
-    # a person's word on the unknown
+    # a person's transitions
 
     async def resolve_created(self, action_id: str, result_id: str) -> Action:
         """It was done, and made this; raises as `sending`, from any state but `unknown` and unresolved."""
@@ -136,7 +128,7 @@ class Ledger:
         return await self._apply(action_id, transitions.RESOLVE_NOT_CREATED)
 
     async def supersede(self, action_id: str, by: str) -> Action:
-        """It is knowingly sent again, as the action `by`; its own outcome stays unknown.
+        """A person had it sent again, as the action `by`; its own outcome stays unknown.
 
         Raises as `sending`, from any state but `unknown` and unresolved.
         """
@@ -171,10 +163,10 @@ class Ledger:
         return await self._thread.run(partial(queries.for_run, run_id=run_id))
 
     async def organizations(self, *, subject: str | None = None) -> tuple[Action, ...]:
-        """Every attempt to create an organization, newest first; None: for whomever."""
+        """Every attempt to create an organization, newest first; None: for every subject."""
         return await self._thread.run(partial(queries.organizations, subject=subject))
 
-    async def journal(self, wanted: "ActivityFilter", *, limit: int) -> "Found[Action]":
+    async def journal(self, wanted: "ActivityFilter", *, limit: int) -> "ActivityPage[Action]":
         """The newest actions that the filter lets through, and how many there are."""
         return await self._thread.run(partial(queries.journal, wanted=wanted, limit=limit))
 

@@ -2,7 +2,7 @@
 
 import secrets
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import Final
 
@@ -61,16 +61,9 @@ def prepare(connection: sqlite3.Connection, entry: Entry, owner: Owner, at: date
             (
                 entry.action_id,
                 entry.kind,
-                sqlite_text(entry.subject),
-                sqlite_text(entry.key),
-                sqlite_text(entry.path),
-                sqlite_text(entry.body_json),
-                sqlite_text(entry.actor),
+                *map(sqlite_text, (entry.subject, entry.key, entry.path, entry.body_json, entry.actor)),
                 to_us(at),
-                owner.pid,
-                owner.started,
-                owner.boot,
-                owner.namespace,
+                *astuple(owner),
             ),
         )
         return existing(connection, entry.action_id)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from storage.database import snapshot
 from storage.ledger.errors import AmbiguousActionError
 from storage.records import OPEN_STATES, Action, ActionError, ActionKind, ActionState
-from storage.records.activity import ActivityFilter, Found
+from storage.records.activity import ActivityFilter, ActivityPage
 from storage.values import from_us, from_us_or_none, sqlite_text, to_us
 
 COLUMNS: Final = (
@@ -127,7 +127,7 @@ _TEXT = (
 """Everything that a person may have in mind, what was sent included."""
 
 
-def journal(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) -> Found[Action]:
+def journal(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) -> ActivityPage[Action]:
     """The newest actions that the filter lets through."""
     connection.create_function("folded", 1, str.casefold, deterministic=True)
     condition, parameters = _where(wanted)
@@ -135,7 +135,7 @@ def journal(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) 
         newest = select(connection, f"WHERE {condition} ORDER BY seq DESC LIMIT ?", (*parameters, max(0, limit)))
         (matching,) = connection.execute(f"SELECT count(*) FROM actions WHERE {condition}", parameters).fetchone()  # noqa: S608 — built from constants; values are bound
         tally = connection.execute("SELECT kind, state, count(*) FROM actions GROUP BY 1, 2").fetchall()
-    return Found(newest, int(matching), {(kind, state): count for kind, state, count in tally})
+    return ActivityPage(newest, int(matching), {(kind, state): count for kind, state, count in tally})
 
 
 def _where(wanted: ActivityFilter) -> tuple[str, tuple[str | int, ...]]:

@@ -105,8 +105,8 @@ Tally = Mapping[tuple[str, str], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Generic[T]):
-    """The newest that a filter lets through, and how many there are besides."""
+class ActivityPage(Generic[T]):
+    """The newest entries that a filter lets through, with the numbers of all."""
 
     newest: tuple[T, ...] = ()
     matching: int = 0

@@ -1,4 +1,4 @@
-"""Following runs: those pinned, how long their repository's runs take, which are stuck, and what moved meanwhile."""
+"""Following runs: those pinned, how long their repository's runs take, which are stuck, and which changed status."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -49,8 +49,8 @@ class StuckRun:
 
 
 @dataclass(frozen=True, slots=True)
-class RunMove:
-    """A change of status that came into the cache, with enough of the run to speak of it."""
+class StatusChange:
+    """A change of status that came into the cache, with enough of the run to report it."""
 
     run_id: str
     repository: str
@@ -65,19 +65,19 @@ class RunMove:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A place in the order in which facts came into the cache."""
+class Watermark:
+    """How far the status changes in the cache have been reported."""
 
     transition: int = 0
     run: int = 0
-    kept_at: datetime | None = None
-    """When somebody kept it. None: nobody did yet, and it is where everything held now has been seen."""
+    saved_at: datetime | None = None
+    """When it was saved. None: never yet; everything held now counts as reported."""
 
 
 @dataclass(frozen=True, slots=True)
-class Moves:
-    """What moved after a mark, oldest first."""
+class StatusChanges:
+    """What changed status after a watermark, oldest first."""
 
-    moves: tuple[RunMove, ...]
-    mark: Mark
-    """Where the next look begins."""
+    changes: tuple[StatusChange, ...]
+    watermark: Watermark
+    """Where the next report begins."""

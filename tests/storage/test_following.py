@@ -8,7 +8,7 @@ from pathlib import Path
 from storage.cache import Cache
 from storage.cache.following import PIN_CAP, PIN_KEPT
 from storage.records import Run
-from storage.records.following import Mark, RunDurations
+from storage.records.following import RunDurations, Watermark
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -100,20 +100,20 @@ async def test_moves_are_given_once_in_their_order(cache: Cache, make_run: MakeR
     """From the mark on; a run first seen in its state counts as a move from nothing."""
     await cache.store_runs([make_run(1), make_run(2)], seen_at=noon)
     await cache.following.pin("run_0002", at=noon)
-    mark = await cache.following.mark()
+    mark = await cache.following.watermark()
     moved = [make_run(1, "failed", updated_at=noon + 2 * MINUTE), make_run(2, "completed", updated_at=noon + MINUTE)]
     new = make_run(3, "failed", updated_at=noon + 3 * MINUTE, created_at=noon + MINUTE)
     await cache.store_runs([*moved, new], seen_at=noon + 3 * MINUTE)
 
-    found = await cache.following.moves(mark, since=noon)
+    found = await cache.following.changes(mark, since=noon)
 
-    assert [(m.run_id, m.old, m.new, m.is_pinned) for m in found.moves] == [
+    assert [(m.run_id, m.old, m.new, m.is_pinned) for m in found.changes] == [
         ("run_0002", "working", "completed", True),
         ("run_0001", "working", "failed", False),
         ("run_0003", None, "failed", False),
     ]
-    assert found.moves[2].active_since == noon + MINUTE
-    assert (await cache.following.moves(found.mark, since=noon)).moves == ()
+    assert found.changes[2].active_since == noon + MINUTE
+    assert (await cache.following.changes(found.watermark, since=noon)).changes == ()
 
 
 async def test_history_is_no_news(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
@@ -121,7 +121,7 @@ async def test_history_is_no_news(cache: Cache, make_run: MakeRun, noon: datetim
     old = [make_run(n, "failed", created_at=noon - 9 * HOUR, updated_at=noon - 8 * HOUR) for n in range(50)]
     await cache.store_runs(old, seen_at=noon)
 
-    assert (await cache.following.moves(Mark(), since=noon)).moves == ()
+    assert (await cache.following.changes(Watermark(), since=noon)).changes == ()
 
 
 async def test_a_claim_is_won_once(cache: Cache, cache_path: Path, noon: datetime) -> None:
