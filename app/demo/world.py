@@ -94,8 +94,8 @@ def start(data_dir: Path, log: Path) -> ServiceProcess:
 REVIEWER: Final = ("{python}", "-P", "-m", "service.reviewer")
 AGENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "reviewer": REVIEWER,
-    "security-review": (*REVIEWER, "--input", "only=security"),
-    "housekeeping": (*REVIEWER, "--input", "only=hygiene"),
+    "security-review": (*REVIEWER, "--input", "focus=security"),
+    "housekeeping": (*REVIEWER, "--input", "focus=style"),
 }
 """Name to command: the reviewer that ships, as it is and with a narrower eye."""
 OFFER: Final = "PARTNER-DEMO"

@@ -1,10 +1,10 @@
-"""Findings: what a rule saw at a place, and an identity for it that survives moving lines."""
+"""Findings: the rules, what one of them saw at a place, and an identity for it that survives moving lines."""
 
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, replace
+from enum import Enum, StrEnum
 from typing import Final
 
 
@@ -21,33 +21,69 @@ SEVERITIES: Final = tuple(Severity)
 
 
 class Topic(StrEnum):
-    """What a rule is about; instructions choose by these words."""
+    """What a rule is about; a focus is a set of these."""
 
     SECURITY = "security"
     CORRECTNESS = "correctness"
-    DESIGN = "design"
     TESTS = "tests"
-    HYGIENE = "hygiene"
+    STYLE = "style"
+    IMPORTS = "imports"
     DOCS = "docs"
     DEPENDENCIES = "dependencies"
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One thing the reviewer looks for."""
+BLOCKER, MAJOR, MINOR, NOTE = SEVERITIES
+SECURITY, CORRECTNESS, TESTS, STYLE, IMPORTS, DOCS, DEPENDENCIES = Topic
 
-    id: str
-    severity: Severity
-    topic: Topic
-    why: str
-    """One sentence: what goes wrong otherwise."""
-    cure: str
-    """One sentence: what to do."""
+
+class Rule(Enum):
+    """Everything the reviewer looks for: severity, topic, and what goes wrong with its cure."""
+
+    SECRET_TOKEN = (BLOCKER, SECURITY, "History keeps this credential: revoke it, and read it from a secret store.")
+    SECRET_PRIVATE_KEY = (BLOCKER, SECURITY, "Replace the key pair wherever it is trusted; history keeps this one.")
+    SECRET_IN_URL = (MAJOR, SECURITY, "Addresses end up in logs. Revoke the password; read it from a secret store.")
+    SECRET_ASSIGNMENT = (MAJOR, SECURITY, "If the value is real, revoke it; if not, make it look like a placeholder.")
+    ENV_FILE = (MAJOR, SECURITY, "Remove the file, add it to .gitignore, and commit a .env.example without values.")
+    EVAL = (MAJOR, SECURITY, "Text becomes code. Parse it (`ast.literal_eval`, `json.loads`) or use a table.")
+    SHELL_TRUE = (MAJOR, SECURITY, "A `;` in a value becomes a command. Pass a list of arguments and no shell.")
+    TLS_UNVERIFIED = (MAJOR, SECURITY, "Others can read and change the traffic. Leave certificate verification on.")
+    UNSAFE_LOAD = (MAJOR, SECURITY, "This loader can run commands from the data. Use `yaml.safe_load`, or JSON.")
+    BIDI_CONTROL = (MAJOR, SECURITY, "Invisible characters reorder the line on the screen. Delete or escape them.")
+    SYMLINK_OUTSIDE = (MAJOR, SECURITY, "The link leaves the repository. Use the file itself, or a link inside it.")
+    CONFLICT_MARKER = (BLOCKER, CORRECTNESS, "The merge is unresolved. Decide, delete the markers, run the tests.")
+    PYTHON_SYNTAX = (BLOCKER, CORRECTNESS, "The module cannot be imported. Correct the line.")
+    DATA_SYNTAX = (MAJOR, CORRECTNESS, "Programs that read this file fail. Correct the place named.")
+    DEBUGGER = (MAJOR, CORRECTNESS, "In production the process stops here. Remove the statement.")
+    MUTABLE_DEFAULT = (MAJOR, CORRECTNESS, "All calls share the default. Default to None and create it inside.")
+    SWALLOWED_EXCEPTION = (MINOR, CORRECTNESS, "Every failure vanishes here. Catch the expected one, and log it.")
+    FOCUSED_TEST = (MAJOR, TESTS, "All other tests of the file are skipped. Remove `.only`.")
+    NO_TESTS = (MAJOR, TESTS, "The repository has code and no tests. Begin with one for the code changed here.")
+    MISSING_TEST = (MINOR, TESTS, "No test names the module. Add one that imports it and states what it promises.")
+    LEFTOVER_FILE = (MAJOR, STYLE, "A tool left it behind. git rm it, and add the pattern to .gitignore.")
+    BUILD_PRODUCT = (MINOR, STYLE, "A binary cannot be reviewed, and history keeps it. Build it in CI, or use Git LFS.")
+    LARGE_FILE = (MINOR, STYLE, "Every clone carries every version of it. Use Git LFS, or keep it elsewhere.")
+    TODO = (NOTE, STYLE, "The remark has no owner and no date. Do it now, or name an issue here.")
+    UNUSED_IMPORT = (MINOR, IMPORTS, "Delete it; if others import it from here, write `import x as x`.")
+    BROKEN_LINK = (MINOR, DOCS, "The link leads to a page that does not exist. Correct the path, or remove the link.")
+    UNPINNED = (NOTE, DEPENDENCIES, "Two installations can differ. Pin exact versions, best with hashes.")
+
+    def __init__(self, severity: Severity, topic: Topic, advice: str) -> None:
+        self.severity = severity
+        self.topic = topic
+        self.advice = advice
+
+    @property
+    def id(self) -> str:
+        """The name in a review, such as `secret-token`."""
+        return self.name.lower().replace("_", "-")
+
+
+RULES: Final = {rule.id: rule for rule in Rule}
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A rule that applies at a place. Texts are plain: whoever prints them escapes them."""
+    """A rule that applies at a place. Texts are plain; the renderer escapes them."""
 
     rule: Rule
     path: str
@@ -59,8 +95,8 @@ class Finding:
     """Text that identifies the place within the file; empty when there can be one such finding in a file."""
     severity: Severity | None = None
     """None: the rule's own."""
-    fresh: bool = False
-    """True: this branch brought it about although its line is old."""
+    fingerprint: str = ""
+    """16 hexadecimal digits, the same as long as rule, path and words of the anchor are; `identify` gives it."""
 
     @property
     def weight(self) -> Severity:
@@ -68,38 +104,13 @@ class Finding:
         return self.severity or self.rule.severity
 
 
-@dataclass(frozen=True, slots=True)
-class Identified:
-    """A finding and its fingerprint."""
-
-    finding: Finding
-    fingerprint: str
-    """16 hexadecimal digits, the same as long as rule, path and normalised text are."""
-
-
-def normalised(text: str) -> str:
-    """The text without the differences that moving or re-indenting a line makes."""
-    return " ".join(text.split())
-
-
-def identify(findings: Iterable[Finding]) -> Iterator[Identified]:
+def identify(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Give each finding its fingerprint; equal ones within a file are told apart by their order."""
     seen: Counter[tuple[str, str, str]] = Counter()
     for finding in findings:
-        key = (finding.rule.id, finding.path, normalised(finding.anchor))
+        # Moving or re-indenting a line does not change its words.
+        key = (finding.rule.id, finding.path, " ".join(finding.anchor.split()))
         seen[key] += 1
         text = "\0".join((*key, str(seen[key])))
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        yield Identified(finding, digest[:16])
-
-
-def count(findings: Iterable[Finding]) -> dict[Severity, int]:
-    """How many findings there are of each severity, zeros included, in the order of a review."""
-    counted = Counter(finding.weight for finding in findings)
-    return {severity: counted[severity] for severity in SEVERITIES}
-
-
-def in_words(counts: dict[Severity, int]) -> str:
-    """`1 blocker, 2 majors`, or `no findings`."""
-    parts = [f"{number} {severity}{'s' if number > 1 else ''}" for severity, number in counts.items() if number]
-    return ", ".join(parts) or "no findings"
+        yield replace(finding, fingerprint=digest[:16])

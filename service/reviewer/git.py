@@ -4,11 +4,18 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from typing import IO, Final
 
-from service.reviewer.limits import FILE_BYTES, GIT_TIMEOUT_S
-
+FILE_BYTES: Final = 512 * 1024
+"""A longer file is judged by its name and size only."""
+TREE_ENTRIES: Final = 200_000
+"""Paths listed of a tree; beyond it, checks that need to know every path are left out."""
+_TIMEOUT_S: Final = 30.0
+SYMLINK: Final = "120000"
+SUBMODULE: Final = "160000"
 _KEPT: Final = ("PATH", "HOME", "TMPDIR", "GIT_DIR", "GIT_WORK_TREE", "GIT_OBJECT_DIRECTORY", "GIT_CEILING_DIRECTORIES")
 _HARD: Final = {
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -22,11 +29,27 @@ _HARD: Final = {
     "LC_ALL": "C",
 }
 _OPTIONS: Final = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}", "-c", "core.attributesFile=")
-_CHUNK: Final = 1024 * 1024
+_ENDED: Final = "git cat-file ended early; is the repository damaged? try git fsck"
+
+
+def _path(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")  # the same on every locale
 
 
 class GitError(Exception):
     """Git could not answer; the text is git's own first line, or says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One path of a commit."""
+
+    path: str
+    """Bytes that are not UTF-8 are kept as surrogates."""
+    mode: str
+    oid: str
+    size: int
+    """Bytes; 0 for a submodule."""
 
 
 class Git:
@@ -36,26 +59,21 @@ class Git:
         self._checkout = checkout
         self._environment = {key: os.environ[key] for key in _KEPT if key in os.environ} | _HARD
 
-    def ask(self, *arguments: str, given: bytes | None = None) -> bytes:
+    def ask(self, *arguments: str) -> bytes:
         """Run one git command and return its standard output.
 
         Raises:
             GitError: git is missing, took too long, or said no.
         """
         try:
+            argv, where = self._argv(arguments), self._checkout
             done = subprocess.run(
-                self._argv(arguments),
-                cwd=self._checkout,
-                env=self._environment,
-                input=given if given is not None else b"",
-                capture_output=True,
-                timeout=GIT_TIMEOUT_S,
-                check=False,
+                argv, cwd=where, env=self._environment, input=b"", capture_output=True, timeout=_TIMEOUT_S, check=False
             )
         except FileNotFoundError as error:
             raise GitError("git is not on PATH; install git where agents run") from error
         except subprocess.TimeoutExpired as error:
-            raise GitError(f"git {arguments[0]} took longer than {GIT_TIMEOUT_S:.0f} s") from error
+            raise GitError(f"git {arguments[0]} took longer than {_TIMEOUT_S:.0f} s") from error
         if done.returncode:
             said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
             raise GitError(f"git {arguments[0]}: {said[0]}")
@@ -63,30 +81,59 @@ class Git:
 
     def commit(self, revision: str) -> str | None:
         """The commit a revision names, or None when there is none."""
-        try:
-            found = self.ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-        except GitError:
-            return None
-        return found.decode("ascii", "replace").strip() or None
+        return self._commit("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
 
     def merge_base(self, one: str, other: str) -> str | None:
         """The best common ancestor of two commits, or None when they share no history."""
+        return self._commit("merge-base", one, other)
+
+    def _commit(self, *arguments: str) -> str | None:
         try:
-            found = self.ask("merge-base", one, other)
+            return self.ask(*arguments).decode("ascii", "replace").partition("\n")[0] or None
         except GitError:
             return None
-        return found.decode("ascii", "replace").split("\n", 1)[0].strip() or None
+
+    def tree(self, commit: str) -> tuple[dict[str, Entry], bool]:
+        """All paths of a commit, and whether there were more than the limit.
+
+        Raises:
+            GitError: the commit cannot be read.
+        """
+        entries: dict[str, Entry] = {}
+        for record in self.ask("ls-tree", "-r", "-l", "-z", "--full-tree", commit).split(b"\0"):
+            meta, _, name = record.partition(b"\t")
+            if not name:
+                continue
+            if len(entries) >= TREE_ENTRIES:
+                return entries, True
+            mode, _kind, oid, size = meta.decode("ascii").split()
+            path = _path(name)
+            entries[path] = Entry(path, mode, oid, int(size) if size.isdigit() else 0)
+        return entries, False
+
+    def changes(self, old: str, new: str) -> dict[str, str | None]:
+        """The paths that differ, renames followed, each with the blob that it had before, if any.
+
+        Raises:
+            GitError: one of the commits cannot be read.
+        """
+        options = ("-r", "-z", "--raw", "--no-abbrev", "-M", "-l400", "--no-ext-diff", "--no-textconv")
+        fields = iter(self.ask("diff-tree", *options, "--no-commit-id", old, new).split(b"\0"))
+        found: dict[str, str | None] = {}
+        for field in filter(None, fields):
+            old_mode, _, old_oid, _, status = field.decode("ascii")[1:].split()
+            path = next(fields)
+            if status[0] in "RC":
+                path = next(fields)
+            found[_path(path)] = None if old_mode in {"000000", SUBMODULE, SYMLINK} else old_oid
+        return found
 
     @contextmanager
     def blobs(self) -> Iterator["Blobs"]:
         """A reader of blobs, one process for all of them."""
+        argv = self._argv(("cat-file", "--batch"))
         process = subprocess.Popen(
-            self._argv(("cat-file", "--batch")),
-            cwd=self._checkout,
-            env=self._environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            argv, cwd=self._checkout, env=self._environment, stdin=PIPE, stdout=PIPE, stderr=DEVNULL
         )
         with process:
             if process.stdin is None or process.stdout is None:  # pragma: no cover — both are pipes
@@ -108,7 +155,7 @@ class Blobs:
         self._answers = answers
 
     def read(self, oid: str) -> bytes | None:
-        """The content of a blob, or None when it is missing, no blob, or longer than the limit for a file.
+        """The content of a blob, or None when it is missing, not a blob, or longer than the limit for a file.
 
         Raises:
             GitError: git stopped answering.
@@ -117,21 +164,19 @@ class Blobs:
             self._questions.write(f"{oid}\n".encode())
             self._questions.flush()
         except BrokenPipeError as error:
-            raise GitError("git cat-file ended early; is the repository damaged? try git fsck") from error
+            raise GitError(_ENDED) from error
         header = self._answers.readline(4096).split()
         if not header:
-            raise GitError("git cat-file ended early; is the repository damaged? try git fsck")
+            raise GitError(_ENDED)
         if len(header) != 3:  # noqa: PLR2004 — object, kind, size; anything else says that it is missing
             return None
         size = int(header[2])
         if header[1] == b"blob" and size <= FILE_BYTES:
             return self._answers.read(size + 1)[:size]
-        self._drain(size + 1)
-        return None
-
-    def _drain(self, size: int) -> None:
-        while size > 0:
-            taken = len(self._answers.read(min(size, _CHUNK)))
+        left = size + 1
+        while left > 0:
+            taken = len(self._answers.read(min(left, FILE_BYTES)))
             if not taken:
-                raise GitError("git cat-file ended early; is the repository damaged? try git fsck")
-            size -= taken
+                raise GitError(_ENDED)
+            left -= taken
+        return None

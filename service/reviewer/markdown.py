@@ -14,7 +14,6 @@ _SPECIAL: Final = re.compile(
 _START: Final = re.compile(r"^(\d*)([#+\-=>:.)])")
 """What means something at the beginning of a line only."""
 _FENCES: Final = re.compile(r"`+")
-_CUT: Final = "…"
 _READ: Final = 10_000
 _TEXT: Final = 300
 _QUOTED_LINES: Final = 40
@@ -25,7 +24,7 @@ def visible(text: str, limit: int = _TEXT) -> str:
     """The text in one line of printable characters: controls and invisible ones as `<U+000A>`, secrets redacted."""
     whole = redacted(text[:_READ])  # before cutting: half a secret has no shape
     shown = "".join(_shown(character) for character in whole[:limit])
-    return shown + _CUT if len(whole) > limit else shown
+    return shown + "…" if len(whole) > limit else shown
 
 
 def _shown(character: str) -> str:

@@ -1,15 +1,28 @@
-"""A review as a value: everything that is known before it is written down."""
+"""One turn of work: read, check, compare with the last turn, and keep what the focus asks for."""
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
-from service.reviewer.earlier import PastTurn, Record, Since, remember
-from service.reviewer.finding import SEVERITIES, Identified, Severity, count
-from service.reviewer.limits import HISTORY_TURNS
-from service.reviewer.scope import Scope
-from service.reviewer.survey import Survey
+from service.reviewer.checks.files import folders_of
+from service.reviewer.finding import SEVERITIES, Finding, Severity
+from service.reviewer.focus import Focus, read_focus
+from service.reviewer.git import Git
+from service.reviewer.record import Record, RecordError, Since, compare, decode
+from service.reviewer.survey import BUDGET_S, Scope, Survey, Surveyor, choose_scope
 from service.reviewer.task import Task
-from service.reviewer.tidy import Tidied
-from service.reviewer.wishes import Wishes
+
+_VERDICTS: Final = {
+    Severity.BLOCKER: "Do not merge",
+    Severity.MAJOR: "Changes needed",
+    Severity.MINOR: "Can be merged, with remarks",
+    Severity.NOTE: "Nothing found that stands in the way",
+}
+
+
+class NothingToReviewError(Exception):
+    """There is no commit to look at; the text says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,54 +31,74 @@ class Review:
 
     task: Task
     scope: Scope
-    wishes: Wishes
+    focus: Focus
     survey: Survey
-    selected: frozenset[str]
-    """Paths under review: files, links and submodules."""
-    reported: tuple[Identified, ...]
-    """What the branch has to answer for, after fixes; heaviest first within a file."""
-    tidied: Tidied
-    """What this turn fixed."""
-    since: Since | None
-    """None: there is no earlier review to compare with."""
-    since_problem: str | None
-    """Why there is none although there should be."""
-    past: tuple[PastTurn, ...]
-    """Earlier turns, oldest first."""
-    over_limit: int
-    """Files beyond the limit on files."""
-
-    @property
-    def judged(self) -> frozenset[str]:
-        """Paths about which this review can tell that an earlier finding is gone."""
-        unread = self.survey.unread + self.survey.too_large > 0
-        return frozenset(self.survey.sources) if unread else self.selected
+    reported: tuple[Finding, ...]
+    """What the branch has to answer for and the focus asks for, heaviest first."""
+    beside_focus: int
+    """How many findings the focus leaves out."""
+    since: Since | None = None
+    """None: there is no last review to compare with."""
+    since_problem: str = ""
+    """Why there is none, for a turn after the first."""
 
     @property
     def counts(self) -> dict[Severity, int]:
-        """Reported findings by severity."""
-        return count(one.finding for one in self.reported)
+        """Reported findings by severity, zeros included, heaviest first."""
+        counted = Counter(one.weight for one in self.reported)
+        return {severity: counted[severity] for severity in SEVERITIES}
 
     @property
     def verdict(self) -> str:
         """What the counts mean for a merge."""
-        counts = self.counts
-        if counts[Severity.BLOCKER]:
-            return "Do not merge"
-        if counts[Severity.MAJOR]:
-            return "Changes needed"
-        if counts[Severity.MINOR]:
-            return "Can be merged, with remarks"
-        return "Nothing found that stands in the way"
+        heaviest = next((severity for severity, number in self.counts.items() if number), Severity.NOTE)
+        return _VERDICTS[heaviest]
 
     @property
     def record(self) -> Record:
-        """What the next turn will compare with; what was not looked at stays remembered."""
-        unseen = self.since.unseen if self.since else ()
-        findings = (*(remember(one) for one in self.reported), *unseen)
-        return Record(self.scope.kind, findings, (*self.past, self._turn)[-HISTORY_TURNS:])
+        """What the next turn compares with: what is reported, and what earlier turns reported and may still hold."""
+        earlier = (*self.since.still_open, *self.since.unseen) if self.since else ()
+        findings = {one.fingerprint: one for one in (*self.reported, *earlier)}
+        return Record(self.scope.base is None, tuple(findings.values()))
 
-    @property
-    def _turn(self) -> PastTurn:
-        counts = self.counts
-        return PastTurn(self.task.turn, self.scope.head, tuple(counts[severity] for severity in SEVERITIES))
+
+def review(task: Task, git: Git, last: bytes | None, say: Callable[[str], None], clock: Callable[[], float]) -> Review:
+    """Do one turn.
+
+    Args:
+        task: what was asked.
+        git: the repository of the checkout.
+        last: the review of the turn before; None when there is none.
+        say: receives the progress, line by line.
+        clock: seconds of work so far, for the limit on time.
+
+    Raises:
+        NothingToReviewError: the branch has no commit.
+        GitError: the repository cannot be read.
+    """
+    started = clock()
+    head = git.commit("HEAD")
+    if head is None:
+        git.ask("rev-parse", "--git-dir")  # fails, and says why, when this is no repository at all
+        raise NothingToReviewError("the branch has no commit yet; push one and start the run again")
+    record, problem = None, ""
+    try:
+        record = decode(last)
+    except RecordError as error:
+        problem = str(error)
+    entries, cut = git.tree(head)
+    known = folders_of(entries) | entries.keys()
+    focus = read_focus(task.instructions, task.inputs, known)
+    # A run that read the whole tree goes on doing so: only then can two reviews be compared.
+    whole = focus.whole_tree or (record is not None and record.whole_tree)
+    scope = choose_scope(git, None if whole else task.default_branch, head)
+    say(f"Turn {task.turn}: {len(scope.changes) or len(entries)} paths; {scope.reason}.")
+    with git.blobs() as blobs:
+        surveyor = Surveyor(scope, entries, None if cut else known, blobs, lambda: (clock() - started) / BUDGET_S)
+        survey = surveyor.survey()
+    introduced = [one for one in survey.found if one.fingerprint not in survey.older]
+    say(f"Read {len(survey.sources)} files: {len(introduced)} findings, {len(survey.found) - len(introduced)} older.")
+    in_focus = [one for one in introduced if focus.wants(one.rule, one.path)]
+    reported = tuple(sorted(in_focus, key=lambda one: (SEVERITIES.index(one.weight), one.path, one.line, one.rule.id)))
+    since = compare(record, scope, survey, reported, entries) if record else None
+    return Review(task, scope, focus, survey, reported, len(introduced) - len(in_focus), since, problem)

@@ -2,177 +2,161 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
+from typing import Final
 
-from service.reviewer.checks import CODE_CHECKS, PATH_CHECKS, TEXT_CHECKS, TREE_CHECKS
-from service.reviewer.checks.paths import folders_of
-from service.reviewer.checks.subject import FileCheck, Tree, TreeCheck
-from service.reviewer.finding import Finding, Identified, identify, normalised
-from service.reviewer.git import Blobs
-from service.reviewer.limits import CODE_SHARE, FILE_BYTES, FINDINGS_A_FILE, TEXT_SHARE, TOTAL_BYTES
-from service.reviewer.scope import Scope, gone
-from service.reviewer.source import PYTHON, Source
-from service.reviewer.tree import SUBMODULE, SYMLINK, Entry
-from service.reviewer.wishes import Wishes
+from service.reviewer.checks import files, python, secrets, text
+from service.reviewer.finding import Finding, identify
+from service.reviewer.git import FILE_BYTES, SUBMODULE, SYMLINK, Blobs, Entry, Git
+from service.reviewer.review_file import REVIEWS
+from service.reviewer.source import Source
+
+SOURCE_CHECKS: Final = (*secrets.CHECKS, *text.CHECKS, *python.CHECKS)
+BUDGET_S: Final = 7.0
+"""Seconds of processor time for the checks; files left out then are counted in the review."""
+_READING: Final = 0.85
+"""The part of the budget after which no further file is read; the rest is for the checks of the tree."""
+_TOTAL_BYTES: Final = 64 * 1024 * 1024
+_FINDINGS_A_FILE: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is under review."""
+
+    head: str
+    """The commit of the branch."""
+    base: str | None
+    """The commit it is compared with; None for the whole tree."""
+    reason: str
+    """Why this one."""
+    changes: Mapping[str, str | None]
+    """The paths that the branch changed, with the blob before, if any; empty for the whole tree."""
+
+
+def choose_scope(git: Git, default_branch: str | None, head: str) -> Scope:
+    """What the branch changed since it left the default branch, or the whole tree when that is not known.
+
+    Raises:
+        GitError: a commit cannot be read.
+    """
+    if default_branch is None:
+        return Scope(head, None, "not compared with another branch", {})
+    default = git.commit(f"refs/remotes/origin/{default_branch}")
+    base = git.merge_base(default, head) if default else None
+    if base is None:
+        problem = "shares no history with this one" if default else "is not in this checkout"
+        return Scope(head, None, f"the default branch {default_branch} {problem}", {})
+    changes = {path: old for path, old in git.changes(base, head).items() if not path.startswith(REVIEWS)}
+    if not changes:
+        return Scope(head, None, f"the branch does not differ from {default_branch}", {})
+    return Scope(head, base, f"compared with {default_branch} where the branch left it", changes)
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
     """What the checks said."""
 
-    found: tuple[Identified, ...]
+    found: tuple[Finding, ...]
     """Everything, whether the branch brought it or not."""
     older: frozenset[str]
     """Fingerprints of what was there before the branch."""
     sources: Mapping[str, Source]
     """The files whose content was checked."""
-    too_large: int
+    judged: frozenset[str]
+    """Paths under review, without files left unread: about these it can be told that an earlier fault is gone."""
     unread: int
-    """Files that time or the limit on bytes left unread."""
-    unparsed: frozenset[str]
-    """Python files among the sources for which there was no time to parse them."""
-    unjudged: frozenset[str]
-    """Rules that could not be applied to the tree."""
+    """Files that are too large, or that the limits on time and bytes left out."""
+    tree_judged: bool
+    """False: the checks of the tree could not read all they need, or it has too many paths."""
     broken: tuple[str, ...]
     """Checks that failed, and on which file."""
 
 
 class Surveyor:
-    """One pass over the files of a scope; `spent` tells which part of the time is used up, 1 being all of it."""
+    """One pass over the files of a scope.
+
+    `known` holds all files and folders, None when there are too many, which leaves out the checks of the tree; `spent`
+    tells which part of the time is used up, 1 being all of it.
+    """
 
     def __init__(
-        self, scope: Scope, entries: dict[str, Entry], wishes: Wishes, blobs: Blobs, spent: Callable[[], float]
+        self,
+        scope: Scope,
+        entries: dict[str, Entry],
+        known: frozenset[str] | None,
+        blobs: Blobs,
+        spent: Callable[[], float],
     ) -> None:
         self._scope = scope
         self._entries = entries
-        self._wishes = wishes
+        self._known = known
         self._blobs = blobs
         self._spent = spent
         self._bytes = 0
+        self._limited = False
         self._broken: list[str] = []
-        self._found: list[Identified] = []
+        self._found: list[Finding] = []
         self._older: set[str] = set()
 
-    def survey(self, reviewed: tuple[Entry, ...], *, whole_tree_known: bool) -> Survey:
-        """Check the entries.
-
-        Args:
-            reviewed: files, links and submodules under review.
-            whole_tree_known: False leaves out the checks that must know every path.
+    def survey(self) -> Survey:
+        """Check the entries of the scope.
 
         Raises:
             GitError: the repository stopped answering.
         """
-        files = [entry for entry in reviewed if entry.mode not in {SYMLINK, SUBMODULE}]
-        small = [entry for entry in files if entry.size <= FILE_BYTES]
-        sources = self._sources(small)
-        unparsed = {path for path, source in sources.items() if not self._code(source)}
-        unjudged = self._tree(reviewed, sources, known=whole_tree_known)
-        if len(sources) < len(small):
-            unjudged |= _rules(TREE_CHECKS)  # they say less about a part of the files
+        paths = self._entries if self._scope.base is None else sorted(self._scope.changes)
+        reviewed = [self._entries[path] for path in paths if path in self._entries and not path.startswith(REVIEWS)]
+        readable = [entry.path for entry in reviewed if entry.mode not in {SYMLINK, SUBMODULE}]
+        sources = {path: source for path in readable if (source := self._checked(path))}
+        unread = set(readable) - sources.keys()
+        if self._known is not None:
+            tree = files.Tree(self._entries, reviewed, sources, self._read)
+            every = (finding for check in files.CHECKS for finding in self._guarded(check(tree), "the tree"))
+            self._found += identify(every)
         return Survey(
             found=tuple(self._found),
             older=frozenset(self._older),
             sources=sources,
-            too_large=len(files) - len(small),
-            unread=len(small) - len(sources),
-            unparsed=frozenset(unparsed),
-            unjudged=unjudged,
+            judged=frozenset(entry.path for entry in reviewed) - unread,
+            unread=len(unread),
+            tree_judged=self._known is not None and not self._limited and not self._broken,
             broken=tuple(self._broken),
         )
 
-    def _sources(self, entries: list[Entry]) -> dict[str, Source]:
-        """Read the files and check their text, as long as there is time."""
-        sources: dict[str, Source] = {}
-        for entry in entries:
-            source = self._read(entry.path) if self._spent() < TEXT_SHARE else None
-            if source is not None:
-                self._file(source, TEXT_CHECKS)
-                source.forget()
-                sources[entry.path] = source
-        return sources
-
-    def _code(self, source: Source) -> bool:
-        """Check a Python file; False when there is no time left for it."""
-        if source.suffix not in PYTHON:
-            return True
-        if self._spent() > CODE_SHARE:
-            return False
-        self._file(source, CODE_CHECKS)
-        source.forget()
-        return True
-
-    def _file(self, source: Source, checks: tuple[FileCheck, ...]) -> None:
-        """Ask checks about a file as it is and, if it was there before the branch, as it was."""
-        found = list(identify(self._ask(source, checks)))
+    def _checked(self, path: str) -> Source | None:
+        """Read and check a file, as long as there is time; what the branch did not bring is marked as older."""
+        source = self._read(path) if self._spent() < _READING else None
+        if source is None:
+            return None
+        found = list(identify(self._ask(source)))
         self._found += found
-        old = self._before(source) if found else None
-        if old is not None:
-            before = {one.fingerprint for one in identify(self._ask(old, checks))}
-            self._older |= before & {one.fingerprint for one in found}
+        before = self._scope.changes.get(path)
+        data = self._blobs.read(before) if found and before else None
+        if data is not None:
+            self._older |= {one.fingerprint for one in identify(self._ask(Source(path, data)))}
+        source.forget()
+        return source
 
     def _read(self, path: str) -> Source | None:
-        """The content of a path at the head; None when it is large, no file, or the budget is spent."""
+        """The content of a path at the head; None when it is large, not a file, or the budget is spent."""
         entry = self._entries.get(path)
         if entry is None or entry.mode == SUBMODULE or entry.size > FILE_BYTES:
             return None
-        if self._spent() > 1 or self._bytes + entry.size > TOTAL_BYTES:
+        if self._spent() > 1 or self._bytes + entry.size > _TOTAL_BYTES:
+            self._limited = True
             return None
         self._bytes += entry.size
         data = self._blobs.read(entry.oid)
-        return None if data is None else Source(path, data, entry.mode)
+        return None if data is None else Source(path, data)
 
-    def _ask(self, source: Source, checks: tuple[FileCheck, ...]) -> list[Finding]:
-        """What checks of single files say, up to the limit for a file."""
-        asked = (check for check in checks if any(self._wishes.wants(rule.id) for rule in check.rules))
-        every = (finding for check in asked for finding in self._guarded(check.look(source), source.path))
-        return list(islice((finding for finding in every if self._wishes.wants(finding.rule.id)), FINDINGS_A_FILE))
+    def _ask(self, source: Source) -> list[Finding]:
+        asked = [check(source) for check in SOURCE_CHECKS]
+        asked += [files.broken_links(source, self._known)] if self._known is not None else []
+        return list(islice(chain.from_iterable(self._guarded(each, source.path) for each in asked), _FINDINGS_A_FILE))
 
     def _guarded(self, findings: Iterable[Finding], subject: str) -> Iterator[Finding]:
         try:
             yield from findings
         except Exception as error:  # noqa: BLE001 — one check's fault must not cost the review; it is named there
             self._broken.append(f"A check failed on {subject}: {type(error).__name__}.")
-
-    def _before(self, source: Source) -> Source | None:
-        """The file as it was before the branch, under its present name; None when it was not there."""
-        change = self._scope.changes.get(source.path)
-        if change is None or change.old_oid is None:
-            return None
-        data = self._blobs.read(change.old_oid)
-        return None if data is None else Source(source.path, data, source.mode)
-
-    def _was_there(self, finding: Finding, sources: Mapping[str, Source]) -> bool:
-        """Whether a finding that took more than one file stands on a line that is older than the branch."""
-        if finding.fresh or not finding.anchor or finding.path not in sources:
-            return False
-        old = self._before(sources[finding.path])
-        return old is not None and normalised(finding.anchor) in {normalised(line) for line in old.lines}
-
-    def _tree(self, reviewed: tuple[Entry, ...], sources: Mapping[str, Source], *, known: bool) -> frozenset[str]:
-        """Ask the checks of the tree; returns the rules that could not be applied."""
-        if not known:
-            return _rules(PATH_CHECKS) | _rules(TREE_CHECKS)
-        tree = Tree(
-            self._entries,
-            folders_of(self._entries),
-            self._scope.kind == "tree",
-            gone(self._scope),
-            reviewed,
-            sources,
-            self._read,
-        )
-        self._whole(tree, PATH_CHECKS)
-        if self._spent() < 1:
-            self._whole(tree, TREE_CHECKS)
-        return _rules(TREE_CHECKS) if self._spent() > 1 else frozenset()
-
-    def _whole(self, tree: Tree, checks: tuple[TreeCheck, ...]) -> None:
-        every = (finding for check in checks for finding in self._guarded(check.look(tree), "the tree"))
-        found = list(identify(finding for finding in every if self._wishes.wants(finding.rule.id)))
-        self._found += found
-        self._older |= {one.fingerprint for one in found if self._was_there(one.finding, tree.sources)}
-
-
-def _rules(checks: tuple[TreeCheck, ...]) -> frozenset[str]:
-    return frozenset(rule.id for check in checks for rule in check.rules)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from service.reviewer.checks import CODE_CHECKS, TEXT_CHECKS
 from service.reviewer.finding import Finding
 from service.reviewer.source import Source
+from service.reviewer.survey import SOURCE_CHECKS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -156,9 +156,9 @@ def branch(repo: Repository) -> Repository:
 def found() -> Callable[..., list[Finding]]:
     """What the checks of single files say about a text."""
 
-    def look(text: str | bytes, path: str = "src/module.py", mode: str = "100644") -> list[Finding]:
-        source = Source(path, text.encode() if isinstance(text, str) else text, mode)
-        return [finding for check in (*TEXT_CHECKS, *CODE_CHECKS) for finding in check.look(source)]
+    def look(text: str | bytes, path: str = "src/module.py") -> list[Finding]:
+        source = Source(path, text.encode() if isinstance(text, str) else text)
+        return [finding for check in SOURCE_CHECKS for finding in check(source)]
 
     return look
 
@@ -167,7 +167,7 @@ def found() -> Callable[..., list[Finding]]:
 def rules(found: Callable[..., list[Finding]]) -> Callable[..., set[str]]:
     """The ids of the rules that apply to a text."""
 
-    def look(text: str | bytes, path: str = "src/module.py", mode: str = "100644") -> set[str]:
-        return {finding.rule.id for finding in found(text, path, mode)}
+    def look(text: str | bytes, path: str = "src/module.py") -> set[str]:
+        return {finding.rule.id for finding in found(text, path)}
 
     return look

@@ -5,9 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from service.reviewer.checks import CODE_CHECKS, TEXT_CHECKS
 from service.reviewer.checks.secrets import redacted
-from service.reviewer.finding import Finding, Severity
+from service.reviewer.finding import RULES, Finding, Severity
 
 Rules = Callable[..., set[str]]
 Found = Callable[..., list[Finding]]
@@ -25,13 +24,11 @@ FIRES: dict[str, list[tuple[str, str | bytes]]] = {
     "env-file": [(".env", "A=1\n"), ("web/.env.production", "A=1\n")],
     "conflict-marker": [("a.txt", "<<<<<<< HEAD\na\n=======\nb\n>>>>>>> theirs\n")],
     "todo": [("a.py", "x = 1  # TODO: later\n"), ("a.js", "// FIXME now\n")],
-    "debugger": [("a.js", "  debugger;\n"), ("a.rb", "binding.pry\n")],
+    "debugger": [("a.js", "  debugger;\n"), ("a.rb", "binding.pry\n"), ("b.py", "import pdb\npdb.set_trace()\n")],
     "focused-test": [("a.test.js", "it.only('x', () => {})\n")],
     "bidi-control": [("a.c", "int x; // \u202e evil\n")],
     "python-syntax": [("a.py", "def f(:\n"), ("b.py", "return 1\n")],
-    "python-syntax-warning": [("a.py", "assert (1, 'always true')\n"), ("b.py", "x = 1 is 1\n")],
-    "data-syntax": [("a.json", '{"a": 1,}\n'), ("a.toml", "a = \n"), ("a.xml", "<a><b></a>\n")],
-    "repeated-key": [("a.json", '{"a": 1, "a": 2}\n')],
+    "data-syntax": [("a.json", '{"a": 1,}\n'), ("a.toml", "a = \n")],
     "eval": [("src/a.py", "def f(x):\n    return eval(x)\n")],
     "shell-true": [
         ("a.py", "import subprocess\nsubprocess.run(c, shell=True)\n"),
@@ -39,31 +36,17 @@ FIRES: dict[str, list[tuple[str, str | bytes]]] = {
     ],
     "tls-unverified": [("a.py", "import requests\nrequests.get(u, verify=False)\n")],
     "unsafe-load": [("a.py", "import yaml\nyaml.load(f)\n")],
-    "mktemp": [("a.py", "import tempfile\ntempfile.mktemp()\n")],
-    "bare-except": [("a.py", "try:\n    f()\nexcept:\n    log()\n")],
-    "swallowed-exception": [("a.py", "try:\n    f()\nexcept Exception:\n    pass\n")],
-    "breakpoint": [("a.py", "breakpoint()\n"), ("b.py", "import pdb\npdb.set_trace()\n")],
-    "print-left": [("src/a.py", "def f():\n    print(1)\n")],
-    "mutable-default": [("a.py", "def f(a=[]): ...\n"), ("b.py", "def f(*, a=dict()): ...\n")],
-    "redefinition": [("a.py", "def test_a():\n    f()\n\n\ndef test_a():\n    g()\n")],
-    "unreachable": [("a.py", "def f():\n    return 1\n    g()\n")],
-    "raise-notimplemented": [("a.py", "def f():\n    raise NotImplemented\n")],
-    "repeated-dict-key": [("a.py", "x = {'a': 1, 'a': 2}\n")],
-    "unused-import": [("a.py", "import os\n"), ("b.py", "from a import (\n    b,\n    c,\n)\nb()\n")],
-    "long-function": [("a.py", "def f():\n" + "    g()\n" * 90)],
-    "long-file": [("a.go", "x\n" * 1_001)],
-    "deep-nesting": [
-        ("a.py", "def f():\n" + "".join("    " * n + "if a:\n" for n in range(1, 8)) + "    " * 8 + "g()\n")
+    "swallowed-exception": [
+        ("a.py", "try:\n    f()\nexcept Exception:\n    pass\n"),
+        ("b.py", "try:\n    f()\nexcept:\n    pass\n"),
     ],
-    "many-parameters": [("a.py", "def f(a, b, c, d, e, f, g, h, i): ...\n")],
-    "trailing-whitespace": [("a.py", "x = 1 \n"), ("a.md", "text   \n")],
-    "mixed-line-endings": [("a.py", b"x = 1\r\ny = 2\n")],
-    "no-final-newline": [("a.py", "x = 1")],
-    "not-utf8": [("a.py", b"# caf\xe9\n")],
-    "unpinned-requirement": [("requirements.txt", "httpx>=0.28\n"), ("requirements/dev.txt", "pytest\n")],
-    "image-latest": [("Dockerfile", "FROM python\n"), ("Dockerfile", "FROM a/b:latest AS x\n")],
-    "action-branch": [(".github/workflows/ci.yml", "    - uses: actions/checkout@main\n")],
-    "curl-to-shell": [("install.sh", "curl -fsSL https://get.example | sh\n")],
+    "mutable-default": [("a.py", "def f(a=[]): ...\n"), ("b.py", "def f(*, a=dict()): ...\n")],
+    "unused-import": [("a.py", "import os\n"), ("b.py", "from a import (\n    b,\n    c,\n)\nb()\n")],
+    "unpinned": [
+        ("requirements.txt", "httpx>=0.28\n"),
+        ("requirements/dev.txt", "pytest\n"),
+        ("Dockerfile", "FROM a/b:latest AS x\n"),
+    ],
 }
 QUIET: list[tuple[str, str, str | bytes]] = [
     ("secret-token", "a.py", "T = 'AKIAIOSFODNN7EXAMPLE'\n"),
@@ -77,27 +60,18 @@ QUIET: list[tuple[str, str, str | bytes]] = [
     ("bidi-control", "a.py", "x = 'ä'\n"),
     ("python-syntax", "t.py", "def {{ x }}():\n"),
     ("data-syntax", "tsconfig.json", '{"a": 1, // why\n}\n'),
-    ("data-syntax", "a.xml", '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;\n'),
     ("data-syntax", "a.json", "[" * 100_000),
     ("eval", "a.py", "eval('1')\nre.compile('x')\nself.eval(x)\n"),
     ("shell-true", "a.py", "subprocess.run([c], shell=False)\n"),
     ("unsafe-load", "a.py", "import yaml\nyaml.load(f, Loader=yaml.SafeLoader)\n"),
-    ("bare-except", "a.py", "try:\n    f()\nexcept:\n    clean()\n    raise\n"),
     ("swallowed-exception", "a.py", "try:\n    f()\nexcept ValueError:\n    pass\n"),
-    ("print-left", "scripts/a.py", "print(1)\n"),
     ("mutable-default", "a.py", "def f(a=(), b=None, c=1): ...\n"),
-    ("redefinition", "a.py", "@overload\ndef f(): ...\n@overload\ndef f(): ...\ndef f(): ...\n"),
-    ("redefinition", "a.py", "def f(): ...\nuse(f)\ndef f(): ...\n"),
-    ("unreachable", "a.py", "def f():\n    return\n    yield\n"),
     ("unused-import", "__init__.py", "from .a import b\n"),
     ("unused-import", "a.py", "from a import b\n\n\ndef f(x: 'b'): ...\n"),
     ("unused-import", "a.py", "from a import b as b\nimport c  # noqa: F401\nfrom __future__ import annotations\n"),
     ("unused-import", "a.py", "try:\n    import fast\nexcept ImportError:\n    fast = None\n"),
-    ("deep-nesting", "a.py", "def f():\n    if a:\n        pass\n" + "    elif b:\n        pass\n" * 20),
-    ("trailing-whitespace", "a.md", "a line broken on purpose  \nhere\n"),
-    ("trailing-whitespace", "tests/fixtures/a.txt", "x \n"),
-    ("unpinned-requirement", "requirements.txt", "httpx==0.28.1\n# why\n-r other.txt\n"),
-    ("image-latest", "Dockerfile", "FROM python:3.12 AS base\nFROM base\nFROM scratch\nFROM $IMAGE\n"),
+    ("unpinned", "requirements.txt", "httpx==0.28.1\n# why\n-r other.txt\nmine @ https://x.example/mine.whl\n"),
+    ("unpinned", "Dockerfile", "FROM a/python:3.12 AS base\nFROM base\nFROM scratch\nFROM $IMAGE\n"),
 ]
 
 
@@ -113,18 +87,11 @@ def test_rule_leaves_look_alikes_alone(rules: Rules, rule: str, path: str, text:
     assert rule not in rules(text, path)
 
 
-def test_every_rule_of_files_has_a_case() -> None:
-    """No rule is without a test that it can fire."""
-    all_rules = {rule.id for check in (*TEXT_CHECKS, *CODE_CHECKS) for rule in check.rules}
+def test_every_rule_has_a_case() -> None:
+    """No rule is without a test that it can fire, here or on a tree."""
+    of_trees = {"leftover-file", "build-product", "large-file", "symlink-outside", "missing-test", "no-tests"}
 
-    assert all_rules - {"executable-without-shebang"} == set(FIRES)
-
-
-def test_executable_bit_needs_a_shebang(rules: Rules) -> None:
-    """Mode 100755 asks for `#!`; without the bit nothing does."""
-    assert "executable-without-shebang" in rules("echo\n", "run.sh", "100755")
-    assert "executable-without-shebang" not in rules("#!/bin/sh\necho\n", "run.sh", "100755")
-    assert "executable-without-shebang" not in rules("echo\n", "run.sh")
+    assert set(FIRES) | of_trees | {"broken-link"} == set(RULES)
 
 
 def test_clean_module_has_no_finding(rules: Rules) -> None:
@@ -151,12 +118,10 @@ def test_secret_among_fixtures_is_a_note(found: Found) -> None:
     assert weights == {Severity.NOTE}
 
 
-def test_python_2_and_newer_python_are_not_called_wrong(found: Found) -> None:
-    """Syntax of another Python weighs less than an error."""
-    old = [one for one in found("print 'x'\n", "a.py") if one.rule.id == "python-syntax"]
-    new = [one for one in found("class Box[T]\n", "a.py") if one.rule.id == "python-syntax"]
+def test_newer_python_is_not_called_wrong(found: Found) -> None:
+    """Syntax of a newer Python weighs less than an error."""
+    new = [one for one in found("type X = int\n", "a.py") if one.rule.id == "python-syntax"]
 
-    assert [one.weight for one in old] == [Severity.MAJOR]
     assert [one.weight for one in new] == [Severity.NOTE]
 
 
@@ -166,11 +131,11 @@ def test_python_2_and_newer_python_are_not_called_wrong(found: Found) -> None:
 )
 def test_code_too_deep_to_parse_is_survived(rules: Rules, text: str) -> None:
     """Nesting that no parser takes ends neither the check nor the process."""
-    assert rules(text) <= {"python-syntax", "no-final-newline"}
+    assert rules(text) <= {"python-syntax"}
 
 
 def test_generated_and_vendored_files_are_not_judged_by_style(rules: Rules) -> None:
-    """Nobody here edits them; a secret in them still counts."""
+    """They are not edited here; a secret in them still counts."""
     text = f'# Code generated by protoc. DO NOT EDIT.\nimport os\nx = 1 \n# TODO: y\nT = "{GITHUB}"\n'
 
     assert rules(text, "src/a.py") == {"secret-token"}

@@ -1,5 +1,6 @@
 """The review as Markdown readers see it: parsed by a real parser, foreign text stays text."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,18 +8,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from service.reviewer.checks import RULES
-from service.reviewer.earlier import Record, Since, decode, encode, remember
-from service.reviewer.finding import SEVERITIES, Finding, Identified, identify
+from service.reviewer.finding import RULES, Finding, Rule, Topic, identify
+from service.reviewer.focus import Focus
 from service.reviewer.markdown import code, escaped, quoted, visible
+from service.reviewer.record import Record, RecordError, Since, decode, encode
 from service.reviewer.render import render
 from service.reviewer.review import Review
-from service.reviewer.scope import Scope
-from service.reviewer.survey import Survey
-from service.reviewer.task import Task, Turn
-from service.reviewer.tidy import Tidied
-from service.reviewer.tree import Change
-from service.reviewer.wishes import Wishes
+from service.reviewer.survey import Scope, Survey
+from service.reviewer.task import Task
 
 BLOCKS = ["\n# H\n", "* ", "1. ", "|", "\n---\n", "~~~", "> ", "\n\n    code", "<!--", "-->", "\n```\n"]
 SPANS = ["`", "``", "<b>", "](http://x)", "![", "&lt;", "\\", "__", "**", "_", "http://x.y", "@a", "$x$"]
@@ -76,19 +73,15 @@ def a_review(paths: list[str], text: str, turn: int) -> Review:
         for n, (rule, path) in enumerate(zip(RULES.values(), paths * 9, strict=False))
     ]
     found = tuple(identify(findings))
-    rows = tuple(remember(one) for one in found)
     return Review(
-        task=Task("run_1", turn, text, None, text, {}, (Turn(1, text),)),
-        scope=Scope("diff", "a" * 40, "b" * 40, text, {path: Change(path, "M", path, None) for path in paths}),
-        wishes=Wishes(fix=True, asked=tuple(paths), understood=(text,), unclear=(text,)),
-        survey=Survey(found, frozenset(), {}, 1, 1, frozenset(), frozenset(), (text,)),
-        selected=frozenset(paths),
+        task=Task("run_1", turn, text, None, text, {}),
+        scope=Scope("a" * 40, "b" * 40, text, dict.fromkeys(paths)),
+        focus=Focus(frozenset({Topic.DOCS}), tuple(paths), unclear=(text,)),
+        survey=Survey(found, frozenset(), {}, frozenset(paths), 1, tree_judged=False, broken=(text,)),
         reported=found,
-        tidied=Tidied(tuple(paths), 1, frozenset()),
-        since=Since(rows, found, found, rows) if turn > 1 else None,
+        beside_focus=1,
+        since=Since(found, found, found, found) if turn > 1 else None,
         since_problem=text,
-        past=(),
-        over_limit=1,
     )
 
 
@@ -126,8 +119,13 @@ def test_no_text_marks_up_a_whole_review(paths: list[str], text: str, turn: int)
 def test_records_come_back_as_they_were(places: list[tuple[str, int]]) -> None:
     """Any path survives the record, and none can end the comment that holds it."""
     rules = list(RULES.values())
-    found = [Identified(Finding(rules[n], path, line, ""), f"{n:016x}") for n, (path, line) in enumerate(places)]
-    record = Record("tree", tuple(remember(one) for one in found), ())
+    record = Record(
+        whole_tree=True,
+        findings=tuple(
+            Finding(rules[n], path, line, "", severity=rules[n].severity, fingerprint=f"{n:016x}")
+            for n, (path, line) in enumerate(places)
+        ),
+    )
 
     text = encode(record)
 
@@ -137,28 +135,39 @@ def test_records_come_back_as_they_were(places: list[tuple[str, int]]) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", ["{}", "[]", "null", '{"kind":"all","findings":[],"history":[]}', "{" * 100_000, '"x"', "1"]
+    "damage",
+    [
+        "{}",
+        "[]",
+        "null",
+        '{"kind":"all","findings":[]}',
+        '{"kind":"tree","findings":[[1,"todo","note","a",1]]}',
+        "{" * 100_000,
+        '"x"',
+        "1",
+    ],
 )
 def test_damaged_records_are_refused(damage: str) -> None:
     """Whatever stands in the comment ends in one kind of error."""
-    from service.reviewer.earlier import RecordError
-
     with pytest.raises(RecordError):
         decode(f"<!-- runwarden-review {damage} -->".encode())
 
 
+def test_rules_that_no_longer_exist_are_forgotten() -> None:
+    """A record of an older reviewer is read without them, and its history is passed over."""
+    rows = ",".join(f'["0123456789abcdef","{rule}","note","a.py",1]' for rule in ("long-file", "todo"))
+    document = f'{{"v":1,"kind":"diff","findings":[{rows}],"history":[[1,"ab"]]}}'
+
+    record = decode(f"<!-- runwarden-review {document} -->".encode())
+
+    assert [one.rule for one in record.findings] == [Rule.TODO]
+
+
 def test_findings_are_capped_with_a_count() -> None:
     """A flood of findings stays readable: so many places, and how many more."""
-    rule = RULES["todo"]
-    found = tuple(identify(Finding(rule, f"f{n % 150}.py", n, "x", str(n)) for n in range(3_000)))
-    review = a_review(["a"], "x", 1)
-    flood = render(
-        Review(
-            **{name: getattr(review, name) for name in Review.__dataclass_fields__} | {"reported": found, "past": ()}
-        )
-    )
+    found = tuple(identify(Finding(Rule.TODO, f"f{n % 150}.py", n, "x", str(n)) for n in range(4_500)))
+    flood = render(replace(a_review(["a"], "x", 1), reported=found))
 
-    assert "- and 12 more" in flood
-    assert "And 1000 more in 50 more files" in flood
-    assert f"| note | {3_000} |" in flood
-    assert len(SEVERITIES) == flood.count("\n| ") - 1
+    assert "- and 10 more" in flood
+    assert "And 1500 more in 50 more files" in flood
+    assert "4500 notes" in flood

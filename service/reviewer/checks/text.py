@@ -1,0 +1,90 @@
+"""Text of any language: leftovers of a merge or a debugging session, data that does not parse, unpinned versions."""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Final
+
+from service.reviewer.finding import Finding, Rule, Severity
+from service.reviewer.source import Source
+
+_OPEN: Final = re.compile(r"^<{7}(?: |$)")
+_MIDDLE: Final = re.compile(r"={7}$")
+_CLOSE: Final = re.compile(r"^>{7}(?: |$)")
+_TODO: Final = re.compile(r"(?:#|//|/\*|\*|--|;|<!--|%)\s{0,3}(?:.{0,40}\W)?(TODO|FIXME|XXX|HACK)\b(?!-)")
+_ISSUE: Final = re.compile(r"#\d+|https?://|[A-Z]{2,10}-\d+")
+_JAVASCRIPT: Final = re.compile(r"^\s*(?:debugger\s*;?\s*$|(?:describe|it|test|context)\.only\()")
+_STATEMENTS: Final = dict.fromkeys((".js", ".jsx", ".ts", ".tsx", ".vue", ".mjs"), _JAVASCRIPT) | {
+    ".rb": re.compile(r"^\s*(?:binding\.(?:pry|irb)|byebug)\b")
+}
+_NOTHING: Final = re.compile(r"(?!)")
+_STATEMENT_HINTS: Final = ("debugger", ".only(", "binding.", "byebug")
+_BIDI: Final = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+_PROSE: Final = frozenset({".md", ".txt", ".rst", ".html", ".po", ".json", ".properties"})
+_COMMENTED_JSON: Final = re.compile(r"(?:^|/)(?:\.vscode|\.devcontainer)/|tsconfig[\w.-]*\.json\Z|\.eslintrc|jsconfig")
+_TEMPLATE: Final = re.compile(r"\{\{|\{%|<%|\$\{")
+_REQUIREMENTS: Final = re.compile(r"(?:^|[-_.])requirements(?:[-_.][\w-]+)*\.txt\Z|(?:^|/)requirements/[^/]+\.txt\Z")
+_UNPINNED: Final = re.compile(r"^\s*[A-Za-z0-9][\w.\-]*(?:\[[^\]]*\])?\s*(?![^#]*(?:==|@|://))")
+_FROM: Final = re.compile(r"^FROM\s+(?:--\S+\s+)?(\S*/[^\s:@$]+(?::latest)?|[^\s:@$]+:latest)(?=\s|$)", re.IGNORECASE)
+"""A bare name may be an earlier stage."""
+_EXCERPT: Final = 120
+
+
+def _conflicts(source: Source) -> Iterator[Finding]:
+    """A marker counts when the file has an opening and a closing one: a row of `=` alone is a heading."""
+    opened = [number for number, _, _ in source.search(_OPEN, "<<<<<<<")]
+    closed = [number for number, _, _ in source.search(_CLOSE, ">>>>>>>")]
+    if not opened or not closed or closed[-1] < opened[0] or not any(_MIDDLE.match(line) for line in source.lines):
+        return
+    severity = Severity.NOTE if source.fixture else None
+    for number in opened:
+        line = source.line(number)
+        yield Finding(Rule.CONFLICT_MARKER, source.path, number, "A conflict begins here.", line, severity)
+
+
+def _lines(source: Source) -> Iterator[Finding]:
+    if source.foreign:
+        return
+    for number, line, found in source.search(_TODO, "todo", "fixme", "xxx", "hack"):
+        if not _ISSUE.search(line, found.end()):
+            yield Finding(Rule.TODO, source.path, number, line[found.start(1) :].strip()[:_EXCERPT], line)
+    for number, line, found in source.search(_STATEMENTS.get(source.suffix, _NOTHING), *_STATEMENT_HINTS):
+        rule = Rule.FOCUSED_TEST if ".only(" in found[0] else Rule.DEBUGGER
+        yield Finding(rule, source.path, number, line.strip()[:_EXCERPT], line)
+    if source.suffix not in _PROSE:
+        for number, line, found in source.search(re.compile(f"[{_BIDI}]"), *_BIDI):
+            seen = f"U+{ord(found[0]):04X} in column {found.start() + 1}."
+            yield Finding(Rule.BIDI_CONTROL, source.path, number, seen, line)
+
+
+def _data(source: Source) -> Iterator[Finding]:
+    """JSON and TOML that do not parse; JSON with comments by custom, and templates, are passed over."""
+    is_json = source.suffix == ".json" and not _COMMENTED_JSON.search(source.path)
+    template = "templat" in source.path.lower() and _TEMPLATE.search(source.text)
+    if source.foreign or template or not source.text.strip() or not (is_json or source.suffix == ".toml"):
+        return
+    severity = Severity.NOTE if source.fixture else None
+    try:
+        if is_json:
+            json.loads(source.text, parse_int=str)
+        else:
+            tomllib.loads(source.text)
+    except json.JSONDecodeError as error:
+        seen = f"{error.msg}, column {error.colno}."
+        yield Finding(Rule.DATA_SYNTAX, source.path, error.lineno, seen, source.line(error.lineno), severity)
+    except ValueError as error:
+        yield Finding(Rule.DATA_SYNTAX, source.path, 0, f"{str(error)[:_EXCERPT]}.", "", severity)
+    except RecursionError:
+        return  # too deep to judge, which says nothing about its syntax
+
+
+def _versions(source: Source) -> Iterator[Finding]:
+    if _REQUIREMENTS.search(source.path):
+        for number, line, _ in source.search(_UNPINNED, ""):
+            yield Finding(Rule.UNPINNED, source.path, number, line.strip()[:_EXCERPT], line)
+    for number, line, found in source.search(_FROM, "from") if source.name in {"Dockerfile", "Containerfile"} else ():
+        yield Finding(Rule.UNPINNED, source.path, number, found[1][:_EXCERPT], line)
+
+
+CHECKS: Final = (_conflicts, _lines, _data, _versions)

@@ -1,0 +1,112 @@
+"""The record: what a review leaves for the next turn at the end of its file, validated when it is read back."""
+
+import json
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Final
+
+from service.reviewer.finding import RULES, Finding, Rule, Severity
+from service.reviewer.survey import Scope, Survey
+
+_MARK: Final = "<!-- runwarden-review "
+_END: Final = " -->"
+_FINGERPRINT: Final = re.compile(r"[0-9a-f]{16}\Z")
+_WHOLE_TREE: Final = {"diff": False, "tree": True}
+_FINDINGS: Final = 2_000
+
+
+class RecordError(Exception):
+    """The record of the last review is missing or damaged; the text says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a review tells the next one."""
+
+    whole_tree: bool
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """The last review against this one."""
+
+    resolved: tuple[Finding, ...]
+    still_open: tuple[Finding, ...]
+    new: tuple[Finding, ...]
+    unseen: tuple[Finding, ...]
+    """Not looked at this time, so nothing can be said."""
+
+
+def compare(
+    record: Record, scope: Scope, survey: Survey, reported: tuple[Finding, ...], paths: Collection[str]
+) -> Since:
+    """Sort the findings of the last review and of this one; a focus of either hides none of the last.
+
+    Args:
+        record: the last review.
+        scope: what is under review now.
+        survey: everything found now.
+        reported: the findings that this review lists.
+        paths: all paths of the tree.
+    """
+    before = {one.fingerprint for one in record.findings}
+    present = {one.fingerprint: one for one in survey.found}
+    both_diffs = not record.whole_tree and scope.base is not None
+
+    def seen(one: Finding) -> bool:
+        """Whether the finding would have been found again if it were still there."""
+        if one.rule in _OF_TREE and not survey.tree_judged:
+            return False
+        # A path that is deleted, or that the branch no longer changes, is no longer the branch's to answer for.
+        return one.path in survey.judged or one.path not in paths or (both_diffs and one.path not in scope.changes)
+
+    absent = [one for one in record.findings if one.fingerprint not in present]
+    return Since(
+        resolved=tuple(one for one in absent if seen(one)),
+        still_open=tuple(present[one.fingerprint] for one in record.findings if one.fingerprint in present),
+        new=tuple(one for one in reported if one.fingerprint not in before),
+        unseen=tuple(one for one in absent if not seen(one)),
+    )
+
+
+_OF_TREE: Final = frozenset({Rule.BROKEN_LINK, Rule.MISSING_TEST, Rule.NO_TESTS, Rule.SYMLINK_OUTSIDE})
+
+
+def encode(record: Record) -> str:
+    """The record as one HTML comment in one line; no content of it can end the comment."""
+    rows = [[one.fingerprint, one.rule.id, one.weight.value, one.path, one.line] for one in record.findings[:_FINDINGS]]
+    text = json.dumps(
+        {"v": 1, "kind": "tree" if record.whole_tree else "diff", "findings": rows}, separators=(",", ":")
+    )
+    for character in "<>&-":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return f"{_MARK}{text}{_END}"
+
+
+def decode(review: bytes | None) -> Record:
+    """Read the record of the last review; findings of rules that no longer exist are dropped.
+
+    Raises:
+        RecordError: there is none, or it is not what this reviewer writes.
+    """
+    if review is None:
+        raise RecordError("it is not on this branch")
+    text = review.decode("utf-8", "replace")
+    start = text.rfind(_MARK)
+    end = text.find(_END, start)
+    if start < 0 or end < 0:
+        raise RecordError("it holds no record of its findings")
+    try:
+        document = json.loads(text[start + len(_MARK) : end])
+        rows = document["findings"][:_FINDINGS]
+        return Record(_WHOLE_TREE[document["kind"]], tuple(_finding(*row) for row in rows if row[1] in RULES))
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
+        raise RecordError("the record of its findings is damaged") from error
+
+
+def _finding(fingerprint: Any, rule: Any, severity: Any, path: Any, line: Any) -> Finding:
+    if not (_FINGERPRINT.match(fingerprint) and isinstance(path, str) and type(line) is int and line >= 0):
+        raise ValueError("finding")
+    return Finding(RULES[rule], path, line, "", severity=Severity(severity), fingerprint=fingerprint)
