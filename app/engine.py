@@ -1,4 +1,4 @@
-"""One profile at work, without a screen: the same object under console, command line and bot."""
+"""One profile at work, without a screen: the same object for console, command line and bot."""
 
 import asyncio
 import getpass
@@ -34,7 +34,7 @@ def utc_now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Everything that one profile needs: its client, its cache, its ledger, and what moves facts between them."""
+    """Everything one profile needs: client, cache and ledger, and what moves facts between them."""
 
     settings: Settings
     profile: Profile

@@ -15,14 +15,14 @@ class RunsChanged:
 
 @dataclass(frozen=True, slots=True)
 class HealthChanged:
-    """Code hosts changed their status; empty changes mean that it was confirmed once more."""
+    """Code hosts changed their status; without changes, it was confirmed again."""
 
     changes: tuple[HealthChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class LinkChanged:
-    """A poll ended: freshness moved on, or the link went bad or recovered."""
+    """A poll ended: the rows are fresher, or the link failed or recovered."""
 
     state: LinkState
 
@@ -41,10 +41,10 @@ class CacheChangedElsewhere:
 
 @dataclass(frozen=True, slots=True)
 class StorageFailed:
-    """Our own files could not be written: what is shown no longer follows the service."""
+    """Our own files could not be written: the screen no longer follows the service."""
 
     message: str
-    """What happened and what cures it."""
+    """What happened, and the cure."""
 
 
 Event = RunsChanged | HealthChanged | LinkChanged | ActionChanged | CacheChangedElsewhere | StorageFailed

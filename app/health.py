@@ -10,7 +10,7 @@ from storage.records import HealthSpan
 Level = Literal["well", "impaired", "bad"]
 
 BAD: Final = frozenset({"unauthorized", "unreachable", "unhealthy", "failed", "error", "down"})
-"""Words that surely mean that nothing works; in lower case."""
+"""Statuses that certainly mean that nothing works; in lower case."""
 
 
 def level(status: str, healthy_words: Collection[str]) -> Level:
@@ -72,7 +72,7 @@ def slices(
         for index in range(max(0, first), min(count - 1, last) + 1):
             there = _overlap_s(span, start + index * each, start + (index + 1) * each)
             seconds[index][found] = seconds[index].get(found, 0.0) + there
-    # The last slice is about now: whatever was seen in it speaks for it.
+    # The last slice is about now: anything seen in it counts.
     needed_s = [_SPEAKS_FROM * each.total_seconds()] * (count - 1) + [0.0]
     return tuple(_worst(part, well_s) for part, well_s in zip(seconds, needed_s, strict=True))
 
@@ -96,7 +96,7 @@ class Incident:
     platform: str
     start: datetime
     until: datetime
-    """Up to here it was surely unwell."""
+    """Up to here it was certainly unwell."""
     words: tuple[str, ...]
     """The statuses it had during the incident, each once, the last one first."""
     worst: Level

@@ -1,4 +1,4 @@
-"""Polling: what is asked when, and by which of the processes that share a data folder."""
+"""Polling: what is polled when, and by which of the processes that share a data folder."""
 
 import os
 import time
@@ -22,7 +22,7 @@ LEASE_NAME: Final = "poller"
 DOORBELL_S: Final = 1.0
 """How soon another process's write is noticed."""
 STANDBY_S: Final = 3.0
-"""How often a process without the lease looks whether it may poll by now."""
+"""How often a process without the lease checks whether it may poll."""
 LEASE_S: Final = 15.0
 """How long a poller that died keeps the others waiting."""
 RENEWAL_S: Final = LEASE_S / 3

@@ -18,16 +18,16 @@ Work = Callable[[], Awaitable[float]]
 """Do the job once; return the seconds until its next run."""
 
 WATCH_S: Final = 5.0
-"""How often the wall clock is held against the monotonic one."""
+"""How often the wall clock is compared with the monotonic one."""
 JUMP_S: Final = 2.0
-"""A difference above this is a jump of the clock."""
+"""A larger difference is a jump of the clock."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One thing to do, again and again."""
+    """Work that is done again and again."""
 
     name: str
     work: Work
@@ -38,7 +38,7 @@ class Job:
 
 
 class Schedule:
-    """Runs jobs until it is stopped. Starts and stops on the running event loop."""
+    """Runs jobs until it is stopped. Start and stop it on the running event loop."""
 
     def __init__(self) -> None:
         self._scheduler = AsyncIOScheduler(timezone=UTC)

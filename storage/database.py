@@ -20,7 +20,7 @@ Step = Callable[["Database"], None]
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A database's shape: the steps that lead to it."""
+    """A database's schema, as the migrations that lead to it."""
 
     name: str
     steps: Mapping[str, Step]
@@ -43,7 +43,7 @@ def connect(path: Path, pragmas: Mapping[str, str | int]) -> sqlite3.Connection:
 
 @contextmanager
 def immediate(connection: sqlite3.Connection) -> Iterator[None]:
-    """A transaction that holds the write lock from its start; whole, or undone."""
+    """A transaction that holds the write lock from its start; committed as a whole, or rolled back."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -57,7 +57,7 @@ def immediate(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """Several reads of one and the same state; within another snapshot, of that one's."""
+    """Several reads of one state; nested, they share the outer one."""
     if connection.in_transaction:
         yield
         return
@@ -88,7 +88,7 @@ def migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
     migrations = Migrations(schema.name)
     for name, step in schema.steps.items():
         migrations(name=name)(step)
-    # Simultaneous first starts: whoever comes second finds everything applied.
+    # Simultaneous first starts: the second process finds everything applied.
     with immediate(connection):
         if not is_current(connection, schema, path):
             migrations.apply(Database(connection, execute_plugins=False, recursive_triggers=False))
@@ -98,7 +98,7 @@ def is_current(connection: sqlite3.Connection, schema: Schema, path: Path) -> bo
     """Whether every step is applied.
 
     Raises:
-        DatabaseNewerError: So is one that this program does not know.
+        DatabaseNewerError: A step was applied that this program does not know.
     """
     applied = _applied(connection, schema)
     unknown = sorted(applied - schema.steps.keys())
@@ -110,7 +110,7 @@ def is_current(connection: sqlite3.Connection, schema: Schema, path: Path) -> bo
 
 
 def _applied(connection: sqlite3.Connection, schema: Schema) -> set[str]:
-    # Asked without sqlite-utils, whose import would cost a start with nothing to migrate a third of its time.
+    # Without sqlite-utils: its import would take a third of a start that has nothing to migrate.
     there = connection.execute("SELECT 1 FROM sqlite_master WHERE name = '_sqlite_migrations'").fetchone()
     if there is None:
         return set()

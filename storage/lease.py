@@ -1,4 +1,4 @@
-"""The lease: of all processes on one data folder, one at a time does what must be done once, such as polling."""
+"""The lease: of all processes that share a data folder, one at a time does what must be done once, such as polling."""
 
 import sqlite3
 from functools import partial
@@ -23,13 +23,13 @@ class Lease:
         return await self._thread.run(partial(_acquire, name=name, owner=owner, clock=self._clock, ttl_us=ttl_us))
 
     async def release(self, name: str, owner: str) -> None:
-        """Give the lease back, where the owner holds it."""
+        """Give the lease back, if the owner holds it."""
         await self._thread.run(partial(_release, name=name, owner=owner))
 
 
 def _acquire(connection: sqlite3.Connection, name: str, owner: str, clock: Clock, ttl_us: int) -> bool:
     with immediate(connection):
-        # Asked when it is our turn: a time from before the wait could lie before the one that the holder wrote.
+        # Read once the lock is held: a time from before the wait could lie before the one that the holder wrote.
         now_us = to_us(clock())
         taken = connection.execute(
             "INSERT INTO leases (name, owner, until_us) VALUES (:name, :owner, :until) ON CONFLICT (name) DO UPDATE"
@@ -40,7 +40,7 @@ def _acquire(connection: sqlite3.Connection, name: str, owner: str, clock: Clock
                 "owner": owner,
                 "until": now_us + ttl_us,
                 "now": now_us,
-                # Further away than any term: the clock was set back, and nobody would ever free it.
+                # Further away than any term: the clock was set back, and the lease would never run out.
                 "unbelievable": now_us + 2 * ttl_us,
             },
         )

@@ -1,4 +1,4 @@
-"""Database files: nobody else's to read, made by one process at a time, never thrown away unseen."""
+"""Database files: private to their owner, created by one process at a time, never deleted silently."""
 
 import fcntl
 import os
@@ -20,10 +20,10 @@ _RETRY_S: Final = 0.01
 
 
 def make_private(path: Path) -> None:
-    """Make the file, if it is not there, and let its owner only read and write it.
+    """Create the file if it is missing, readable and writable by its owner only.
 
     Raises:
-        StorageError: It cannot be made, or is somebody else's.
+        StorageError: It cannot be created, or belongs to another user.
     """
     try:
         path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
@@ -37,10 +37,10 @@ def make_private(path: Path) -> None:
 
 @contextmanager
 def opening(path: Path) -> Iterator[None]:
-    """Only one process at a time makes, checks and migrates the database; the others wait their turn.
+    """Let one process at a time create, check and migrate the database; the others wait.
 
     Raises:
-        DatabaseBusyError: The turn did not come within 10 s.
+        DatabaseBusyError: Another process took longer than 10 s.
     """
     lock_path = path.with_name(path.name + ".opening")
     try:
@@ -56,7 +56,7 @@ def opening(path: Path) -> Iterator[None]:
 
 
 def move_aside(path: Path, stamp: str) -> Path:
-    """Put the database and what belongs to it out of the way, in place of what was put there before; its new place.
+    """Move the database and its side files aside, replacing an earlier one; its new place.
 
     Raises:
         StorageError: The files cannot be moved.

@@ -16,8 +16,8 @@ T = TypeVar("T")
 class DatabaseThread:
     """Runs jobs on its connection, one after the other, in the order they came.
 
-    A job is one function from start to end; cancelling whoever awaits it either keeps it from starting or lets it
-    run to its end, so that a transaction is never left half done.
+    A job is one function from start to end; cancelling the task that awaits it either keeps it from
+    starting or lets it run to its end, so that a transaction is never left half done.
     """
 
     def __init__(self, path: Path, *, name: str, interruptible: bool = False, damage_cure: str) -> None:
@@ -49,7 +49,7 @@ class DatabaseThread:
             name: The thread's name.
             damage_cure: What a person should do about a damaged file.
             interruptible: Cancelling an awaiting task stops its running statement: for readers only.
-            on_damage: Called on the thread when a job met damage.
+            on_damage: Called on the thread when a job finds damage.
 
         Raises:
             StorageError: The database cannot be opened.
@@ -64,10 +64,10 @@ class DatabaseThread:
         return thread
 
     async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """What the job returns, once its turn came.
+        """Run the job when its turn comes; what it returns.
 
         Raises:
-            StorageError: The database failed it, or was closed.
+            StorageError: The database failed, or was closed.
         """
         ticket = object()
         try:
@@ -78,7 +78,7 @@ class DatabaseThread:
             raise
 
     async def close(self) -> None:
-        """Let the jobs that wait run, then close the connection and end the thread; a second call does nothing."""
+        """Run the waiting jobs, then close the connection and end the thread; a second call does nothing."""
         try:
             await asyncio.shield(self._submit(self._close))
         except StorageClosedError:
@@ -122,7 +122,7 @@ class DatabaseThread:
             raise translated from error
 
     def _interrupt(self, ticket: object) -> None:
-        # Under the guard the job is surely this one: the next one's statement must not be hit.
+        # Under the guard it is certainly this job: the next one's statement must not be interrupted.
         with self._guard:
             if self._running is ticket and self._connection is not None:
                 self._connection.interrupt()

@@ -13,7 +13,7 @@ def sqlite_text(text: str) -> str:
 
 
 Clock = Callable[[], datetime]
-"""Says what time it is: aware, UTC."""
+"""Returns the current time, aware, in UTC."""
 
 NO_TIME_US: Final = -(2**62)
 """Stands where the service gave no readable time: before every real instant, and still a number that sorts."""
@@ -31,7 +31,7 @@ def to_us(instant: datetime) -> int:
     """Microseconds since the epoch.
 
     Raises:
-        ValueError: The instant is naive; which time it means is not known.
+        ValueError: The instant is naive.
     """
     if instant.tzinfo is None:
         raise ValueError(f"{instant} has no time zone.")

@@ -1,4 +1,4 @@
-"""Many organizations from a list, each created once, however often the import is started again."""
+"""Many organizations from a list, each created once, even if the import is started again."""
 
 import csv
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -83,7 +83,7 @@ def _checked(rows: list[ImportRow]) -> Iterator[ImportRow]:
 
 def _text(path: Path) -> str:
     try:
-        # Only a regular file ends by itself: a terminal or a pipe would be read for ever.
+        # Only a regular file surely ends: a terminal or a pipe could be read for ever.
         if path.exists() and not path.is_file():
             raise ImportFileError(f"{path} is not a file: name a CSV file.")
         with path.open("rb") as file:
@@ -103,13 +103,13 @@ RowOutcome = Literal[
     "created", "already_created", "rejected", "unknown", "blocked", "not_sent", "not_tried", "to_create"
 ]
 GOES_ON_AFTER: Final = frozenset({"created", "already_created"})
-"""After a row that was refused for its own sake, too; after anything else the next row would most likely fare the same,
-and an unknown outcome must not become fifty."""
+"""The import also continues after a row that was rejected for its own sake. After anything else the next row would most
+likely end the same way, and one unknown outcome must not become fifty."""
 OWN_FAULT: Final = "rejected"
 """The kind of error that says something of this row only."""
 
 Submit = Callable[[CreateOrganization, str], Awaitable[Action]]
-"""Sends a request under a key through the ledger and returns what became of it; the same key sends once."""
+"""Send a request under a key through the ledger, once for each key; what became of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Imported:
 
     @property
     def ends_the_import(self) -> bool:
-        """Whether the next row would most likely fare the same."""
+        """Whether the next row would most likely end the same way."""
         if self.outcome in GOES_ON_AFTER:
             return False
         error = self.action.error if self.action else None
@@ -132,14 +132,14 @@ class Imported:
 
 @dataclass(slots=True)
 class Import:
-    """Takes one row after the other, until going on would do harm."""
+    """Takes one row after the other, until continuing could do harm."""
 
     ledger: Ledger
     submit: Submit
     most: int | None = None
     """How many may be sent. None: any number."""
     sent: int = 0
-    """How many were sent, whatever became of them."""
+    """How many were sent, with any outcome."""
     stopped_by: Imported | None = None
     """The row after which nothing more is sent. None: it goes on."""
 
@@ -149,7 +149,7 @@ class Import:
         return self.most is not None and self.sent >= self.most
 
     async def take(self, row: ImportRow) -> Imported:
-        """Creates the row's organization, unless that was done before, or must not be done now.
+        """Create the row's organization, unless that was done before or must not be done now.
 
         Raises:
             ActionRefusedError: Nothing was sent, for a reason that holds for every row: read-only.

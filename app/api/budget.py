@@ -22,13 +22,13 @@ class Budget:
 
     now_s: Callable[[], float] = time.monotonic
     pause_until_s: float = 0.0
-    """On the clock of `now_s`; the service asked for silence until then."""
+    """On the clock of `now_s`; the service asked not to be called until then."""
     failures: int = 0
     """In a row, over all requests."""
     _probing: bool = False
 
     def wait_s(self) -> float:
-        """Seconds of silence that are still owed; 0: none."""
+        """Seconds left to wait; 0: none."""
         return max(0.0, self.pause_until_s - self.now_s())
 
     @property
@@ -41,7 +41,7 @@ class Budget:
         """One read; the block's outcome is noted.
 
         Raises:
-            RateLimitedError: The service asked for a longer silence; nothing was sent.
+            RateLimitedError: The wait that the service asked for is not over; nothing was sent.
             UnreachableError: The service seems down and another request is finding out; nothing was sent.
         """
         if wait_s := self.wait_s():

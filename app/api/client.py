@@ -1,4 +1,4 @@
-"""The service's API: a method for each endpoint, records in, records out, every failure an `ApiError`."""
+"""The service's API: records in, records out, every failure an `ApiError`."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
@@ -9,11 +9,6 @@ from app.api.budget import Budget
 from app.api.errors import ApiError, NotFoundError, NotSendableError, UnusableAnswerError
 from app.api.requests import (
     Answer,
-    ContinueRun,
-    CreateOrganization,
-    OnboardProject,
-    StartAgent,
-    StartRun,
     WriteRequest,
     as_json,
 )
@@ -126,15 +121,21 @@ class Client:
         except NotFoundError:
             return HealthReport(())
 
-    async def send(self, request: WriteRequest, *, body_json: str, before_first_byte: Commit) -> Answer:
-        """Send a write once, with exactly this body.
+    async def send(self, request: WriteRequest, *, before_first_byte: Commit, body_json: str | None = None) -> Answer:
+        """Send a write once.
+
+        Args:
+            request: What to do (spec 4.1, 4.3, 4.4, 4.6).
+            before_first_byte: Awaited just before the first byte leaves.
+            body_json: The exact body, as the ledger holds it. None: made from the request.
 
         Raises:
             ApiError: `surely_not_sent` and `may_have_been_executed` say what is known of its effect. What
                 `before_first_byte` raises comes through as it is, and nothing was sent.
         """
+        body = as_json(request) if body_json is None else body_json
         try:
-            call = Call("POST", request.path, body=body_json, expected=_DONE)
+            call = Call("POST", request.path, body=body, expected=_DONE)
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
         try:
@@ -144,26 +145,6 @@ class Client:
             raise
         self.budget.note(None)
         return wire.answer(request, reply.status, reply.body)
-
-    async def start_run(self, request: StartRun, *, before_first_byte: Commit) -> Answer:
-        """Start a run (spec 4.3); raises as `send`."""
-        return await self.send(request, body_json=as_json(request), before_first_byte=before_first_byte)
-
-    async def continue_run(self, request: ContinueRun, *, before_first_byte: Commit) -> Answer:
-        """Continue a run (spec 4.3); raises as `send`."""
-        return await self.send(request, body_json=as_json(request), before_first_byte=before_first_byte)
-
-    async def start_agent(self, request: StartAgent, *, before_first_byte: Commit) -> Answer:
-        """Start a named agent (spec 4.4); raises as `send`."""
-        return await self.send(request, body_json=as_json(request), before_first_byte=before_first_byte)
-
-    async def create_organization(self, request: CreateOrganization, *, before_first_byte: Commit) -> Answer:
-        """Create a partner organization (spec 4.1); raises as `send`."""
-        return await self.send(request, body_json=as_json(request), before_first_byte=before_first_byte)
-
-    async def onboard_project(self, request: OnboardProject, *, before_first_byte: Commit) -> Answer:
-        """Onboard a GitLab project (spec 4.6); raises as `send`."""
-        return await self.send(request, body_json=as_json(request), before_first_byte=before_first_byte)
 
 
 def _repository_filter(repository: Repository | None) -> dict[str, str]:

@@ -133,7 +133,7 @@ class CreateOrganization:
 
 @dataclass(frozen=True, slots=True)
 class OnboardProject:
-    """POST /external/gitlab/projects: named but not described by the spec (4.6); the design's decision."""
+    """POST /external/gitlab/projects: named but not described by the spec (4.6)."""
 
     kind: ClassVar[ActionKind] = "gitlab.onboard"
     project_path: str | None = None

@@ -191,7 +191,7 @@ class Transport:
         return self._lanes[writes]
 
     def _unreachable(self, error: Exception, *, begun: bool) -> UnreachableError:
-        # Most resets come without a word, and the name of the exception's class says nothing more.
+        # Most resets carry no message, and the exception's class name adds nothing.
         said = f": {str(error).rstrip('.')}." if str(error) else "."
         if begun:
             return UnreachableError(f"The connection was lost before the answer was complete{said}")

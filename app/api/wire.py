@@ -72,7 +72,7 @@ def _from_text(text: str) -> datetime | None:
 
 _Plain = TypeAliasType(
     "_Plain", "bool | int | FiniteFloat | str | list[_Plain] | dict[str, _Plain] | None"
-)  # NaN and Infinity are no JSON
+)  # NaN and Infinity are not JSON
 _Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 _Id = Annotated[str, Field(min_length=1, max_length=1_000)]
 _Body = TypeVar("_Body", bound="_WireModel")

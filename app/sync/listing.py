@@ -50,7 +50,7 @@ class Listing:
 
 
 def _askable(wanted: RunFilter) -> RunFilter:
-    """The part of the filter that the API itself has parameters for (spec 4.2): one status, one repository, dates."""
+    """The part of the filter that the API has parameters for (spec 4.2): one status, one repository, dates."""
     return RunFilter(
         statuses=wanted.statuses if len(wanted.statuses) == 1 else (),
         repositories=wanted.repositories if _is_one_repository(wanted.repositories) else (),

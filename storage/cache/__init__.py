@@ -1,4 +1,4 @@
-"""The cache: what was seen of the service, readable at once; lost, it is fetched again."""
+"""The cache: what was seen of the service, readable at once; if it is lost, it is fetched again."""
 
 import asyncio
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ class Cache:
         self.rebuilt_from = rebuilt_from
         """Where a damaged cache was moved when this one was opened in its place. None: it was sound."""
         self.following = Following(writer, reader)
-        """What people follow, and what they were told."""
+        """What a person follows, and what was reported."""
         self._reader = reader
         self._counts = read_runs.Counts()
         self._landmarks = window.Landmarks()
@@ -91,7 +91,7 @@ class Cache:
     # writes
 
     async def store_runs(self, runs: Sequence[Run], *, seen_at: datetime) -> RunChanges:
-        """Keep these runs, in one transaction, and say what they changed.
+        """Store these runs in one transaction; what they changed.
 
         An older `updated_at` never overwrites a newer one; of duplicates in the batch the newest wins. Every run in
         the batch counts as seen, and as current.
@@ -99,22 +99,22 @@ class Cache:
         return await self.writer.run(partial(store_runs.store, runs=runs, seen_at=seen_at))
 
     async def set_presence(self, run_ids: Sequence[str], presence: Presence) -> int:
-        """Say whether the service still shows these runs; how many changed by it."""
+        """Record whether the service still shows these runs; how many this changed."""
         return await self.writer.run(partial(store_runs.set_presence, run_ids=run_ids, presence=presence))
 
     async def store_health(self, report: HealthReport, *, at: datetime) -> tuple[HealthChange, ...]:
-        """Keep an answer to the health request; the platforms whose status changed by it.
+        """Store an answer to the health request; the platforms whose status it changed.
 
         A platform that the report omits is no longer connected: a change to None.
         """
         return await self.writer.run(partial(health.store, report=report, at=at))
 
     async def record_poll(self, outcome: PollOutcome) -> LinkState:
-        """Keep how a poll went; the state of the link after it."""
+        """Record how a poll went; the state of the link after it."""
         return await self.writer.run(partial(polls.record, outcome=outcome))
 
     async def extend_coverage(self, start: datetime | None, end: datetime) -> Coverage:
-        """Note that every run created from start to end, both inclusive, is held; None: from the very beginning.
+        """Record that every run created from start to end, both inclusive, is held; None: from the very beginning.
 
         Raises:
             ValueError: The start is after the end.
@@ -162,7 +162,7 @@ class Cache:
         return await self._reader.run(partial(self._counts.total, wanted=condition))
 
     async def status_counts(self, condition: RunFilter) -> dict[str, int]:
-        """How many runs there are of each status, whatever the filter itself says of statuses."""
+        """How many runs there are of each status, regardless of its own statuses."""
         return await self._reader.run(partial(self._counts.by_status, wanted=condition))
 
     async def index_of(self, run_id: str, condition: RunFilter, sort: RunSort) -> int | None:
@@ -221,7 +221,7 @@ class Cache:
         return await self._reader.run(polls.links)
 
     async def coverage(self) -> Coverage:
-        """Which part of the service's history is held completely, up to the newest look."""
+        """Which part of the service's history is held completely, up to the last poll."""
         return await self._reader.run(coverage.coverage)
 
     async def covered_until(self) -> datetime | None:

@@ -9,7 +9,7 @@ from storage.values import NO_TIME_US, from_us, to_us
 
 
 def extend(connection: sqlite3.Connection, start: datetime | None, end: datetime) -> Coverage:
-    """Note that every run created from start to end, both inclusive, is held; None: from the very beginning.
+    """Record that every run created from start to end, both inclusive, is held; None: from the very beginning.
 
     Raises:
         ValueError: The start is after the end.
@@ -29,7 +29,7 @@ def extend(connection: sqlite3.Connection, start: datetime | None, end: datetime
 
 
 def coverage(connection: sqlite3.Connection) -> Coverage:
-    """What is held completely, up to the newest look."""
+    """What is held completely, up to the last poll."""
     with snapshot(connection):
         return _coverage(connection)
 
@@ -47,7 +47,7 @@ def _coverage(connection: sqlite3.Connection) -> Coverage:
     start_us, end_us = newest
     if start_us != NO_TIME_US:
         return Coverage(complete_since=from_us(start_us))
-    # All of it is held: complete since the first run there ever was.
+    # Everything is held: complete since the very first run.
     (first_us,) = connection.execute("SELECT min(created_us) FROM runs WHERE created_us > ?", (NO_TIME_US,)).fetchone()
     return Coverage(complete_since=from_us(end_us if first_us is None else first_us), whole=True)
 

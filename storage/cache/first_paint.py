@@ -12,9 +12,9 @@ from storage.cache.window import rows
 from storage.records import Coverage, LinkState, PlatformHealth, RunFilter, RunRow, RunSort
 
 _PATIENCE_S: Final = 0.1
-"""A cache that is locked, or a filter that takes, longer can wait until the screen stands."""
+"""If the cache is locked or the filter takes longer, the rows come with the opened cache instead."""
 _STEPS: Final = 10_000
-"""Steps of SQLite's machine between two looks at the clock."""
+"""SQLite virtual machine steps between two checks of the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class FirstPaint:
 
 
 def peek(path: Path, filter: RunFilter, sort: RunSort, limit: int) -> FirstPaint | None:  # noqa: A002 — the field's own word
-    """The first `limit` rows and what stands around them; None: there is no cache yet that can be read as it is.
+    """The first `limit` rows and what is shown around them; None: no cache can be read as it is.
 
-    Changes nothing, makes no file, and says nothing of damage: opening the cache does.
+    Changes nothing, creates no file and does not report damage: opening the cache does.
     """
     if not path.exists():
         return None

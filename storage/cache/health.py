@@ -27,7 +27,7 @@ ON CONFLICT (platform) DO UPDATE SET
 
 
 def store(connection: sqlite3.Connection, report: HealthReport, at: datetime) -> tuple[HealthChange, ...]:
-    """Keep an answer to the health request; the platforms whose status changed by it, by name."""
+    """Store an answer to the health request; the platforms whose status it changed, by name."""
     at_us = to_us(at)
     with immediate(connection):
         before = dict(connection.execute("SELECT platform, status FROM platforms WHERE connected").fetchall())
@@ -157,7 +157,7 @@ def _append(joined: list[_Span], span: _Span, gap_us: int) -> None:
 
 def forget_old(connection: sqlite3.Connection, at_us: int) -> None:
     """Delete what ended too long ago to be shown; within the caller's transaction."""
-    # Whole days: the beginning of a trouble that lasts longer moves once a day, not with every sample.
+    # Whole days: the start of an incident that lasts longer moves once a day, not with every sample.
     before_us = at_us - at_us % _DAY_US - KEPT // timedelta(microseconds=1)
     connection.execute("DELETE FROM health_spans WHERE end_us < ?", (before_us,))
     connection.execute(

@@ -1,4 +1,4 @@
-"""Opening the cache's file; a damaged one is moved aside and made anew, since the service has it all."""
+"""Opening the cache's file; a damaged one is moved aside and replaced, since the service has everything."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from storage.database import connect, migrate
 from storage.errors import DatabaseDamagedError, storage_error
 from storage.private_file import make_private, move_aside, opening
 
-DAMAGE_CURE: Final = "Start Runwarden again: the file is then moved aside, and all of it is fetched anew."
+DAMAGE_CURE: Final = "Start Runwarden again: the file is then moved aside, and everything is fetched again."
 
 PRAGMAS: Final[Mapping[str, str | int]] = {
     "journal_mode": "WAL",
@@ -45,8 +45,8 @@ def prepare(path: Path, now: datetime) -> Path | None:
 
 
 def mark_damaged(path: Path) -> None:
-    """Leave word for the next opening: damage may lie where opening does not look."""
-    # Without the mark the next damaged read comes here again.
+    """Mark the file for the next opening: damage may lie where opening does not look."""
+    # Without the mark the next read of the damage sets it.
     with suppress(OSError):
         _mark(path).touch(mode=0o600)
 
@@ -66,7 +66,7 @@ def _mark(path: Path) -> Path:
 
 
 def _is_sound(path: Path) -> bool:
-    """Whether the file opens as a cache, made or migrated on the way."""
+    """Whether the file opens as a cache; it is created or migrated if needed."""
     make_private(path)
     try:
         connection = connect(path, PRAGMAS)

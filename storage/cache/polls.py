@@ -1,4 +1,4 @@
-"""Polls: what they say of our own link, and the log of how each went, alike ones in a row as one entry."""
+"""Polls: the state of our own link, and a log of how each went, with equal outcomes in a row as one entry."""
 
 import sqlite3
 from datetime import timedelta

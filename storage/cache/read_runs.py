@@ -1,4 +1,4 @@
-"""Reading runs the way a table wants them: a window of the order, and numbers."""
+"""Numbers of runs, the values to filter by, and a run's neighbours on its branch."""
 
 import sqlite3
 from dataclasses import replace
@@ -68,7 +68,7 @@ def count(connection: sqlite3.Connection, condition: Where) -> int:
 
 
 def _count_statuses(connection: sqlite3.Connection) -> dict[str, int]:
-    """Of all runs: storing keeps these numbers, so that a million runs are not counted again after every poll."""
+    """Of all runs: storing keeps these numbers, so that a million runs are not counted after every poll."""
     return dict(connection.execute("SELECT status, runs FROM statuses WHERE runs > 0").fetchall())
 
 
@@ -124,7 +124,7 @@ def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: 
             for side, way, limit in ((">", "ASC", each_way), ("<=", "DESC", each_way + 1))
         ]
         (total,) = connection.execute(
-            f"SELECT count(*) FROM (SELECT 1 FROM runs WHERE {same} LIMIT ?)",  # noqa: S608 — likewise
+            f"SELECT count(*) FROM (SELECT 1 FROM runs WHERE {same} LIMIT ?)",  # noqa: S608 — as above
             (*place[:2], most),
         ).fetchone()
     return total, tuple(row_of(*values) for values in (*reversed(around[0]), *around[1]))

@@ -8,7 +8,7 @@ from storage.records.query import SortColumn
 from storage.values import NO_TIME_US, sqlite_text, to_us
 
 MAX_WORDS: Final = 32
-"""Further words of a search are left out: SQLite's expressions have a depth limit, and nobody types as many."""
+"""Further words of a search are left out: SQLite's expressions have a depth limit."""
 
 _LATEST_US: Final = 2**62
 
@@ -50,7 +50,7 @@ def both(one: Where, other: Where) -> Where:
 
 
 def search_text(run_id: str, repository: str, branch: str) -> str:
-    """What a search looks into: folded, so that case does not count in any script; no word spans two lines."""
+    """What a search looks into: case-folded, one field a line, so that no word spans two."""
     return f"{run_id}\n{repository}\n{branch}".casefold()
 
 
@@ -79,7 +79,7 @@ def _matching(column: str, patterns: tuple[str, ...]) -> Where | None:
 
 
 def _glob(pattern: str) -> str:
-    """For SQLite's GLOB, in which only the star keeps its power; stars in a row would only cost time."""
+    """For SQLite's GLOB, with only the star special; several in a row would only cost time."""
     pieces = (piece.replace("[", "[[]").replace("?", "[?]") for piece in sqlite_text(pattern).split("*"))
     text = "*".join(pieces)
     while "**" in text:
@@ -115,7 +115,7 @@ _ASCENDING: Final[dict[SortColumn, tuple[tuple[str, bool], ...]]] = {
     "branch": (("branch", True), ("created_us", False), ("run_id", False)),
     "run": (("run_id", True),),
 }
-"""The ascending order: columns, and whether each rises. Runs alike in a text are newest first.
+"""The ascending order: columns, and whether each rises. Runs with equal text are newest first.
 
 Descending is its exact reverse, so that one index serves both."""
 
@@ -132,7 +132,7 @@ def key_columns(sort: RunSort) -> tuple[str, ...]:
 
 
 def onwards(sort: RunSort, key: tuple[str | int, ...]) -> Where | None:
-    """The condition that the run of this key and all after it meet; None: in this order no one range of the index."""
+    """The condition met by the run of this key and all after it; None: they are no single range of the index."""
     if len(before(sort, key)) != 1:
         return None
     columns, marks = ", ".join(key_columns(sort)), ", ".join("?" * len(key))
@@ -141,7 +141,7 @@ def onwards(sort: RunSort, key: tuple[str | int, ...]) -> Where | None:
 
 
 def before(sort: RunSort, key: tuple[str | int, ...]) -> tuple[Where, ...]:
-    """Conditions that, between them, every run before this key meets exactly once; each is one range of the index."""
+    """Conditions of which every run before this key meets exactly one; each is one range of the index."""
     terms = _ASCENDING[sort.column]
     directions = [rises for _, rises in terms]
     ranges: list[Where] = []
@@ -170,8 +170,8 @@ _LONGEST_US: Final = 2**62
 def took_us(status: str, created_us: str, updated_us: str) -> str:
     """The expression over these columns, or expressions, in microseconds.
 
-    What goes on is longer than what ended, and the longer the earlier it began; where no time could be read, it is
-    shorter than anything.
+    A run that goes on sorts above those that ended, the earlier it began the higher; one without a readable time sorts
+    below all.
     """
     return (
         f"CASE WHEN {created_us} = {NO_TIME_US} THEN -1"

@@ -16,7 +16,7 @@ def _first(db: "Database") -> None:
 
 
 def _runs(db: "Database") -> None:
-    # What a table or a filter needs is kept apart from the bodies: a scan reads a fifth of the pages.
+    # Columns of tables and filters are kept apart from the bodies: a scan reads a fifth of the pages.
     db.execute(
         """
         CREATE TABLE runs (
@@ -109,7 +109,7 @@ def _link(db: "Database") -> None:
 
 
 def _insights(db: "Database") -> None:
-    # Wider, not more: the same orders as before, and the figures of a million runs without a look at the table.
+    # Wider indexes, not more: the same orders, and the figures of a million runs without reading the table.
     db.execute("DROP INDEX runs_repository")
     db.execute(
         "CREATE INDEX runs_repository ON runs"
@@ -172,5 +172,5 @@ SCHEMA: Final = Schema(
         "0005_following": _following,
         "0006_lab": _lab,
     },
-    newer_cure="Install that version again, or delete the file: everything in it can be fetched anew.",
+    newer_cure="Install that version again, or delete the file: everything in it can be fetched again.",
 )

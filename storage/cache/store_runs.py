@@ -30,11 +30,11 @@ CREATE TEMP TABLE IF NOT EXISTS staging (
     was_away INTEGER NOT NULL DEFAULT 0
 )
 """
-"""`at_us`: when the run came to be as it is. `newer`: it tells more than what is held. `was_away`: presence was not
+"""`at_us`: when the run got its status. `newer`: it is newer than what is held. `was_away`: presence was not
 `current`. A run not held before has no `old_status`."""
 
 
-# Equal times with other facts are news too: a service may count in seconds, or give no readable time at all.
+# Equal times with different facts are newer too: a service may count in seconds, or give no readable time.
 _COMPARE: Final = f"""
 UPDATE staging SET
     id = r.id,
@@ -109,7 +109,7 @@ ON CONFLICT (label) DO UPDATE SET newest_us = excluded.newest_us WHERE excluded.
 
 
 def store(connection: sqlite3.Connection, runs: Sequence[Run], seen_at: datetime) -> RunChanges:
-    """Keep these runs, in one transaction, and say what they changed."""
+    """Store these runs in one transaction; what they changed."""
     if not runs:
         return RunChanges()
     seen_us = to_us(seen_at)
@@ -125,7 +125,7 @@ def store(connection: sqlite3.Connection, runs: Sequence[Run], seen_at: datetime
 
 
 def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presence: Presence) -> int:
-    """Say whether the service still shows these runs; how many changed by it."""
+    """Record whether the service still shows these runs; how many this changed."""
     with immediate(connection):
         changed = connection.executemany(
             "UPDATE runs SET presence = :presence WHERE run_id = :run_id AND presence <> :presence",

@@ -47,14 +47,13 @@ def percentile(ordered: Sequence[int], share: float) -> int:
 
 
 FLOOR: Final = timedelta(minutes=30)
-"""Nothing is stuck sooner."""
+"""No run is stuck sooner."""
 
 FACTOR: Final = 2
-"""How many times the 95th percentile is far longer."""
+"""How many times the 95th percentile counts as stuck."""
 
 HOLD: Final = 0.75
-"""A flag stays until the run's time is below this part of the limit: a percentile that moves a little does not make
-it flicker."""
+"""A flag stays until the run's time is below this part of the limit, so that it does not flicker."""
 
 _FLOOR_US: Final = FLOOR // timedelta(microseconds=1)
 
@@ -66,12 +65,12 @@ class _Candidate:
     repository: str
     active_since_us: int
     taken_us: int
-    """Up to when the service last showed it: what nobody saw since proves nothing."""
+    """Up to when the service last showed it: the time since proves nothing."""
     is_flagged: bool
 
 
 def judge(connection: sqlite3.Connection) -> frozenset[str]:
-    """Flag the runs that are stuck, and unflag those that are not any more; ids of the runs that this changed."""
+    """Flag the runs that are stuck and unflag those that no longer are; ids of the runs that this changed."""
     with immediate(connection):
         flagged: dict[int, str] = dict(
             connection.execute(
@@ -114,7 +113,7 @@ def _candidates(connection: sqlite3.Connection) -> list[_Candidate]:
     condition = where(RunFilter(active=True))
     found = connection.execute(
         "SELECT r.id, r.run_id, r.repository, r.active_since_us, r.last_seen_us - r.active_since_us,"  # noqa: S608 — built from constants; values are bound
-        # Flagged in this very turn: one that was continued begins anew.
+        # Flagged in this turn: a run that was continued starts over.
         " coalesce(s.active_since_us = r.active_since_us, 0)"
         " FROM runs AS r LEFT JOIN stuck AS s ON s.run = r.id"
         f" WHERE {condition.sql} AND presence = 'current' AND r.last_seen_us - r.active_since_us > ?",

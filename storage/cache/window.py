@@ -51,7 +51,7 @@ class Landmarks:
         key = connection.execute(f"SELECT {columns} FROM runs WHERE run_id = ?", (run_id,)).fetchone()  # noqa: S608 — built from constants
         if key is None:
             return
-        # One filter at a time: whoever comes back to another one counts once more.
+        # One filter at a time: going back to another one costs one count.
         known = self._known.get((wanted, sort), [])[-_KEPT:]
         self._known = {(wanted, sort): [*(mark for mark in known if mark.offset != offset), Landmark(offset, key)]}
 
@@ -158,7 +158,7 @@ def index_of(connection: sqlite3.Connection, run_id: str, wanted: RunFilter, sor
 
 
 _STEPS: Final = 20_000
-"""Steps of SQLite's machine between two looks at the clock."""
+"""SQLite virtual machine steps between two checks of the clock."""
 
 
 def first_rows(

@@ -49,7 +49,7 @@ class Ledger:
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
-        """The ledger at this path, made or brought up to date where needed.
+        """The ledger at this path, created or migrated where needed.
 
         Raises:
             StorageError: It cannot be opened, is damaged (it is never rebuilt), or a newer Runwarden wrote it.
@@ -58,7 +58,7 @@ class Ledger:
         return cls(thread, clock=clock)
 
     async def close(self) -> None:
-        """Finish what was begun and close; a second call does nothing."""
+        """Finish the jobs under way and close; a second call does nothing."""
         await self._thread.close()
 
     async def __aenter__(self) -> Self:
@@ -85,7 +85,7 @@ class Ledger:
 
         Raises:
             KeyTakenError: An action with the same key exists.
-            SubjectBlockedError: An action of the same kind and subject still owes its outcome.
+            SubjectBlockedError: An action of the same kind and subject has an open outcome.
         """
         at = self._clock()
         entry = entries.Entry(action_id or new_action_id(at), kind, subject, key, path, body_json, actor)
@@ -101,12 +101,12 @@ class Ledger:
         return await self._apply(action_id, transitions.SENDING)
 
     async def confirm(self, action_id: str, *, result_id: str | None, response_json: str | None) -> Action:
-        """The service said that it is done; raises as `sending`, from any state but `sending`."""
+        """The service confirmed it; raises as `sending`, from any state but `sending`."""
         outcome = transitions.Outcome(result_id=result_id, response_json=response_json)
         return await self._apply(action_id, transitions.CONFIRM, outcome)
 
     async def reject(self, action_id: str, error: ActionError) -> Action:
-        """The service refused, so that nothing was done; raises as `sending`, from any state but `sending`."""
+        """The service rejected it, so nothing was done; raises as `sending`, from any state but `sending`."""
         return await self._apply(action_id, transitions.REJECT, transitions.Outcome(error=error))
 
     async def unknown(self, action_id: str, error: ActionError) -> Action:
@@ -159,7 +159,7 @@ class Ledger:
         return await self._thread.run(partial(queries.actions, kinds=kinds, states=states, limit=limit))
 
     async def for_run(self, run_id: str) -> tuple[Action, ...]:
-        """The conversation with a run: the starts and continuations that made it or were meant for it, oldest first."""
+        """The conversation with a run: the actions that started or continued it, or were meant to, oldest first."""
         return await self._thread.run(partial(queries.for_run, run_id=run_id))
 
     async def organizations(self, *, subject: str | None = None) -> tuple[Action, ...]:

@@ -1,4 +1,4 @@
-"""Entering an action: under an id of its own, checked and written under one lock, so that of two claims one loses."""
+"""Entering an action: checked and written under one lock, so that only one of two processes gets a key."""
 
 import secrets
 import sqlite3
@@ -14,7 +14,7 @@ from storage.records import OPEN_STATES, Action, ActionKind
 from storage.values import sqlite_text, to_us
 
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""Crockford's: no letter that a person could take for a digit."""
+"""Crockford's base 32: no letter that looks like a digit."""
 
 _TIME_DIGITS: Final = 10
 _RANDOM_DIGITS: Final = 16
@@ -50,7 +50,7 @@ def prepare(connection: sqlite3.Connection, entry: Entry, owner: Owner, at: date
 
     Raises:
         KeyTakenError: An action with the same key exists.
-        SubjectBlockedError: An action of the same kind and subject still owes its outcome.
+        SubjectBlockedError: An action of the same kind and subject has an open outcome.
     """
     with immediate(connection):
         _refuse_taken(connection, entry)

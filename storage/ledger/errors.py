@@ -1,4 +1,4 @@
-"""What the ledger refuses, and which entry is in the way."""
+"""What the ledger refuses, and because of which entry."""
 
 from storage.records import Action
 
@@ -12,7 +12,7 @@ class LedgerRefusedError(Exception):
 
 
 class KeyTakenError(LedgerRefusedError):
-    """The key was used before: whoever was first sends, nobody else."""
+    """The key was used before: only the first action with it is sent."""
 
     def __init__(self, existing: Action) -> None:
         super().__init__(f"{existing.action_id} already has the key {existing.key!r}; it is {existing.state}.")
@@ -20,7 +20,7 @@ class KeyTakenError(LedgerRefusedError):
 
 
 class SubjectBlockedError(LedgerRefusedError):
-    """An earlier action on the same subject still owes its outcome."""
+    """An earlier action on the same subject has an open outcome."""
 
     def __init__(self, existing: Action) -> None:
         super().__init__(

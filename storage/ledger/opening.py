@@ -84,9 +84,9 @@ DAMAGE_CURE: Final = (
 )
 
 PRAGMAS: Final[Mapping[str, str | int]] = {
-    # No WAL: its reset has a rare bug in the SQLite versions that most systems have.
+    # No WAL: its reset has a rare bug in the SQLite versions of most systems.
     "journal_mode": "DELETE",
-    # FULL, and the folder too: without that a power cut can bring back the journal, and with it the state before.
+    # FULL, and the folder too: otherwise a power cut can bring back the journal, and with it the earlier state.
     "synchronous": "EXTRA",
     "cache_size": -2000,
     "mmap_size": 0,
@@ -95,7 +95,7 @@ PRAGMAS: Final[Mapping[str, str | int]] = {
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """The ledger's connection, its file made or migrated where needed.
+    """The ledger's connection, its file created or migrated where needed.
 
     Raises:
         StorageError: It is damaged, or a newer Runwarden wrote it.
@@ -114,7 +114,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
-    # The whole check, at each start: quick_check misses damage, and a ledger is small.
+    # The full check at each start: quick_check misses damage, and a ledger is small.
     (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if verdict != "ok":
         raise DatabaseDamagedError(f"The database {path} is damaged ({verdict}). {DAMAGE_CURE}", path=path)

@@ -1,4 +1,4 @@
-"""Which process owns an action, and whether it still lives; a number that the system gave again does not count."""
+"""Which process owns an action, and whether it still runs; a reused process id does not count."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 NOT_TOLD: Final = "?"
-"""Stands where the system does not tell; what is unknown differs from nothing."""
+"""Stands for what the system does not tell; it equals anything."""
 
 _PROC: Final = Path("/proc")
 _TELL_S: Final = 5.0
@@ -25,9 +25,9 @@ class Owner:
     started: str
     """When it started, in the system's own terms."""
     boot: str
-    """Which start of the machine it belongs to."""
+    """Which boot of the machine it belongs to."""
     namespace: str
-    """Where its number counts: a container has its own."""
+    """Where its process id is valid: a container has its own."""
 
 
 def this_process() -> Owner:
@@ -41,7 +41,7 @@ def _describe(pid: int) -> Owner:
 
 
 def is_dead(owner: Owner) -> bool | None:
-    """Whether the process surely has ended; None: it counts in another container, so that nobody here can tell."""
+    """Whether the process has certainly ended; None: it runs in another container and cannot be seen from here."""
     if _differ(owner.boot, _boot()):
         return True
     if _differ(owner.namespace, _namespace()):
@@ -55,14 +55,14 @@ def _differ(one: str, other: str) -> bool:
 
 
 def _started(pid: int) -> str | None:
-    """When the process started; None: there is no such process, or it has ended and only its parent has yet to hear."""
+    """When the process started; None: it does not exist, or is a zombie."""
     if not (_PROC / "self" / "stat").exists():
         return _told_by_ps(pid)
     try:
         stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    # The command's name may hold anything, brackets and spaces too.
+    # The command's name may contain anything, brackets and spaces too.
     fields = stat.rpartition(")")[2].split()
     return None if fields[_STATE_FIELD] in {"Z", "X"} else fields[_STARTED_FIELD]
 

@@ -1,4 +1,4 @@
-"""Reading the ledger: one action, some of them, or the newest with their numbers."""
+"""Reading the ledger: one action, a selection, or the newest with the numbers of all."""
 
 import sqlite3
 from collections.abc import Collection
@@ -50,7 +50,7 @@ def _action(row: dict[str, Any]) -> Action:
 
 
 def _error(row: dict[str, Any]) -> ActionError | None:
-    # What made it unknown is no reason any more, once it is known to be done.
+    # Once it is known to be done, what made it unknown no longer matters.
     if row["error_kind"] is None or row["state"] == "confirmed":
         return None
     return ActionError(
@@ -124,7 +124,7 @@ _TEXT = (
     " || coalesce(result_id, '') || ' ' || coalesce(error_kind, '') || ' ' || coalesce(error_message, '') || ' '"
     " || coalesce(error_status, '') || ' ' || coalesce(error_code, '') || ' ' || body_json)"
 )
-"""Everything that a person may have in mind, what was sent included."""
+"""Everything a person may search for, the sent body included."""
 
 
 def journal(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) -> ActivityPage[Action]:

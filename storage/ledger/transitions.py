@@ -1,4 +1,4 @@
-"""The legal transitions of an action, as a table; nothing else changes its state, not even for a process that died."""
+"""The legal transitions of an action, as a table; nothing else changes its state, not even after a crash."""
 
 import sqlite3
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a transition records beside the state; None leaves as it is what was recorded before."""
+    """What a transition records besides the state; None keeps what was recorded before."""
 
     error: ActionError | None = None
     result_id: str | None = None
@@ -57,7 +57,7 @@ def apply(
 
     Raises:
         NoSuchActionError: It is not in the ledger.
-        WrongStateError: The transition does not lead out of its state, or a person has spoken before.
+        WrongStateError: The transition does not lead out of its state, or a person has resolved it before.
     """
     with immediate(connection):
         return apply_within(connection, action_id, transition, outcome, at)
@@ -117,7 +117,7 @@ def _text_or_none(text: str | None) -> str | None:
 
 
 HOPELESS_AFTER: Final = timedelta(hours=1)
-"""A request has a deadline of seconds: one this old has no sender any more, even where nobody can look."""
+"""A request has a deadline of seconds: one this old no longer has a sender, even where it cannot be seen."""
 
 CRASHED: Final = "crashed"
 

@@ -1,4 +1,4 @@
-"""Actions: every write that was ever intended, and what became of it."""
+"""Actions: every write ever intended, and what became of it."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,8 +7,8 @@ from typing import Final, Literal
 ActionKind = Literal["run.start", "run.continue", "agent.start", "organization.create", "gitlab.onboard"]
 
 ActionState = Literal["prepared", "sending", "confirmed", "rejected", "unknown", "not_sent", "not_created"]
-"""`prepared` and `sending` are on their way; `not_created` is a person's word on what was unknown; all but
-`unknown` and those two are final."""
+"""`prepared` and `sending` are in progress; `not_created` is a person's answer to `unknown`; all but these three are
+final."""
 
 Resolution = Literal["created", "not_created", "sent_again"]
 
@@ -57,9 +57,9 @@ class Action:
     resolution: Resolution | None = None
     """A person's word on an unknown outcome."""
     superseded_by: str | None = None
-    """The action that knowingly sent this one again."""
+    """The action that sent this one again on purpose."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the outcome is still owed, by the program or by a person."""
+        """Whether the outcome is still open, for the program or for a person."""
         return self.state in OPEN_STATES and self.resolution is None

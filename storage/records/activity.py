@@ -49,12 +49,12 @@ T = TypeVar("T")
 ANSWERED = "answered"
 """A poll's outcome: the service gave what was asked for."""
 FAILED = "failed"
-"""A poll's outcome: it did not, whatever the reason."""
+"""A poll's outcome: it did not, for any reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class PollSpan:
-    """Polls of one subject that went alike, one after the other without a gap."""
+    """Consecutive polls of one subject with the same outcome."""
 
     span_id: int
     """Grows with time."""
@@ -92,7 +92,7 @@ class ActivityFilter:
     since: datetime | None = None
     """Inclusive: what began or ended at or after it."""
     is_open: bool = False
-    """Only writes that still owe their outcome."""
+    """Only writes that have an open outcome."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -112,4 +112,4 @@ class ActivityPage(Generic[T]):
     matching: int = 0
     """How many the filter lets through, the newest among them."""
     tally: Tally = field(default_factory=dict)
-    """Of everything there is, whatever the filter says."""
+    """Of all entries, regardless of the filter."""

@@ -24,7 +24,7 @@ class PinnedRun:
     run_id: str
     pinned_at: datetime
     row: RunRow | None = None
-    """None: the cache does not hold it (any more)."""
+    """None: the cache does not hold it."""
     active_since: datetime | None = None
     """When its current or last turn began. None: as with `row`."""
     last_seen_at: datetime | None = None
@@ -59,7 +59,7 @@ class StatusChange:
     """None: it was first seen so."""
     new: str
     at: datetime
-    """When it happened, by the service's word where it gave one."""
+    """When it happened according to the service, or else when it was seen."""
     active_since: datetime
     is_pinned: bool
 

@@ -13,7 +13,7 @@ class Repository:
 
     platform: str
     data_json: str
-    """The reference's `data` object as canonical JSON: hashable, and whole for platforms nobody knows yet."""
+    """The reference's `data` object as canonical JSON: hashable, and complete for platforms that are not known yet."""
 
     @classmethod
     def of(cls, platform: str, data: dict[str, object]) -> Self:

@@ -1,4 +1,4 @@
-"""Runs: what the service says of them (spec 2.4) and what was observed on the way."""
+"""Runs: what the service says of them (spec 2.4) and what was observed of them."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,10 +7,10 @@ from typing import Final, Literal
 from storage.records.repository import Repository
 
 FINAL_STATUSES: Final = frozenset({"completed", "failed"})
-"""Statuses known to be an end. Any other, known or not, counts as active."""
+"""Statuses known to be final. Any other, known or not, counts as active."""
 
 Presence = Literal["current", "unconfirmed", "lost"]
-"""Whether the service still shows a run we hold: `unconfirmed` until a look-up said so, `lost` when it is gone."""
+"""Whether the service still shows a run we hold: `unconfirmed` until a look-up, then `current` or `lost`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class Run:
 
     @property
     def is_final(self) -> bool:
-        """Whether the status is known to be an end."""
+        """Whether the status is known to be final."""
         return self.status in FINAL_STATUSES
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A change of status that was observed between two looks."""
+    """A change of status that was observed between two polls."""
 
     run_id: str
     old: str | None
@@ -77,7 +77,7 @@ class RunRow:
 
     @property
     def is_final(self) -> bool:
-        """Whether the status is known to be an end."""
+        """Whether the status is known to be final."""
         return self.status in FINAL_STATUSES
 
 

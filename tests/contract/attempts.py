@@ -16,7 +16,7 @@ async def nothing() -> None:
 async def create(client: Client) -> ApiError:
     """The error of one attempt to create an organization."""
     with pytest.raises(ApiError) as caught:
-        await client.create_organization(ORGANIZATION, before_first_byte=nothing)
+        await client.send(ORGANIZATION, before_first_byte=nothing)
     return caught.value
 
 

@@ -144,7 +144,7 @@ async def test_a_list_that_breaks_the_spec_is_refused_whole(server: FaultServer,
 async def test_a_cancelled_write_is_not_sent_again(server: FaultServer, client: Client) -> None:
     """Cancellation comes through as itself; the request went out once."""
     server.script(Hang())
-    task = asyncio.create_task(client.create_organization(ORGANIZATION, before_first_byte=nothing))
+    task = asyncio.create_task(client.send(ORGANIZATION, before_first_byte=nothing))
     await asyncio.to_thread(server.wait_for, 1)
 
     task.cancel()

@@ -29,7 +29,7 @@ async def test_nobody_listening_means_that_nothing_was_sent() -> None:
 
     async with Client(f"http://127.0.0.1:{free_port()}/v1", Token("t")) as client:
         with pytest.raises(UnreachableError) as caught:
-            await client.create_organization(ORGANIZATION, before_first_byte=commit)
+            await client.send(ORGANIZATION, before_first_byte=commit)
 
     assert caught.value.surely_not_sent
     assert not caught.value.may_have_been_executed
@@ -55,7 +55,7 @@ async def test_a_commit_that_fails_sends_nothing(server: FaultServer, client: Cl
         raise reason
 
     with pytest.raises(type(reason)) as caught:
-        await client.create_organization(ORGANIZATION, before_first_byte=refuse)
+        await client.send(ORGANIZATION, before_first_byte=refuse)
 
     assert caught.value is reason
     server.script(Respond(400, {"message": "x"}))
@@ -71,7 +71,7 @@ async def test_a_commit_that_takes_too_long_sends_nothing(server: FaultServer) -
 
     async with Client(server.base_url, Token("t"), deadline_s=0.2) as client:
         with pytest.raises(RequestTimeoutError) as caught:
-            await client.create_organization(ORGANIZATION, before_first_byte=forever)
+            await client.send(ORGANIZATION, before_first_byte=forever)
 
     assert caught.value.surely_not_sent
     assert server.requests == []
@@ -86,7 +86,7 @@ async def test_the_commit_comes_before_the_first_byte_and_once(server: FaultServ
 
     server.script(Respond(400, {"message": "x"}))
     with pytest.raises(RejectedError):
-        await client.create_organization(ORGANIZATION, before_first_byte=commit)
+        await client.send(ORGANIZATION, before_first_byte=commit)
 
     assert seen == [0]
 
@@ -127,7 +127,7 @@ async def test_an_odd_agent_name_stays_one_segment(server: FaultServer, client: 
     """Whatever a name holds, it is one part of the path."""
     server.script(Respond(201, {"execution_id": "exec_1"}))
 
-    await client.start_agent(StartAgent(name, "acme/api"), before_first_byte=nothing)
+    await client.send(StartAgent(name, "acme/api"), before_first_byte=nothing)
 
     before, _, rest = server.requests[0].target.partition("/agents/")
     assert before == "/v1/external"
@@ -140,7 +140,7 @@ async def test_text_that_is_not_unicode_is_not_sent(server: FaultServer, client:
     request = StartRun("broken \ud800", Repository.parse("acme/api"))
 
     with pytest.raises(NotSendableError) as caught:
-        await client.start_run(request, before_first_byte=nothing)
+        await client.send(request, before_first_byte=nothing)
 
     assert caught.value.surely_not_sent
     assert server.requests == []

@@ -168,7 +168,7 @@ async def test_start_run_sends_the_body_and_reads_the_run(server: FaultServer, c
     server.script(Respond(status, RUN))
     request = StartRun("Fix the login ✓", API, "fix/login", {"ticket": 7})
 
-    answer = await client.start_run(request, before_first_byte=nothing)
+    answer = await client.send(request, before_first_byte=nothing)
 
     (sent,) = server.requests
     assert (sent.method, sent.target) == ("POST", "/v1/external/runs")
@@ -188,7 +188,7 @@ async def test_continue_run_names_the_run(server: FaultServer, client: Client) -
     """Spec 4.3: the same endpoint, with run_id."""
     server.script(Respond(201, RUN))
 
-    answer = await client.continue_run(ContinueRun("run_1", "And the tests", API), before_first_byte=nothing)
+    answer = await client.send(ContinueRun("run_1", "And the tests", API), before_first_byte=nothing)
 
     assert server.requests[0].json() == {
         "instructions": "And the tests",
@@ -203,7 +203,7 @@ async def test_start_agent_goes_to_the_agent_and_reads_the_execution(server: Fau
     server.script(Respond(201, {"execution_id": "exec_1", "status": "accepted", "created_at": 1_777_777_777}))
     request = StartAgent("security review", "acme/api", None, {"depth": "full", "n": 3})
 
-    answer = await client.start_agent(request, before_first_byte=nothing)
+    answer = await client.send(request, before_first_byte=nothing)
 
     (sent,) = server.requests
     assert sent.target == "/v1/external/agents/security%20review/runs"
@@ -227,9 +227,7 @@ async def test_create_organization_reads_all_four_fields(server: FaultServer, cl
     }
     server.script(Respond(201, body))
 
-    answer = await client.create_organization(
-        CreateOrganization("ada@example.com", "PARTNER-5"), before_first_byte=nothing
-    )
+    answer = await client.send(CreateOrganization("ada@example.com", "PARTNER-5"), before_first_byte=nothing)
 
     (sent,) = server.requests
     assert (sent.target, sent.json()) == (
@@ -246,7 +244,7 @@ async def test_an_organization_with_an_id_alone_was_created(server: FaultServer,
     """The id is proof; a missing name must not turn a creation into a doubt."""
     server.script(Respond(201, {"organization_id": "org_2"}))
 
-    answer = await client.create_organization(CreateOrganization("ada@example.com"), before_first_byte=nothing)
+    answer = await client.send(CreateOrganization("ada@example.com"), before_first_byte=nothing)
 
     assert server.requests[0].json() == {"email": "ada@example.com"}
     assert answer.result_id == "org_2"
@@ -258,7 +256,7 @@ async def test_onboarding_a_project_reads_what_became_of_it(server: FaultServer,
         Respond(200, {"success": True, "status": "already_connected", "webhook_configured": True, "project_id": 42})
     )
 
-    answer = await client.onboard_project(OnboardProject("core/api"), before_first_byte=nothing)
+    answer = await client.send(OnboardProject("core/api"), before_first_byte=nothing)
 
     (sent,) = server.requests
     assert (sent.target, sent.json()) == ("/v1/external/gitlab/projects", {"project_path": "core/api"})
@@ -286,7 +284,7 @@ async def test_reads_share_a_connection_and_writes_have_their_own(server: FaultS
         await client.list_runs()
     after_reads = server.connections
     for _ in range(3):
-        await client.start_run(StartRun("x", API), before_first_byte=nothing)
+        await client.send(StartRun("x", API), before_first_byte=nothing)
 
     assert (after_reads, server.connections) == (1, 4)
 

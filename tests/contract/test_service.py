@@ -10,7 +10,7 @@ from tests.contract.world import API, World, listed, nothing, started
 async def test_a_run_is_started_listed_and_continued(world: World) -> None:
     """Spec 4.2 and 4.3, from queued to completed and queued again, under the same id."""
     async with world.client() as client:
-        first = await client.start_run(StartRun("Review the login", API, "fix/login"), before_first_byte=nothing)
+        first = await client.send(StartRun("Review the login", API, "fix/login"), before_first_byte=nothing)
         assert first.run is not None
         assert (first.status, first.run.status, first.run.branch_name) == (201, "queued", "fix/login")
         assert first.run.repository == API
@@ -20,7 +20,7 @@ async def test_a_run_is_started_listed_and_continued(world: World) -> None:
         assert done.updated_at is not None
         assert done.created_at < done.updated_at
 
-        again = await client.continue_run(ContinueRun(done.run_id, "Once more", API), before_first_byte=nothing)
+        again = await client.send(ContinueRun(done.run_id, "Once more", API), before_first_byte=nothing)
         assert again.run is not None
         assert (again.run.run_id, again.run.status) == (done.run_id, "queued")
 
@@ -28,7 +28,7 @@ async def test_a_run_is_started_listed_and_continued(world: World) -> None:
 async def test_a_named_agent_is_accepted(world: World) -> None:
     """Spec 4.4: an execution with an id and a status."""
     async with world.client() as client:
-        answer = await client.start_agent(StartAgent("scribe", "acme/web"), before_first_byte=nothing)
+        answer = await client.send(StartAgent("scribe", "acme/web"), before_first_byte=nothing)
 
     execution = answer.execution
     assert execution is not None
@@ -41,9 +41,7 @@ async def test_an_organization_is_created_and_invited_twice_over(world: World) -
     """Spec 4.1: each success is another organization, and each has its invitation."""
     async with world.client("creator") as client:
         both = [
-            await client.create_organization(
-                CreateOrganization("ada@example.com", "PARTNER"), before_first_byte=nothing
-            )
+            await client.send(CreateOrganization("ada@example.com", "PARTNER"), before_first_byte=nothing)
             for _ in range(2)
         ]
 
@@ -73,8 +71,8 @@ async def test_health_of_an_organization_without_hosts_is_empty(world: World) ->
 async def test_a_known_gitlab_project_is_connected_already(world: World) -> None:
     """Spec 4.6, by the design's decision; a project that cannot be found is an answer as well."""
     async with world.client() as client:
-        known = (await client.onboard_project(OnboardProject("acme/tools"), before_first_byte=nothing)).project
-        missing = (await client.onboard_project(OnboardProject("acme/nothing"), before_first_byte=nothing)).project
+        known = (await client.send(OnboardProject("acme/tools"), before_first_byte=nothing)).project
+        missing = (await client.send(OnboardProject("acme/nothing"), before_first_byte=nothing)).project
 
     assert known is not None
     assert missing is not None

@@ -36,9 +36,7 @@ async def test_an_organization_is_not_created_for_just_anyone(
 ) -> None:
     """Spec 7.1: 401, 403 and 404."""
     async with world.client(who) as client:
-        error = await refused(
-            client.create_organization(CreateOrganization("a@example.com"), before_first_byte=nothing)
-        )
+        error = await refused(client.send(CreateOrganization("a@example.com"), before_first_byte=nothing))
 
     assert (type(error), error.error_code) == (kind, code)
     assert not error.may_have_been_executed
@@ -55,7 +53,7 @@ async def test_an_organization_is_not_created_for_just_anyone(
 async def test_a_wrong_organization_is_rejected(world: World, request_: CreateOrganization, code: str) -> None:
     """Spec 7.1: 400 for an email or an offer code that will not do."""
     async with world.client() as client:
-        error = await refused(client.create_organization(request_, before_first_byte=nothing))
+        error = await refused(client.send(request_, before_first_byte=nothing))
 
     assert (type(error), error.status, error.error_code) == (RejectedError, 400, code)
 
@@ -66,9 +64,7 @@ async def test_provisioning_that_fails_half_way_is_in_doubt(world: World) -> Non
     outbox.rename(aside)
     try:
         async with world.client() as client:
-            error = await refused(
-                client.create_organization(CreateOrganization("a@example.com"), before_first_byte=nothing)
-            )
+            error = await refused(client.send(CreateOrganization("a@example.com"), before_first_byte=nothing))
     finally:
         aside.rename(outbox)
 
@@ -84,9 +80,9 @@ async def test_the_runs_endpoints_need_an_administrator(world: World, who: str, 
     async with world.client(who) as client:
         errors = [
             await refused(client.list_runs()),
-            await refused(client.start_run(StartRun("x", API), before_first_byte=nothing)),
-            await refused(client.start_agent(StartAgent("scribe", "acme/api"), before_first_byte=nothing)),
-            await refused(client.onboard_project(OnboardProject("acme/tools"), before_first_byte=nothing)),
+            await refused(client.send(StartRun("x", API), before_first_byte=nothing)),
+            await refused(client.send(StartAgent("scribe", "acme/api"), before_first_byte=nothing)),
+            await refused(client.send(OnboardProject("acme/tools"), before_first_byte=nothing)),
         ]
 
     assert {type(error) for error in errors} == {kind}
@@ -118,9 +114,9 @@ async def test_a_run_that_cannot_be_is_refused(
     """Spec 4.3: nothing is started, and the message says why."""
     async with world.client() as client:
         if isinstance(request_, StartRun):
-            error = await refused(client.start_run(request_, before_first_byte=nothing))
+            error = await refused(client.send(request_, before_first_byte=nothing))
         else:
-            error = await refused(client.continue_run(request_, before_first_byte=nothing))
+            error = await refused(client.send(request_, before_first_byte=nothing))
 
     assert (type(error), error.error_code) == (kind, code)
     assert error.message
@@ -130,11 +126,11 @@ async def test_a_run_at_work_and_another_repository_refuse_to_be_continued(world
     """A second turn waits for the first one's end, and stays where it is."""
     async with world.client() as client:
         run = await started(client, f"wait {tmp_path / 'go'}")
-        busy = await refused(client.continue_run(ContinueRun(run.run_id, "x", API), before_first_byte=nothing))
+        busy = await refused(client.send(ContinueRun(run.run_id, "x", API), before_first_byte=nothing))
         (tmp_path / "go").touch()
         await listed(client, run.run_id, "completed")
         elsewhere = ContinueRun(run.run_id, "x", Repository.parse("acme/web"))
-        moved = await refused(client.continue_run(elsewhere, before_first_byte=nothing))
+        moved = await refused(client.send(elsewhere, before_first_byte=nothing))
 
     assert (type(busy), busy.status, busy.error_code) == (RejectedError, 409, "run_active")
     assert (moved.status, moved.error_code) == (400, "repository_mismatch")
@@ -144,14 +140,14 @@ async def test_an_agent_nobody_knows_is_not_found(world: World) -> None:
     """Spec 4.4; the name is one segment, whatever it holds."""
     async with world.client() as client:
         for name in ("no such agent", "../runs"):
-            error = await refused(client.start_agent(StartAgent(name, "acme/api"), before_first_byte=nothing))
+            error = await refused(client.send(StartAgent(name, "acme/api"), before_first_byte=nothing))
             assert type(error) is NotFoundError
 
 
 async def test_a_project_without_a_name_is_rejected(world: World) -> None:
     """Spec 4.6, by the design's decision."""
     async with world.client() as client:
-        error = await refused(client.onboard_project(OnboardProject(), before_first_byte=nothing))
+        error = await refused(client.send(OnboardProject(), before_first_byte=nothing))
 
     assert (type(error), error.error_code) == (RejectedError, "invalid_request")
 
@@ -186,7 +182,7 @@ async def test_a_service_that_was_stopped_was_not_asked(tmp_path: Path) -> None:
             await client.list_runs()
             service.kill()
             with pytest.raises(ApiError) as caught:
-                await client.create_organization(CreateOrganization("a@example.com"), before_first_byte=nothing)
+                await client.send(CreateOrganization("a@example.com"), before_first_byte=nothing)
             service.restart()
             page = await client.list_runs()
     finally:

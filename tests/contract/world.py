@@ -72,7 +72,7 @@ async def refused(attempt: Awaitable[object]) -> RefusedError:
 async def started(client: Client, instructions: str) -> Run:
     """A run of the quick agent that was started and is listed."""
     request = StartAgent("scribe", "acme/api", inputs={"instructions": instructions})
-    run_id = (await client.start_agent(request, before_first_byte=nothing)).result_id
+    run_id = (await client.send(request, before_first_byte=nothing)).result_id
     return await listed(client, run_id)
 
 
