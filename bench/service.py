@@ -14,11 +14,10 @@ import httpx
 import sqlalchemy as sa
 
 from bench.figures import Figure, in_turn, timed
-from service.api.page_token import PageToken
+from service.api.run_list import PageToken
 from service.clock import DAY_MICROS, now_micros
-from service.entries import OrganizationEntry, RepositoryEntry, Setup, TokenEntry
 from service.lab import history
-from service.setup import apply
+from service.setup import OrganizationEntry, RepositoryEntry, Setup, TokenEntry, apply_setup
 from service.store import runs
 from service.store.database import Database
 from service.store.runs import Filters
@@ -36,7 +35,7 @@ def measure(count: int) -> Iterator[Figure]:
         database.migrate()
         organization, token = _fill(database, count)
         # Without a worker: what is accepted here names a repository that is not there.
-        with _serving(data_dir) as base_url, _client(base_url, token) as client:
+        with _options(data_dir) as base_url, _client(base_url, token) as client:
             for name, query in _lists(database).items():
                 first, last = _ends(database, organization, query)
                 deep, shallow = in_turn(_asking(client, last), _asking(client, first), rounds=5)
@@ -53,9 +52,9 @@ def _fill(database: Database, count: int) -> tuple[str, str]:
         repositories=(RepositoryEntry(name="api", platform="github", path="bench/api", url="https://bench.invalid/a"),),
     )
     with database.write() as connection:
-        made = apply(connection, Setup(organizations=(entry,)), Path.cwd(), now_micros())["organizations"][0]
+        made = apply_setup(connection, Setup(organizations=(entry,)), Path.cwd(), now_micros())["organizations"][0]
     span = 365 * DAY_MICROS
-    history.make(database, history.Wish("bench", count, 1, span, now_micros(), active=5, repositories=20))
+    history.make(database, history.HistorySpec("bench", count, 1, span, now_micros(), active=5, repositories=20))
     return str(made["id"]), str(made["tokens"][0]["value"])
 
 
@@ -116,7 +115,7 @@ def _client(base_url: str, token: str) -> Iterator[httpx.Client]:
 
 
 @contextmanager
-def _serving(data_dir: Path) -> Iterator[str]:
+def _options(data_dir: Path) -> Iterator[str]:
     (data_dir / "service.toml").write_text("[limits]\nrequests_per_minute = 1000000\n", "utf-8")
     argv = [sys.executable, "-m", "service", "serve", "--no-worker", "--port", "0", "--data-dir", str(data_dir)]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=dict(os.environ))

@@ -1,4 +1,4 @@
-"""Repository references: the spec's forms (2.3, 4.4), read once into one canonical value."""
+"""References: repositories and branches as callers name them, read once into one canonical value (spec 2.3, 4.3)."""
 
 import re
 from collections.abc import Mapping
@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from service.ids import slug
+
 PLATFORMS: Final = ("github", "gitlab")
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", re.ASCII)
 _SCP_FORM: Final = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):(?P<path>[^/].*)", re.ASCII)
 _GITHUB_PARTS: Final = 2
 _DEEPEST_GROUP: Final = 20
+_FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
+_LONGEST: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +101,21 @@ def _text(data: Mapping[str, object], field: str) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError(f"repository.data.{field} must be a non-empty string")
     return value
+
+
+def branch_fault(name: str) -> str | None:
+    """Return why git would not take the branch name, None when it would (the rules of git check-ref-format)."""
+    if not name or len(name.encode()) > _LONGEST:
+        return f"a branch name has 1 to {_LONGEST} bytes"
+    if name.startswith(("-", "/", "refs/")) or name.endswith(("/", ".")) or name in {"@", "HEAD"}:
+        return "a branch name may not start with '-', '/' or 'refs/', end with '/' or '.', or be '@' or 'HEAD'"
+    if _FORBIDDEN.search(name):
+        return "a branch name may not hold spaces, control characters, '..', '//', '@{' or any of ~ ^ : ? * [ \\"
+    if any(part.startswith(".") or part.endswith(".lock") for part in name.split("/")):
+        return "no part of a branch name may start with '.' or end with '.lock'"
+    return None
+
+
+def default_branch(instructions: str, run_id: str) -> str:
+    """Return the branch made for a run that names none: `agent/<first words>-<end of the run id>` (spec 4.3)."""
+    return f"agent/{slug(instructions) or 'run'}-{run_id[-8:].lower()}"

@@ -15,27 +15,25 @@ from typing import Any
 
 import uvicorn
 
-from service.api.app import build
+from service.api.app import HttpProtocol, build
 from service.api.context import Context
-from service.api.protocol import HttpProtocol
-from service.api.rate import SharedBuckets
 from service.clock import now_micros
 from service.execution.worker import TurnWorker
 from service.hosts.health import HealthProbes
-from service.lab import installed
-from service.mail.sender import MailRounds, MailSender, mailer_of
-from service.process_lock import ServiceError, held
+from service.lab import install_lab
+from service.mail.sender import MailSender, MailThread, mailer_of
 from service.settings import DataFolder, Settings
 from service.store.database import Database
-from service.store.run_counts import RunCounts
-from service.worker_process import build_worker, drain, one_worker
+from service.store.rate_limits import RateLimiter
+from service.store.runs import RunCounts
+from service.worker_process import ServiceError, build_worker, drain, held, one_worker
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class ServeOptions:
     """How to serve."""
 
     host: str = "127.0.0.1"
@@ -52,9 +50,9 @@ class Serving:
 class RunningService:
     """One service process over one data folder."""
 
-    def __init__(self, folder: DataFolder, serving: Serving) -> None:
+    def __init__(self, folder: DataFolder, serving: ServeOptions) -> None:
         self._folder = folder
-        self._serving = serving
+        self._options = serving
         self._failed = False
 
     def run(self) -> int:
@@ -65,23 +63,23 @@ class RunningService:
         """
         self._folder.create()
         settings = self._folder.settings()
-        url = self._serving.database_url or self._folder.database_url
+        url = self._options.database_url or self._folder.database_url
         with contextlib.closing(Database(url)) as database, self._alone(database):
             database.migrate()
             worker = None
-            if self._serving.executes:
-                worker = build_worker(database, self._folder, settings, self._serving.concurrency)
+            if self._options.executes:
+                worker = build_worker(database, self._folder, settings, self._options.concurrency)
             context = _context(self._folder, settings, database, worker)
             listener = self._bind()
-            post = MailSender(database, context.mailer, settings.mail, context.clock)
-            with contextlib.closing(MailRounds(post, settings.mail)):
+            sender = MailSender(database, context.mailer, settings.mail, context.clock)
+            with contextlib.closing(MailThread(sender, settings.mail)):
                 status = asyncio.run(self._serve(context, worker, listener))
             context.probes.close()
             _log.info("stopped")
             return status
 
     async def _serve(self, context: Context, worker: TurnWorker | None, listener: socket.socket) -> int:
-        app, extra = installed(context) if self._serving.lab else (build(context), {})
+        app, extra = install_lab(context) if self._options.lab else (build(context), {})
         config = uvicorn.Config(
             app,
             http=HttpProtocol,
@@ -119,7 +117,7 @@ class RunningService:
             loop.call_soon_threadsafe(server.leave)
 
     def _bind(self) -> socket.socket:
-        host, port = self._serving.host, self._serving.port
+        host, port = self._options.host, self._options.port
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         # With the protocol named, asyncio switches Nagle's delay off for what is accepted (40 ms an answer otherwise).
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -129,7 +127,7 @@ class RunningService:
         except OSError as error:
             listener.close()
             raise ServiceError(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from error
-        if self._serving.lab and not _is_loopback(listener.getsockname()[0]):
+        if self._options.lab and not _is_loopback(listener.getsockname()[0]):
             listener.close()
             raise ServiceError(f"the lab opens on loopback only, not on {host}; leave --lab or --host out")
         listener.listen(_BACKLOG)
@@ -153,7 +151,7 @@ class RunningService:
                 root = self._folder.root
                 refusal = f"another service runs on {root}; stop it, or choose another --data-dir"
                 locks.enter_context(held(self._folder.lock_file, refusal))
-            if self._serving.executes:
+            if self._options.executes:
                 locks.enter_context(one_worker(database, self._folder))
             yield
 
@@ -192,7 +190,7 @@ def _context(folder: DataFolder, settings: Settings, database: Database, worker:
         settings=settings,
         clock=now_micros,
         expiry_clock=now_micros,
-        rate=SharedBuckets(database, settings.limits.requests_per_minute, now_micros),
+        rate=RateLimiter(database, settings.limits.requests_per_minute, now_micros),
         mailer=mailer_of(folder, settings.mail, os.environ),
         probes=HealthProbes(settings.probing),
         page_key=database.secret("page_token_key"),

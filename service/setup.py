@@ -1,38 +1,117 @@
-"""Set-up: organizations and all that belongs to them from one document, as often as you like with the same outcome."""
+"""Set-up: what an operator writes down, checked key by key and applied as often as you like with the same outcome."""
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import sqlalchemy as sa
+from pydantic import BaseModel, ConfigDict, Field
 
 from service.clock import parse_duration, rfc3339
-from service.entries import AgentEntry, HostEntry, OrganizationEntry, RepositoryEntry, Setup, TokenEntry
 from service.reference import checked_path, location
-from service.store import agents, hosts, offers, organizations, repositories, tokens, trials
+from service.store import agents, hosts, organizations, repositories, tokens, trials
 from service.store.organizations import Organization
 
+Platform = Literal["github", "gitlab"]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+AgentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
+VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 _PUBLIC_HOSTS: Final = {"github": "github.com", "gitlab": "gitlab.com"}
 _PUBLIC_APIS: Final = {"github": "https://api.github.com", "gitlab": "https://gitlab.com/api/v4"}
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class TokenEntry(_Entry):
+    """A token; made once for each alias, its value shown only then."""
+
+    alias: Name
+    scopes: tuple[Literal["admin", "organizations:create"], ...] = ("admin",)
+    duration: str = "30d"
+
+
+class HostEntry(_Entry):
+    """A connected code host."""
+
+    platform: Platform
+    host: Name | None = None
+    group: Name | None = None
+    probe: Literal["api", "git"] = "api"
+    api_url: str | None = None
+    clone_url: str | None = None
+    token_env: VariableName | None = None
+
+
+class RepositoryEntry(_Entry):
+    """A configured repository."""
+
+    name: Name
+    platform: Platform
+    path: Name
+    url: Name | None = None
+    """A URL, or a folder (relative to the document); None: the clone URL of the platform's connected host."""
+
+
+class OrganizationEntry(_Entry):
+    """An organization with what belongs to it."""
+
+    name: Name
+    slug: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")] | None = None
+    active: bool = True
+    entitlements: tuple[Literal["ServiceAPI", "CreateOrganizations"], ...] = ("ServiceAPI",)
+    tokens: tuple[TokenEntry, ...] = ()
+    hosts: tuple[HostEntry, ...] = ()
+    repositories: tuple[RepositoryEntry, ...] = ()
+
+
+class OfferEntry(_Entry):
+    """An offer code."""
+
+    code: Name
+    kind: Literal["partner", "public"]
+    retired: bool = False
+    price: Name | None = None
+    """In the operator's words; changing it after a signup gives that organization the standard trial."""
+
+
+class AgentEntry(_Entry):
+    """An agent; without an organization it serves all of them."""
+
+    name: AgentName
+    argv: Annotated[tuple[Name, ...], Field(min_length=1)]
+    organization: str | None = None
+    timeout_s: Annotated[float, Field(gt=0, le=86_400)] = agents.DEFAULT_TIMEOUT_S
+    network: bool = False
+    environment: tuple[VariableName, ...] = ()
+
+
+class Setup(_Entry):
+    """The whole document."""
+
+    organizations: tuple[OrganizationEntry, ...] = ()
+    offers: tuple[OfferEntry, ...] = ()
+    agents: tuple[AgentEntry, ...] = ()
 
 
 class SetupError(Exception):
     """The set-up cannot be applied; the text names the entry and the cure."""
 
 
-def apply(connection: sa.Connection, setup: Setup, folder: Path, now: int) -> dict[str, Any]:
+def apply_setup(connection: sa.Connection, setup: Setup, folder: Path, now: int) -> dict[str, Any]:
     """Apply a document in one transaction and return what there is now, with the values of newly made tokens.
 
     Raises:
         SetupError: An entry contradicts what is there, or lacks something.
     """
     for offer in setup.offers:
-        offers.put(connection, offers.Offer(offer.code, offer.kind, offer.retired, offer.price))
+        trials.put_offer(connection, trials.Offer(offer.code, offer.kind, offer.retired, offer.price))
     made = [_organization(connection, entry, folder, now) for entry in setup.organizations]
     for agent in setup.agents:
         put_agent(connection, agent, now)
     return {
         "organizations": made,
-        "offers": [offer.code for offer in offers.all_of(connection)],
+        "offers": [offer.code for offer in trials.all_offers(connection)],
         "agents": sorted({agents.DEFAULT_NAME} | {agent.name for _, agent in agents.all_of(connection)}),
     }
 

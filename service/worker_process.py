@@ -1,6 +1,7 @@
 """The worker process: executes turns, without an API of its own, and drains on SIGTERM or SIGINT."""
 
 import contextlib
+import fcntl
 import json
 import logging
 import os
@@ -8,17 +9,36 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 from service.clock import now_micros
-from service.execution.retention import RetentionRounds
+from service.execution.retention import RetentionThread
 from service.execution.sandbox import NoSandboxError, find
 from service.execution.turn import TurnExecution
 from service.execution.worker import TurnWorker
-from service.process_lock import ServiceError, held
 from service.settings import DataFolder, Execution, Settings
 from service.store.database import Database
 
 _log = logging.getLogger(__name__)
+
+
+class ServiceError(Exception):
+    """A process cannot start; the text names the cure."""
+
+
+@contextlib.contextmanager
+def held(lock_file: Path, refusal: str) -> Iterator[None]:
+    """Hold a lock until the block or the process ends, however it ends.
+
+    Raises:
+        ServiceError: Another process has it; the text is `refusal`.
+    """
+    with lock_file.open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ServiceError(refusal) from error
+        yield
 
 
 class WorkerProcess:
@@ -83,7 +103,7 @@ def build_worker(database: Database, folder: DataFolder, settings: Settings, con
     _log.log(logging.INFO if sandbox.program else logging.WARNING, "sandbox: %s", sandbox)
     _log.info("limits of an agent: %s", settings.execution.agent)
     execution = TurnExecution(database, folder, settings.execution, sandbox, now_micros)
-    retention = RetentionRounds(database, folder, settings.retention, now_micros)
+    retention = RetentionThread(database, folder, settings.retention, now_micros)
     places = concurrency or settings.execution.concurrency
     return TurnWorker(database, folder, settings.execution, execution, retention, now_micros, concurrency=places)
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from service.api.context import Context, Services
-from service.api.failures import ApiFailureError
+from service.api.errors import ApiError
 from service.store import organizations, tokens
 from service.store.organizations import Organization
 from service.store.tokens import Token
@@ -25,7 +25,7 @@ class Caller:
     def require_scope(self, *accepted: str) -> None:
         """Refuse a token that has none of the scopes (403, spec 5.6)."""
         if not set(accepted) & set(self.token.scopes):
-            raise ApiFailureError(
+            raise ApiError(
                 403, "insufficient_scope", f"this needs a token with scope {' or '.join(accepted)}; create one with it"
             )
 
@@ -36,13 +36,13 @@ def _caller(request: Request, context: Services) -> Caller:
         token = tokens.by_value(connection, value)
         organization = None if token is None else organizations.by_id(connection, token.organization_id)
     if token is None or not token.valid(context.expiry_clock()):
-        raise ApiFailureError(
+        raise ApiError(
             401, "invalid_token", "the bearer token is unknown, revoked or expired; create another", _REJECTED
         )
     if organization is None:
-        raise ApiFailureError(404, "organization_not_found", "the organization of this token no longer exists")
+        raise ApiError(404, "organization_not_found", "the organization of this token no longer exists")
     if not organization.active:
-        raise ApiFailureError(403, "organization_inactive", f"the organization {organization.slug} is not active")
+        raise ApiError(403, "organization_inactive", f"the organization {organization.slug} is not active")
     _count(context, organization)
     return Caller(organization, token)
 
@@ -51,14 +51,14 @@ def _bearer(request: Request) -> str:
     given = request.headers.getlist("authorization")
     scheme, _, value = given[0].partition(" ") if len(given) == 1 else ("", "", "")
     if scheme.lower() != "bearer" or not value.strip():
-        raise ApiFailureError(401, "missing_token", "send the header 'Authorization: Bearer <API token>'", _CHALLENGE)
+        raise ApiError(401, "missing_token", "send the header 'Authorization: Bearer <API token>'", _CHALLENGE)
     return value.strip()
 
 
 def _count(context: Context, organization: Organization) -> None:
     wait_s = context.rate.wait_s(organization.id)
     if wait_s is not None:
-        raise ApiFailureError(
+        raise ApiError(
             429,
             "rate_limited",
             f"the organization {organization.slug} sent too many requests; try again in {wait_s} s",

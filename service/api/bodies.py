@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from starlette.requests import ClientDisconnect
 
 from service.api.context import context_of
-from service.api.failures import ApiFailureError, bad_request
+from service.api.errors import ApiError, bad_request
 
 _LARGEST_INTEGER: Final = 2**63 - 1
 _DEEPEST: Final = 64
@@ -113,11 +113,9 @@ def _check_type(request: Request) -> None:
     media, _, parameters = request.headers.get("content-type", "").lower().partition(";")
     charset = parameters.partition("charset=")[2].strip(' "') or "utf-8"
     if media.strip() != "application/json" or charset not in {"utf-8", "utf8", "us-ascii"}:
-        raise ApiFailureError(
-            415, "unsupported_media_type", "send the body as 'Content-Type: application/json' in UTF-8"
-        )
+        raise ApiError(415, "unsupported_media_type", "send the body as 'Content-Type: application/json' in UTF-8")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise ApiFailureError(415, "unsupported_media_type", "send the body without a content encoding")
+        raise ApiError(415, "unsupported_media_type", "send the body without a content encoding")
 
 
 async def _read(request: Request, limit: int) -> bytes:
@@ -129,7 +127,7 @@ async def _read(request: Request, limit: int) -> bytes:
             if size > limit:
                 # The rest is not read, so the connection cannot be used again.
                 text = f"the body may have at most {limit} bytes"
-                raise ApiFailureError(413, "body_too_large", text, {"Connection": "close"})
+                raise ApiError(413, "body_too_large", text, {"Connection": "close"})
             chunks.append(chunk)
     except ClientDisconnect as error:
         raise bad_request("incomplete_body", "the connection ended before the body did") from error

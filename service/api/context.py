@@ -6,13 +6,13 @@ from typing import Annotated, Final
 
 from fastapi import Depends, Request
 
-from service.api.rate import RateLimit
 from service.clock import Clock
 from service.hosts.health import HealthProbes
-from service.mail.letter import Mailer
+from service.mail.message import Mailer
 from service.settings import Settings
 from service.store.database import Database
-from service.store.run_counts import RunCounts
+from service.store.rate_limits import RateLimiter
+from service.store.runs import RunCounts
 
 CONTEXT: Final = "runwarden.context"
 """Key in the ASGI scope's `state`: a context for this one request."""
@@ -27,7 +27,7 @@ class Context:
     clock: Clock
     expiry_clock: Clock
     """The present for decisions about expiry: `clock`, unless the lab shifts it."""
-    rate: RateLimit
+    rate: RateLimiter
     mailer: Mailer
     probes: HealthProbes
     page_key: bytes

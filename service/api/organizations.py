@@ -8,9 +8,9 @@ from fastapi import APIRouter, Depends
 from service.api.auth import AnyCaller
 from service.api.bodies import OrganizationCreation, ReadBody, schema_of
 from service.api.context import Context, Services
-from service.api.failures import ApiFailureError, bad_request, documented
+from service.api.errors import ApiError, bad_request, documented
 from service.mail.sender import CLAIM_MICROS, MailSender
-from service.store import invitations, offers, organizations, trials
+from service.store import invitations, organizations, trials
 from service.store.organizations import Organization
 
 router = APIRouter()
@@ -30,7 +30,7 @@ def create_organization(
     """Create an organization; every successful call makes another one, the same email or not (spec 4.1)."""
     caller.require_scope("organizations:create", "admin")
     if "CreateOrganizations" not in caller.organization.entitlements:
-        raise ApiFailureError(403, "missing_entitlement", "the organization lacks the entitlement CreateOrganizations")
+        raise ApiError(403, "missing_entitlement", "the organization lacks the entitlement CreateOrganizations")
     email = _checked_email(creation.email)
     _check_offer(context, creation.offer_code)
     with context.database.write() as connection:
@@ -65,21 +65,21 @@ def _check_offer(context: Context, code: str | None) -> None:
     if code is None:
         return
     with context.database.read() as connection:
-        offer = offers.by_code(connection, code)
+        offer = trials.offer_by_code(connection, code)
     if offer is None or offer.kind != "partner":
         raise bad_request("invalid_offer_code", "offer_code is no known partner offer; omit it for the standard trial")
 
 
 def _send(context: Context, made: Organization, invitation_id: str) -> None:
-    post = MailSender(context.database, context.mailer, context.settings.mail, context.clock)
-    invitation = post.deliver(invitation_id)
+    sender = MailSender(context.database, context.mailer, context.settings.mail, context.clock)
+    invitation = sender.deliver(invitation_id)
     if invitation is not None and invitation.mail == "sent":
         return
     refused = invitation is not None and invitation.mail == "refused"
     what = (
         "the mail server refused its invitation" if refused else "its invitation has not left yet, and is tried again"
     )
-    raise ApiFailureError(
+    raise ApiError(
         500,
         "provisioning_failed",
         f"the organization {made.id} exists, but {what}; a retry creates another organization",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from service.api.failures import ApiFailureError, bad_request
+from service.api.errors import ApiError, bad_request
 from service.reference import PLATFORMS, Reference, checked_path, location
 from service.store import hosts, repositories
 from service.store.repositories import Repository
@@ -86,7 +86,7 @@ def _target(repository: Repository) -> Target:
     return Target(Reference(repository.platform, repository.path), repository.url)
 
 
-def _unknown(text: str) -> ApiFailureError:
+def _unknown(text: str) -> ApiError:
     return bad_request(
         "unknown_repository",
         f"the repository {text!r} is neither configured nor on a connected code host; "

@@ -1,4 +1,4 @@
-"""The command line: each command is imported when it is called, for `--help` must not wait for a web framework."""
+"""The command line: each command is imported when it is called, so that `--help` need not wait for a web framework."""
 
 import importlib
 import os
@@ -8,19 +8,19 @@ import click
 
 _COMMANDS: Final = {
     "serve": ("service.cli.serve", "Run the service."),
-    "worker": ("service.cli.worker", "Execute turns, for services started with --no-worker."),
-    "migrate": ("service.cli.migrate", "Make or upgrade the tables in the database."),
-    "apply": ("service.cli.apply", "Set up organizations, tokens, hosts, repositories and agents from a file."),
+    "worker": ("service.cli.serve", "Execute turns, for services started with --no-worker."),
+    "migrate": ("service.cli.maintenance", "Make or upgrade the tables in the database."),
+    "apply": ("service.cli.maintenance", "Set up organizations, tokens, hosts, repositories and agents from a file."),
     "org": ("service.cli.organizations", "Organizations."),
     "invitation": ("service.cli.invitations", "Invitations of administrators, and what became of their mails."),
     "token": ("service.cli.tokens", "API tokens."),
-    "offer": ("service.cli.offers", "Offer codes."),
-    "host": ("service.cli.hosts", "Connected code hosts."),
-    "repository": ("service.cli.repositories", "Configured repositories."),
+    "offer": ("service.cli.organizations", "Offer codes."),
+    "host": ("service.cli.code_hosts", "Connected code hosts."),
+    "repository": ("service.cli.code_hosts", "Configured repositories."),
     "agent": ("service.cli.agents", "Agents."),
     "run": ("service.cli.runs", "The log or the diff of a run."),
-    "prune": ("service.cli.prune", "Remove old logs, diffs and queue entries; runs stay."),
-    "status": ("service.cli.status", "What is in force: sandbox, workers, queue."),
+    "prune": ("service.cli.maintenance", "Remove old logs, diffs and queue entries; runs stay."),
+    "status": ("service.cli.maintenance", "What is in force: sandbox, workers, queue."),
 }
 
 _AS_JSON: Final = "service.cli.as_json"
@@ -35,7 +35,7 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 — click's signature
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = importlib.import_module(_COMMANDS[cmd_name][0]).command
+        command: click.Command = getattr(importlib.import_module(_COMMANDS[cmd_name][0]), cmd_name)
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -1,21 +1,21 @@
-"""`org`: the directory of organizations."""
+"""`org` and `offer`: the directory of organizations, and the codes they sign up with."""
 
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
 
-from service.cli.output import Desk, administers
+from service.cli.output import AdminContext, admin_command
 from service.clock import now_micros, rfc3339
-from service.entries import OrganizationEntry, TokenEntry
-from service.setup import SetupError, find_organization, make_token
+from service.setup import OfferEntry, OrganizationEntry, SetupError, TokenEntry, find_organization, make_token
 from service.store import invitations, organizations, trials
 from service.store.organizations import ENTITLEMENTS, Organization
-from service.store.trials import Trial
+from service.store.trials import KINDS, Offer, Trial
 
 
 @click.group("org")
-def command() -> None:
+def org() -> None:
     """Organizations."""
 
 
@@ -47,84 +47,84 @@ def _line(one: Organization) -> str:
     return f"{one.slug}  {one.id}  {'active' if one.active else 'inactive'}  {','.join(one.entitlements)}  {one.name}"
 
 
-@command.command("create")
+@org.command("create")
 @click.argument("name")
 @click.option("--slug", help="Its short name; made from the name if left out.")
 @click.option("--entitlement", "entitlements", multiple=True, type=click.Choice(ENTITLEMENTS))
-@administers
-def create(desk: Desk, name: str, slug: str | None, entitlements: tuple[str, ...]) -> None:
+@admin_command
+def create(admin: AdminContext, name: str, slug: str | None, entitlements: tuple[str, ...]) -> None:
     """Create an organization."""
     entry = OrganizationEntry.model_validate({"name": name, "slug": slug, "entitlements": entitlements})
-    with desk.write(create=True) as connection:
+    with admin.write(create=True) as connection:
         if organizations.by_slug(connection, entry.slug or organizations.slug_of(name)):
             raise SetupError("an organization of that slug exists; choose another with --slug")
         made = organizations.create(
             connection, name=entry.name, slug=entry.slug, now=now_micros(), entitlements=entry.entitlements
         )
-    desk.show(_document(made), [_line(made)])
+    admin.show(_document(made), [_line(made)])
 
 
-@command.command("list")
-@administers
-def list_all(desk: Desk) -> None:
+@org.command("list")
+@admin_command
+def list_organizations(admin: AdminContext) -> None:
     """List organizations."""
-    with desk.read() as connection:
+    with admin.read() as connection:
         found = organizations.all_of(connection)
         documents = [_document(one) | {"trial": _trial(trials.of(connection, one.id))} for one in found]
-    desk.show({"organizations": documents}, [_line(one) for one in found])
+    admin.show({"organizations": documents}, [_line(one) for one in found])
 
 
-@command.command("deactivate")
+@org.command("deactivate")
 @click.argument("slug")
-@administers
-def deactivate(desk: Desk, slug: str) -> None:
+@admin_command
+def deactivate(admin: AdminContext, slug: str) -> None:
     """Make an organization inactive: its tokens open nothing until it is activated again."""
-    _change(desk, slug, lambda found: (False, {*found.entitlements}))
+    _change(admin, slug, lambda found: (False, {*found.entitlements}))
 
 
-@command.command("activate")
+@org.command("activate")
 @click.argument("slug")
-@administers
-def activate(desk: Desk, slug: str) -> None:
+@admin_command
+def activate(admin: AdminContext, slug: str) -> None:
     """Make an inactive organization active again."""
-    _change(desk, slug, lambda found: (True, {*found.entitlements}))
+    _change(admin, slug, lambda found: (True, {*found.entitlements}))
 
 
-@command.command("grant")
+@org.command("grant")
 @click.argument("slug")
 @click.argument("entitlement", type=click.Choice(ENTITLEMENTS))
-@administers
-def grant(desk: Desk, slug: str, entitlement: str) -> None:
+@admin_command
+def grant(admin: AdminContext, slug: str, entitlement: str) -> None:
     """Give an organization an entitlement."""
-    _change(desk, slug, lambda found: (found.active, {*found.entitlements, entitlement}))
+    _change(admin, slug, lambda found: (found.active, {*found.entitlements, entitlement}))
 
 
-@command.command("withdraw")
+@org.command("withdraw")
 @click.argument("slug")
 @click.argument("entitlement", type=click.Choice(ENTITLEMENTS))
-@administers
-def withdraw(desk: Desk, slug: str, entitlement: str) -> None:
+@admin_command
+def withdraw(admin: AdminContext, slug: str, entitlement: str) -> None:
     """Take an entitlement from an organization; the tokens it has keep working until they are revoked."""
-    _change(desk, slug, lambda found: (found.active, {*found.entitlements} - {entitlement}))
+    _change(admin, slug, lambda found: (found.active, {*found.entitlements} - {entitlement}))
 
 
-def _change(desk: Desk, slug: str, changed: Callable[[Organization], tuple[bool, set[str]]]) -> None:
+def _change(admin: AdminContext, slug: str, changed: Callable[[Organization], tuple[bool, set[str]]]) -> None:
     """Set what an operator may change: whether it is active, and its entitlements."""
-    with desk.write() as connection:
+    with admin.write() as connection:
         found = find_organization(connection, slug)
         active, entitled = changed(found)
         kept = tuple(one for one in ENTITLEMENTS if one in entitled)
         organizations.change(connection, found.id, active=active, entitlements=kept)
         now_is = find_organization(connection, found.id)
-    desk.show(_document(now_is), [_line(now_is)])
+    admin.show(_document(now_is), [_line(now_is)])
 
 
-@command.command("accept-invitation")
+@org.command("accept-invitation")
 @click.argument("code")
-@administers
-def accept_invitation(desk: Desk, code: str) -> None:
+@admin_command
+def accept_invitation(admin: AdminContext, code: str) -> None:
     """Turn an invitation code from a mail into the organization's first API token."""
-    with desk.write() as connection:
+    with admin.write() as connection:
         organization_id = invitations.accept(connection, code, now_micros())
         if organization_id is None:
             raise SetupError(
@@ -134,4 +134,50 @@ def accept_invitation(desk: Desk, code: str) -> None:
         found = find_organization(connection, organization_id)
         token, value = make_token(connection, found, TokenEntry(alias="first administrator"), now_micros())
     document = {"organization": _document(found), "token": value, "expires_at": rfc3339(token.expires_at)}
-    desk.show(document, [f"{found.slug}: {value}"])
+    admin.show(document, [f"{found.slug}: {value}"])
+
+
+@click.group("offer")
+def offer() -> None:
+    """Offer codes."""
+
+
+def _offer_line(one: Offer | OfferEntry) -> str:
+    return "  ".join([one.code, one.kind, *(["retired"] if one.retired else []), *([one.price] if one.price else [])])
+
+
+@offer.command("add")
+@click.argument("code")
+@click.option("--kind", type=click.Choice(KINDS), required=True)
+@click.option("--retired", is_flag=True, help="Still accepted; the trial will be the standard one.")
+@click.option("--price", help="In your words; who signed up at another one gets the standard trial.")
+@admin_command
+def add(admin: AdminContext, code: str, *, kind: str, retired: bool, price: str | None) -> None:
+    """Add an offer, or change the one with its code."""
+    entry = OfferEntry.model_validate({"code": code, "kind": kind, "retired": retired, "price": price})
+    with admin.write(create=True) as connection:
+        trials.put_offer(connection, Offer(entry.code, entry.kind, entry.retired, entry.price))
+    admin.show(entry.model_dump(), [_offer_line(entry)])
+
+
+@offer.command("retire")
+@click.argument("code")
+@admin_command
+def retire(admin: AdminContext, code: str) -> None:
+    """Retire an offer: still accepted at signup, but the trial will be the standard one."""
+    with admin.write() as connection:
+        found = trials.offer_by_code(connection, code)
+        if found is None:
+            raise SetupError(f"there is no offer {code!r}; list them with: runwarden service offer list")
+        retired = replace(found, retired=True)
+        trials.put_offer(connection, retired)
+    admin.show(asdict(retired), [_offer_line(retired)])
+
+
+@offer.command("list")
+@admin_command
+def list_offers(admin: AdminContext) -> None:
+    """List offers."""
+    with admin.read() as connection:
+        found = trials.all_offers(connection)
+    admin.show({"offers": [asdict(one) for one in found]}, [_offer_line(one) for one in found])

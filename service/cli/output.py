@@ -31,7 +31,7 @@ def default_data_dir() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class AdminContext:
     """What an administrating command works with."""
 
     folder: DataFolder
@@ -84,8 +84,8 @@ class Desk:
             click.echo("nothing yet", err=True)
 
 
-def administers(function: Function) -> Function:
-    """Give a command `--data-dir`, `--database` and `--json`, a `Desk` as its first argument, and plain errors."""
+def admin_command(function: Function) -> Function:
+    """Give a command `--data-dir`, `--database` and `--json`, a `AdminContext` as its first argument, and plain errors."""
 
     @click.option(
         "--data-dir",
@@ -103,8 +103,8 @@ def administers(function: Function) -> Function:
     @functools.wraps(function)
     def command(*arguments: Any, data_dir: Path | None, database_url: str | None, as_json: bool, **options: Any) -> Any:
         with plain_errors(as_json=as_json):
-            desk = Desk(DataFolder(data_dir or default_data_dir()), as_json, database_url)
-            return function(desk, *arguments, **options)
+            admin = AdminContext(DataFolder(data_dir or default_data_dir()), as_json, database_url)
+            return function(admin, *arguments, **options)
 
     return command  # type: ignore[return-value]  # the wrapper's options are click's business, not the type's
 

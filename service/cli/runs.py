@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from service.cli.output import Desk, administers
+from service.cli.output import AdminContext, admin_command
 from service.clock import rfc3339
 from service.setup import SetupError
-from service.store import runs, turn_files, turns
+from service.store import runs, turns
 from service.store.turns import Turn
 
 if TYPE_CHECKING:
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
 @click.option("--log", "what", flag_value="log", help="What happened, turn by turn.")
 @click.option("--diff", "what", flag_value="diff", help="What each turn committed.")
 @click.option("--turn", "number", type=click.IntRange(1), help="This turn alone.")
-@administers
-def command(desk: Desk, run_id: str, what: Literal["log", "diff"] | None, number: int | None) -> None:
+@admin_command
+def run(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, number: int | None) -> None:
     """Show a run's turns, its log or its diff."""
-    with desk.read() as connection:
+    with admin.read() as connection:
         run = runs.by_id(connection, run_id)
         if run is None:
             raise SetupError(f"there is no run {run_id!r} in this service; list them with: runwarden runs list")
         found = [turn for turn in turns.of(connection, run_id) if number in {None, turn.number}]
         if not found:
             raise SetupError(f"the run {run_id} has no turn {number}; it has {run.turn}")
-        kept = [] if what is None else [_file(desk, connection, turn, what) for turn in found]
+        kept = [] if what is None else [_file(admin, connection, turn, what) for turn in found]
     documents = [_document(turn) for turn in found]
     texts = [_line(turn) for turn in found]
     if what is not None:
         documents = [one | {what: text} for one, text in zip(documents, kept, strict=True)]
         texts = [text or _absence(turn, what) for turn, text in zip(found, kept, strict=True)]
     head = {"run_id": run.id, "status": run.status, "branch_name": run.branch, "agent": run.agent}
-    desk.show(head | {"turns": documents}, texts)
+    admin.show(head | {"turns": documents}, texts)
 
 
-def _file(desk: Desk, connection: "Connection", turn: Turn, what: Literal["log", "diff"]) -> str:
+def _file(admin: AdminContext, connection: "Connection", turn: Turn, what: Literal["log", "diff"]) -> str:
     """Return a turn's log or diff from this folder, else what its worker left in the database, else nothing."""
-    file = (desk.folder.turn_log if what == "log" else desk.folder.turn_diff)(turn.run_id, turn.number)
+    file = (admin.folder.turn_log if what == "log" else admin.folder.turn_diff)(turn.run_id, turn.number)
     if file.exists():
         return file.read_text("utf-8", "replace").rstrip("\n")
-    return (turn_files.text(connection, turn.run_id, turn.number, what) or "").rstrip("\n")
+    return (turns.file_text(connection, turn.run_id, turn.number, what) or "").rstrip("\n")
 
 
 def _absence(turn: Turn, what: str) -> str:

@@ -1,16 +1,40 @@
-"""`serve`: the service in one process, from its first connection to an orderly end."""
+"""`serve` and `worker`: the processes that stay, from their first connection to an orderly end."""
 
+import logging
 import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final, NoReturn
 
 import click
 
-from service.cli.output import DATA_DIR_VARIABLE, DATABASE_VARIABLE, default_data_dir
-from service.cli.process import DATABASE_HELP, run_process
+from service.cli.output import DATA_DIR_VARIABLE, DATABASE_VARIABLE, default_data_dir, plain_errors
 from service.settings import DataFolder
+
+DATABASE_HELP: Final = (
+    "postgresql://user@host/name; SQLite in the data folder if left out. "
+    f"With a password, better in {DATABASE_VARIABLE} or ~/.pgpass: everybody on the machine can read a command line."
+)
+
+
+def run_process(run: Callable[[], int]) -> NoReturn:
+    """Run to the end, log to stderr, and exit with the status returned; 2 when it cannot start."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    with plain_errors(as_json=False):
+        from service.worker_process import ServiceError
+
+        try:
+            status = run()
+        except ServiceError as error:
+            click.echo(f"error: {error}", err=True)
+            status = 2
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Interrupted turns hold their threads on purpose: only the end of the process lets them go.
+    os._exit(status)
 
 
 @click.command("serve")
@@ -22,7 +46,7 @@ from service.settings import DataFolder
 @click.option("--workers", type=click.IntRange(1, 64), help="Turns executed at the same time.")
 @click.option("--lab", is_flag=True, help="Open /_lab: faults, shifted expiry and made-up runs, on loopback only.")
 @click.option("--stop-with-stdin", is_flag=True, help="End when standard input does: with the process that started it.")
-def command(
+def serve(
     data_dir: Path | None,
     database_url: str | None,
     host: str,
@@ -38,9 +62,9 @@ def command(
         threading.Thread(target=_stop_at_end_of_stdin, name="stdin watch", daemon=True).start()
 
     def run() -> int:
-        from service.server import RunningService, Serving
+        from service.server import RunningService, ServeOptions
 
-        serving = Serving(host, port, database_url, executes=not no_worker, concurrency=workers, lab=lab)
+        serving = ServeOptions(host, port, database_url, executes=not no_worker, concurrency=workers, lab=lab)
         return RunningService(DataFolder(data_dir or default_data_dir()), serving).run()
 
     run_process(run)
@@ -50,3 +74,18 @@ def _stop_at_end_of_stdin() -> None:
     while os.read(sys.stdin.fileno(), 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+@click.command("worker")
+@click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), envvar=DATA_DIR_VARIABLE)
+@click.option("--database", "database_url", envvar=DATABASE_VARIABLE, help=DATABASE_HELP)
+@click.option("--workers", type=click.IntRange(1, 64), help="Turns executed at the same time.")
+def worker(data_dir: Path | None, database_url: str | None, workers: int | None) -> None:
+    """Execute turns; prints one JSON line when it is ready, and its log on stderr."""
+
+    def run() -> int:
+        from service.worker_process import WorkerProcess
+
+        return WorkerProcess(DataFolder(data_dir or default_data_dir()), database_url, workers).run()
+
+    run_process(run)

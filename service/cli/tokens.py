@@ -2,29 +2,28 @@
 
 import click
 
-from service.cli.output import Desk, administers
+from service.cli.output import AdminContext, admin_command
 from service.clock import now_micros, rfc3339
-from service.entries import TokenEntry
-from service.setup import SetupError, find_organization, make_token
+from service.setup import SetupError, TokenEntry, find_organization, make_token
 from service.store import tokens
 from service.store.tokens import SCOPES
 
 
 @click.group("token")
-def command() -> None:
+def token() -> None:
     """API tokens."""
 
 
-@command.command("create")
+@token.command("create")
 @click.option("--org", "slug", required=True, help="The organization's slug or id.")
 @click.option("--scope", "scopes", multiple=True, type=click.Choice(SCOPES), required=True)
 @click.option("--alias", default="unnamed", show_default=True)
 @click.option("--duration", default="30d", show_default=True, help="How long it lives, such as 12h or 90d.")
-@administers
-def create(desk: Desk, slug: str, scopes: tuple[str, ...], alias: str, duration: str) -> None:
+@admin_command
+def create(admin: AdminContext, slug: str, scopes: tuple[str, ...], alias: str, duration: str) -> None:
     """Create a token and print its value, which cannot be shown again."""
     entry = TokenEntry.model_validate({"alias": alias, "scopes": scopes, "duration": duration})
-    with desk.write() as connection:
+    with admin.write() as connection:
         made, value = make_token(connection, find_organization(connection, slug), entry, now_micros())
     document = {
         "id": made.id,
@@ -34,15 +33,15 @@ def create(desk: Desk, slug: str, scopes: tuple[str, ...], alias: str, duration:
         "value": value,
         "expires_at": rfc3339(made.expires_at),
     }
-    desk.show(document, [value])
+    admin.show(document, [value])
 
 
-@command.command("list")
+@token.command("list")
 @click.option("--org", "slug", required=True, help="The organization's slug or id.")
-@administers
-def list_all(desk: Desk, slug: str) -> None:
+@admin_command
+def list_all(admin: AdminContext, slug: str) -> None:
     """List an organization's tokens, without their values."""
-    with desk.read() as connection:
+    with admin.read() as connection:
         found = tokens.of(connection, find_organization(connection, slug).id)
     now = now_micros()
     documents = [
@@ -57,17 +56,17 @@ def list_all(desk: Desk, slug: str) -> None:
         for one in found
     ]
     lines = [f"{one['id']}  {one['state']}  until {one['expires_at']}  {one['alias']}" for one in documents]
-    desk.show({"tokens": documents}, lines)
+    admin.show({"tokens": documents}, lines)
 
 
-@command.command("revoke")
+@token.command("revoke")
 @click.argument("token_id")
-@administers
-def revoke(desk: Desk, token_id: str) -> None:
+@admin_command
+def revoke(admin: AdminContext, token_id: str) -> None:
     """End a token's life at once."""
-    with desk.write() as connection:
+    with admin.write() as connection:
         if not tokens.revoke(connection, token_id, now_micros()):
             raise SetupError(
                 f"there is no living token {token_id!r}; list them with: runwarden service token list --org SLUG"
             )
-    desk.show({"id": token_id, "state": "revoked"}, [f"{token_id} revoked"])
+    admin.show({"id": token_id, "state": "revoked"}, [f"{token_id} revoked"])

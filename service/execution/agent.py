@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import IO, Final
 
 from service.execution import processes, supervisor
+from service.execution.processes import UsageWatch, free_bytes
 from service.execution.sandbox import PACKAGE_ROOT, Sandbox
-from service.execution.usage import UsageWatch, free_bytes
 from service.execution.workspace import Workspace
 from service.settings import AgentLimits
 from service.store.agents import Agent
 
 _CHUNK: Final = 65_536
-_GLANCE_S: Final = 0.25
-_KEEPER_PATIENCE_S: Final = 15.0
+_POLL_S: Final = 0.25
+_SUPERVISOR_TIMEOUT_S: Final = 15.0
 _LONGEST_REPORT: Final = 4096
 _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ")
 
@@ -77,7 +77,7 @@ def run(command: AgentCommand, log: IO[bytes], limits: AgentLimits, stopping: th
 
     Raises:
         AgentFailedError: It could not start, exited with another status than 0, or passed a limit.
-        InterruptedTurn: `stopping` was set while it ran.
+        InterruptedTurnError: `stopping` was set while it ran.
     """
     free, reserve = free_bytes(command.workspace.root), limits.disk_reserve_bytes
     if free < reserve:
@@ -86,13 +86,13 @@ def run(command: AgentCommand, log: IO[bytes], limits: AgentLimits, stopping: th
     with ours:
         with theirs, command.workspace.task_file.open("rb") as task:
             process = _spawn(command, task, theirs, limits)
-        kept = _Kept(process, ours, _capped(log, limits.output_bytes))
+        kept = _SupervisedAgent(process, ours, _capped(log, limits.output_bytes))
         report = ""
         try:
             report = kept.watch(UsageWatch(process.pid, command.workspace.root, limits), command.agent, stopping)
         finally:
             _end(process, report or kept.dismiss(), command.workspace)
-    _judge(report, limits)
+    _check_report(report, limits)
 
 
 def _spawn(
@@ -111,7 +111,7 @@ def _spawn(
     )
 
 
-class _Kept:
+class _SupervisedAgent:
     """An agent under its supervisor: what it prints, and what the supervisor reports at its end."""
 
     def __init__(
@@ -140,11 +140,11 @@ class _Kept:
                 if now > deadline:
                     raise AgentFailedError(f"the agent passed its time limit of {agent.timeout_s:g} s and was ended")
                 if now >= glance_due:
-                    glance_due = now + _GLANCE_S
+                    glance_due = now + _POLL_S
                     _refuse(usage.passed())
-                ready = {key.fileobj for key, _ in selector.select(min(_GLANCE_S, max(0.0, deadline - now)))}
+                ready = {key.fileobj for key, _ in selector.select(min(_POLL_S, max(0.0, deadline - now)))}
                 if self._control in ready:
-                    return self._last_words()
+                    return self._read_report()
                 if ready and not self._take():
                     selector.unregister(self._process.stdout)  # type: ignore[arg-type]  # registered, so it is there
 
@@ -152,7 +152,7 @@ class _Kept:
         """Tell the supervisor to end everything, and return its report."""
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
-        return self._last_words()
+        return self._read_report()
 
     def _take(self) -> bool:
         """Pass on what the agent printed; False at the end of its output."""
@@ -161,8 +161,8 @@ class _Kept:
             self._write(chunk)
         return chunk != b""
 
-    def _last_words(self) -> str:
-        self._control.settimeout(_KEEPER_PATIENCE_S)
+    def _read_report(self) -> str:
+        self._control.settimeout(_SUPERVISOR_TIMEOUT_S)
         try:
             report = self._control.recv(_LONGEST_REPORT).decode("utf-8", "replace")
         except OSError:
@@ -187,7 +187,7 @@ def _end(process: subprocess.Popen[bytes], report: str, workspace: Workspace) ->
         process.stdout.close()
 
 
-def _judge(report: str, limits: AgentLimits) -> None:
+def _check_report(report: str, limits: AgentLimits) -> None:
     """Read how the agent ended; anything but exit status 0 is a failure."""
     word, _, rest = report.removeprefix("left ").partition(" ")
     if word == "fault":

@@ -1,14 +1,24 @@
-"""Process trees: whatever an agent started ends with it, also what hid in a session of its own."""
+"""Process trees of agents: what they take from the machine, which limit they pass, and the end of all of them."""
 
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+from service.execution.supervisor import descendants
+from service.settings import AgentLimits
 
 _PROC: Final = Path("/proc")
 _PATIENCE_S: Final = 5.0
 _PAUSE_S: Final = 0.01
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+_MIB: Final = 1 << 20
+_BLOCK_BYTES: Final = 512
+_WALK_SHARE: Final = 20
+"""A walk through the workspace may take one part in so many of the time."""
+_WALK_PAUSE_S: Final = 0.5
 
 
 def kill_marked(marker: str) -> int:
@@ -53,3 +63,111 @@ def _marked(marker: bytes) -> set[int]:
         except OSError:
             continue
     return found
+
+
+class UsageWatch:
+    """Measures one agent; `passed()` is asked several times a second and is cheap."""
+
+    def __init__(self, supervisor: int, workspace: Path, limits: AgentLimits) -> None:
+        self._supervisor = supervisor
+        self._workspace = workspace
+        self._limits = limits
+        self._walk_due = 0.0
+
+    def passed(self) -> str | None:
+        """Return which limit the agent has passed, in words, with the key to change; None while it is within all."""
+        tree = [self._supervisor, *descendants(self._supervisor)]
+        limits = self._limits
+        if len(tree) - 1 > limits.processes:
+            return f"processes: {len(tree) - 1} at once, {limits.processes} allowed (processes)"
+        cpu_s = sum(map(_cpu_s, tree))
+        if cpu_s > limits.cpu_s:
+            return f"CPU time: {cpu_s:.0f} s, {limits.cpu_s:g} s allowed (cpu_s)"
+        memory = sum(map(_memory_bytes, tree))
+        if memory > limits.memory_bytes:
+            return f"memory: {_mib(memory)}, {_mib(limits.memory_bytes)} allowed (memory_bytes)"
+        return self._disk(tree)
+
+    def _disk(self, tree: list[int]) -> str | None:
+        free = free_bytes(self._workspace)
+        if free < self._limits.disk_reserve_bytes:
+            reserve = _mib(self._limits.disk_reserve_bytes)
+            return f"disk: {_mib(free)} are left, {reserve} are kept free (disk_reserve_bytes)"
+        now = time.monotonic()
+        if now < self._walk_due:
+            return None
+        taken = folder_bytes(self._workspace) + _deleted_bytes(tree)
+        ended = time.monotonic()
+        self._walk_due = ended + max(_WALK_PAUSE_S, _WALK_SHARE * (ended - now))
+        if taken > self._limits.workspace_bytes:
+            return f"disk: {_mib(taken)}, {_mib(self._limits.workspace_bytes)} allowed (workspace_bytes)"
+        return None
+
+
+def free_bytes(folder: Path) -> int:
+    """Return what an ordinary user may still write beside a folder."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return what the files below a folder take on the disk."""
+    return sum(_sizes(folder))
+
+
+def _sizes(folder: Path) -> Iterator[int]:
+    waiting = [os.fspath(folder)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    yield entry.stat(follow_symlinks=False).st_blocks * _BLOCK_BYTES
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+        except OSError:
+            # The agent removes and locks while we look; what it hides this way, the reserve still catches.
+            continue
+
+
+def _deleted_bytes(tree: list[int]) -> int:
+    """Return what processes hold on to in files that no folder names any more, memory files included."""
+    found: dict[tuple[int, int], int] = {}
+    for pid in tree:
+        for number in _open_files(pid):
+            try:
+                file = os.stat(f"/proc/{pid}/fd/{number}")  # noqa: PTH116 — several times a second
+            except OSError:
+                continue
+            if file.st_nlink == 0:
+                found[file.st_dev, file.st_ino] = file.st_blocks * _BLOCK_BYTES
+    return sum(found.values())
+
+
+def _open_files(pid: int) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208 — likewise
+    except OSError:
+        # It ended meanwhile, or is not ours to look into.
+        return []
+
+
+def _cpu_s(pid: int) -> float:
+    """Return the CPU time of a process and of its children that ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / _TICKS_PER_S
+
+
+def _memory_bytes(pid: int) -> int:
+    """Return the memory of a process that no file backs."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
+
+
+def _mib(size: int) -> str:
+    return f"{size / _MIB:.0f} MiB"

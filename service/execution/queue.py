@@ -4,14 +4,20 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from service.store.database import Database
-from service.store.turns import Waiting
+import sqlalchemy as sa
+
+from service.clock import rfc3339
+from service.store.database import Database, DatabaseError
+from service.store.turns import WaitingTurn
 
 if TYPE_CHECKING:
-    from dbos import DBOS, Queue, StepOptions
+    from dbos import DBOS, DBOSClient, Queue, StepOptions
+
 
 QUEUE: Final = "turns"
 WORKFLOW: Final = "execute_turn"
@@ -36,6 +42,8 @@ _SETTLE: Final["StepOptions"] = {
 
 Perform = Callable[[str, int], dict[str, Any] | None]
 Settle = Callable[[str, int, dict[str, Any]], None]
+_TABLE: Final = "workflow_status"
+_SCHEMA: Final = "dbos"
 
 
 class TurnQueue:
@@ -48,7 +56,7 @@ class TurnQueue:
         self._queue: Queue | None = None
         self._execute: Callable[[str, int], None] | None = None
         self._interval_s = _QUICK_S
-        self._stirred_at = time.monotonic()
+        self._busy_at = time.monotonic()
 
     def open(self, perform: Perform, settle: Settle) -> None:
         """Connect and begin to execute: `perform`, then `settle` with what that returned, unless it returned None."""
@@ -74,13 +82,13 @@ class TurnQueue:
 
         @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=20)
         def execute_turn(run_id: str, number: int) -> None:
-            ending = DBOS.run_step({"name": "perform"}, perform, run_id, number)
-            if ending is not None:
-                DBOS.run_step(_SETTLE, settle, run_id, number, ending)
+            outcome = DBOS.run_step({"name": "perform"}, perform, run_id, number)
+            if outcome is not None:
+                DBOS.run_step(_SETTLE, settle, run_id, number, outcome)
 
         self._execute = execute_turn
         DBOS.launch()
-        _calm(engine)
+        _stop_idle_polling(engine)
         self._queue = DBOS.retrieve_queue(QUEUE)
 
     def close(self, wait_s: int, give_up_s: float) -> None:
@@ -93,7 +101,7 @@ class TurnQueue:
         destroying.start()
         destroying.join(give_up_s)
 
-    def put(self, turn: Waiting) -> None:
+    def put(self, turn: WaitingTurn) -> None:
         """Queue a turn; the same turn again finds the workflow that exists."""
         from dbos import SetEnqueueOptions, SetWorkflowID
 
@@ -117,18 +125,18 @@ class TurnQueue:
         status = DBOS.get_workflow_status(_workflow_id(run_id, number))
         return status.status if status is not None and status.status in _BROKEN else None
 
-    def stir(self) -> None:
+    def mark_busy(self) -> None:
         """Note that there is something to do: for a while the queue is looked at more often."""
-        self._stirred_at = time.monotonic()
+        self._busy_at = time.monotonic()
 
-    def pace(self) -> None:
+    def adjust_polling(self) -> None:
         """Look at the queue often when there was something to do lately, and seldom otherwise.
 
         The interval stands in the database, for all workers: who is busy insists on its own, who is idle gives way.
         """
         if self._queue is None:
             return
-        busy = time.monotonic() - self._stirred_at < _QUICK_FOR_S
+        busy = time.monotonic() - self._busy_at < _QUICK_FOR_S
         wanted_s = _QUICK_S if busy else _SLOW_S
         current_s = self._queue.polling_interval_sec if busy else self._interval_s
         if current_s != wanted_s:
@@ -162,7 +170,7 @@ def migrate_queue(database: Database) -> None:
     DBOS.migrate(database.url.render_as_string(hide_password=False))
 
 
-def _calm(engine: "DBOS") -> None:
+def _stop_idle_polling(engine: "DBOS") -> None:
     """Stop DBOS from asking its tables once a second for what we never put there: a third of an idle service's CPU."""
     # No public door to either: delayed workflows and deadlines, and the queue for DBOS's own workflows.
     engine._background_jobs_stop_event.set()  # noqa: SLF001 — see above
@@ -171,3 +179,62 @@ def _calm(engine: "DBOS") -> None:
 
 def _workflow_id(run_id: str, number: int) -> str:
     return f"{run_id}:{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One turn, as the queue names it."""
+
+    workflow_id: str
+
+    @property
+    def run_id(self) -> str:
+        """The run whose turn it is."""
+        return self.workflow_id.rpartition(":")[0]
+
+
+class QueueHistory:
+    """A context with the queue's history in hand; empty where no worker has ever been."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._client: DBOSClient | None = None
+
+    def __enter__(self) -> Self:
+        schema = None if self._database.is_sqlite else _SCHEMA
+        if sa.inspect(self._database.engine).has_table(_TABLE, schema=schema):
+            from dbos import DBOSClient
+
+            logging.getLogger("dbos").setLevel(logging.WARNING)
+            url = self._database.url.render_as_string(hide_password=False)
+            # A pool of one: whoever prunes has one thing at a time to ask.
+            self._client = DBOSClient(
+                system_database_url=url, system_database_pool_size=1, retry_connection_errors=False
+            )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._client is not None:
+            self._client.destroy()
+
+    def ended(self, before: int, skip: int, limit: int) -> list[Entry]:
+        """Return entries that ended before an instant (microseconds), oldest first, after the first `skip`.
+
+        Raises:
+            DatabaseError: The queue's tables are not those of this release.
+        """
+        if self._client is None:
+            return []
+        until = rfc3339(before)
+        try:
+            found = self._client.list_workflows(
+                name=WORKFLOW, completed_before=until, offset=skip, limit=limit, load_input=False, load_output=False
+            )
+        except (sa.exc.OperationalError, sa.exc.ProgrammingError) as error:
+            raise DatabaseError(f"the queue cannot be read: {error.orig}; see to: runwarden service migrate") from error
+        return [Entry(one.workflow_id) for one in found]
+
+    def forget(self, entries: Sequence[Entry]) -> None:
+        """Remove entries with their steps, in one transaction."""
+        if self._client is not None and entries:
+            self._client.delete_workflows([entry.workflow_id for entry in entries])

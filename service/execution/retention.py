@@ -10,9 +10,9 @@ from typing import Final
 
 from service import ids
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
-from service.execution.queue_history import QueueHistory
+from service.execution.queue import QueueHistory
 from service.settings import DataFolder, Retention
-from service.store import turn_files, turns
+from service.store import turns
 from service.store.database import Database
 
 _BATCH: Final = 500
@@ -66,11 +66,11 @@ class Pruning:
         """Remove from the database the logs and diffs of turns that ended before; return how many."""
         if self._dry_run:
             with self._database.read() as connection:
-                return turn_files.count_ended(connection, before)
+                return turns.count_ended_files(connection, before)
         removed = 0
         while not self.leaving.is_set():
             with self._database.write() as connection:
-                batch = turn_files.remove_ended(connection, before, _BATCH)
+                batch = turns.remove_ended_files(connection, before, _BATCH)
             removed += batch
             if batch < _BATCH:
                 break
@@ -105,7 +105,7 @@ def _old_files(runs: Path, before: int, spared: frozenset[str]) -> Iterator[Path
             (runs / name).rmdir()
 
 
-class RetentionRounds:
+class RetentionThread:
     """A thread that prunes as the settings say: when the worker starts, and once an hour."""
 
     def __init__(self, database: Database, folder: DataFolder, settings: Retention, clock: Clock) -> None:

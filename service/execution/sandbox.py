@@ -41,11 +41,11 @@ class Sandbox:
         """Return the command that runs `argv` inside; `objects` is the mirror that the history borrows from."""
         if self.program is None:
             return argv
-        view = _system_view(network=network)
+        view = _system_mounts(network=network)
         # First, for what is bound next may lie below.
         for name, place in (("tmp", "/tmp"), ("shm", "/dev/shm")):  # noqa: S108 — its own /tmp
             view += ["--bind", str(workspace.scratch / name), place]
-        view += _program_view(argv)
+        view += _program_mounts(argv)
         readable = [workspace.history, workspace.task_file, objects]
         writable = [workspace.tree, workspace.home, workspace.result_file.parent]
         for path in readable:
@@ -54,7 +54,7 @@ class Sandbox:
             view += ["--bind", str(path), str(path)]
         # What else can be written would be memory without a limit: bubblewrap's own root and /dev.
         view += ["--remount-ro", "/dev", "--remount-ro", "/"]
-        return [self.program, *_walls(network=network), *view, "--chdir", str(workspace.tree), "--", *argv]
+        return [self.program, *_isolation(network=network), *view, "--chdir", str(workspace.tree), "--", *argv]
 
 
 def find(wanted: Sandboxing) -> Sandbox:
@@ -75,7 +75,7 @@ def find(wanted: Sandboxing) -> Sandbox:
 
 
 def _fault(program: str) -> str | None:
-    argv = [program, *_walls(network=False), *_system_view(network=False), "--", "/bin/sh", "-c", "true"]
+    argv = [program, *_isolation(network=False), *_system_mounts(network=False), "--", "/bin/sh", "-c", "true"]
     try:
         done = subprocess.run(argv, capture_output=True, timeout=_PROBE_S, check=False, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -85,12 +85,12 @@ def _fault(program: str) -> str | None:
     return None
 
 
-def _walls(*, network: bool) -> list[str]:
+def _isolation(*, network: bool) -> list[str]:
     shared = ["--share-net"] if network else []
     return ["--unshare-all", *shared, "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "agent"]
 
 
-def _system_view(*, network: bool) -> list[str]:
+def _system_mounts(*, network: bool) -> list[str]:
     view: list[str] = []
     for folder in _SYSTEM:
         if Path(folder).is_symlink():
@@ -102,7 +102,7 @@ def _system_view(*, network: bool) -> list[str]:
     return [*view, "--proc", "/proc", "--dev", "/dev", "--dir", "/run"]
 
 
-def _program_view(argv: list[str]) -> list[str]:
+def _program_mounts(argv: list[str]) -> list[str]:
     view: list[str] = []
     for path in dict.fromkeys(_program_paths(argv)):
         view += ["--ro-bind-try", str(path), str(path)]

@@ -59,14 +59,14 @@ def _become_agent(argv: list[str], file_bytes: int, fault: int) -> NoReturn:
         os.nice(_NICENESS)
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        _offer_to_the_oom_killer()
+        _prefer_for_oom_kill()
         os.execvp(argv[0], argv)  # noqa: S606 — no shell is wanted
     except OSError as error:
         os.write(fault, str(error).encode("utf-8", "replace"))
     os._exit(127)
 
 
-def _offer_to_the_oom_killer() -> None:
+def _prefer_for_oom_kill() -> None:
     try:
         with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:  # noqa: PTH123 — see above
             file.write("1000")
@@ -98,7 +98,7 @@ def _reap(agent: int) -> tuple[int | None, bool]:
     return status, True
 
 
-def _attend(agent: int, control: int, wakeup: int) -> int | None:
+def _wait_for_end(agent: int, control: int, wakeup: int) -> int | None:
     """Wait for the agent's end, or for the worker to let go of the control socket (None)."""
     poll = select.poll()
     poll.register(control, select.POLLIN | select.POLLHUP)
@@ -143,7 +143,7 @@ def main() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nowhere, stream)
-    status = _attend(agent, control, wakeup)
+    status = _wait_for_end(agent, control, wakeup)
     clean = _end_all(agent)
     report = f"fault {fault}" if fault else "ended" if status is None else f"exit {status}"
     try:

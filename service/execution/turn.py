@@ -11,15 +11,14 @@ from service.execution.agent import AgentCommand, AgentFailedError
 from service.execution.git import Git, GitError, login
 from service.execution.mirror import Mirror, Snapshot
 from service.execution.sandbox import Sandbox
-from service.execution.workspace import Workspace
-from service.execution.workspaces import Workspaces
+from service.execution.workspace import Workspace, Workspaces
 from service.hosts.access import host_token
 from service.settings import DataFolder, Execution
-from service.store import agents, runs, turn_files, turns
+from service.store import agents, runs, turns
 from service.store.agents import Agent
 from service.store.database import Database
 from service.store.runs import Run
-from service.store.turns import Ending, Turn
+from service.store.turns import Turn, TurnOutcome
 
 TRAILER: Final = "Runwarden-Run"
 _SEARCHED_COMMITS: Final = 500
@@ -74,11 +73,11 @@ class TurnExecution:
         """What stands around every agent here."""
         self._clock = clock
 
-    def perform(self, run_id: str, number: int, workspaces: Workspaces) -> Ending:
+    def perform(self, run_id: str, number: int, workspaces: Workspaces) -> TurnOutcome:
         """Carry a turn out and return how it ended.
 
         Raises:
-            InterruptedTurn: The service is going down.
+            InterruptedTurnError: The service is going down.
             SupersededError: Another attempt has the turn now.
         """
         with self._database.write() as connection:
@@ -91,7 +90,7 @@ class TurnExecution:
             raise SupersededError(f"{run_id} turn {number} has ended already")
         if agent is None:
             text = f"the agent {run.agent!r} is no longer configured; add it again and continue the run"
-            return Ending("failed", failure=text, attempt=turn.attempt)
+            return TurnOutcome("failed", failure=text, attempt=turn.attempt)
         workspace = Workspace(workspaces.place(f"{run_id}-{number}-{turn.attempt}"))
         log_file = self._folder.turn_log(run_id, number)
         log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -103,11 +102,11 @@ class TurnExecution:
                 workspace.remove()
                 self._share_files(run_id, number)
 
-    def settle(self, run_id: str, number: int, ending: Ending) -> None:
+    def settle(self, run_id: str, number: int, outcome: TurnOutcome) -> None:
         """Record the end of a turn, once."""
         with self._database.write() as connection:
-            turns.end(connection, run_id, number, ending, self._clock())
-        _log.info("%s turn %d %s%s", run_id, number, ending.status, f": {ending.failure}" if ending.failure else "")
+            turns.end(connection, run_id, number, outcome, self._clock())
+        _log.info("%s turn %d %s%s", run_id, number, outcome.status, f": {outcome.failure}" if outcome.failure else "")
 
     def _share_files(self, run_id: str, number: int) -> None:
         """Keep log and diff where every machine finds them; with SQLite there is only this one."""
@@ -117,28 +116,28 @@ class TurnExecution:
         with self._database.write() as connection:
             for kind, file in files.items():
                 if file.exists():
-                    turn_files.put(connection, run_id, number, kind, file)
+                    turns.put_file(connection, run_id, number, kind, file)
 
     def _git(self, workspace: Workspace, url: str, token: str | None) -> Git:
         author = {"NAME": self._settings.author_name, "EMAIL": self._settings.author_email}
         identity = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in author.items()}
         return Git(workspace.home, self._settings.git_timeout_s, identity | login(url, token))
 
-    def _carry_out(self, attempt: Attempt) -> Ending:
+    def _carry_out(self, attempt: Attempt) -> TurnOutcome:
         attempt.say(f"attempt {attempt.turn.attempt}: {attempt.run.agent} on {attempt.run.url}", self._clock)
         try:
-            ending = self._work(attempt)
+            outcome = self._work(attempt)
         except (GitError, AgentFailedError, OSError) as error:
-            ending = Ending("failed", failure=str(error), attempt=attempt.turn.attempt)
-        attempt.say(f"{ending.status}{f': {ending.failure}' if ending.failure else ''}", self._clock)
-        return ending
+            outcome = TurnOutcome("failed", failure=str(error), attempt=attempt.turn.attempt)
+        attempt.say(f"{outcome.status}{f': {outcome.failure}' if outcome.failure else ''}", self._clock)
+        return outcome
 
-    def _work(self, attempt: Attempt) -> Ending:
+    def _work(self, attempt: Attempt) -> TurnOutcome:
         snapshot = Mirror(self._folder.mirrors, attempt.run.url, attempt.git).fetch()
         done = _own_commit(attempt, snapshot) if attempt.turn.attempt > 1 else None
         if done is not None:
             attempt.say(f"an earlier attempt has already pushed {done[0]}", self._clock)
-            return Ending("completed", commit_sha=done[0], summary=done[1], attempt=attempt.turn.attempt)
+            return TurnOutcome("completed", commit_sha=done[0], summary=done[1], attempt=attempt.turn.attempt)
         attempt.workspace.create(_task(attempt, snapshot))
         base = attempt.workspace.check_out(attempt.git, snapshot, attempt.run.branch)
         attempt.say(f"branch {attempt.run.branch} at {base or 'nothing: the repository is empty'}", self._clock)
@@ -147,13 +146,13 @@ class TurnExecution:
         agent_process.run(command, attempt.log, self._settings.agent, self.stopping)
         return self._publish(attempt, snapshot, base)
 
-    def _publish(self, attempt: Attempt, snapshot: Snapshot, base: str | None) -> Ending:
+    def _publish(self, attempt: Attempt, snapshot: Snapshot, base: str | None) -> TurnOutcome:
         result = attempt.workspace.result()
         message = _message(attempt, result.commit_message)
         commit = attempt.workspace.commit(attempt.git, snapshot, base, message)
         if commit is None:
             attempt.say("the agent changed nothing: no commit", self._clock)
-            return Ending("completed", summary=result.summary, attempt=attempt.turn.attempt)
+            return TurnOutcome("completed", summary=result.summary, attempt=attempt.turn.attempt)
         diff_file = self._folder.turn_diff(attempt.run.id, attempt.turn.number)
         diff_file.write_bytes(attempt.workspace.diff(attempt.git, base, commit).encode("utf-8", "surrogateescape"))
         with self._database.read() as connection:
@@ -161,7 +160,7 @@ class TurnExecution:
                 raise SupersededError(f"{attempt.trailer}: another attempt has it")
         pushed = self._push(attempt, snapshot, commit)
         attempt.say(f"pushed {pushed} to {attempt.run.branch}", self._clock)
-        return Ending("completed", commit_sha=pushed, summary=result.summary, attempt=attempt.turn.attempt)
+        return TurnOutcome("completed", commit_sha=pushed, summary=result.summary, attempt=attempt.turn.attempt)
 
     def _push(self, attempt: Attempt, snapshot: Snapshot, commit: str) -> str:
         """Push, and return the commit that stands for this turn on its branch."""

@@ -6,6 +6,7 @@ import secrets
 import socket
 import threading
 import time
+from dataclasses import asdict
 from typing import Any, Final
 
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
@@ -13,14 +14,14 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from service.clock import SECOND_MICROS, Clock
 from service.execution.agent import InterruptedTurnError
 from service.execution.queue import TurnQueue
-from service.execution.retention import RetentionRounds
+from service.execution.retention import RetentionThread
 from service.execution.turn import SupersededError, TurnExecution
-from service.execution.workspaces import Workspaces
+from service.execution.workspace import Workspaces
 from service.settings import DataFolder, Execution
 from service.store import turns, workers
 from service.store.database import Database
 from service.store.doorbell import Doorbell
-from service.store.turns import Ending
+from service.store.turns import TurnOutcome
 from service.store.workers import Worker
 
 _ROUND_S: Final = 1.0
@@ -43,7 +44,7 @@ class TurnWorker:
         folder: DataFolder,
         settings: Execution,
         execution: TurnExecution,
-        retention: RetentionRounds,
+        retention: RetentionThread,
         clock: Clock,
         *,
         concurrency: int,
@@ -58,7 +59,7 @@ class TurnWorker:
         sandbox = str(execution.sandbox)
         self.me: Final = Worker(executor, socket.gethostname(), sandbox, os.getpid(), concurrency, clock(), clock())
         """Who this worker is, to the others."""
-        self._workroom: Workspaces | None = None
+        self._workspaces: Workspaces | None = None
         self._queue = TurnQueue(database, executor, concurrency)
         self._doorbell: Doorbell | None = None
         self._beat_due = self._look_due = 0.0
@@ -68,9 +69,9 @@ class TurnWorker:
         """Set: nothing new is taken up."""
         self._gone = threading.Event()
         """Set: nobody may count on this worker any more."""
-        self._rounds = threading.Thread(target=self._go_round, name="worker-rounds", daemon=True)
+        self._rounds = threading.Thread(target=self._run_rounds, name="worker-rounds", daemon=True)
         self._active = 0
-        self._parked = 0
+        self._interrupted = 0
         self._counting = threading.Condition()
 
     def wake(self) -> None:
@@ -79,7 +80,7 @@ class TurnWorker:
 
     def start(self) -> None:
         """Connect to the queue and begin to execute; takes about a second, most of it imports."""
-        self._workroom = Workspaces(self._folder, self.me.executor)
+        self._workspaces = Workspaces(self._folder, self.me.executor)
         self._beat()
         self._queue.open(self._perform, self._settle)
         self._rounds.start()
@@ -99,16 +100,16 @@ class TurnWorker:
         self._queue.close(int(grace_s) + 1 if self._active else 0, grace_s if self._active else _CLOSING_S)
         self._execution.stopping.set()
         with self._counting:
-            idle = self._counting.wait_for(lambda: self._parked >= self._active, _CLOSING_S) and not self._active
+            idle = self._counting.wait_for(lambda: self._interrupted >= self._active, _CLOSING_S) and not self._active
         self._gone.set()
         self._woken.set()
         self._rounds.join()
-        self._say_good_bye()
-        if idle and self._workroom is not None:
-            self._workroom.close()
+        self._sign_off()
+        if idle and self._workspaces is not None:
+            self._workspaces.close()
         return idle
 
-    def _say_good_bye(self) -> None:
+    def _sign_off(self) -> None:
         try:
             with self._database.write() as connection:
                 workers.leave(connection, self.me.executor)
@@ -116,11 +117,11 @@ class TurnWorker:
             _log.warning("the database is away; the others will notice by themselves that this worker is gone")
 
     def _perform(self, run_id: str, number: int) -> dict[str, Any] | None:
-        self._queue.stir()
+        self._queue.mark_busy()
         with self._counting:
             self._active += 1
         try:
-            ending = self._attempt(run_id, number)
+            outcome = self._attempt(run_id, number)
         except InterruptedTurnError:
             self._leave_unfinished(run_id, number)
             return None
@@ -129,49 +130,51 @@ class TurnWorker:
             return None
         except Exception:  # noqa: BLE001 — one guard at the boundary of a turn: it must come to an end
             _log.exception("%s turn %d failed in the service itself", run_id, number)
-            ending = Ending("failed", failure="the service failed; its log says why. Continue the run to try again")
+            outcome = TurnOutcome(
+                "failed", failure="the service failed; its log says why. Continue the run to try again"
+            )
         finally:
-            self._queue.stir()
+            self._queue.mark_busy()
             with self._counting:
                 self._active -= 1
-        return {name: getattr(ending, name) for name in Ending.__slots__}
+        return asdict(outcome)
 
-    def _attempt(self, run_id: str, number: int) -> Ending:
+    def _attempt(self, run_id: str, number: int) -> TurnOutcome:
         """Execute a turn; a database that went away meanwhile is waited for, and the turn tried again."""
         for pause_s in _DATABASE_PAUSES_S:
             try:
-                return self._execution.perform(run_id, number, self._workroom_held())
+                return self._execution.perform(run_id, number, self._own_workspaces())
             except OperationalError as error:
                 _log.warning("%s turn %d waits %g s: the database is away (%s)", run_id, number, pause_s, error.orig)
                 if self._execution.stopping.wait(pause_s):
                     raise InterruptedTurnError from error
-        return self._execution.perform(run_id, number, self._workroom_held())
+        return self._execution.perform(run_id, number, self._own_workspaces())
 
-    def _settle(self, run_id: str, number: int, ending: dict[str, Any]) -> None:
-        self._execution.settle(run_id, number, Ending(**ending))
+    def _settle(self, run_id: str, number: int, outcome: dict[str, Any]) -> None:
+        self._execution.settle(run_id, number, TurnOutcome(**outcome))
 
-    def _workroom_held(self) -> Workspaces:
-        if self._workroom is None:
+    def _own_workspaces(self) -> Workspaces:
+        if self._workspaces is None:
             raise RuntimeError("the worker is not started")
-        return self._workroom
+        return self._workspaces
 
     def _leave_unfinished(self, run_id: str, number: int) -> None:
         """Hold the turn's thread until the process is gone: any return would count as an end of the workflow."""
         _log.info("%s turn %d is interrupted; whoever comes next starts it again", run_id, number)
         with self._counting:
-            self._parked += 1
+            self._interrupted += 1
             self._counting.notify_all()
             self._counting.wait_for(lambda: False)
 
-    def _go_round(self) -> None:
+    def _run_rounds(self) -> None:
         while not self._gone.is_set():
             try:
                 # Also while draining: who is silent counts as dead, and its turns as free.
                 self._beat()
                 if not self._ended.is_set():
                     self._dispatch()
-                    self._take_over()
-                    self._queue.pace()
+                    self._recover_dead_workers()
+                    self._queue.adjust_polling()
             except Exception:  # noqa: BLE001 — one guard at the boundary of a round: the next one tries again
                 _log.exception("the worker's round failed; it tries again")
             self._woken.wait(_ROUND_S)
@@ -184,11 +187,11 @@ class TurnWorker:
                 # The same turn again does no harm: a crash before it is marked only costs the time.
                 self._queue.put(turn)
             if found:
-                self._queue.stir()
+                self._queue.mark_busy()
                 with self._database.write() as connection:
                     turns.mark_dispatched(connection, [(turn.run_id, turn.number) for turn in found], self._clock())
 
-    def _waiting(self) -> list[turns.Waiting]:
+    def _waiting(self) -> list[turns.WaitingTurn]:
         with self._database.read() as connection:
             return turns.waiting(connection)
 
@@ -200,13 +203,13 @@ class TurnWorker:
         with self._database.write() as connection:
             workers.beat(connection, self.me, self._clock)
 
-    def _take_over(self) -> None:
+    def _recover_dead_workers(self) -> None:
         """Put the turns of dead workers back into the queue, and end those that the queue gave up."""
         now = time.monotonic()
         if now < self._look_due:
             return
         self._look_due = now + _LOOK_S
-        self._workroom_held().clear_the_dead()
+        self._own_workspaces().clear_the_dead()
         ttl_micros = int(self._settings.worker_ttl_s * SECOND_MICROS)
         with self._database.read() as connection:
             # On SQLite there is one worker at a time: whoever else is on record at the start is dead.
@@ -217,18 +220,18 @@ class TurnWorker:
             level = logging.WARNING if worker.seen_at else logging.INFO
             _log.log(level, "worker %s (%s, pid %d) is gone", worker.executor, worker.host, worker.pid)
             self._queue.recover(worker.executor)
-            self._queue.stir()
+            self._queue.mark_busy()
             with self._database.write() as connection:
                 workers.forget(connection, worker.executor)
         if dead or not self._recovered:
-            self._end_broken()
+            self._fail_abandoned()
         self._recovered = True
 
-    def _end_broken(self) -> None:
+    def _fail_abandoned(self) -> None:
         with self._database.read() as connection:
             unfinished = turns.unfinished(connection)
         for run_id, number in unfinished:
             state = self._queue.gave_up(run_id, number)
             if state is not None:
                 failure = f"the queue gave the turn up ({state}); continue the run to try again"
-                self._execution.settle(run_id, number, Ending("failed", failure=failure))
+                self._execution.settle(run_id, number, TurnOutcome("failed", failure=failure))

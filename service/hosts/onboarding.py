@@ -1,32 +1,102 @@
 """Onboarding: a GitLab project becomes a repository of an organization, with its webhook; again changes nothing."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from service.clock import Clock
-from service.hosts.gitlab import OnboardingError, Project, find_project
-from service.hosts.gitlab_api import GitLabApi
-from service.hosts.webhook import Webhook, ensure_webhook
-from service.settings import Settings
+from service.hosts.gitlab import GitLabApi, GitLabError, OnboardingError, Project, find_project
+from service.hosts.http import UnreachableError
+from service.settings import GitLab, Settings
 from service.store import repositories
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
 
+_CURES: Final = {
+    401: "check the token of the GitLab host",
+    403: "the token of the GitLab host needs the scope 'api' and the role Maintainer in the project",
+    404: "the token of the GitLab host needs the role Maintainer in the project",
+    422: "GitLab does not accept gitlab.webhook_url; it may refuse addresses of its own network",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """What is known of a project's webhook after it was asked for."""
+
+    configured: bool | None
+    """None: GitLab could not be asked, so it is as it was."""
+    failure: str | None = None
+    """Why it is not there or not known to be, with the cure."""
+
+
+def ensure_webhook(api: GitLabApi, project_id: int, settings: GitLab, environment: Mapping[str, str]) -> Webhook:
+    """Make a project's webhook be there, once and as configured."""
+    secret = environment.get(settings.webhook_secret_env or "", "")
+    if settings.webhook_secret_env is not None and not secret:
+        return Webhook(
+            configured=False, failure=f"the webhook needs its secret: {settings.webhook_secret_env} is not set"
+        )
+    if not api.has_token:
+        return Webhook(configured=False, failure="the webhook needs a token: connect the GitLab host with --token-env")
+    try:
+        _settle(api, project_id, _fields(settings, secret))
+    except GitLabError as error:
+        cure = _CURES.get(error.status, "see GitLab's log")
+        return Webhook(configured=False, failure=f"the webhook could not be set: {error}; {cure}")
+    except UnreachableError as error:
+        return Webhook(configured=None, failure=f"the webhook could not be set: GitLab cannot be reached: {error}")
+    return Webhook(configured=True)
+
+
+def _fields(settings: GitLab, secret: str) -> dict[str, Any]:
+    # push_events is on unless it is switched off.
+    events = {"push_events": False} | dict.fromkeys(settings.webhook_events, True)
+    fields = {"url": settings.webhook_url, "enable_ssl_verification": True} | events
+    return fields | ({"token": secret} if secret else {})
+
+
+def _settle(api: GitLabApi, project_id: int, fields: Mapping[str, Any]) -> None:
+    present = _ours(api, project_id, fields)
+    if not present:
+        api.add_hook(project_id, fields)
+        # Whoever onboarded at the same moment made one as well: all who look agree on the oldest.
+        present = _ours(api, project_id, fields)
+    else:
+        # GitLab does not show the secret, so whether it is the right one cannot be seen.
+        api.change_hook(project_id, present[0], fields)
+    for superfluous in present[1:]:
+        _remove(api, project_id, superfluous)
+
+
+def _ours(api: GitLabApi, project_id: int, fields: Mapping[str, Any]) -> list[int]:
+    found = (one.get("id") for one in api.hooks(project_id) if one.get("url") == fields["url"])
+    return sorted(number for number in found if isinstance(number, int))
+
+
+def _remove(api: GitLabApi, project_id: int, hook_id: int) -> None:
+    try:
+        api.remove_hook(project_id, hook_id)
+    except GitLabError as error:
+        if error.status != 404:  # noqa: PLR2004 — gone already: another was quicker
+            raise
+
+
 _NOT_WANTED: Final = Webhook(configured=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ProjectKey:
     """The project to onboard; the id wins when both are given, one of them is."""
 
     project_id: int | None
     path: str | None
 
-    def is_met_by(self, repository: Repository) -> bool:
+    def matches(self, repository: Repository) -> bool:
         """Whether a repository is the project."""
         if repository.platform != "gitlab":
             return False
@@ -55,7 +125,7 @@ class Onboarding:
         self._settings = settings
         self._clock = clock
 
-    def onboard(self, wanted: Wanted) -> Outcome:
+    def onboard(self, wanted: ProjectKey) -> Outcome:
         """Connect a project; one that is connected is asked for nothing but its webhook.
 
         Raises:
@@ -63,7 +133,7 @@ class Onboarding:
         """
         with self._database.read() as connection:
             of_ours = repositories.of(connection, self._organization_id)
-        known = next((one for one in of_ours if wanted.is_met_by(one)), None)
+        known = next((one for one in of_ours if wanted.matches(one)), None)
         wants_webhook = self._settings.gitlab.webhook_url is not None
         if known is not None and not wants_webhook:
             return Outcome(is_new=False, repository=known, webhook_failure=None)
@@ -74,7 +144,7 @@ class Onboarding:
             kept, is_new = self._keep(connection, project, webhook)
         return Outcome(is_new=is_new, repository=kept, webhook_failure=webhook.failure)
 
-    def _project(self, wanted: Wanted, known: Repository | None) -> Project:
+    def _project(self, wanted: ProjectKey, known: Repository | None) -> Project:
         if known is not None and known.project_id is not None:
             return Project(known.path, known.url, known.project_id)
         try:

@@ -4,11 +4,11 @@ from starlette.types import ASGIApp
 
 from service.api.app import build
 from service.api.context import Context
-from service.lab import desk
-from service.lab.lab import Faulty, Lab
+from service.lab import endpoints
+from service.lab.lab import FaultInjector, Lab
 
 
-def installed(context: Context) -> tuple[ASGIApp, dict[str, str]]:
+def install_lab(context: Context) -> tuple[ASGIApp, dict[str, str]]:
     """Return the application with the lab before it, and what is announced of it: the `lab_token`."""
     lab = Lab(context)
-    return Faulty(lab, build(lab.context), desk.build(lab)), {"lab_token": lab.token}
+    return FaultInjector(lab, build(lab.context), endpoints.build(lab)), {"lab_token": lab.token}

@@ -1,20 +1,33 @@
 """Faults: what is scripted for which operation, each consumed a counted number of times, and an account of it."""
 
 import itertools
+import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from service.lab.operations import Operation
+Operation = Literal["create_organization", "list_runs", "start_run", "start_agent", "read_health", "onboard_project"]
 
+_PATHS: Final[tuple[tuple[str, re.Pattern[str], Operation], ...]] = (
+    ("POST", re.compile("/v1/external/organizations"), "create_organization"),
+    ("GET", re.compile("/v1/external/runs"), "list_runs"),
+    ("POST", re.compile("/v1/external/runs"), "start_run"),
+    ("POST", re.compile("/v1/external/agents/[^/]+/runs"), "start_agent"),
+    ("GET", re.compile("/v1/external/installation/health"), "read_health"),
+    ("POST", re.compile("/v1/external/gitlab/projects"), "onboard_project"),
+)
 Kind = Literal["status", "delay", "reset", "lose_answer", "truncate", "drip", "partial"]
 HeaderText = Annotated[str, Field(pattern=r"^[\x20-\x7e]{1,200}$")]
-
 _ACCOUNTED: Final = 10_000
 """The account keeps this many entries; older ones are dropped, and counted."""
+
+
+def operation_of(method: str, path: str) -> Operation | None:
+    """Return the operation that a request calls; None when it calls none."""
+    return next((name for verb, pattern, name in _PATHS if verb == method and pattern.fullmatch(path)), None)
 
 
 class Fault(BaseModel):
@@ -51,7 +64,7 @@ class Fault(BaseModel):
 
 
 @dataclass(slots=True)
-class Scripted:
+class PendingFault:
     """A fault on the script, with what is left of it."""
 
     id: int
@@ -64,7 +77,7 @@ class Scripted:
 
 
 @dataclass(slots=True)
-class Consumed:
+class ConsumedFault:
     """One request that a fault befell."""
 
     fault_id: int
@@ -85,18 +98,18 @@ class FaultScript:
         self._now = now
         self._lock = threading.Lock()
         self._ids = itertools.count(1)
-        self._pending: list[Scripted] = []
-        self._account: list[Consumed] = []
+        self._pending: list[PendingFault] = []
+        self._account: list[ConsumedFault] = []
         self._dropped = 0
 
-    def add(self, fault: Fault) -> Scripted:
+    def add(self, fault: Fault) -> PendingFault:
         """Put a fault at the end of the script."""
         with self._lock:
-            made = Scripted(next(self._ids), fault, fault.times)
+            made = PendingFault(next(self._ids), fault, fault.times)
             self._pending.append(made)
             return made
 
-    def take(self, operation: Operation, path: str) -> tuple[Fault, Consumed] | None:
+    def take(self, operation: Operation, path: str) -> tuple[Fault, ConsumedFault] | None:
         """Consume the first fault that is meant for an operation."""
         with self._lock:
             for one in self._pending:
@@ -104,7 +117,7 @@ class FaultScript:
                     one.left -= 1
                     if one.left == 0:
                         self._pending.remove(one)
-                    entry = Consumed(one.id, operation, one.fault.kind, path, self._now())
+                    entry = ConsumedFault(one.id, operation, one.fault.kind, path, self._now())
                     self._enter(entry)
                     return one.fault, entry
         return None
@@ -117,9 +130,7 @@ class FaultScript:
     def account(self) -> tuple[list[dict[str, Any]], int]:
         """Return what was consumed, oldest first, and how many older entries were dropped."""
         with self._lock:
-            return [
-                {field: getattr(one, field) for field in Consumed.__slots__} for one in self._account
-            ], self._dropped
+            return [asdict(one) for one in self._account], self._dropped
 
     def clear(self) -> None:
         """Forget the script and the account."""
@@ -128,7 +139,7 @@ class FaultScript:
             self._account.clear()
             self._dropped = 0
 
-    def _enter(self, entry: Consumed) -> None:
+    def _enter(self, entry: ConsumedFault) -> None:
         self._account.append(entry)
         if len(self._account) > _ACCOUNTED:
             del self._account[0]

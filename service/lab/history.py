@@ -11,8 +11,8 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from service import ids
-from service.branches import default_branch
 from service.clock import SECOND_MICROS
+from service.reference import default_branch
 from service.store import organizations, repositories
 from service.store.agents import DEFAULT_NAME
 from service.store.database import Database
@@ -34,16 +34,16 @@ Row = tuple[dict[str, Any], dict[str, Any]]
 """A run and its turn."""
 
 
-class NoSuchOrganizationError(Exception):
+class UnknownOrganizationError(Exception):
     """The organization that the history is for does not exist."""
 
 
-class AlreadyMadeError(Exception):
+class HistoryExistsError(Exception):
     """This very history is there."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class HistorySpec:
     """What history is wanted."""
 
     organization: str
@@ -58,20 +58,20 @@ class Wish:
     repositories: int
 
 
-def make(database: Database, wish: Wish) -> dict[str, Any]:
+def make(database: Database, spec: HistorySpec) -> dict[str, Any]:
     """Insert the runs with their turns and return what was made and how long it took.
 
     Raises:
-        NoSuchOrganization: Nothing was made.
-        MadeAlready: Nothing was made either.
+        UnknownOrganizationError: Nothing was made.
+        HistoryExistsError: Nothing was made either.
     """
     began = time.monotonic()
     with database.read() as connection:
-        owner = organizations.by_slug(connection, wish.organization)
+        owner = organizations.by_slug(connection, spec.organization)
         if owner is None:
-            raise NoSuchOrganizationError(wish.organization)
+            raise UnknownOrganizationError(spec.organization)
         known = repositories.of(connection, owner.id)
-    rows = _rows(wish, owner.id, _places(known, wish.repositories))
+    rows = _rows(spec, owner.id, _places(known, spec.repositories))
     made = 0
     while batch := list(itertools.islice(rows, _BATCH)):
         _insert(database, batch)
@@ -86,7 +86,7 @@ def _insert(database: Database, batch: list[Row]) -> None:
             connection.execute(sa.insert(runs), [run for run, _ in batch])
             connection.execute(sa.insert(turns), [turn for _, turn in batch])
     except sa.exc.IntegrityError as error:
-        raise AlreadyMadeError from error
+        raise HistoryExistsError from error
 
 
 def unmake(database: Database) -> int:
@@ -108,16 +108,16 @@ def _places(known: list[Repository], wanted: int) -> list[Repository]:
     return [*known, *made_up][:wanted]
 
 
-def _rows(wish: Wish, owner: str, places: list[Repository]) -> Iterator[Row]:
-    rng = random.Random(wish.seed)  # noqa: S311 — repeatable on purpose
-    for number in range(wish.runs):
-        fraction = (number + rng.random()) / wish.runs
-        created_at = wish.until - int(wish.span_micros * (1 - fraction))
+def _rows(spec: HistorySpec, owner: str, places: list[Repository]) -> Iterator[Row]:
+    rng = random.Random(spec.seed)  # noqa: S311 — repeatable on purpose
+    for number in range(spec.runs):
+        fraction = (number + rng.random()) / spec.runs
+        created_at = spec.until - int(spec.span_micros * (1 - fraction))
         # Some repositories see far more runs than others.
         place = places[int(len(places) * rng.random() ** 2)]
         lasted = int(min(_TYPICAL_S * math.exp(rng.gauss(0, 1)), _LONGEST_S) * SECOND_MICROS)
         status = "failed" if rng.random() < _FAILED_SHARE else "completed"
-        if number >= wish.runs - wish.active:
+        if number >= spec.runs - spec.active:
             status, lasted = ("working", min(lasted, SECOND_MICROS)) if rng.random() < 1 / 2 else ("queued", 0)
         run_id = f"run_{ids.ulid(created_at, rng.getrandbits)}"
         task = _TASKS[int(len(_TASKS) * rng.random())]

@@ -12,16 +12,38 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.context import CONTEXT, Context
-from service.clock import rfc3339
+from service.clock import SECOND_MICROS, Clock, rfc3339
 from service.lab import connection
-from service.lab.clock import ShiftedClock
-from service.lab.faults import Consumed, Fault, FaultScript
-from service.lab.mail import BrokenMailer
-from service.lab.operations import operation_of
+from service.lab.faults import ConsumedFault, Fault, FaultScript, operation_of
+from service.mail.message import MailError, MailMessage
 
 PREFIX: Final = "/_lab"
 _MARK: Final = (b"x-runwarden-lab", b"on")
 _log = logging.getLogger(__name__)
+
+
+class ShiftedClock:
+    """A clock that runs as another does, some seconds ahead of it or behind."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.offset_s = 0
+
+    def __call__(self) -> int:
+        """Return the shifted present, in microseconds since 1970."""
+        return self._clock() + self.offset_s * SECOND_MICROS
+
+
+class FailingMailer:
+    """A way out that is shut; what it refuses stays owed, and the service's own post tries it again."""
+
+    def send(self, message: MailMessage) -> None:
+        """Refuse.
+
+        Raises:
+            MailError: Always.
+        """
+        raise MailError(f"the lab was told to hold back {message.invitation_id}")
 
 
 class Lab:
@@ -40,7 +62,7 @@ class Lab:
         return hmac.compare_digest(given, f"Bearer {self.token}".encode())
 
 
-class Faulty:
+class FaultInjector:
     """The application with the lab before it; every answer is marked `X-Runwarden-Lab: on`."""
 
     def __init__(self, lab: Lab, app: ASGIApp, desk: FastAPI) -> None:
@@ -70,7 +92,7 @@ class Faulty:
         await self._happen(fault, entry, (scope, receive, marked))
         entry.ended = True
 
-    async def _happen(self, fault: Fault, entry: Consumed, request: tuple[Scope, Receive, Send]) -> None:
+    async def _happen(self, fault: Fault, entry: ConsumedFault, request: tuple[Scope, Receive, Send]) -> None:
         scope, receive, send = request
         if fault.kind == "status":
             await connection.read_all(receive)
@@ -81,10 +103,10 @@ class Faulty:
         else:
             await self._execute(fault, entry, request)
 
-    async def _execute(self, fault: Fault, entry: Consumed, request: tuple[Scope, Receive, Send]) -> None:
+    async def _execute(self, fault: Fault, entry: ConsumedFault, request: tuple[Scope, Receive, Send]) -> None:
         scope, receive, send = request
         if fault.kind == "partial":
-            broken = dataclasses.replace(self._lab.context, mailer=BrokenMailer())
+            broken = dataclasses.replace(self._lab.context, mailer=FailingMailer())
             scope = {**scope, "state": {**scope["state"], CONTEXT: broken}}
         answer = await connection.hold_back(self._app, scope, receive)
         entry.executed_status = answer.status

@@ -1,4 +1,4 @@
-"""The post: brings every owed mail on its way, again and again until it left, was refused, or its invitation ended."""
+"""The sender: brings every owed mail on its way, again and again until it left, was refused, or its invitation ended."""
 
 import logging
 import threading
@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from service.clock import SECOND_MICROS, Clock
-from service.mail.invitation import invitation_letter
-from service.mail.letter import Mailer, MailError
-from service.mail.outbox import Outbox
-from service.mail.smtp import SmtpRelay
+from service.mail.mailers import Outbox, SmtpRelay
+from service.mail.message import Mailer, MailError, invitation_message
 from service.settings import DataFolder, Mail
-from service.store import invitations, mails
+from service.store import invitations
 from service.store.database import Database
-from service.store.invitations import Invitation
-from service.store.mails import OwedMail
+from service.store.invitations import Invitation, PendingMail
 
 _log = logging.getLogger(__name__)
 CLAIM_MICROS: Final = 600 * SECOND_MICROS
@@ -35,7 +32,7 @@ class MailSender:
     def deliver(self, invitation_id: str) -> Invitation | None:
         """Try the mail of an invitation, which the caller has claimed; return what became of it, None if it is gone."""
         with self._database.read() as connection:
-            owed = mails.owed(connection, invitation_id)
+            owed = invitations.pending_mail(connection, invitation_id)
         if owed is not None:
             self._try(owed)
         with self._database.read() as connection:
@@ -44,7 +41,7 @@ class MailSender:
     def deliver_due(self) -> list[Invitation]:
         """Try every mail that is due and not in another's hands; return what became of them."""
         with self._database.read() as connection:
-            due = mails.due(connection, self._clock())
+            due = invitations.due_mails(connection, self._clock())
         found = [self.claim_and_deliver(invitation_id) for invitation_id in due]
         return [one for one in found if one is not None]
 
@@ -55,25 +52,25 @@ class MailSender:
     def _claim(self, invitation_id: str) -> bool:
         now = self._clock()
         with self._database.write() as connection:
-            return mails.claim(connection, invitation_id, now, until=now + CLAIM_MICROS)
+            return invitations.claim_mail(connection, invitation_id, now, until=now + CLAIM_MICROS)
 
-    def _try(self, owed: OwedMail) -> None:
+    def _try(self, owed: PendingMail) -> None:
         now = self._clock()
         if owed.expires_at <= now:
             self._settle(owed, "the invitation expired before its mail could leave", None)
             return
         try:
-            self._mailer.send(invitation_letter(self._settings.sender, owed))
+            self._mailer.send(invitation_message(self._settings.sender, owed))
         except MailError as error:
             self._settle(owed, str(error), None if error.refused else now + self._wait_micros(owed.attempts))
             return
         with self._database.write() as connection:
-            mails.settle_sent(connection, owed.invitation_id, self._clock())
+            invitations.mark_sent(connection, owed.invitation_id, self._clock())
         _log.info("the invitation %s to %s left", owed.invitation_id, owed.organization_id)
 
-    def _settle(self, owed: OwedMail, failure: str, due_at: int | None) -> None:
+    def _settle(self, owed: PendingMail, failure: str, due_at: int | None) -> None:
         with self._database.write() as connection:
-            mails.settle_failed(connection, owed.invitation_id, failure, due_at=due_at)
+            invitations.mark_failed(connection, owed.invitation_id, failure, due_at=due_at)
         cure = "see: runwarden service invitation list" if due_at is None else "it will be tried again"
         _log.error("%s exists, but its invitation did not leave: %s; %s", owed.organization_id, failure, cure)
 
@@ -82,15 +79,15 @@ class MailSender:
         return int(max(self._settings.retry_s, min(doubled, _LONGEST_WAIT_S)) * SECOND_MICROS)
 
 
-class MailRounds:
-    """A thread that sees after the post as long as the service runs."""
+class MailThread:
+    """A thread that sees after the sender as long as the service runs."""
 
-    def __init__(self, post: MailSender, settings: Mail) -> None:
-        self._post = post
+    def __init__(self, sender: MailSender, settings: Mail) -> None:
+        self._post = sender
         self._pause_s = min(_ROUND_S, settings.retry_s)
         self._leaving = threading.Event()
-        # A daemon: a letter in its hands at the end keeps its claim, and is due again when that ends.
-        threading.Thread(target=self._run, name="post", daemon=True).start()
+        # A daemon: a message in its hands at the end keeps its claim, and is due again when that ends.
+        threading.Thread(target=self._run, name="sender", daemon=True).start()
 
     def close(self) -> None:
         """Start no further round."""
@@ -101,7 +98,7 @@ class MailRounds:
             try:
                 self._post.deliver_due()
             except Exception:  # noqa: BLE001 — the boundary: a database that is away must not end delivery for good
-                _log.exception("the post could not look for mail that is due; it tries again")
+                _log.exception("the sender could not look for mail that is due; it tries again")
 
 
 def mailer_of(folder: DataFolder, settings: Mail, environment: Mapping[str, str]) -> Mailer:

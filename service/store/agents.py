@@ -1,6 +1,6 @@
 """Agents: commands under a name, for one organization or for all of them (spec 4.4)."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 import sqlalchemy as sa
@@ -32,7 +32,7 @@ REVIEWER: Final = Agent(DEFAULT_NAME, ("{python}", "-P", "-m", "service.reviewer
 def put(connection: sa.Connection, agent: Agent, organization_id: str | None, now: int) -> None:
     """Add an agent, or replace the one with its name; without an organization it serves all of them."""
     connection.execute(sa.delete(agents).where(agents.c.name == agent.name, _owned_by(organization_id)))
-    values = {field: getattr(agent, field) for field in Agent.__slots__}
+    values = asdict(agent)
     lists = {"argv": list(agent.argv), "environment": list(agent.environment)}
     connection.execute(
         sa.insert(agents).values(values | lists | {"id": f"agent_{ids.ulid(now)}", "organization_id": organization_id})

@@ -8,7 +8,7 @@ from typing import Final
 import sqlalchemy as sa
 
 _CHANNEL: Final = "runwarden_turns"
-_GLANCE_S: Final = 5.0
+_POLL_S: Final = 5.0
 _RETRY_S: Final = 2.0
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Doorbell:
                     # What was rung while nobody listened.
                     self._heard()
                     while not self._ended.is_set():
-                        for _ in connection.notifies(timeout=_GLANCE_S, stop_after=1):
+                        for _ in connection.notifies(timeout=_POLL_S, stop_after=1):
                             self._heard()
             except psycopg.Error as error:
                 _log.warning("the doorbell is out of order (%s); turns wait for the next round until it works", error)

@@ -1,6 +1,6 @@
 """Code hosts that an organization connected: one for each platform (spec 2.7)."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 import sqlalchemy as sa
@@ -36,7 +36,7 @@ def connect(connection: sa.Connection, organization_id: str, host: Host, now: in
     """Connect a host, in place of the organization's present one on that platform."""
     key = (hosts.c.organization_id == organization_id, hosts.c.platform == host.platform)
     connection.execute(sa.delete(hosts).where(*key))
-    values = {field: getattr(host, field) for field in Host.__slots__}
+    values = asdict(host)
     connection.execute(
         sa.insert(hosts).values(
             values | {"id": f"host_{ids.ulid(now)}", "organization_id": organization_id, "connected_at": now}

@@ -1,4 +1,4 @@
-"""Invitations: doors to an organization that stay open for 30 days and let one administrator in (spec 3, 4.1)."""
+"""Invitations, open for 30 days to one administrator, and their mails: each is stored until it has left (spec 3, 4.1)."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -7,9 +7,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import DAY_MICROS
-from service.store import mails
-from service.store.schema import invitations
-from service.store.schema import mails as mail_table
+from service.store.schema import invitations, mails, organizations
 
 LIFE_MICROS: Final = 30 * DAY_MICROS
 
@@ -57,7 +55,11 @@ def invite(connection: sa.Connection, organization_id: str, email: str, now: int
             expires_at=now + LIFE_MICROS,
         )
     )
-    mails.put(connection, invitation_id, code, due_at)
+    connection.execute(
+        sa.insert(mails).values(
+            invitation_id=invitation_id, code=code, state="waiting", attempts=0, due_at=due_at, failure=None
+        )
+    )
     return invitation_id
 
 
@@ -95,11 +97,113 @@ def withdraw(connection: sa.Connection, invitation_id: str, now: int) -> bool:
         .values(expires_at=now)
     )
     if closed.rowcount:
-        mails.withdraw(connection, invitation_id)
+        stopped = sa.update(mails).where(mails.c.invitation_id == invitation_id)
+        connection.execute(stopped.values(state="withdrawn", code=None))
     return closed.rowcount > 0
 
 
 def _select() -> sa.Select[tuple[Any, ...]]:
-    of_mail = (mail_table.c.state, mail_table.c.attempts, mail_table.c.due_at, mail_table.c.failure)
+    of_mail = (mails.c.state, mails.c.attempts, mails.c.due_at, mails.c.failure)
     own = [invitations.c[field] for field in Invitation.__slots__ if field in invitations.c]
-    return sa.select(*own, *of_mail).join(mail_table, mail_table.c.invitation_id == invitations.c.id)
+    return sa.select(*own, *of_mail).join(mails, mails.c.invitation_id == invitations.c.id)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingMail:
+    """What is needed to write the mail of an invitation."""
+
+    invitation_id: str
+    organization_id: str
+    organization_name: str
+    organization_slug: str
+    parent_name: str | None
+    """None: the operator made the organization."""
+    email: str
+    code: str
+    expires_at: int
+    attempts: int
+    """How often it was tried before."""
+
+
+def pending_mail(connection: sa.Connection, invitation_id: str) -> PendingMail | None:
+    """Return a waiting mail; None when it has left, was refused, or never was."""
+    parent = organizations.alias("parent")
+    chosen = (
+        sa.select(
+            invitations.c.id,
+            organizations.c.id,
+            organizations.c.name,
+            organizations.c.slug,
+            parent.c.name,
+            invitations.c.email,
+            mails.c.code,
+            invitations.c.expires_at,
+            mails.c.attempts,
+        )
+        .join(invitations, invitations.c.id == mails.c.invitation_id)
+        .join(organizations, organizations.c.id == invitations.c.organization_id)
+        .outerjoin(parent, parent.c.id == organizations.c.parent_id)
+        .where(mails.c.invitation_id == invitation_id, mails.c.state == "waiting", mails.c.code.is_not(None))
+    )
+    row = connection.execute(chosen).first()
+    return None if row is None else PendingMail(*row)
+
+
+def due_mails(connection: sa.Connection, now: int) -> list[str]:
+    """Return the invitations whose mail is to be tried now, longest due first."""
+    rows = connection.execute(
+        sa.select(mails.c.invitation_id)
+        .where(mails.c.state == "waiting", mails.c.due_at <= now)
+        .order_by(mails.c.due_at, mails.c.invitation_id)
+    )
+    return [str(row[0]) for row in rows]
+
+
+def unsent_mails(connection: sa.Connection) -> dict[str, int]:
+    """Return how many mails wait and how many were refused."""
+    chosen = sa.select(mails.c.state, sa.func.count()).where(mails.c.state.in_(("waiting", "refused")))
+    found = {str(row[0]): int(row[1]) for row in connection.execute(chosen.group_by(mails.c.state))}
+    return {"waiting": 0, "refused": 0} | found
+
+
+def claim_mail(connection: sa.Connection, invitation_id: str, now: int, *, until: int) -> bool:
+    """Take a due mail for oneself until an instant, when it is due again; False when another was first."""
+    taken = connection.execute(
+        sa.update(mails)
+        .where(mails.c.invitation_id == invitation_id, mails.c.state == "waiting", mails.c.due_at <= now)
+        .values(due_at=until)
+    )
+    return taken.rowcount > 0
+
+
+def mark_sent(connection: sa.Connection, invitation_id: str, now: int) -> None:
+    """Record that a mail left; its code is forgotten."""
+    _record_attempt(connection, invitation_id, state="sent", code=None, failure=None)
+    connection.execute(sa.update(invitations).where(invitations.c.id == invitation_id).values(sent_at=now))
+
+
+def mark_failed(connection: sa.Connection, invitation_id: str, failure: str, *, due_at: int | None) -> None:
+    """Record why a mail did not leave and when to try again; None: never, for it was refused."""
+    again = {"state": "refused"} if due_at is None else {"due_at": due_at}
+    _record_attempt(connection, invitation_id, failure=failure, **again)
+
+
+def make_mails_due(connection: sa.Connection, now: int, invitation_id: str | None = None) -> list[str]:
+    """Make what did not leave due now, refused mails included; return those invitations."""
+    chosen = sa.true() if invitation_id is None else mails.c.invitation_id == invitation_id
+    rows = connection.execute(
+        sa.update(mails)
+        .where(mails.c.state.in_(("waiting", "refused")), mails.c.code.is_not(None), chosen)
+        .values(state="waiting", due_at=now)
+        .returning(mails.c.invitation_id)
+    )
+    return sorted(str(row[0]) for row in rows)
+
+
+def _record_attempt(connection: sa.Connection, invitation_id: str, **values: object) -> None:
+    # What was withdrawn meanwhile stays withdrawn.
+    connection.execute(
+        sa.update(mails)
+        .where(mails.c.invitation_id == invitation_id, mails.c.state == "waiting")
+        .values(attempts=mails.c.attempts + 1, **values)
+    )

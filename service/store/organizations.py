@@ -1,6 +1,6 @@
 """Organizations: the directory, with who is whose parent (spec 2.2, 4.1)."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 import sqlalchemy as sa
@@ -49,7 +49,7 @@ def create(
         offer_code=offer_code,
         created_at=now,
     )
-    values = {field: getattr(made, field) for field in Organization.__slots__} | {"entitlements": list(entitlements)}
+    values = asdict(made) | {"entitlements": list(entitlements)}
     connection.execute(sa.insert(organizations).values(values))
     return made
 

@@ -1,10 +1,68 @@
-"""Rate limits: one bucket for each organization, from which every process takes handfuls."""
+"""The rate limit of an organization: one bucket, shared by every process on the database (spec 8)."""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
 
 import sqlalchemy as sa
 
 from service.clock import SECOND_MICROS, Clock
-from service.store.database import insert_new, now_in
+from service.store.database import Database, insert_new, now_in
 from service.store.schema import rate_limits
+
+_TAKES_PER_MINUTE: Final = 100
+"""So many times a minute at most a process goes to the database for one organization, when that asks steadily."""
+
+
+@dataclass(slots=True)
+class _Allowance:
+    """What this process has taken out of an organization's bucket and not yet spent."""
+
+    left: int = 0
+    empty_until: float = 0.0
+    """Monotonic seconds: before this the bucket cannot have anything, whoever asks."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class RateLimiter:
+    """A bucket for each organization, in the database; each process spends from handfuls, so that counting is cheap.
+
+    Never more passes than the bucket holds. What a process took and did not spend is missing to the others until it
+    refills: a hundredth of a minute's worth at most.
+    """
+
+    def __init__(
+        self, database: Database, per_minute: int, clock: Clock, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._database = database
+        self._per_minute = per_minute
+        self._batch = max(1, per_minute // _TAKES_PER_MINUTE)
+        self._clock = clock
+        self._monotonic = monotonic
+        self._allowances: dict[str, _Allowance] = {}
+        self._lock = threading.Lock()
+
+    def wait_s(self, organization_id: str) -> int | None:
+        """Count one request; return None when it may pass, else the whole seconds to wait."""
+        with self._lock:
+            allowance = self._allowances.setdefault(organization_id, _Allowance())
+        with allowance.lock:
+            if allowance.left == 0 and self._monotonic() >= allowance.empty_until:
+                self._fill(allowance, organization_id)
+            if allowance.left:
+                allowance.left -= 1
+                return None
+            return max(1, math.ceil(allowance.empty_until - self._monotonic()))
+
+    def _fill(self, allowance: _Allowance, organization_id: str) -> None:
+        with self._database.write() as connection:
+            taken, wait_s = take(connection, organization_id, self._batch, self._per_minute, self._clock)
+        allowance.left = taken
+        # Others can only take: until then there is nothing, and refusing costs no look at the database.
+        allowance.empty_until = self._monotonic() + wait_s
 
 
 def take(

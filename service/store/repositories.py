@@ -1,6 +1,6 @@
 """Repositories that an organization configured by name (spec 4.4) or onboarded."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
 
@@ -37,7 +37,7 @@ def put(connection: sa.Connection, organization_id: str, repository: Repository,
     if namesake is not None:
         raise ValueError(f"the name {repository.name!r} belongs to {namesake}; choose another name")
     removed = connection.execute(sa.delete(repositories).where(same)).rowcount
-    values = {field: getattr(repository, field) for field in Repository.__slots__}
+    values = asdict(repository)
     connection.execute(
         sa.insert(repositories).values(
             values

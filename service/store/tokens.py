@@ -1,6 +1,6 @@
 """API tokens: hashed at rest, scoped, and short-lived (spec 5)."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 import sqlalchemy as sa
@@ -42,7 +42,7 @@ def create(
     """Add a token and return it with its value, which cannot be had again (spec 5.4)."""
     value = ids.new_token()
     made = Token(f"tok_{ids.ulid(now)}", organization_id, alias, scopes, now, now + life_micros, None)
-    values = {field: getattr(made, field) for field in Token.__slots__} | {"scopes": list(scopes)}
+    values = asdict(made) | {"scopes": list(scopes)}
     connection.execute(sa.insert(tokens).values(values | {"digest": ids.digest(value)}))
     return made, value
 

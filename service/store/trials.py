@@ -1,11 +1,45 @@
-"""Trials: one starts when an organization connects its first code host, on its offer's terms if they still hold."""
+"""Offers and trials: what an organization signs up for, and the trial its first code host starts (spec 2.1, 3)."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
 import sqlalchemy as sa
 
-from service.store import offers
-from service.store.schema import trials
+from service.store.schema import offers, trials
+
+KINDS: Final = ("partner", "public")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """An offer; a retired one is still accepted, and falls back to the standard trial later (spec 3)."""
+
+    code: str
+    kind: str
+    retired: bool = False
+    price: str | None = None
+    """In the operator's words; an offer whose price changed after signup no longer holds (spec 3)."""
+
+
+def put_offer(connection: sa.Connection, offer: Offer) -> None:
+    """Add an offer or replace the one with its code."""
+    connection.execute(sa.delete(offers).where(offers.c.code == offer.code))
+    connection.execute(sa.insert(offers).values(asdict(offer)))
+
+
+def offer_by_code(connection: sa.Connection, code: str) -> Offer | None:
+    """Return the offer with a code."""
+    row = connection.execute(_select_offers().where(offers.c.code == code)).first()
+    return None if row is None else Offer(*row)
+
+
+def all_offers(connection: sa.Connection) -> list[Offer]:
+    """Return every offer."""
+    return [Offer(*row) for row in connection.execute(_select_offers().order_by(offers.c.code))]
+
+
+def _select_offers() -> sa.Select[tuple[Any, ...]]:
+    return sa.select(*(offers.c[field] for field in Offer.__slots__))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +66,9 @@ class Trial:
 
 def sign_up(connection: sa.Connection, organization_id: str, code: str | None) -> None:
     """Record what an organization signed up for (spec 4.1, effect 4)."""
-    offer = None if code is None else offers.by_code(connection, code)
+    offer = None if code is None else offer_by_code(connection, code)
     made = Trial(organization_id, code, None if offer is None else offer.price, None, None)
-    connection.execute(sa.insert(trials).values({field: getattr(made, field) for field in Trial.__slots__}))
+    connection.execute(sa.insert(trials).values(asdict(made)))
 
 
 def of(connection: sa.Connection, organization_id: str) -> Trial | None:
@@ -49,7 +83,7 @@ def activate(connection: sa.Connection, organization_id: str, now: int) -> Trial
     trial = of(connection, organization_id)
     if trial is None or trial.started_at is not None:
         return trial
-    offer = None if trial.signup_code is None else offers.by_code(connection, trial.signup_code)
+    offer = None if trial.signup_code is None else offer_by_code(connection, trial.signup_code)
     holds = offer is not None and not offer.retired and offer.kind == "partner" and offer.price == trial.signup_price
     connection.execute(
         sa.update(trials)

@@ -1,13 +1,18 @@
-"""Turns: a run's instructions one by one, each executed to exactly one end."""
+"""Turns: a run's instructions one by one, each executed to exactly one end, with its log and diff."""
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from service.store import runs as run_store
-from service.store.schema import runs, turns
+from service.store.schema import runs, turn_files, turns
+
+LARGEST_FILE: Final = 16 << 20
+"""What is kept of one file; a larger diff can still be had from the repository, by its commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingTurn:
     """A turn that was accepted and is not yet in the queue."""
 
     run_id: str
@@ -38,7 +43,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class TurnOutcome:
     """How a turn ended."""
 
     status: str
@@ -49,7 +54,7 @@ class Ending:
     """The attempt that came to this end; None ends the turn whoever is at it."""
 
 
-def waiting(connection: sa.Connection, limit: int = 100) -> list[Waiting]:
+def waiting(connection: sa.Connection, limit: int = 100) -> list[WaitingTurn]:
     """Return accepted turns that are not yet in the queue, oldest first."""
     query = (
         sa.select(turns.c.run_id, turns.c.number, runs.c.url, runs.c.branch)
@@ -58,7 +63,7 @@ def waiting(connection: sa.Connection, limit: int = 100) -> list[Waiting]:
         .order_by(turns.c.accepted_at)
         .limit(limit)
     )
-    return [Waiting(*row) for row in connection.execute(query)]
+    return [WaitingTurn(*row) for row in connection.execute(query)]
 
 
 def mark_dispatched(connection: sa.Connection, dispatched: Sequence[tuple[str, int]], now: int) -> None:
@@ -92,22 +97,22 @@ def holds(connection: sa.Connection, turn: Turn) -> bool:
     return attempt == turn.attempt
 
 
-def end(connection: sa.Connection, run_id: str, number: int, ending: Ending, now: int) -> bool:
+def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome, now: int) -> bool:
     """Record how a turn ended; False when it had ended before, or another attempt took it over."""
-    held = sa.true() if ending.attempt is None else turns.c.attempt == ending.attempt
+    held = sa.true() if outcome.attempt is None else turns.c.attempt == outcome.attempt
     changed = connection.execute(
         sa.update(turns)
         .where(*_is(run_id, number), held, turns.c.status.notin_(run_store.FINAL))
         .values(
-            status=ending.status,
+            status=outcome.status,
             finished_at=now,
-            commit_sha=ending.commit_sha,
-            summary=ending.summary,
-            failure=ending.failure,
+            commit_sha=outcome.commit_sha,
+            summary=outcome.summary,
+            failure=outcome.failure,
         )
     )
     if changed.rowcount:
-        run_store.set_status(connection, run_id, ending.status, now)
+        run_store.set_status(connection, run_id, outcome.status, now)
     return changed.rowcount > 0
 
 
@@ -149,3 +154,43 @@ def _is(run_id: str, number: int) -> tuple[sa.ColumnElement[bool], sa.ColumnElem
 
 def _select() -> sa.Select[tuple[Any, ...]]:
     return sa.select(*(turns.c[name] for name in Turn.__slots__))
+
+
+def put_file(connection: sa.Connection, run_id: str, number: int, kind: str, file: Path) -> None:
+    """Keep a file, in place of the one kept before."""
+    with file.open("rb") as source:
+        content = zlib.compress(source.read(LARGEST_FILE))
+    connection.execute(sa.delete(turn_files).where(*_is_file(run_id, number, kind)))
+    values = {"run_id": run_id, "number": number, "kind": kind, "content": content}
+    connection.execute(sa.insert(turn_files).values(values))
+
+
+def file_text(connection: sa.Connection, run_id: str, number: int, kind: str) -> str | None:
+    """Return a kept file as text; None when there is none."""
+    query = sa.select(turn_files.c.content).where(*_is_file(run_id, number, kind))
+    content = connection.execute(query).scalar()
+    return None if content is None else zlib.decompress(content).decode("utf-8", "replace")
+
+
+def count_ended_files(connection: sa.Connection, before: int) -> int:
+    """Return how many files are kept of turns that ended before an instant (microseconds), open runs left out."""
+    return connection.execute(sa.select(sa.func.count()).select_from(_ended_files(before).subquery())).scalar_one()
+
+
+def remove_ended_files(connection: sa.Connection, before: int, limit: int) -> int:
+    """Remove up to `limit` files of turns that ended before an instant; return how many."""
+    key = sa.tuple_(turn_files.c.run_id, turn_files.c.number, turn_files.c.kind)
+    return connection.execute(sa.delete(turn_files).where(key.in_(_ended_files(before).limit(limit)))).rowcount
+
+
+def _ended_files(before: int) -> sa.Select[tuple[str, int, str]]:
+    still_open = sa.select(turns.c.run_id).where(turns.c.status.notin_(run_store.FINAL))
+    return (
+        sa.select(turn_files.c.run_id, turn_files.c.number, turn_files.c.kind)
+        .join(turns, sa.and_(turns.c.run_id == turn_files.c.run_id, turns.c.number == turn_files.c.number))
+        .where(turns.c.finished_at < before, turn_files.c.run_id.not_in(still_open))
+    )
+
+
+def _is_file(run_id: str, number: int, kind: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return turn_files.c.run_id == run_id, turn_files.c.number == number, turn_files.c.kind == kind

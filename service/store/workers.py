@@ -1,6 +1,6 @@
 """Workers: who executes turns, and who has not been heard of for too long."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
 
@@ -28,7 +28,7 @@ class Worker:
 
 def beat(connection: sa.Connection, worker: Worker, clock: Clock) -> None:
     """Say that a worker lives."""
-    values = {field: getattr(worker, field) for field in Worker.__slots__} | {"seen_at": now_in(connection, clock)}
+    values = asdict(worker) | {"seen_at": now_in(connection, clock)}
     changed = connection.execute(sa.update(workers).where(workers.c.executor == worker.executor).values(values))
     if changed.rowcount == 0:
         connection.execute(sa.insert(workers).values(values))

@@ -8,16 +8,15 @@ from pathlib import Path
 import pytest
 
 from service.clock import now_micros
-from service.entries import AgentEntry
 from service.execution.sandbox import Sandbox
 from service.execution.turn import SupersededError, TurnExecution
-from service.execution.workspaces import Workspaces
+from service.execution.workspace import Workspaces
 from service.settings import DataFolder, Execution
-from service.setup import put_agent
+from service.setup import AgentEntry, put_agent
 from service.store import organizations, runs, turns
 from service.store.database import Database
-from service.store.runs import Order
-from service.store.turns import Ending
+from service.store.runs import TurnRequest
+from service.store.turns import TurnOutcome
 from tests.service_process import git, make_repository
 
 SLEEPER = """
@@ -43,7 +42,7 @@ def test_who_was_taken_over_pushes_nothing(tmp_path: Path, eventually: Callable[
             put_agent(
                 connection, AgentEntry(name="sleeper", argv=["{python}", str(tmp_path / "sleeper.py")]), now_micros()
             )
-            order = Order(owner, "sleeper", "github", "acme/api", str(repository), "wanted", "do it")
+            order = TurnRequest(owner, "sleeper", "github", "acme/api", str(repository), "wanted", "do it")
             run_id = runs.accept(connection, order, now_micros()).id
         execution = TurnExecution(database, folder, Execution(), Sandbox(None, "a test"), now_micros)
         with ThreadPoolExecutor(1) as pool:
@@ -51,7 +50,7 @@ def test_who_was_taken_over_pushes_nothing(tmp_path: Path, eventually: Callable[
             eventually((tmp_path / "begun").exists, "the agent of the late one works")
             with database.write() as connection:
                 turns.claim(connection, run_id, 1, "heir", now_micros())
-                turns.end(connection, run_id, 1, Ending(status, attempt=2), now_micros())
+                turns.end(connection, run_id, 1, TurnOutcome(status, attempt=2), now_micros())
             (tmp_path / "gate").touch()
             error = late.exception(60)
         with database.read() as connection:

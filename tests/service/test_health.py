@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.hosts.health import HealthProbes
-from service.hosts.probes import Verdict
+from service.hosts.health import HealthProbes, Verdict
 from service.settings import Probing
 from service.store.hosts import Host
 from tests.fault_server import Drip, Drop, FaultServer, Hang, Raw, Respond, Step

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.hosts.health import HealthProbes
-from service.hosts.probes import Verdict
+from service.hosts.health import HealthProbes, Verdict
 from service.settings import Probing
 from service.store.hosts import Host
 from service.store.repositories import Repository

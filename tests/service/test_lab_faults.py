@@ -1,4 +1,4 @@
-"""Scripted faults as a bare socket sees them: real resets, real truncation, and an account of each (issue: /_lab)."""
+"""PendingFault faults as a bare socket sees them: real resets, real truncation, and an account of each (issue: /_lab)."""
 
 import json
 import socket

@@ -7,8 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from service import ids
-from service.branches import branch_fault, default_branch
-from service.reference import Location, Reference, checked_path, location, reference
+from service.reference import Location, Reference, branch_fault, checked_path, default_branch, location, reference
 
 AWKWARD = st.text(alphabet="a/.-@{}~^:?*[\\ \x7f\x01lockHEDrfsé", max_size=12)
 

@@ -10,7 +10,7 @@ import pytest
 
 from service.clock import now_micros
 from service.hosts.gitlab import OnboardingError
-from service.hosts.onboarding import Onboarding, Outcome, Wanted
+from service.hosts.onboarding import Onboarding, Outcome, ProjectKey
 from service.settings import GitLab, Probing, Settings
 from service.store import organizations, repositories
 from service.store.database import Database
@@ -19,8 +19,8 @@ from service.store.repositories import Repository
 from tests.service.gitlab_server import PROJECT, GitLabServer
 
 HOOK: Final = "https://hooks.example/gitlab"
-BY_PATH: Final = Wanted(None, "acme/web")
-BY_ID: Final = Wanted(42, None)
+BY_PATH: Final = ProjectKey(None, "acme/web")
+BY_ID: Final = ProjectKey(42, None)
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def test_a_project_that_moved_in_gitlab_moves_here(acme: Acme, gitlab: GitLabSer
     """The id is what stays: one repository, at the new path."""
     acme.onboarding(gitlab, webhook_url=None).onboard(BY_PATH)
     gitlab.projects = [PROJECT | {"path_with_namespace": "acme/site"}]
-    outcome = acme.onboarding(gitlab, webhook_url=None).onboard(Wanted(None, "acme/site"))
+    outcome = acme.onboarding(gitlab, webhook_url=None).onboard(ProjectKey(None, "acme/site"))
 
     assert outcome.is_new is False
     assert [(one.path, one.project_id) for one in acme.repositories] == [("acme/site", 42)]

@@ -9,11 +9,11 @@ from typing import Final
 import pytest
 
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
-from service.mail.letter import Letter, MailError
-from service.mail.outbox import Outbox
+from service.mail.mailers import Outbox
+from service.mail.message import MailError, MailMessage
 from service.mail.sender import CLAIM_MICROS, MailSender
 from service.settings import Mail
-from service.store import invitations, mails, offers, organizations
+from service.store import invitations, organizations, trials
 from service.store.database import Database
 from service.store.invitations import Invitation
 
@@ -24,15 +24,15 @@ class Letterbox:
     """A way out that keeps what it is given, or fails as told."""
 
     def __init__(self) -> None:
-        self.tried: list[Letter] = []
-        self.letters: list[Letter] = []
+        self.tried: list[MailMessage] = []
+        self.letters: list[MailMessage] = []
         """What it kept of that."""
         self.failure: MailError | None = None
         self.busy = threading.Event()
         self.free = threading.Event()
         self.free.set()
 
-    def send(self, letter: Letter) -> None:
+    def send(self, letter: MailMessage) -> None:
         self.tried.append(letter)
         self.busy.set()
         assert self.free.wait(20)
@@ -107,7 +107,7 @@ def test_what_failed_for_now_is_tried_at_growing_intervals(office: Office) -> No
 
 
 def test_what_was_refused_waits_for_a_person(office: Office) -> None:
-    """It is not tried again by itself; hastened by an operator, it is."""
+    """It is not tried again by itself; made_due by an operator, it is."""
     one = office.invite()
     office.letterbox.failure = MailError("550 no such user", refused=True)
     office.post.deliver(one)
@@ -116,7 +116,7 @@ def test_what_was_refused_waits_for_a_person(office: Office) -> None:
     refused = office.look(one)
     office.letterbox.failure = None
     with office.database.write() as connection:
-        mails.hasten(connection, office.now, one)
+        invitations.make_mails_due(connection, office.now, one)
     office.post.deliver_due()
 
     assert (refused.state(office.now), refused.failure) == ("refused", "550 no such user")
@@ -152,7 +152,9 @@ def test_of_two_who_saw_the_same_mail_due_one_gets_it(office: Office) -> None:
     """Both have read the list; the claim decides."""
     one = office.invite(due_in=0)
     with office.database.write() as connection:
-        claims = [mails.claim(connection, one, office.now, until=office.now + CLAIM_MICROS) for _ in range(2)]
+        claims = [
+            invitations.claim_mail(connection, one, office.now, until=office.now + CLAIM_MICROS) for _ in range(2)
+        ]
 
     assert claims == [True, False]
 
@@ -203,10 +205,10 @@ def test_invitations_of_the_first_schema_are_kept(office: Office) -> None:
             connection.exec_driver_sql(statement)
     office.database.migrate()
     with office.database.write() as connection:
-        hastened = mails.hasten(connection, office.now)
-        offers.put(connection, offers.Offer("X", "partner", price="1 EUR"))
+        made_due = invitations.make_mails_due(connection, office.now)
+        trials.put_offer(connection, trials.Offer("X", "partner", price="1 EUR"))
 
-    assert (office.look(sent).mail, office.look(unsent).mail, hastened) == ("sent", "refused", [])
+    assert (office.look(sent).mail, office.look(unsent).mail, made_due) == ("sent", "refused", [])
 
 
 def test_letters_are_seven_bits_and_names_are_kept(office: Office) -> None:
@@ -235,7 +237,7 @@ def test_a_further_invitation_does_not_cover_the_first(tmp_path: Path) -> None:
     """Two files in the outbox: somebody may not have delivered the first."""
     outbox = Outbox(tmp_path)
     for name in ("inv_1", "inv_2"):
-        outbox.send(Letter("org_1", name, "a@b.example", "c@d.example", name.encode()))
+        outbox.send(MailMessage("org_1", name, "a@b.example", "c@d.example", name.encode()))
 
     assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {
         "org_1.eml": "inv_1",

@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.api.rate import SharedBuckets
 from service.store import rate_limits
 from service.store.database import Database
+from service.store.rate_limits import RateLimiter
 
 NOW = 1_700_000_000_000_000
 
@@ -41,8 +41,8 @@ def database(tmp_path: Path) -> Iterator[Database]:
     made.close()
 
 
-def buckets(database: Database, per_minute: int, hands: Hands) -> SharedBuckets:
-    return SharedBuckets(database, per_minute, hands, hands.monotonic)
+def buckets(database: Database, per_minute: int, hands: Hands) -> RateLimiter:
+    return RateLimiter(database, per_minute, hands, hands.monotonic)
 
 
 def test_a_minute_s_worth_passes_at_once_and_then_one_at_a_time(database: Database) -> None:

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from service.cli import main
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros, rfc3339
-from service.execution.queue_history import QueueHistory
-from service.execution.retention import Pruned, Pruning, RetentionRounds
+from service.execution.queue import QueueHistory
+from service.execution.retention import Pruned, Pruning, RetentionThread
 from service.settings import DataFolder, Retention
 from service.store.database import Database
 from service.store.schema import turn_files
@@ -148,7 +148,7 @@ def test_the_worker_prunes_as_the_settings_say(house: House, eventually: Callabl
     unit.stop()
 
     def after(days: int) -> Pruned:
-        rounds = RetentionRounds(house.database, house.folder, Retention(), lambda: now_micros() + days * DAY_MICROS)
+        rounds = RetentionThread(house.database, house.folder, Retention(), lambda: now_micros() + days * DAY_MICROS)
         return rounds.once()
 
     by_default = after(29), after(31), after(3650)

@@ -8,10 +8,9 @@ import sqlalchemy as sa
 
 from service.clock import DAY_MICROS
 from service.lab import history
-from service.store import organizations, run_counts
+from service.store import organizations, runs
 from service.store.database import Database
-from service.store.run_counts import RunCounts
-from service.store.runs import Filters
+from service.store.runs import Filters, RunCounts
 
 NOW = 1_700_000_000_000_000
 
@@ -30,7 +29,7 @@ def test_large_counts_are_kept_for_a_moment_and_small_ones_are_not(database: Dat
     counts = RunCounts(lambda: now[0])
     with database.write() as connection:
         owner = organizations.create(connection, name="Acme", slug="acme", now=NOW).id
-    history.make(database, history.Wish("acme", run_counts.EXACT_BELOW, 1, DAY_MICROS, NOW, active=0, repositories=2))
+    history.make(database, history.HistorySpec("acme", runs.EXACT_BELOW, 1, DAY_MICROS, NOW, active=0, repositories=2))
     every, failed = Filters(owner), Filters(owner, status="failed")
     looks: list[str] = []
     sa.event.listen(database.engine, "before_cursor_execute", lambda *given: looks.append(given[2]))

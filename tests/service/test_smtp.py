@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from service.mail.letter import Letter, MailError
-from service.mail.smtp import SmtpRelay
+from service.mail.mailers import SmtpRelay
+from service.mail.message import MailError, MailMessage
 from service.settings import Mail, SettingsError, Smtp
 from tests.fault_server import FaultServer, Raw
 from tests.service.certificates import Certificate, make_certificate
@@ -21,7 +21,7 @@ from tests.service.mail_servers import PASSWORD, USER, MailServer, mail_settings
 pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
 
 ENVIRONMENT = {"RUNWARDEN_SMTP_PASSWORD": PASSWORD}
-LETTER = Letter(
+LETTER = MailMessage(
     "org_1", "inv_1", "sender@runwarden.example", "jane@customer.example", b"Subject: hello\r\n\r\nhello\r\n"
 )
 
@@ -42,7 +42,7 @@ def relay(server: MailServer, **options: object) -> SmtpRelay:
     return SmtpRelay(Smtp.model_validate(mail_settings(server, **options)), ENVIRONMENT)
 
 
-def failure(post: SmtpRelay, letter: Letter = LETTER) -> MailError:
+def failure(post: SmtpRelay, letter: MailMessage = LETTER) -> MailError:
     with pytest.raises(MailError) as caught:
         post.send(letter)
     return caught.value
@@ -192,7 +192,7 @@ def _hasty(port: int) -> SmtpRelay:
 
 def test_an_address_in_another_script_needs_smtputf8(serving: Callable[..., MailServer]) -> None:
     """A server that offers it gets the letter; of one that does not, nothing can be expected."""
-    letter = Letter("org_1", "inv_1", LETTER.sender, "jösé@customer.example", LETTER.content)
+    letter = MailMessage("org_1", "inv_1", LETTER.sender, "jösé@customer.example", LETTER.content)
     able, unable = serving(), serving(extended=False)
     relay(able).send(letter)
     error = failure(relay(unable), letter)

@@ -10,16 +10,15 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.api.failures import ApiFailureError
-from service.api.page_token import PageToken
+from service.api.errors import ApiError
+from service.api.run_list import PageToken
 from service.clock import now_micros
 from service.store import organizations, runs, turns, workers
 from service.store import rate_limits as rate_limits_store
-from service.store import turn_files as turn_files_store
 from service.store.database import Database, DatabaseError
-from service.store.runs import Filters, Order
+from service.store.runs import Filters, TurnRequest
 from service.store.schema import meta, rate_limits, turn_files
-from service.store.turns import Ending
+from service.store.turns import TurnOutcome
 from service.store.workers import Worker
 
 NOW = 1_700_000_000_000_000
@@ -46,8 +45,8 @@ def organization(database: Database) -> str:
         return organizations.create(connection, name="Acme", now=NOW).id
 
 
-def order(owner: str, branch: str | None = None) -> Order:
-    return Order(owner, "scribe", "github", "acme/api", "/tmp/api.git", branch, "do it")
+def order(owner: str, branch: str | None = None) -> TurnRequest:
+    return TurnRequest(owner, "scribe", "github", "acme/api", "/tmp/api.git", branch, "do it")
 
 
 def test_simultaneous_first_starts_make_one_schema(url: str) -> None:
@@ -124,11 +123,11 @@ def test_a_turn_s_files_are_kept_and_replaced(database: Database, tmp_path: Path
         run = runs.accept(connection, order(owner), NOW)
         for text in ("first", "second \N{SNOWMAN}"):
             file.write_text(text, "utf-8")
-            turn_files_store.put(connection, run.id, 1, "log", file)
-        kept = turn_files_store.text(connection, run.id, 1, "log")
+            turns.put_file(connection, run.id, 1, "log", file)
+        kept = turns.file_text(connection, run.id, 1, "log")
 
         assert kept == "second \N{SNOWMAN}"
-        assert turn_files_store.text(connection, run.id, 1, "diff") is None
+        assert turns.file_text(connection, run.id, 1, "diff") is None
 
 
 def test_a_worker_is_heard_of_until_it_falls_silent_or_says_good_bye(database: Database) -> None:
@@ -188,9 +187,9 @@ def test_a_turn_ends_once_and_only_by_its_latest_attempt(database: Database) -> 
         second = turns.claim(connection, run.id, 1, "heir", NOW)
         assert first is not None
         assert second is not None
-        late = turns.end(connection, run.id, 1, Ending("failed", attempt=first.attempt), NOW)
-        right = turns.end(connection, run.id, 1, Ending("completed", attempt=second.attempt), NOW)
-        again = turns.end(connection, run.id, 1, Ending("failed"), NOW)
+        late = turns.end(connection, run.id, 1, TurnOutcome("failed", attempt=first.attempt), NOW)
+        right = turns.end(connection, run.id, 1, TurnOutcome("completed", attempt=second.attempt), NOW)
+        again = turns.end(connection, run.id, 1, TurnOutcome("failed"), NOW)
         ended = runs.by_id(connection, run.id)
 
     assert (turns_hold := (late, right, again)) == (False, True, False), turns_hold
@@ -215,7 +214,7 @@ def test_two_who_continue_at_once_make_one_turn(database: Database) -> None:
     owner = organization(database)
     with database.write() as connection:
         run = runs.accept(connection, order(owner), NOW)
-        turns.end(connection, run.id, 1, Ending("completed"), NOW)
+        turns.end(connection, run.id, 1, TurnOutcome("completed"), NOW)
         ended = runs.by_id(connection, run.id)
     assert ended is not None
     start = threading.Barrier(6)
@@ -239,5 +238,5 @@ def test_no_text_but_ours_is_a_page_token(text: str, noise: bytes) -> None:
     assert cursor.read(token) == (NOW, "run_1")
     for forged in (text, token + text, noise.hex(), token[:-1]):
         if forged != token:
-            with pytest.raises(ApiFailureError):
+            with pytest.raises(ApiError):
                 cursor.read(forged)

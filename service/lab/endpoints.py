@@ -5,9 +5,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.api import failures
+from service.api import errors
 from service.api.bodies import ReadBody
-from service.api.failures import ApiFailureError, bad_request
+from service.api.errors import ApiError, bad_request
 from service.clock import CENTURY_MICROS, SECOND_MICROS, parse_duration, parse_rfc3339, rfc3339
 from service.lab import history
 from service.lab.faults import Fault
@@ -16,7 +16,7 @@ from service.lab.lab import PREFIX, Lab
 _CENTURY_S = CENTURY_MICROS // SECOND_MICROS
 
 
-class ClockOrder(BaseModel):
+class ClockShift(BaseModel):
     """Body of PUT /_lab/clock."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -24,7 +24,7 @@ class ClockOrder(BaseModel):
     offset_s: Annotated[int, Field(ge=-_CENTURY_S, le=_CENTURY_S)]
 
 
-class HistoryOrder(BaseModel):
+class HistoryRequest(BaseModel):
     """Body of POST /_lab/runs."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -45,7 +45,7 @@ def build(lab: Lab) -> FastAPI:
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.context = lab.context
     app.state.lab = lab
-    failures.install(app, failures.offered_by(router))
+    errors.install(app, errors.offered_by(router))
     app.include_router(router)
     return app
 
@@ -53,7 +53,7 @@ def build(lab: Lab) -> FastAPI:
 def _opened(request: Request) -> Lab:
     lab: Lab = request.app.state.lab
     if not lab.opens(request.headers.get("authorization")):
-        raise ApiFailureError(
+        raise ApiError(
             401,
             "invalid_token",
             "the lab opens to its own token, the lab_token of the line that serve printed",
@@ -86,14 +86,14 @@ def script(lab: Opened, fault: Annotated[Fault, Depends(ReadBody(Fault))]) -> di
 
 
 @router.put("/clock")
-def shift(lab: Opened, order: Annotated[ClockOrder, Depends(ReadBody(ClockOrder))]) -> dict[str, Any]:
+def shift(lab: Opened, order: Annotated[ClockShift, Depends(ReadBody(ClockShift))]) -> dict[str, Any]:
     """Shift the clock by which tokens expire."""
     lab.clock.offset_s = order.offset_s
     return {"offset_s": lab.clock.offset_s, "expiry_now": rfc3339(lab.clock())}
 
 
 @router.post("/runs", status_code=201)
-def make_history(lab: Opened, order: Annotated[HistoryOrder, Depends(ReadBody(HistoryOrder))]) -> dict[str, Any]:
+def make_history(lab: Opened, order: Annotated[HistoryRequest, Depends(ReadBody(HistoryRequest))]) -> dict[str, Any]:
     """Make runs up; answers when all of them are in the database."""
     try:
         span = parse_duration(order.span)
@@ -104,15 +104,15 @@ def make_history(lab: Opened, order: Annotated[HistoryOrder, Depends(ReadBody(Hi
         raise bad_request("invalid_request", "the span begins before 1970")
     if until > lab.context.clock() + CENTURY_MICROS:
         raise bad_request("invalid_request", "until: more than 100 years from now")
-    wish = history.Wish(order.organization, order.runs, order.seed, span, until, order.active, order.repositories)
+    spec = history.HistorySpec(
+        order.organization, order.runs, order.seed, span, until, order.active, order.repositories
+    )
     try:
-        return history.make(lab.context.database, wish)
-    except history.NoSuchOrganizationError as error:
-        raise ApiFailureError(
-            404, "organization_not_found", f"there is no organization {order.organization!r}"
-        ) from error
-    except history.AlreadyMadeError as error:
-        raise ApiFailureError(
+        return history.make(lab.context.database, spec)
+    except history.UnknownOrganizationError as error:
+        raise ApiError(404, "organization_not_found", f"there is no organization {order.organization!r}") from error
+    except history.HistoryExistsError as error:
+        raise ApiError(
             409, "made_already", "these very runs are there; choose another seed, or reset the lab"
         ) from error
 

@@ -1,20 +1,55 @@
-"""SMTP: one session a letter, encrypted unless told otherwise, under one deadline."""
+"""Mailers: a folder of files, or a mail server; one message at a time, under one deadline."""
 
 import contextlib
+import os
+import secrets
 import smtplib
 import socket
 import ssl
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 from service.deadline import cut_off
-from service.mail.letter import Letter, MailError
+from service.mail.message import MailError, MailMessage
 from service.settings import SettingsError, Smtp
 
 _USUAL_PORTS: Final = {"starttls": 587, "tls": 465, "none": 25}
 _PERMANENT: Final = range(500, 600)
 _LONGEST_REPLY: Final = 300
+
+
+class Outbox:
+    """Writes letters into a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def send(self, message: MailMessage) -> None:
+        """Write the message; it appears in the folder only when it is complete.
+
+        Raises:
+            MailError: The folder cannot be written.
+        """
+        draft = self._folder / f".{secrets.token_hex(8)}.part"
+        try:
+            with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+                file.write(message.content)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.rename(self._place(message))
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+            raise MailError(
+                f"the outbox {self._folder} cannot be written ({error}); make it a folder that the service may write"
+            ) from error
+
+    def _place(self, message: MailMessage) -> Path:
+        first = self._folder / f"{message.organization_id}.eml"
+        # A further invitation to an organization does not cover one that nobody has delivered yet.
+        return self._folder / f"{message.organization_id}.{message.invitation_id}.eml" if first.exists() else first
 
 
 class SmtpRelay:
@@ -35,8 +70,8 @@ class SmtpRelay:
                 "set it where the service starts, or remove mail.smtp.username"
             )
 
-    def send(self, letter: Letter) -> None:
-        """Deliver one letter.
+    def send(self, message: MailMessage) -> None:
+        """Deliver one message.
 
         Raises:
             MailError: The server did not take it, cannot be reached, cannot be trusted, or took too long.
@@ -44,7 +79,7 @@ class SmtpRelay:
         started = time.monotonic()
         try:
             with self._session() as session:
-                _hand_over(session, letter)
+                _hand_over(session, message)
         except (smtplib.SMTPException, OSError, ValueError) as error:
             late = isinstance(error, TimeoutError) or time.monotonic() - started >= self._settings.timeout_s
             raise (self._late() if late else self._explained(error)) from error
@@ -66,7 +101,7 @@ class SmtpRelay:
                 if self._settings.username is not None:
                     session.login(self._settings.username, self._password)
                 yield session
-                # The letter is theirs: how they say goodbye changes nothing.
+                # The message is theirs: how they say goodbye changes nothing.
                 with contextlib.suppress(smtplib.SMTPException, OSError):
                     session.quit()
             finally:
@@ -119,17 +154,17 @@ class SmtpRelay:
         return f"{type(error).__name__} {error}"
 
 
-def _hand_over(session: smtplib.SMTP, letter: Letter) -> None:
+def _hand_over(session: smtplib.SMTP, message: MailMessage) -> None:
     options: list[str] = []
-    if not letter.recipient.isascii():
+    if not message.recipient.isascii():
         session.ehlo_or_helo_if_needed()
         if not session.has_extn("smtputf8"):
             raise MailError(
-                f"the mail server cannot write to {letter.recipient}: it lacks SMTPUTF8; invite an ASCII address",
+                f"the mail server cannot write to {message.recipient}: it lacks SMTPUTF8; invite an ASCII address",
                 refused=True,
             )
         options = ["SMTPUTF8", "BODY=8BITMIME"]
-    session.sendmail(letter.sender, [letter.recipient], letter.content, mail_options=options)
+    session.sendmail(message.sender, [message.recipient], message.content, mail_options=options)
 
 
 def _reply(code: int, reply: bytes | str) -> str:

@@ -26,7 +26,7 @@ class FailureBody(BaseModel):
     error_code: str | None = None
 
 
-class ApiFailureError(Exception):
+class ApiError(Exception):
     """A refusal with its status, its machine-readable code and a message that names the cure."""
 
     def __init__(self, status: int, error_code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
@@ -44,9 +44,9 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": FailureBody} for status in [*named, "default"]}
 
 
-def bad_request(error_code: str, message: str) -> ApiFailureError:
+def bad_request(error_code: str, message: str) -> ApiError:
     """Return a 400."""
-    return ApiFailureError(400, error_code, message)
+    return ApiError(400, error_code, message)
 
 
 def offered_by(router: APIRouter, prefix: str = "") -> Offered:
@@ -58,7 +58,7 @@ def offered_by(router: APIRouter, prefix: str = "") -> Offered:
 def install(app: FastAPI, offered: Offered) -> None:
     """Answer every failure of an application, the framework's own included, in the spec's form."""
     app.state.offered = offered
-    app.add_exception_handler(ApiFailureError, _answer_failure)
+    app.add_exception_handler(ApiError, _answer_failure)
     app.add_exception_handler(HTTPException, _answer_framework)
     app.add_exception_handler(OperationalError, _answer_away)
     app.add_exception_handler(PoolTimeout, _answer_away)
@@ -71,7 +71,7 @@ def body(error_code: str, message: str) -> dict[str, str]:
 
 
 async def _answer_failure(_request: Request, error: Exception) -> JSONResponse:
-    if not isinstance(error, ApiFailureError):
+    if not isinstance(error, ApiError):
         raise error
     return JSONResponse(body(error.error_code, error.message), error.status, error.headers)
 

@@ -1,19 +1,38 @@
-"""POST /external/gitlab/projects: onboard a GitLab project (named in spec 4.6; the shape is our decision)."""
+"""Code hosts: their health (spec 2.7, 4.5), and GitLab projects onboarded (named in spec 4.6; the shape is our decision)."""
 
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 
-from service.api.auth import Administrator
+from service.api.auth import Administrator, AnyCaller
 from service.api.bodies import ProjectOnboarding, ReadBody, schema_of
 from service.api.context import Services
-from service.api.failures import ApiFailureError, bad_request, documented
+from service.api.errors import ApiError, bad_request, documented
 from service.hosts.gitlab import OnboardingError
-from service.hosts.onboarding import Onboarding, Outcome, Wanted
+from service.hosts.onboarding import Onboarding, Outcome, ProjectKey
 from service.reference import checked_path
-from service.store import hosts
+from service.store import hosts, repositories
 
 router = APIRouter()
+
+
+@router.get("/external/installation/health", responses=documented())
+def installation_health(context: Services, caller: AnyCaller) -> dict[str, Any]:
+    """Answer with a key for each connected platform; any valid token may ask."""
+    with context.database.read() as connection:
+        connected = hosts.of(connection, caller.organization.id)
+        known = repositories.of(connection, caller.organization.id)
+    if not connected:
+        raise ApiError(
+            404, "no_code_host", "no code host is connected; connect one with runwarden service host connect"
+        )
+    found = context.probes.ask(connected, known)
+    body: dict[str, dict[str, str]] = {}
+    for host in connected:
+        body[host.platform] = {"status": found[host.platform].status}
+        if host.platform == "gitlab":
+            body[host.platform] |= {"host": host.host} | ({"group": host.group} if host.group else {})
+    return {"code_hosting": body}
 
 
 @router.post(
@@ -27,12 +46,12 @@ def onboard_project(
     with context.database.read() as connection:
         host = next((host for host in hosts.of(connection, caller.organization.id) if host.platform == "gitlab"), None)
     if host is None:
-        raise ApiFailureError(
+        raise ApiError(
             400, "no_code_host", "no GitLab host is connected; connect one with runwarden service host connect"
         )
     onboarding = Onboarding(context.database, caller.organization.id, host, context.settings, context.clock)
     try:
-        outcome = onboarding.onboard(Wanted(wanted.project_id, path))
+        outcome = onboarding.onboard(ProjectKey(wanted.project_id, path))
     except (OnboardingError, ValueError) as error:
         failed = {"success": False, "project_path": path, "status": "failed", "webhook_configured": False}
         return failed | ({"project_id": wanted.project_id} if wanted.project_id else {}) | {"error": str(error)}

@@ -1,13 +1,14 @@
-"""The invitation: the mail that makes somebody administrator of an organization (spec 4.1)."""
+"""The message: an invitation with its envelope (spec 4.1), and what can go wrong on its way."""
 
+from dataclasses import dataclass
 from datetime import timedelta
 from email.message import EmailMessage
 from email.policy import SMTP, SMTPUTF8
 from email.utils import format_datetime, formatdate, parseaddr
+from typing import Protocol
 
 from service.clock import EPOCH
-from service.mail.letter import Letter
-from service.store.mails import OwedMail
+from service.store.invitations import PendingMail
 
 _TEXT = """\
 Hello,
@@ -33,7 +34,41 @@ the invitation ends by itself.
 _OPERATOR = "The operator of the service"
 
 
-def invitation_letter(sender: str, owed: OwedMail) -> Letter:
+@dataclass(frozen=True, slots=True)
+class MailMessage:
+    """A message, ready to leave."""
+
+    organization_id: str
+    invitation_id: str
+    sender: str
+    """Address only, without a name."""
+    recipient: str
+    content: bytes
+    """Headers and text, lines ended by CRLF."""
+
+
+class MailError(Exception):
+    """A letter did not leave; the text says why and names the cure."""
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+        """The mail server will never take this letter: trying again is of no use until somebody changes something."""
+
+
+class Mailer(Protocol):
+    """A way out for letters."""
+
+    def send(self, letter: MailMessage) -> None:
+        """Send one letter.
+
+        Raises:
+            MailError: It did not leave.
+        """
+        ...
+
+
+def invitation_message(sender: str, owed: PendingMail) -> MailMessage:
     """Write the letter that invites an administrator; `sender` is an address, with or without a name."""
     expires = EPOCH + timedelta(microseconds=owed.expires_at)
     recipient = _deliverable(owed.email)
@@ -59,7 +94,7 @@ def invitation_letter(sender: str, owed: OwedMail) -> Letter:
             code=owed.code,
         )
     )
-    return Letter(owed.organization_id, owed.invitation_id, address, recipient, message.as_bytes())
+    return MailMessage(owed.organization_id, owed.invitation_id, address, recipient, message.as_bytes())
 
 
 def _one_line(name: str) -> str:

@@ -1,0 +1,146 @@
+"""`host` and `repository`: the code hosts an organization connected, and the repositories it configured."""
+
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from service.cli.output import AdminContext, admin_command
+from service.clock import now_micros
+from service.hosts.health import HealthProbes
+from service.reference import PLATFORMS
+from service.setup import HostEntry, RepositoryEntry, SetupError, add_repository, connect_host, find_organization
+from service.store import hosts, repositories
+from service.store.hosts import PROBES, Host
+from service.store.repositories import Repository
+
+
+@click.group("host")
+def host() -> None:
+    """Connected code hosts."""
+
+
+def _host_line(one: Host) -> str:
+    return f"{one.platform}  {one.host}  probe {one.probe}  {one.api_url or one.clone_url}"
+
+
+@host.command("connect")
+@click.option("--org", "slug", required=True, help="The organization's slug or id.")
+@click.option("--platform", type=click.Choice(PLATFORMS), required=True)
+@click.option("--host", help="Its name in repository URLs.")
+@click.option("--group", help="The GitLab group.")
+@click.option("--probe", type=click.Choice(PROBES), default="api", show_default=True)
+@click.option("--api-url", help="Its HTTP API; the public one if left out.")
+@click.option("--clone-url", help="How a repository is cloned, with {path} in it.")
+@click.option("--token-env", help="The service's environment variable that holds the host's token.")
+@admin_command
+def connect(admin: AdminContext, slug: str, **options: str | None) -> None:
+    """Connect a code host, in place of the one connected on that platform."""
+    entry = HostEntry.model_validate(options)
+    with admin.write() as connection:
+        made = connect_host(connection, find_organization(connection, slug), entry, now_micros())
+    admin.show(asdict(made), [_host_line(made)])
+
+
+@host.command("list")
+@click.option("--org", "slug", required=True, help="The organization's slug or id.")
+@admin_command
+def list_hosts(admin: AdminContext, slug: str) -> None:
+    """List an organization's code hosts."""
+    with admin.read() as connection:
+        found = hosts.of(connection, find_organization(connection, slug).id)
+    admin.show({"hosts": [asdict(one) for one in found]}, [_host_line(one) for one in found])
+
+
+@host.command("check")
+@click.option("--org", "slug", required=True, help="The organization's slug or id.")
+@admin_command
+def check(admin: AdminContext, slug: str) -> None:
+    """Ask an organization's code hosts how they are, and say why; exit status 1 unless all are ok.
+
+    The tokens are read from this command's environment, which may differ from that of the service.
+    """
+    with admin.read() as connection:
+        organization = find_organization(connection, slug)
+        connected = hosts.of(connection, organization.id)
+        known = repositories.of(connection, organization.id)
+    if not connected:
+        raise SetupError(f"{organization.slug} has no code host; connect one with: runwarden service host connect")
+    with closing(HealthProbes(admin.folder.settings().probing)) as probes:
+        found = probes.ask(connected, known)
+    documents = [
+        {"platform": one.platform, "host": one.host, "status": verdict.status, "reason": verdict.reason}
+        for one, verdict in ((one, found[one.platform]) for one in connected)
+    ]
+    lines = [f"{one['platform']}  {one['host']}  {one['status']}  {one['reason'] or ''}".rstrip() for one in documents]
+    admin.show({"hosts": documents}, lines)
+    if any(verdict.status != "ok" for verdict in found.values()):
+        raise SystemExit(1)
+
+
+@host.command("disconnect")
+@click.option("--org", "slug", required=True, help="The organization's slug or id.")
+@click.option("--platform", type=click.Choice(PLATFORMS), required=True)
+@admin_command
+def disconnect(admin: AdminContext, slug: str, platform: str) -> None:
+    """Forget a code host; configured repositories stay, and so does the trial that it started."""
+    with admin.write() as connection:
+        organization = find_organization(connection, slug)
+        if not hosts.disconnect(connection, organization.id, platform):
+            raise SetupError(
+                f"{organization.slug} has no {platform} host; "
+                f"list them with: runwarden service host list --org {organization.slug}"
+            )
+    admin.show({"platform": platform, "state": "disconnected"}, [f"{platform} disconnected"])
+
+
+@click.group("repository")
+def repository() -> None:
+    """Configured repositories."""
+
+
+def _repository_line(one: Repository) -> str:
+    return f"{one.name}  {one.platform}:{one.path}  {one.url}"
+
+
+@repository.command("add")
+@click.argument("name")
+@click.option("--org", "slug", required=True, help="The organization's slug or id.")
+@click.option("--platform", type=click.Choice(PLATFORMS), required=True)
+@click.option("--path", required=True, help="owner/repo or group/project.")
+@click.option("--url", help="What git clones: a URL or a folder; the connected host's clone URL if left out.")
+@admin_command
+def add(admin: AdminContext, name: str, slug: str, **options: str | None) -> None:
+    """Configure a repository, or change the one at its path."""
+    entry = RepositoryEntry.model_validate({"name": name, **options})
+    with admin.write() as connection:
+        organization = find_organization(connection, slug)
+        made = add_repository(connection, organization, entry, Path.cwd(), now_micros())
+    admin.show(asdict(made), [_repository_line(made)])
+
+
+@repository.command("list")
+@click.option("--org", "slug", required=True, help="The organization's slug or id.")
+@admin_command
+def list_repositories(admin: AdminContext, slug: str) -> None:
+    """List an organization's repositories."""
+    with admin.read() as connection:
+        found = repositories.of(connection, find_organization(connection, slug).id)
+    admin.show({"repositories": [asdict(one) for one in found]}, [_repository_line(one) for one in found])
+
+
+@repository.command("remove")
+@click.argument("name")
+@click.option("--org", "slug", required=True, help="The organization's slug or id.")
+@admin_command
+def remove(admin: AdminContext, name: str, slug: str) -> None:
+    """Forget a repository; its runs stay, and the repository itself is not touched."""
+    with admin.write() as connection:
+        organization = find_organization(connection, slug)
+        if not repositories.remove(connection, organization.id, name):
+            raise SetupError(
+                f"{organization.slug} has no repository {name!r}; "
+                f"list them with: runwarden service repository list --org {organization.slug}"
+            )
+    admin.show({"name": name, "state": "removed"}, [f"{name} removed"])

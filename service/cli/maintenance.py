@@ -1,0 +1,153 @@
+"""`apply`, `migrate`, `prune` and `status`: a service as a whole."""
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+import sqlalchemy as sa
+
+from service.cli.output import AdminContext, admin_command
+from service.clock import SECOND_MICROS, now_micros, parse_duration, rfc3339
+from service.execution.sandbox import NoSandboxError, find
+from service.settings import Execution
+from service.setup import Setup, SetupError, apply_setup
+from service.store import invitations, workers
+from service.store.schema import VERSION, runs
+from service.store.workers import Worker
+
+_MIB = 1 << 20
+
+
+@click.command("apply")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@admin_command
+def apply(admin: AdminContext, file: Path) -> None:
+    """Apply FILE (TOML, JSON when it ends in .json, '-' for TOML on standard input); applying again changes nothing."""
+    from_stdin = str(file) == "-"
+    document = _parse(sys.stdin.buffer.read() if from_stdin else file.read_bytes(), file)
+    setup = Setup.model_validate(document)
+    with admin.write(create=True) as connection:
+        made = apply_setup(connection, setup, Path.cwd() if from_stdin else file.absolute().parent, now_micros())
+    made |= {"data_dir": str(admin.folder.root), "outbox": str(admin.folder.outbox)}
+    admin.show(made, _apply_lines(made))
+
+
+def _parse(raw: bytes, file: Path) -> Any:
+    try:
+        text = raw.decode("utf-8")
+        return json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
+    except ValueError as error:
+        raise SetupError(f"{file}: {error}") from error
+
+
+def _apply_lines(made: dict[str, Any]) -> list[str]:
+    lines = []
+    for organization in made["organizations"]:
+        lines.append(f"{organization['slug']}  {'created' if organization['created'] else 'kept'}")
+        lines += [f"  token {one['alias']}: {one['value'] or 'kept'}" for one in organization["tokens"]]
+        lines += [f"  {one['platform']}:{one['path']}  {one['url']}" for one in organization["repositories"]]
+    return lines
+
+
+@click.command("migrate")
+@admin_command
+def migrate(admin: AdminContext) -> None:
+    """Make the tables, or bring them to this version; `serve` and `worker` do the same by themselves."""
+    with admin.database(create=True) as database:
+        from service.execution.queue import migrate_queue
+
+        migrate_queue(database)
+        place = database.url.render_as_string(hide_password=True)
+    admin.show({"database": place, "schema_version": VERSION}, [f"{place}  schema version {VERSION}"])
+
+
+@click.command("prune")
+@click.option("--older-than", "age", required=True, metavar="AGE", help="Such as 90d or 12w.")
+@click.option("--dry-run", is_flag=True, help="Only count.")
+@admin_command
+def prune(admin: AdminContext, age: str, *, dry_run: bool) -> None:
+    """Remove logs, diffs and queue entries of turns that ended longer ago; runs and their turns stay."""
+    try:
+        before = now_micros() - parse_duration(age)
+    except ValueError as error:
+        raise SetupError(f"--older-than: {error}") from error
+    with admin.database() as database:
+        from service.execution.retention import Pruning
+
+        pruning = Pruning(database, admin.folder, dry_run=dry_run)
+        # The database first: what takes longest is not lost when somebody interrupts the rest.
+        stored = pruning.stored_files(before)
+        files, size = pruning.files(before)
+        entries = pruning.queue(before)
+    document = {
+        "before": rfc3339(before),
+        "dry_run": dry_run,
+        "queue_entries": entries,
+        "stored_files": stored,
+        "files": files,
+        "bytes": size,
+    }
+    verb = "would remove" if dry_run else "removed"
+    lines = [
+        f"{verb} what ended before {document['before']}",
+        f"{'queue entries':24}{entries}",
+        f"{'files in the database':24}{stored}",
+        f"{'files here':24}{files}  {size / _MIB:.1f} MiB",
+    ]
+    admin.show(document, lines)
+
+
+@click.command("status")
+@admin_command
+def status(admin: AdminContext) -> None:
+    """Show the sandbox and limits of agents, the living workers, and the number of runs by status."""
+    settings = admin.folder.settings().execution
+    with admin.database() as database, database.read() as connection:
+        counted = connection.execute(sa.select(runs.c.status, sa.func.count()).group_by(runs.c.status)).all()
+        living = workers.heard_within(connection, int(settings.worker_ttl_s * SECOND_MICROS), now_micros)
+        unsent = invitations.unsent_mails(connection)
+        place = database.url.render_as_string(hide_password=True)
+    by_status = {str(row[0]): int(row[1]) for row in counted}
+    document = {
+        "data_dir": str(admin.folder.root),
+        "database": place,
+        "sandbox": _sandbox(settings),
+        "limits": settings.agent.model_dump(),
+        "workers": [_worker(one) for one in living],
+        "runs": by_status,
+        "mails": unsent,
+    }
+    admin.show(document, _status_lines(document))
+
+
+def _sandbox(settings: Execution) -> str:
+    try:
+        return str(find(settings.sandbox))
+    except NoSandboxError as error:
+        return f"required and missing: {error}"
+
+
+def _worker(one: Worker) -> dict[str, Any]:
+    return {
+        "executor": one.executor,
+        "host": one.host,
+        "pid": one.pid,
+        "concurrency": one.concurrency,
+        "sandbox": one.sandbox,
+        "started_at": rfc3339(one.started_at),
+        "seen_at": rfc3339(one.seen_at),
+    }
+
+
+def _status_lines(document: dict[str, Any]) -> list[str]:
+    heads = {"data folder": "data_dir", "database": "database", "sandbox here": "sandbox"}
+    lines = [f"{head:14}{document[key]}" for head, key in heads.items()]
+    lines += [f"{'limits here':14}{', '.join(f'{key} {value:.10g}' for key, value in document['limits'].items())}"]
+    lines += [f"{'workers':14}{len(document['workers'])}"]
+    for one in document["workers"]:
+        lines.append(f"  {one['host']} pid {one['pid']}, {one['concurrency']} at a time, sandbox: {one['sandbox']}")
+    lines += [f"{status:14}{number}" for status, number in sorted(document["runs"].items())]
+    return [*lines, *(f"{f'mails {state}':14}{number}" for state, number in document["mails"].items() if number)]
