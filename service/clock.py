@@ -42,7 +42,7 @@ def parse_rfc3339(text: str, *, round_up: bool) -> int:
     Digits beyond the microsecond are rounded up for the start of a range and down for its end: both are inclusive.
 
     Raises:
-        ValueError: The text is no date-time, has no offset, or names a day that does not exist.
+        ValueError: The text is not a date-time, has no offset, or names a day that does not exist.
     """
     match = _DATE_TIME.fullmatch(text)
     if match is None:
@@ -77,7 +77,7 @@ def parse_duration(text: str) -> int:
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None or int(match["count"]) == 0:
-        raise ValueError(f"{text!r} is no duration; write a number and a unit, such as 30d, 12h or 15m")
+        raise ValueError(f"{text!r} is not a valid duration; write a number and a unit, such as 30d, 12h or 15m")
     micros = int(match["count"]) * _UNIT_S[match["unit"]] * SECOND_MICROS
     if micros > CENTURY_MICROS:
         raise ValueError(f"{text!r} is longer than 100 years; write a shorter one, such as 30d")

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def cut_off(after_s: float, socket_of: Callable[[], socket.socket | None]) -> Iterator[None]:
-    """Shut a socket down when the block takes longer: who reads from it or writes to it gets an error or the end.
+    """Shut a socket down when the block takes longer: a pending read or write then fails or ends.
 
-    A time-out of the socket itself starts anew with each byte.
+    The socket's own time-out starts again with each byte.
     """
     timer = threading.Timer(after_s, _shut_down, (socket_of,))
     timer.daemon = True

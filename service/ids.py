@@ -1,4 +1,4 @@
-"""Identifiers: time-ordered for what is listed, unguessable for what opens doors."""
+"""Identifiers: time-ordered where they are listed, unguessable where they grant access."""
 
 import hashlib
 import re
@@ -35,7 +35,7 @@ def new_token() -> str:
 
 
 def digest(token: str) -> str:
-    """Return what is stored of a token: SHA-256 is enough, for 256 random bits cannot be guessed."""
+    """Return what is stored of a token: SHA-256 is enough, as 256 random bits cannot be guessed."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

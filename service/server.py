@@ -95,7 +95,7 @@ class RunningService:
         server = _Server(config, lambda: self._announce(listener, extra))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, server.leave)
+            loop.add_signal_handler(number, server.stop)
         if worker is None:
             await server.serve(sockets=[listener])
             return 0
@@ -111,10 +111,10 @@ class RunningService:
     def _start_worker(self, worker: TurnWorker, server: "_Server", loop: asyncio.AbstractEventLoop) -> None:
         try:
             worker.start()
-        except Exception:  # noqa: BLE001 — the boundary: a service that accepts and never executes must not live
+        except Exception:  # noqa: BLE001 — the boundary: a service that accepts runs must also execute them
             _log.exception("the worker cannot start; the service ends")
             self._failed = True
-            loop.call_soon_threadsafe(server.leave)
+            loop.call_soon_threadsafe(server.stop)
 
     def _bind(self) -> socket.socket:
         host, port = self._options.host, self._options.port
@@ -171,7 +171,7 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         self._announce()
 
-    def leave(self) -> None:
+    def stop(self) -> None:
         """Stop accepting and end when the open requests are answered."""
         self.should_exit = True
 
@@ -180,8 +180,8 @@ def _is_loopback(host: str) -> bool:
     return host == "::1" or host.startswith("127.")
 
 
-def _nobody_here() -> None:
-    """Tell no worker: those elsewhere hear it from the database."""
+def _no_worker() -> None:
+    """Wake no worker here: those elsewhere are woken by the database."""
 
 
 def _context(folder: DataFolder, settings: Settings, database: Database, worker: TurnWorker | None) -> Context:
@@ -195,5 +195,5 @@ def _context(folder: DataFolder, settings: Settings, database: Database, worker:
         probes=HealthProbes(settings.probing),
         page_key=database.secret("page_token_key"),
         counts=RunCounts(),
-        wake=_nobody_here if worker is None else worker.wake,
+        wake=_no_worker if worker is None else worker.wake,
     )

@@ -52,10 +52,10 @@ class Execution(_Section):
     concurrency: Annotated[int, Field(ge=1, le=64)] = 2
     """Turns at work at the same time in one process."""
     sandbox: Sandboxing = "prefer"
-    """`require` refuses to run agents without bubblewrap, `prefer` says so aloud, `none` does without."""
+    """`require` refuses to run agents without bubblewrap, `prefer` logs a warning, `none` does without."""
     git_timeout_s: Annotated[float, Field(gt=0)] = 120
     drain_s: Annotated[float, Field(ge=0)] = 10
-    """What agents in flight get to end in after SIGTERM; what has not ended is recovered at the next start."""
+    """How long agents may run on after SIGTERM; unfinished turns are recovered at the next start."""
     worker_ttl_s: Annotated[float, Field(gt=0)] = 10
     """A worker whose heartbeat is older counts as dead, and its turns go to another."""
     author_name: str = "Runwarden reviewer"
@@ -68,7 +68,7 @@ class Smtp(_Section):
 
     host: Annotated[str, Field(min_length=1)]
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """None: what is usual for the security: 587 (starttls), 465 (tls) or 25 (none)."""
+    """None: the usual one: 587 (starttls), 465 (tls) or 25 (none)."""
     security: Literal["starttls", "tls", "none"] = "starttls"
     """`starttls` begins in clear and must be offered by the server, `tls` is encrypted from the first byte."""
     username: str | None = None
@@ -90,9 +90,9 @@ class Mail(_Section):
 
     sender: str = "Runwarden <no-reply@runwarden.invalid>"
     smtp: Smtp | None = None
-    """None: each invitation becomes a file in the outbox folder, for whoever delivers or reads it."""
+    """None: each invitation becomes a file in the outbox folder."""
     retry_s: Annotated[float, Field(gt=0)] = 60
-    """Until a delivery that failed is tried again; doubled each time, up to an hour."""
+    """The wait before a failed delivery is retried; doubled each time, up to an hour."""
 
     @field_validator("sender")
     @classmethod
@@ -116,7 +116,7 @@ class GitLab(_Section):
     """What onboarding a GitLab project sets up there."""
 
     webhook_url: Annotated[str, Field(pattern=r"^https?://[^\s/]+")] | None = None
-    """Where GitLab shall deliver the project's events: a receiver of yours; None: no webhook is set."""
+    """Where GitLab delivers the project's events, a receiver of yours; None: no webhook is set."""
     webhook_secret_env: str | None = None
     """The environment variable whose value GitLab sends along as X-Gitlab-Token; None: no secret."""
     webhook_events: Annotated[tuple[Annotated[str, Field(pattern="^[a-z_]+_events$")], ...], Field(min_length=1)] = (
@@ -127,12 +127,12 @@ class GitLab(_Section):
 
 
 class Retention(_Section):
-    """What workers remove when it is old; runs, their turns and what was said in them stay for ever."""
+    """What workers remove when it is old; runs and their turns are kept for good."""
 
     logs_days: Annotated[float, Field(gt=0, le=36_500)] | None = None
     """Logs and diffs of turns that ended; None: they stay until `runwarden service prune` is called."""
     queue_days: Annotated[float, Field(gt=0, le=36_500)] = 30
-    """The queue's notes on turns that ended; only whoever looks for a fault in the queue would read them."""
+    """The queue's entries of ended turns, of use only for debugging the queue."""
 
 
 class Settings(_Section):
@@ -160,7 +160,7 @@ class DataFolder:
         self.runs = self.root / "runs"
         self.work = self.root / "work"
         self.workers = self.root / "workers"
-        """A lock for each living worker process on this folder."""
+        """A lock for each live worker process on this folder."""
 
     @property
     def database_url(self) -> str:
@@ -188,7 +188,7 @@ class DataFolder:
         """Read `service.toml`; without one, every default holds.
 
         Raises:
-            SettingsError: The file is no TOML or holds a key or value that is not known.
+            SettingsError: The file is not TOML, or holds an unknown key or value.
         """
         try:
             text = self.settings_file.read_text("utf-8")

@@ -77,7 +77,7 @@ class WorkerProcess:
 
 @contextlib.contextmanager
 def one_worker(database: Database, folder: DataFolder) -> Iterator[None]:
-    """See to it that a SQLite database has one worker process; PostgreSQL takes any number.
+    """Ensure that a SQLite database has one worker process; PostgreSQL takes any number.
 
     Raises:
         ServiceError: It has one.
@@ -109,6 +109,6 @@ def build_worker(database: Database, folder: DataFolder, settings: Settings, con
 
 
 def drain(worker: TurnWorker, settings: Execution) -> None:
-    """Let the turns at work end within their grace; what does not is taken over by whoever comes next."""
+    """Let the turns at work end within their grace; the next worker recovers the rest."""
     idle = worker.stop(settings.drain_s)
-    _log.info("drained" if idle else "turns were interrupted; whoever comes next starts them again")
+    _log.info("drained" if idle else "turns were interrupted; the next worker starts them again")

@@ -50,7 +50,7 @@ class HttpProtocol(H11Protocol):
         self.app_state: dict[str, Any] = {**self.app_state, TRANSPORT: transport}
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 — uvicorn's signature; its text is always the same
-        """Answer what is no HTTP with a failure body (spec 7.2), and close."""
+        """Answer anything but HTTP with a failure body (spec 7.2), and close."""
         if self.conn.our_state in {h11.SEND_RESPONSE, h11.IDLE}:
             raw = json.dumps(_NO_HTTP).encode()
             headers = [("Content-Type", "application/json"), ("Content-Length", str(len(raw))), ("Connection", "close")]

@@ -1,4 +1,4 @@
-"""Code hosts: their health (spec 2.7, 4.5), and GitLab projects onboarded (named in spec 4.6; the shape is our decision)."""
+"""Code hosts: their health (spec 2.7, 4.5), and onboarding of GitLab projects (spec 4.6; the shape is our decision)."""
 
 from typing import Annotated, Any
 

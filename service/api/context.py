@@ -1,4 +1,4 @@
-"""The context: what every endpoint may use, handed in by whoever builds the application."""
+"""The context: what every endpoint may use, given to the application when it is built."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Failures: whatever goes wrong is answered with `{message, error_code}` and the right status (spec 2.8, 7)."""
+"""Errors: every failure is answered with `{message, error_code}` and the right status (spec 2.8, 7)."""
 
 import logging
 import re
@@ -38,9 +38,9 @@ class ApiError(Exception):
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return what OpenAPI says of an endpoint's failures: the given statuses and those that every endpoint has."""
+    """Return an endpoint's failures for OpenAPI: the given statuses and those that every endpoint has."""
     named: list[int | str] = [*sorted({401, 403, 404, 429, 500, *statuses})]
-    # Without a default FastAPI would promise a 422, which nobody gets.
+    # Without a default FastAPI would promise a 422, which is never sent.
     return {status: {"model": FailureBody} for status in [*named, "default"]}
 
 

@@ -43,7 +43,7 @@ def by_text(connection: sa.Connection, organization_id: str, text: str) -> Targe
     if exact is not None:
         return _target(exact)
     candidates = _candidates(connection, organization_id, text)
-    # What is configured goes before what a connected host might hold: it is known to exist.
+    # Configured repositories come first: they are known to exist.
     for find in (_configured, _on_host):
         for candidate in candidates:
             if target := find(connection, organization_id, candidate):

@@ -64,5 +64,5 @@ def main(data_dir: str | None) -> None:
     if data_dir is not None:
         from service.cli.output import DATA_DIR_VARIABLE
 
-        # Every command takes the option itself, and goes by this where it is left out.
+        # Every command has the option itself; this is its default.
         os.environ[DATA_DIR_VARIABLE] = data_dir

@@ -29,7 +29,7 @@ def _document(one: Agent, owner: str | None) -> dict[str, Any]:
 
 
 def _line(one: Agent, owner: str | None) -> str:
-    return f"{one.name}  {owner or 'everybody'}  {one.timeout_s:g} s  {shlex.join(one.argv)}"
+    return f"{one.name}  {owner or 'everyone'}  {one.timeout_s:g} s  {shlex.join(one.argv)}"
 
 
 @agent.command("add")
@@ -67,13 +67,13 @@ def list_all(admin: AdminContext) -> None:
 
 @agent.command("remove")
 @click.argument("name")
-@click.option("--org", "slug", help="The organization whose agent it is; everybody's if left out.")
+@click.option("--org", "slug", help="The organization whose agent it is; the one for all if left out.")
 @admin_command
 def remove(admin: AdminContext, name: str, slug: str | None) -> None:
-    """Forget an agent; runs under way end as they would. Without a `reviewer` of yours, the built-in one is back."""
+    """Forget an agent; runs in progress are not affected. Without a `reviewer` of yours, the built-in one is back."""
     with admin.write() as connection:
         owner = None if slug is None else find_organization(connection, slug).id
         if not agents.remove(connection, name, owner):
-            whose = "everybody's" if slug is None else f"of {slug}"
+            whose = "for everyone" if slug is None else f"of {slug}"
             raise SetupError(f"there is no agent {name!r} {whose}; list them with: runwarden service agent list")
     admin.show({"name": name, "state": "removed"}, [f"{name} removed"])

@@ -1,4 +1,4 @@
-"""`invitation`: who was invited, what became of the mail, and another try."""
+"""`invitation`: who was invited, whether the mail was sent, and how to send it again."""
 
 import os
 from typing import Any
@@ -60,23 +60,23 @@ def list_all(admin: AdminContext, slug: str | None) -> None:
 @click.option("--org", "slug", required=True, help="The organization's slug or id.")
 @admin_command
 def send(admin: AdminContext, email: str, slug: str) -> None:
-    """Invite EMAIL to administer an organization; exit status 1 if the mail has not left yet."""
+    """Invite EMAIL to administer an organization; exit status 1 if the mail is not sent yet."""
     address = checked_email(email)
     with admin.database() as database:
         with database.write() as connection:
             now = now_micros()
             owner = find_organization(connection, slug).id
             made = invitations.invite(connection, owner, address, now, due_at=now + CLAIM_MICROS)
-        _conclude(admin, [_post(admin, database).deliver(made)])
+        _conclude(admin, [_sender(admin, database).deliver(made)])
 
 
 @invitation.command("retry")
 @click.argument("invitation_id", required=False)
 @admin_command
 def retry(admin: AdminContext, invitation_id: str | None) -> None:
-    """Try mails that have not left, or were refused, at once: INVITATION_ID, or all; exit status 1 if one stays."""
+    """Send unsent or refused mails now: INVITATION_ID, or all of them; exit status 1 if one is still unsent."""
     with admin.database() as database:
-        sender = _post(admin, database)
+        sender = _sender(admin, database)
         with database.write() as connection:
             made_due = invitations.make_mails_due(connection, now_micros(), invitation_id)
         if invitation_id is not None and not made_due:
@@ -90,7 +90,7 @@ def retry(admin: AdminContext, invitation_id: str | None) -> None:
 @click.argument("invitation_id")
 @admin_command
 def withdraw(admin: AdminContext, invitation_id: str) -> None:
-    """Close an invitation: its code opens nothing any more, and a mail that waits does not leave."""
+    """Close an invitation: its code no longer works, and a waiting mail is not sent."""
     with admin.write() as connection:
         if not invitations.withdraw(connection, invitation_id, now_micros()):
             raise SetupError(
@@ -100,7 +100,7 @@ def withdraw(admin: AdminContext, invitation_id: str) -> None:
     _show(admin, [] if found is None else [found])
 
 
-def _post(admin: AdminContext, database: Database) -> MailSender:
+def _sender(admin: AdminContext, database: Database) -> MailSender:
     settings = admin.folder.settings().mail
     return MailSender(database, mailer_of(admin.folder, settings, os.environ), settings, now_micros)
 

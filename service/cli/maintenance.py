@@ -78,7 +78,7 @@ def prune(admin: AdminContext, age: str, *, dry_run: bool) -> None:
         from service.execution.retention import Pruning
 
         pruning = Pruning(database, admin.folder, dry_run=dry_run)
-        # The database first: what takes longest is not lost when somebody interrupts the rest.
+        # The database first, so that interrupting the slow part loses nothing.
         stored = pruning.stored_files(before)
         files, size = pruning.files(before)
         entries = pruning.queue(before)
@@ -103,7 +103,7 @@ def prune(admin: AdminContext, age: str, *, dry_run: bool) -> None:
 @click.command("status")
 @admin_command
 def status(admin: AdminContext) -> None:
-    """Show the sandbox and limits of agents, the living workers, and the number of runs by status."""
+    """Show the sandbox and limits of agents, the workers alive, and the number of runs by status."""
     settings = admin.folder.settings().execution
     with admin.database() as database, database.read() as connection:
         counted = connection.execute(sa.select(runs.c.status, sa.func.count()).group_by(runs.c.status)).all()

@@ -78,7 +78,7 @@ def list_organizations(admin: AdminContext) -> None:
 @click.argument("slug")
 @admin_command
 def deactivate(admin: AdminContext, slug: str) -> None:
-    """Make an organization inactive: its tokens open nothing until it is activated again."""
+    """Make an organization inactive: its tokens are refused until it is activated again."""
     _change(admin, slug, lambda found: (False, {*found.entitlements}))
 
 
@@ -104,7 +104,7 @@ def grant(admin: AdminContext, slug: str, entitlement: str) -> None:
 @click.argument("entitlement", type=click.Choice(ENTITLEMENTS))
 @admin_command
 def withdraw(admin: AdminContext, slug: str, entitlement: str) -> None:
-    """Take an entitlement from an organization; the tokens it has keep working until they are revoked."""
+    """Take an entitlement from an organization; its existing tokens keep working until they are revoked."""
     _change(admin, slug, lambda found: (found.active, {*found.entitlements} - {entitlement}))
 
 
@@ -150,7 +150,7 @@ def _offer_line(one: Offer | OfferEntry) -> str:
 @click.argument("code")
 @click.option("--kind", type=click.Choice(KINDS), required=True)
 @click.option("--retired", is_flag=True, help="Still accepted; the trial will be the standard one.")
-@click.option("--price", help="In your words; who signed up at another one gets the standard trial.")
+@click.option("--price", help="Free text; earlier signups at another price get the standard trial.")
 @admin_command
 def add(admin: AdminContext, code: str, *, kind: str, retired: bool, price: str | None) -> None:
     """Add an offer, or change the one with its code."""

@@ -32,7 +32,7 @@ def default_data_dir() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class AdminContext:
-    """What an administrating command works with."""
+    """What an administration command works with."""
 
     folder: DataFolder
     as_json: bool
@@ -85,7 +85,7 @@ class AdminContext:
 
 
 def admin_command(function: Function) -> Function:
-    """Give a command `--data-dir`, `--database` and `--json`, a `AdminContext` as its first argument, and plain errors."""
+    """Give a command `--data-dir`, `--database` and `--json`, an `AdminContext` as first argument, and plain errors."""
 
     @click.option(
         "--data-dir",
@@ -123,7 +123,7 @@ def plain_errors(*, as_json: bool) -> Iterator[None]:
     except (SetupError, SettingsError, DatabaseError, OSError) as error:
         fail(str(error), as_json=as_json)
     except DBAPIError as error:
-        # Damaged, full, read-only, or gone in mid-command: what the database says of it is the best there is to say.
+        # Damaged, full, read-only, or gone in mid-command: the database's own message is the most precise.
         cure = "see that its server or disk is well, or restore the back-up"
         fail(f"the database cannot be used: {error.orig}; {cure}", as_json=as_json)
     except ValidationError as error:

@@ -16,7 +16,7 @@ from service.settings import DataFolder
 
 DATABASE_HELP: Final = (
     "postgresql://user@host/name; SQLite in the data folder if left out. "
-    f"With a password, better in {DATABASE_VARIABLE} or ~/.pgpass: everybody on the machine can read a command line."
+    f"With a password, better in {DATABASE_VARIABLE} or ~/.pgpass: everyone on the machine can read a command line."
 )
 
 

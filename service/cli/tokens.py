@@ -18,7 +18,7 @@ def token() -> None:
 @click.option("--org", "slug", required=True, help="The organization's slug or id.")
 @click.option("--scope", "scopes", multiple=True, type=click.Choice(SCOPES), required=True)
 @click.option("--alias", default="unnamed", show_default=True)
-@click.option("--duration", default="30d", show_default=True, help="How long it lives, such as 12h or 90d.")
+@click.option("--duration", default="30d", show_default=True, help="How long it is valid, such as 12h or 90d.")
 @admin_command
 def create(admin: AdminContext, slug: str, scopes: tuple[str, ...], alias: str, duration: str) -> None:
     """Create a token and print its value, which cannot be shown again."""
@@ -63,10 +63,10 @@ def list_all(admin: AdminContext, slug: str) -> None:
 @click.argument("token_id")
 @admin_command
 def revoke(admin: AdminContext, token_id: str) -> None:
-    """End a token's life at once."""
+    """Revoke a token; it stops working immediately."""
     with admin.write() as connection:
         if not tokens.revoke(connection, token_id, now_micros()):
             raise SetupError(
-                f"there is no living token {token_id!r}; list them with: runwarden service token list --org SLUG"
+                f"there is no active token {token_id!r}; list them with: runwarden service token list --org SLUG"
             )
     admin.show({"id": token_id, "state": "revoked"}, [f"{token_id} revoked"])

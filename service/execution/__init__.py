@@ -1,1 +1,1 @@
-"""Execution: an accepted turn becomes a commit on its branch, once, whatever dies on the way."""
+"""Execution: an accepted turn becomes exactly one commit on its branch, even if processes die on the way."""

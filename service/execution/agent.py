@@ -1,4 +1,4 @@
-"""The agent's process: a task on its standard input, limits over its head, and nothing of it left at the end."""
+"""The agent's process: its task on standard input, limits enforced, no process left at the end."""
 
 import contextlib
 import os
@@ -33,7 +33,7 @@ class AgentFailedError(Exception):
 
 
 class InterruptedTurnError(Exception):
-    """The service stops; the turn belongs to whoever recovers it."""
+    """The service stops; the next worker recovers the turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +86,12 @@ def run(command: AgentCommand, log: IO[bytes], limits: AgentLimits, stopping: th
     with ours:
         with theirs, command.workspace.task_file.open("rb") as task:
             process = _spawn(command, task, theirs, limits)
-        kept = _SupervisedAgent(process, ours, _capped(log, limits.output_bytes))
+        supervised = _SupervisedAgent(process, ours, _capped(log, limits.output_bytes))
         report = ""
         try:
-            report = kept.watch(UsageWatch(process.pid, command.workspace.root, limits), command.agent, stopping)
+            report = supervised.watch(UsageWatch(process.pid, command.workspace.root, limits), command.agent, stopping)
         finally:
-            _end(process, report or kept.dismiss(), command.workspace)
+            _end(process, report or supervised.end(), command.workspace)
     _check_report(report, limits)
 
 
@@ -112,7 +112,7 @@ def _spawn(
 
 
 class _SupervisedAgent:
-    """An agent under its supervisor: what it prints, and what the supervisor reports at its end."""
+    """An agent under its supervisor: its output, and the supervisor's report."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], control: socket.socket, write: Callable[[bytes], None]
@@ -126,7 +126,7 @@ class _SupervisedAgent:
             os.set_blocking(process.stdout.fileno(), False)
 
     def watch(self, usage: UsageWatch, agent: Agent, stopping: threading.Event) -> str:
-        """Wait for the end and return the supervisor's report, empty when somebody killed the supervisor."""
+        """Wait for the end and return the supervisor's report, empty when the supervisor was killed."""
         deadline = time.monotonic() + agent.timeout_s
         glance_due = 0.0
         with selectors.DefaultSelector() as selector:
@@ -145,16 +145,16 @@ class _SupervisedAgent:
                 ready = {key.fileobj for key, _ in selector.select(min(_POLL_S, max(0.0, deadline - now)))}
                 if self._control in ready:
                     return self._read_report()
-                if ready and not self._take():
+                if ready and not self._forward_output():
                     selector.unregister(self._process.stdout)  # type: ignore[arg-type]  # registered, so it is there
 
-    def dismiss(self) -> str:
+    def end(self) -> str:
         """Tell the supervisor to end everything, and return its report."""
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
         return self._read_report()
 
-    def _take(self) -> bool:
+    def _forward_output(self) -> bool:
         """Pass on what the agent printed; False at the end of its output."""
         chunk = self._process.stdout.read(_CHUNK) if self._process.stdout is not None else b""
         if chunk:
@@ -178,7 +178,7 @@ def _refuse(passed: str | None) -> None:
 
 
 def _end(process: subprocess.Popen[bytes], report: str, workspace: Workspace) -> None:
-    """See the supervisor off; where it did not clean up itself, search for what is left."""
+    """Wait for the supervisor; where it did not clean up, kill what is left."""
     if not report or report.startswith("left "):
         processes.kill_group(process.pid)
         processes.kill_marked(f"RUNWARDEN_RESULT={workspace.result_file}")

@@ -56,7 +56,7 @@ class Mirror:
         return self._snapshot(listed)
 
     def _break_stale_locks(self) -> bool:
-        """Remove lock files that a power cut left: one older than any git command may last belongs to nobody."""
+        """Remove lock files that a power cut left: no git command runs as long as these are old."""
         oldest = time.time() - self._git.timeout_s
         stale = [file for file in self.git_dir.rglob("*.lock") if file.stat().st_mtime < oldest]
         for file in stale:

@@ -125,12 +125,12 @@ def _sizes(folder: Path) -> Iterator[int]:
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
         except OSError:
-            # The agent removes and locks while we look; what it hides this way, the reserve still catches.
+            # The agent changes folders while they are read; the disk reserve catches what this misses.
             continue
 
 
 def _deleted_bytes(tree: list[int]) -> int:
-    """Return what processes hold on to in files that no folder names any more, memory files included."""
+    """Return the size of deleted files that processes still hold open, memory files included."""
     found: dict[tuple[int, int], int] = {}
     for pid in tree:
         for number in _open_files(pid):
@@ -145,9 +145,9 @@ def _deleted_bytes(tree: list[int]) -> int:
 
 def _open_files(pid: int) -> list[str]:
     try:
-        return os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208 — likewise
+        return os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208 — see above
     except OSError:
-        # It ended meanwhile, or is not ours to look into.
+        # It has ended, or is not ours to look into.
         return []
 
 

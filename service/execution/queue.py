@@ -38,7 +38,7 @@ _SETTLE: Final["StepOptions"] = {
     "interval_seconds": 1.0,
     "backoff_rate": 2.0,
 }
-"""Settling only writes to the database: when that is away, it is tried again for about two minutes."""
+"""Settling only writes to the database; while that is unavailable, it is retried for about two minutes."""
 
 Perform = Callable[[str, int], dict[str, Any] | None]
 Settle = Callable[[str, int, dict[str, Any]], None]
@@ -47,7 +47,7 @@ _SCHEMA: Final = "dbos"
 
 
 class TurnQueue:
-    """This process's end of the queue; one in a process, for DBOS knows no second one."""
+    """This process's end of the queue; DBOS allows one in a process."""
 
     def __init__(self, database: Database, executor: str, concurrency: int) -> None:
         self._database = database
@@ -92,7 +92,7 @@ class TurnQueue:
         self._queue = DBOS.retrieve_queue(QUEUE)
 
     def close(self, wait_s: int, give_up_s: float) -> None:
-        """Take nothing up any more; wait for what is at work, but no longer than `give_up_s`."""
+        """Stop taking turns; wait for those at work, but no longer than `give_up_s`."""
         from dbos import DBOS
 
         destroying = threading.Thread(
@@ -115,24 +115,24 @@ class TurnQueue:
         """Put the turns that a dead worker had taken back into the queue."""
         from dbos import DBOS
 
-        # resume_workflow() asks no questions; this one takes only what the dead still own.
-        DBOS._recover_pending_workflows([executor])  # noqa: SLF001 — there is no public door to it
+        # resume_workflow() would also take what another worker has started; this takes only what the dead still own.
+        DBOS._recover_pending_workflows([executor])  # noqa: SLF001 — there is no public name for it
 
     def gave_up(self, run_id: str, number: int) -> str | None:
-        """Return the state in which the queue gave a turn up; None while it has not."""
+        """Return the state in which the queue gave up a turn; None while it has not."""
         from dbos import DBOS
 
         status = DBOS.get_workflow_status(_workflow_id(run_id, number))
         return status.status if status is not None and status.status in _BROKEN else None
 
     def mark_busy(self) -> None:
-        """Note that there is something to do: for a while the queue is looked at more often."""
+        """Note that there is something to do: the queue is polled faster for a while."""
         self._busy_at = time.monotonic()
 
     def adjust_polling(self) -> None:
-        """Look at the queue often when there was something to do lately, and seldom otherwise.
+        """Poll the queue fast after recent work and slowly otherwise.
 
-        The interval stands in the database, for all workers: who is busy insists on its own, who is idle gives way.
+        The database holds one interval for all workers: a busy worker sets its own, an idle one accepts the other's.
         """
         if self._queue is None:
             return
@@ -145,7 +145,7 @@ class TurnQueue:
 
 
 def _make_queue(database: Database, concurrency: int) -> None:
-    """Make the queue, or set it as this program wants it, before DBOS starts: later it would notice a second late."""
+    """Create or configure the queue before DBOS starts: later it would take a second to notice."""
     from dbos import DBOSClient
 
     migrate_queue(database)
@@ -171,8 +171,8 @@ def migrate_queue(database: Database) -> None:
 
 
 def _stop_idle_polling(engine: "DBOS") -> None:
-    """Stop DBOS from asking its tables once a second for what we never put there: a third of an idle service's CPU."""
-    # No public door to either: delayed workflows and deadlines, and the queue for DBOS's own workflows.
+    """Stop DBOS from polling for what we never use: a third of an idle service's CPU."""
+    # No public name for either: delayed workflows and deadlines, and the queue for DBOS's own workflows.
     engine._background_jobs_stop_event.set()  # noqa: SLF001 — see above
     engine._registry.get_internal_queue()._polling_interval_sec = _NEVER_S  # noqa: SLF001 — see above
 
@@ -183,7 +183,7 @@ def _workflow_id(run_id: str, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One turn, as the queue names it."""
+    """A turn, as the queue names it."""
 
     workflow_id: str
 
@@ -194,7 +194,7 @@ class Entry:
 
 
 class QueueHistory:
-    """A context with the queue's history in hand; empty where no worker has ever been."""
+    """The queue's history, as a context manager; empty where no worker has ever run."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -207,7 +207,7 @@ class QueueHistory:
 
             logging.getLogger("dbos").setLevel(logging.WARNING)
             url = self._database.url.render_as_string(hide_password=False)
-            # A pool of one: whoever prunes has one thing at a time to ask.
+            # A pool of one: pruning asks one thing at a time.
             self._client = DBOSClient(
                 system_database_url=url, system_database_pool_size=1, retry_connection_errors=False
             )
@@ -231,7 +231,7 @@ class QueueHistory:
                 name=WORKFLOW, completed_before=until, offset=skip, limit=limit, load_input=False, load_output=False
             )
         except (sa.exc.OperationalError, sa.exc.ProgrammingError) as error:
-            raise DatabaseError(f"the queue cannot be read: {error.orig}; see to: runwarden service migrate") from error
+            raise DatabaseError(f"the queue cannot be read: {error.orig}; run: runwarden service migrate") from error
         return [Entry(one.workflow_id) for one in found]
 
     def forget(self, entries: Sequence[Entry]) -> None:

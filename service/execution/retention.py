@@ -1,4 +1,4 @@
-"""Retention: what only operators look at goes when it is old; what the API shows, or a run goes on with, never does."""
+"""Retention: old logs, diffs and queue entries are removed; what the API shows or a run needs to continue, never is."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ from service.store import turns
 from service.store.database import Database
 
 _BATCH: Final = 500
-"""So many at a time: nobody waits long for a writer."""
+"""Rows removed in one transaction, so that other writers do not wait long."""
 _PAUSE_S: Final = 3600.0
 _RETENTION: Final = 2
 """The task that one worker at a time does for all (a data folder is each worker's own)."""
@@ -37,13 +37,13 @@ class Pruned:
 
 
 class Pruning:
-    """Removes what is older than an instant (microseconds) from one database and one data folder, again and again."""
+    """Removes what is older than an instant (microseconds) from one database and one data folder."""
 
     def __init__(self, database: Database, folder: DataFolder, *, dry_run: bool = False) -> None:
         self._database = database
         self._folder = folder
         self._dry_run = dry_run
-        self.leaving = threading.Event()
+        self.stopping = threading.Event()
         """Set: end after the batch at hand."""
 
     def queue(self, before: int) -> int:
@@ -51,9 +51,9 @@ class Pruning:
         forgotten = 0
         with QueueHistory(self._database) as history:
             passed_over = 0
-            while (found := history.ended(before, passed_over, _BATCH)) and not self.leaving.is_set():
+            while (found := history.ended(before, passed_over, _BATCH)) and not self.stopping.is_set():
                 with self._database.read() as connection:
-                    # The queue has given these up, and a worker has yet to see it: their runs would never end.
+                    # Given up by the queue, not yet noticed by a worker: without their entries their runs never end.
                     open_runs = turns.open_among(connection, [entry.run_id for entry in found])
                 closed = [entry for entry in found if entry.run_id not in open_runs]
                 forgotten += len(closed)
@@ -68,7 +68,7 @@ class Pruning:
             with self._database.read() as connection:
                 return turns.count_ended_files(connection, before)
         removed = 0
-        while not self.leaving.is_set():
+        while not self.stopping.is_set():
             with self._database.write() as connection:
                 batch = turns.remove_ended_files(connection, before, _BATCH)
             removed += batch
@@ -82,7 +82,7 @@ class Pruning:
         with self._database.read() as connection:
             open_runs = turns.open_runs(connection)
         for file in _old_files(self._folder.runs, before, open_runs):
-            if self.leaving.is_set():
+            if self.stopping.is_set():
                 break
             number += 1
             size += file.stat().st_size
@@ -116,12 +116,12 @@ class RetentionThread:
 
     def start(self) -> None:
         """Begin; the queue has its tables by now."""
-        # A daemon: whatever it is at can be cut off anywhere and goes on at the next start.
+        # A daemon: pruning can be cut off anywhere and continues at the next start.
         threading.Thread(target=self._run, name="retention", daemon=True).start()
 
     def close(self) -> None:
         """Remove nothing more."""
-        self._pruning.leaving.set()
+        self._pruning.stopping.set()
 
     def once(self) -> Pruned:
         """Prune as the settings say, and return what went."""
@@ -144,6 +144,6 @@ class RetentionThread:
                 if pruned != Pruned():
                     _log.info("retention: removed %s", pruned)
             except Exception:  # noqa: BLE001 — the boundary: a database that is away must not end pruning for good
-                _log.exception("nothing old could be removed; it is tried again in an hour")
-            if self._pruning.leaving.wait(_PAUSE_S):
+                _log.exception("pruning failed; the next try is in an hour")
+            if self._pruning.stopping.wait(_PAUSE_S):
                 return

@@ -1,4 +1,4 @@
-"""The sandbox: bubblewrap around the agent, so that it sees the system read-only and of the rest only its workspace."""
+"""The sandbox: bubblewrap shows the agent a read-only system and its own workspace, nothing else."""
 
 import shutil
 import subprocess
@@ -42,7 +42,7 @@ class Sandbox:
         if self.program is None:
             return argv
         view = _system_mounts(network=network)
-        # First, for what is bound next may lie below.
+        # First, because later mounts may lie below.
         for name, place in (("tmp", "/tmp"), ("shm", "/dev/shm")):  # noqa: S108 — its own /tmp
             view += ["--bind", str(workspace.scratch / name), place]
         view += _program_mounts(argv)
@@ -52,7 +52,7 @@ class Sandbox:
             view += ["--ro-bind", str(path), str(path)]
         for path in writable:
             view += ["--bind", str(path), str(path)]
-        # What else can be written would be memory without a limit: bubblewrap's own root and /dev.
+        # bubblewrap's own root and /dev would otherwise be writable memory without a limit.
         view += ["--remount-ro", "/dev", "--remount-ro", "/"]
         return [self.program, *_isolation(network=network), *view, "--chdir", str(workspace.tree), "--", *argv]
 

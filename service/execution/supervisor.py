@@ -1,4 +1,4 @@
-"""The supervisor: a small process between worker and agent that ends only when all that the agent started has ended.
+"""The supervisor: a small process between worker and agent that ends only after everything the agent started.
 
 It runs as a script, with nothing but the standard library, so that it starts in a few milliseconds. As a child
 subreaper it inherits whatever the agent's processes orphan, in whatever session; and when the worker goes away, even by
@@ -33,10 +33,10 @@ def _children(pid: int) -> list[int]:
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 — pathlib would double the start-up time
-            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:  # noqa: PTH123 — likewise
+            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:  # noqa: PTH123 — see above
                 found += map(int, file.read().split())
     except OSError:
-        # It ended meanwhile; its children have moved up to the supervisor.
+        # It has ended; its children have moved up to the supervisor.
         pass
     return found
 
@@ -45,7 +45,7 @@ def _become_subreaper() -> None:
     import ctypes
 
     prctl: Callable[..., int] | None = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
-    # Elsewhere than on Linux an orphan leaves the tree; the worker's search by environment is then what finds it.
+    # Outside Linux an orphan leaves the tree; the worker then finds it by its environment.
     if prctl is not None:
         prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -60,7 +60,7 @@ def _become_agent(argv: list[str], file_bytes: int, fault: int) -> NoReturn:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         _prefer_for_oom_kill()
-        os.execvp(argv[0], argv)  # noqa: S606 — no shell is wanted
+        os.execvp(argv[0], argv)  # noqa: S606 — without a shell, on purpose
     except OSError as error:
         os.write(fault, str(error).encode("utf-8", "replace"))
     os._exit(127)
@@ -87,7 +87,7 @@ def _start(argv: list[str], file_bytes: int) -> tuple[int, str]:
 
 
 def _reap(agent: int) -> tuple[int | None, bool]:
-    """Collect who ended; return the agent's exit status when it is among them, and whether anybody is left."""
+    """Reap ended children; return the agent's exit status if it is among them, and whether any child is left."""
     status = None
     try:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -122,7 +122,7 @@ def _end_all(agent: int) -> bool:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-        # Orphans come to a subreaper: no child is proof that nobody is left.
+        # Orphans become a subreaper's children: without a child, no process is left.
         if not _reap(agent)[1]:
             return True
         select.poll().poll(_PAUSE_MS)
@@ -149,7 +149,7 @@ def main() -> None:
     try:
         os.write(control, (report if clean else f"left {report}").encode())
     except OSError:
-        # The worker is gone; there is nobody to tell.
+        # The worker is gone; the report has no reader.
         return
 
 

@@ -1,4 +1,4 @@
-"""One attempt at a turn: fetch, check out, run the agent, commit, push; an end in any case, a commit at most once."""
+"""One attempt at a turn: fetch, check out, run the agent, commit, push. It always ends; it commits at most once."""
 
 import logging
 import threading
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class SupersededError(Exception):
-    """Another attempt took the turn over while this one slept; it must leave no trace."""
+    """Another attempt took over the turn; this one must leave no trace."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The worker: carries accepted turns into the queue, executes them, and takes over what a dead worker left."""
+"""The worker: puts accepted turns into the queue, executes them, and recovers those of dead workers."""
 
 import logging
 import os
@@ -28,7 +28,7 @@ _ROUND_S: Final = 1.0
 _CLOSING_S: Final = 5.0
 _BEATS_IN_TTL: Final = 4
 _LOOK_S: Final = 2.0
-"""How often a worker looks for others that are gone."""
+"""How often a worker looks for dead ones."""
 _DISPATCH: Final = 1
 """The task that one worker at a time does for all."""
 _DATABASE_PAUSES_S: Final = (1.0, 5.0, 20.0)
@@ -66,9 +66,9 @@ class TurnWorker:
         self._recovered = False
         self._woken = threading.Event()
         self._ended = threading.Event()
-        """Set: nothing new is taken up."""
+        """Set: no new turns are started."""
         self._gone = threading.Event()
-        """Set: nobody may count on this worker any more."""
+        """Set: this worker stops its heartbeat."""
         self._rounds = threading.Thread(target=self._run_rounds, name="worker-rounds", daemon=True)
         self._active = 0
         self._interrupted = 0
@@ -89,9 +89,9 @@ class TurnWorker:
             self._doorbell = Doorbell(self._database.url, self.wake)
 
     def stop(self, grace_s: float) -> bool:
-        """Take nothing up any more, give the turns at work their grace, interrupt the rest; True when none was left.
+        """Start no new turns, give those at work their grace, interrupt the rest; True when none was left.
 
-        What was interrupted stays in the queue under this worker's name, and whoever comes next takes it over.
+        Interrupted turns stay in the queue under this worker's name until the next worker recovers them.
         """
         self._ended.set()
         self._retention.close()
@@ -112,9 +112,11 @@ class TurnWorker:
     def _sign_off(self) -> None:
         try:
             with self._database.write() as connection:
-                workers.leave(connection, self.me.executor)
+                workers.sign_off(connection, self.me.executor)
         except SQLAlchemyError:
-            _log.warning("the database is away; the others will notice by themselves that this worker is gone")
+            _log.warning(
+                "the database is unavailable; the other workers notice after worker_ttl_s that this one is gone"
+            )
 
     def _perform(self, run_id: str, number: int) -> dict[str, Any] | None:
         self._queue.mark_busy()
@@ -140,12 +142,14 @@ class TurnWorker:
         return asdict(outcome)
 
     def _attempt(self, run_id: str, number: int) -> TurnOutcome:
-        """Execute a turn; a database that went away meanwhile is waited for, and the turn tried again."""
+        """Execute a turn; when the database becomes unavailable, wait and start the turn again."""
         for pause_s in _DATABASE_PAUSES_S:
             try:
                 return self._execution.perform(run_id, number, self._own_workspaces())
             except OperationalError as error:
-                _log.warning("%s turn %d waits %g s: the database is away (%s)", run_id, number, pause_s, error.orig)
+                _log.warning(
+                    "%s turn %d waits %g s: the database is unavailable (%s)", run_id, number, pause_s, error.orig
+                )
                 if self._execution.stopping.wait(pause_s):
                     raise InterruptedTurnError from error
         return self._execution.perform(run_id, number, self._own_workspaces())
@@ -159,8 +163,8 @@ class TurnWorker:
         return self._workspaces
 
     def _leave_unfinished(self, run_id: str, number: int) -> None:
-        """Hold the turn's thread until the process is gone: any return would count as an end of the workflow."""
-        _log.info("%s turn %d is interrupted; whoever comes next starts it again", run_id, number)
+        """Hold the turn's thread until the process ends: a return would count as the end of the workflow."""
+        _log.info("%s turn %d was interrupted; the next worker starts it again", run_id, number)
         with self._counting:
             self._interrupted += 1
             self._counting.notify_all()
@@ -169,14 +173,14 @@ class TurnWorker:
     def _run_rounds(self) -> None:
         while not self._gone.is_set():
             try:
-                # Also while draining: who is silent counts as dead, and its turns as free.
+                # Also while draining: a worker without a heartbeat counts as dead, and loses its turns.
                 self._beat()
                 if not self._ended.is_set():
                     self._dispatch()
                     self._recover_dead_workers()
                     self._queue.adjust_polling()
             except Exception:  # noqa: BLE001 — one guard at the boundary of a round: the next one tries again
-                _log.exception("the worker's round failed; it tries again")
+                _log.exception("the worker's round failed; the next one follows")
             self._woken.wait(_ROUND_S)
             self._woken.clear()
 
@@ -184,7 +188,7 @@ class TurnWorker:
         with self._database.sole(_DISPATCH) as mine:
             found = self._waiting() if mine else []
             for turn in found:
-                # The same turn again does no harm: a crash before it is marked only costs the time.
+                # Queueing a turn twice is harmless: a crash before it is marked only costs time.
                 self._queue.put(turn)
             if found:
                 self._queue.mark_busy()
@@ -204,7 +208,7 @@ class TurnWorker:
             workers.beat(connection, self.me, self._clock)
 
     def _recover_dead_workers(self) -> None:
-        """Put the turns of dead workers back into the queue, and end those that the queue gave up."""
+        """Put the turns of dead workers back into the queue, and fail those that the queue gave up."""
         now = time.monotonic()
         if now < self._look_due:
             return
@@ -212,9 +216,9 @@ class TurnWorker:
         self._own_workspaces().clear_the_dead()
         ttl_micros = int(self._settings.worker_ttl_s * SECOND_MICROS)
         with self._database.read() as connection:
-            # On SQLite there is one worker at a time: whoever else is on record at the start is dead.
-            everybody = self._database.is_sqlite and not self._recovered
-            dead = workers.all_of(connection) if everybody else workers.silent_for(connection, ttl_micros, self._clock)
+            # SQLite has one worker at a time: at the start, every other one on record is dead.
+            all_others = self._database.is_sqlite and not self._recovered
+            dead = workers.all_of(connection) if all_others else workers.silent_for(connection, ttl_micros, self._clock)
         dead = [worker for worker in dead if worker.executor != self.me.executor]
         for worker in dead:
             level = logging.WARNING if worker.seen_at else logging.INFO

@@ -1,4 +1,4 @@
-"""Workspaces: what one attempt at one turn needs on disk, apart from everything else, and gone with it or its worker."""
+"""Workspaces: the folders of one attempt at one turn, removed when it ends or its worker dies."""
 
 import fcntl
 import json
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What the agent said of its work."""
+    """What the agent reported of its work."""
 
     summary: str | None = None
     commit_message: str | None = None
@@ -87,14 +87,14 @@ class Workspace:
         """Push a commit to its branch if the branch still is where we found it (absent, when `expected` is None).
 
         Raises:
-            GitError: Somebody else moved the branch, or the repository cannot be written.
+            GitError: The branch has moved, or the repository cannot be written.
         """
         ref = f"refs/heads/{branch}"
         lease = f"--force-with-lease={ref}:{expected or ''}"
         git("push", "--quiet", "--no-verify", lease, "--", url, f"{commit}:{ref}", git_dir=self._ours)
 
     def result(self) -> Result:
-        """Read what the agent said of its work; nothing it wrote can fail the turn."""
+        """Read what the agent reported of its work; nothing it wrote can fail the turn."""
         try:
             # Not through a link: the file is the agent's, and the service may read more than the agent.
             descriptor = os.open(self.result_file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -109,7 +109,7 @@ class Workspace:
         )
 
     def remove(self) -> None:
-        """Delete the workspace if it was made, also where the agent locked folders."""
+        """Delete the workspace if it was created, including folders that the agent locked."""
         for folder, names, _ in os.walk(self.root):
             for path in (Path(folder, name) for name in names):
                 if not path.is_symlink():
@@ -158,12 +158,12 @@ class Workspaces:
         return self._work / f"{self.executor}.{turn}"
 
     def close(self) -> None:
-        """Give the workroom up."""
+        """Release the lock."""
         (self._locks / self.executor).unlink(missing_ok=True)
         self._lock.close()
 
     def clear_the_dead(self) -> None:
-        """End the processes and remove the workspaces of workers on this data folder that are no more."""
+        """End the processes and remove the workspaces of dead workers on this data folder."""
         for lock_file in self._locks.iterdir():
             if lock_file.name == self.executor:
                 continue
@@ -195,7 +195,7 @@ def _hold(path: Path) -> IO[Any]:
                 return lock
         except FileNotFoundError:
             pass
-        # Somebody took the newborn lock for a dead worker's, and removed it.
+        # Another worker took the new lock for a dead worker's and removed it.
         lock.close()
 
 

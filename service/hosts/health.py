@@ -1,4 +1,4 @@
-"""Health of code hosts: asked of the hosts themselves, all at once, and remembered for a few seconds."""
+"""Health of code hosts: all asked at the same time, and cached for a few seconds."""
 
 import logging
 import re
@@ -35,7 +35,7 @@ _TROUBLES: Final = re.compile(r"returned error: (404|429|5\d\d)\b|repository '.*
 _log = logging.getLogger(__name__)
 _PARALLEL: Final = 32
 _GRACE_S: Final = 1.0
-"""What a question may take beyond its own time-out: name look-ups have none."""
+"""What a probe may take beyond its own time-out: name look-ups have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _judged(host: Host, answer: Answer, settings: Probing) -> Verdict:
     if answer.status not in _SUCCESS:
         return Verdict("degraded", f"{host.host} answered {answer.status}; check --api-url if it stays so")
     if not isinstance(answer.body, dict | list):
-        return Verdict("degraded", f"{host.host} answered what is no JSON; check --api-url, which is {host.api_url}")
+        return Verdict("degraded", f"{host.host} did not answer with JSON; check --api-url, which is {host.api_url}")
     if _core_limit_left(answer.body) == 0:
         return Verdict("degraded", f"the rate limit of the token at {host.host} is spent")
     return _timely(answer.took_s, settings)
@@ -121,7 +121,7 @@ _NOTHING_TO_ASK: Final = Verdict(
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _Probe:
     host: Host
     url: str | None
     """What git is asked about; None: the host's API is asked, or there is nothing to ask about."""
@@ -129,48 +129,48 @@ class _Question:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _RunningProbe:
     at_s: float
     """Monotonic."""
     answer: Future[Verdict]
 
 
 class HealthProbes:
-    """Asks hosts for their health, each question once for all who have it."""
+    """Asks hosts for their health, each probe once for all who have it."""
 
     def __init__(self, settings: Probing, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
         self._monotonic = monotonic
         self._pool = ThreadPoolExecutor(_PARALLEL, thread_name_prefix="probe")
-        self._asked: dict[_Question, _Asked] = {}
-        self._said: dict[Host, str] = {}
-        """Host to the status that the log knows."""
+        self._running: dict[_Probe, _RunningProbe] = {}
+        self._last_status: dict[Host, str] = {}
+        """The status last logged for each host."""
         self._lock = threading.Lock()
 
     def ask(self, hosts: Iterable[Host], repositories: list[Repository]) -> dict[str, Verdict]:
         """Return platform to verdict; takes as long as the slowest host, and little more than the probing time-out."""
-        questions = [_question(host, repositories) for host in hosts]
-        asked = [(question, self._put(question)) for question in questions]
+        probes = [_probe_of(host, repositories) for host in hosts]
+        asked = [(probe, self._put(probe)) for probe in probes]
         until = self._monotonic() + self._settings.timeout_s + _GRACE_S
-        return {question.host.platform: self._answered(question.host, one, until) for question, one in asked}
+        return {probe.host.platform: self._answered(probe.host, one, until) for probe, one in asked}
 
     def close(self) -> None:
         """Let go of what is still being asked."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _put(self, question: _Question) -> _Asked:
+    def _put(self, probe: _Probe) -> _RunningProbe:
         now = self._monotonic()
         with self._lock:
-            # Callers who come while a question is open share its answer.
-            self._asked = {key: one for key, one in self._asked.items() if self._holds(one, now)}
-            if question not in self._asked:
-                self._asked[question] = _Asked(now, self._pool.submit(self._probe, question))
-            return self._asked[question]
+            # Callers who come while a probe is open share its answer.
+            self._running = {key: one for key, one in self._running.items() if self._holds(one, now)}
+            if probe not in self._running:
+                self._running[probe] = _RunningProbe(now, self._pool.submit(self._probe, probe))
+            return self._running[probe]
 
-    def _holds(self, one: _Asked, now: float) -> bool:
+    def _holds(self, one: _RunningProbe, now: float) -> bool:
         return not one.answer.done() or now - one.at_s < self._settings.cache_s
 
-    def _answered(self, host: Host, asked: _Asked, until: float) -> Verdict:
+    def _answered(self, host: Host, asked: _RunningProbe, until: float) -> Verdict:
         try:
             verdict = asked.answer.result(max(0.0, until - self._monotonic()))
         except TimeoutError:
@@ -178,25 +178,25 @@ class HealthProbes:
         self._tell(host, verdict)
         return verdict
 
-    def _probe(self, question: _Question) -> Verdict:
-        if question.host.probe == "api":
-            return probe_api(question.host, question.token, self._settings)
-        return _NOTHING_TO_ASK if question.url is None else probe_git(question.url, question.token, self._settings)
+    def _probe(self, probe: _Probe) -> Verdict:
+        if probe.host.probe == "api":
+            return probe_api(probe.host, probe.token, self._settings)
+        return _NOTHING_TO_ASK if probe.url is None else probe_git(probe.url, probe.token, self._settings)
 
     def _tell(self, host: Host, verdict: Verdict) -> None:
-        """Log a change: callers are told a word only, and somebody will ask why."""
+        """Log a change: callers see only the status; operators need the reason."""
         with self._lock:
-            before, self._said[host] = self._said.get(host, "ok"), verdict.status
+            before, self._last_status[host] = self._last_status.get(host, "ok"), verdict.status
         if verdict.status != before:
             level = logging.INFO if verdict.status == "ok" else logging.WARNING
             reason = verdict.reason or "it answers as it should"
             _log.log(level, "%s at %s is %s: %s", host.platform, host.host, verdict.status, reason)
 
 
-def _question(host: Host, repositories: list[Repository]) -> _Question:
+def _probe_of(host: Host, repositories: list[Repository]) -> _Probe:
     if host.probe == "api":
-        return _Question(host, None, token_of(host))
+        return _Probe(host, None, token_of(host))
     url = next((one.url for one in repositories if one.platform == host.platform), None)
     if url is None and host.clone_url is not None and "{path}" not in host.clone_url:
         url = host.clone_url
-    return _Question(host, url, None if url is None else token_at(host, url))
+    return _Probe(host, url, None if url is None else token_at(host, url))

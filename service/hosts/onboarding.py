@@ -44,7 +44,7 @@ def ensure_webhook(api: GitLabApi, project_id: int, settings: GitLab, environmen
     if not api.has_token:
         return Webhook(configured=False, failure="the webhook needs a token: connect the GitLab host with --token-env")
     try:
-        _settle(api, project_id, _fields(settings, secret))
+        _put_webhook(api, project_id, _fields(settings, secret))
     except GitLabError as error:
         cure = _CURES.get(error.status, "see GitLab's log")
         return Webhook(configured=False, failure=f"the webhook could not be set: {error}; {cure}")
@@ -60,11 +60,11 @@ def _fields(settings: GitLab, secret: str) -> dict[str, Any]:
     return fields | ({"token": secret} if secret else {})
 
 
-def _settle(api: GitLabApi, project_id: int, fields: Mapping[str, Any]) -> None:
+def _put_webhook(api: GitLabApi, project_id: int, fields: Mapping[str, Any]) -> None:
     present = _ours(api, project_id, fields)
     if not present:
         api.add_hook(project_id, fields)
-        # Whoever onboarded at the same moment made one as well: all who look agree on the oldest.
+        # A concurrent onboarding may have created one as well: all agree on the oldest.
         present = _ours(api, project_id, fields)
     else:
         # GitLab does not show the secret, so whether it is the right one cannot be seen.
@@ -86,7 +86,7 @@ def _remove(api: GitLabApi, project_id: int, hook_id: int) -> None:
             raise
 
 
-_NOT_WANTED: Final = Webhook(configured=None)
+_NO_WEBHOOK: Final = Webhook(configured=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Outcome:
     is_new: bool
     repository: Repository
     webhook_failure: str | None
-    """Why there is no webhook although one is configured; None: there is, or none is wanted."""
+    """Why there is no webhook although one is configured; None: there is one, or none is configured."""
 
 
 class Onboarding:
@@ -125,34 +125,34 @@ class Onboarding:
         self._settings = settings
         self._clock = clock
 
-    def onboard(self, wanted: ProjectKey) -> Outcome:
+    def onboard(self, key: ProjectKey) -> Outcome:
         """Connect a project; one that is connected is asked for nothing but its webhook.
 
         Raises:
             OnboardingError: GitLab has no such project or cannot be asked.
         """
         with self._database.read() as connection:
-            of_ours = repositories.of(connection, self._organization_id)
-        known = next((one for one in of_ours if wanted.matches(one)), None)
+            own = repositories.of(connection, self._organization_id)
+        known = next((one for one in own if key.matches(one)), None)
         wants_webhook = self._settings.gitlab.webhook_url is not None
         if known is not None and not wants_webhook:
             return Outcome(is_new=False, repository=known, webhook_failure=None)
-        project = self._project(wanted, known)
+        project = self._project(key, known)
         # GitLab is asked before the database is held: its answers take their time.
-        webhook = self._webhook(project) if wants_webhook else _NOT_WANTED
+        webhook = self._webhook(project) if wants_webhook else _NO_WEBHOOK
         with self._database.write() as connection:
             kept, is_new = self._keep(connection, project, webhook)
         return Outcome(is_new=is_new, repository=kept, webhook_failure=webhook.failure)
 
-    def _project(self, wanted: ProjectKey, known: Repository | None) -> Project:
+    def _project(self, key: ProjectKey, known: Repository | None) -> Project:
         if known is not None and known.project_id is not None:
             return Project(known.path, known.url, known.project_id)
         try:
-            return find_project(self._host, wanted.project_id, wanted.path, self._settings.probing.timeout_s)
+            return find_project(self._host, key.project_id, key.path, self._settings.probing.timeout_s)
         except OnboardingError:
             if known is None:
                 raise
-            # It is connected, whatever GitLab says of it just now.
+            # It stays connected even if GitLab does not find it now.
             return Project(known.path, known.url, None)
 
     def _webhook(self, project: Project) -> Webhook:
@@ -167,10 +167,10 @@ class Onboarding:
 
     def _keep(self, connection: sa.Connection, project: Project, webhook: Webhook) -> tuple[Repository, bool]:
         """Store the project, as the repository that it is already if it is one; say whether it is new."""
-        of_ours = repositories.of(connection, self._organization_id)
-        same = next((one for one in of_ours if _is(one, project)), None)
+        own = repositories.of(connection, self._organization_id)
+        same = next((one for one in own if _is(one, project)), None)
         if same is None:
-            names = {one.name for one in of_ours}
+            names = {one.name for one in own}
             name = project.path if project.path not in names else f"gitlab:{project.path}"
             made = Repository(name, "gitlab", project.path, project.url, project.id)
         elif same.path.lower() == project.path.lower():

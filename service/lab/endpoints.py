@@ -1,4 +1,4 @@
-"""The desk: what can be ordered of the lab under /_lab, with the lab's own token."""
+"""The lab's endpoints under /_lab, opened by its own token."""
 
 from typing import Annotated, Any
 
@@ -50,9 +50,9 @@ def build(lab: Lab) -> FastAPI:
     return app
 
 
-def _opened(request: Request) -> Lab:
+def _authorized(request: Request) -> Lab:
     lab: Lab = request.app.state.lab
-    if not lab.opens(request.headers.get("authorization")):
+    if not lab.authorizes(request.headers.get("authorization")):
         raise ApiError(
             401,
             "invalid_token",
@@ -63,11 +63,11 @@ def _opened(request: Request) -> Lab:
 
 
 router = APIRouter(prefix=PREFIX)
-Opened = Annotated[Lab, Depends(_opened)]
+LabAccess = Annotated[Lab, Depends(_authorized)]
 
 
 @router.get("")
-def read(lab: Opened) -> dict[str, Any]:
+def read(lab: LabAccess) -> dict[str, Any]:
     """Return the clock's offset, the faults to come, and the account of those consumed."""
     consumed, dropped = lab.script.account()
     return {
@@ -80,24 +80,26 @@ def read(lab: Opened) -> dict[str, Any]:
 
 
 @router.post("/faults", status_code=201)
-def script(lab: Opened, fault: Annotated[Fault, Depends(ReadBody(Fault))]) -> dict[str, Any]:
+def script(lab: LabAccess, fault: Annotated[Fault, Depends(ReadBody(Fault))]) -> dict[str, Any]:
     """Put a fault on the script."""
     return lab.script.add(fault).body()
 
 
 @router.put("/clock")
-def shift(lab: Opened, order: Annotated[ClockShift, Depends(ReadBody(ClockShift))]) -> dict[str, Any]:
+def shift(lab: LabAccess, request: Annotated[ClockShift, Depends(ReadBody(ClockShift))]) -> dict[str, Any]:
     """Shift the clock by which tokens expire."""
-    lab.clock.offset_s = order.offset_s
+    lab.clock.offset_s = request.offset_s
     return {"offset_s": lab.clock.offset_s, "expiry_now": rfc3339(lab.clock())}
 
 
 @router.post("/runs", status_code=201)
-def make_history(lab: Opened, order: Annotated[HistoryRequest, Depends(ReadBody(HistoryRequest))]) -> dict[str, Any]:
-    """Make runs up; answers when all of them are in the database."""
+def make_history(
+    lab: LabAccess, request: Annotated[HistoryRequest, Depends(ReadBody(HistoryRequest))]
+) -> dict[str, Any]:
+    """Generate runs; answers when all of them are in the database."""
     try:
-        span = parse_duration(order.span)
-        until = lab.context.clock() if order.until is None else parse_rfc3339(order.until, round_up=False)
+        span = parse_duration(request.span)
+        until = lab.context.clock() if request.until is None else parse_rfc3339(request.until, round_up=False)
     except ValueError as error:
         raise bad_request("invalid_request", str(error)) from error
     if until <= span:
@@ -105,12 +107,12 @@ def make_history(lab: Opened, order: Annotated[HistoryRequest, Depends(ReadBody(
     if until > lab.context.clock() + CENTURY_MICROS:
         raise bad_request("invalid_request", "until: more than 100 years from now")
     spec = history.HistorySpec(
-        order.organization, order.runs, order.seed, span, until, order.active, order.repositories
+        request.organization, request.runs, request.seed, span, until, request.active, request.repositories
     )
     try:
         return history.make(lab.context.database, spec)
     except history.UnknownOrganizationError as error:
-        raise ApiError(404, "organization_not_found", f"there is no organization {order.organization!r}") from error
+        raise ApiError(404, "organization_not_found", f"there is no organization {request.organization!r}") from error
     except history.HistoryExistsError as error:
         raise ApiError(
             409, "made_already", "these very runs are there; choose another seed, or reset the lab"
@@ -118,8 +120,8 @@ def make_history(lab: Opened, order: Annotated[HistoryRequest, Depends(ReadBody(
 
 
 @router.post("/reset")
-def reset(lab: Opened) -> dict[str, Any]:
-    """Forget script and account, set the clock right, and remove the runs that were made up."""
+def reset(lab: LabAccess) -> dict[str, Any]:
+    """Forget script and account, set the clock right, and remove generated runs."""
     lab.script.clear()
     lab.clock.offset_s = 0
     return {"runs_removed": history.unmake(lab.context.database)}

@@ -38,7 +38,7 @@ class Fault(BaseModel):
     operation: Operation | Literal["any"]
     kind: Kind
     times: Annotated[int, Field(ge=1, le=1_000_000)] = 1
-    """How many requests it befalls."""
+    """How many requests it hits."""
     delay_s: Annotated[float, Field(ge=0, le=3600)] = 0
     """Waited before anything else happens."""
     status: Annotated[int, Field(ge=400, le=599)] | None = None
@@ -78,7 +78,7 @@ class PendingFault:
 
 @dataclass(slots=True)
 class ConsumedFault:
-    """One request that a fault befell."""
+    """One request that a fault hit."""
 
     fault_id: int
     operation: Operation
@@ -88,7 +88,7 @@ class ConsumedFault:
     executed_status: int | None = None
     """What the operation itself answered; None: it was not executed."""
     ended: bool = False
-    """True once the fault has run its course: the answer is out, or the connection gone."""
+    """True once the fault is over: the answer is sent, or the connection gone."""
 
 
 class FaultScript:

@@ -20,7 +20,7 @@ from service.store.repositories import Repository
 from service.store.schema import runs, turns
 
 EXECUTOR: Final = "lab"
-"""Who executed the turns of made-up runs: this is how they are told from real ones."""
+"""The executor of generated runs, which tells them from real ones."""
 _BATCH: Final = 10_000
 _FAILED_SHARE: Final = 0.12
 _TYPICAL_S: Final = 240
@@ -44,7 +44,7 @@ class HistoryExistsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HistorySpec:
-    """What history is wanted."""
+    """The history to generate."""
 
     organization: str
     """Slug or id."""
@@ -54,7 +54,7 @@ class HistorySpec:
     until: int
     """The end of the span, in microseconds since 1970."""
     active: int
-    """How many of the newest runs are queued or working, and stay so: nobody executes them."""
+    """How many of the newest runs are queued or working, and stay so: they are never executed."""
     repositories: int
 
 
@@ -81,7 +81,7 @@ def make(database: Database, spec: HistorySpec) -> dict[str, Any]:
 
 def _insert(database: Database, batch: list[Row]) -> None:
     try:
-        # A transaction a batch: whoever else writes waits for a moment, not for the whole history.
+        # One transaction for each batch: other writers wait for a moment, not for the whole history.
         with database.write() as connection:
             connection.execute(sa.insert(runs), [run for run, _ in batch])
             connection.execute(sa.insert(turns), [turn for _, turn in batch])
@@ -90,7 +90,7 @@ def _insert(database: Database, batch: list[Row]) -> None:
 
 
 def unmake(database: Database) -> int:
-    """Remove every run that was made up; return how many there were."""
+    """Remove every generated run; return how many there were."""
     removed = 0
     while True:
         with database.write() as connection:

@@ -35,7 +35,7 @@ class ShiftedClock:
 
 
 class FailingMailer:
-    """A way out that is shut; what it refuses stays owed, and the service's own post tries it again."""
+    """A mailer that always fails (spec 7.1); the service's own sender retries what it refuses."""
 
     def send(self, message: MailMessage) -> None:
         """Refuse.
@@ -47,7 +47,7 @@ class FailingMailer:
 
 
 class Lab:
-    """What a laboratory knows: its token, its script, its clock, and the context that the application runs in."""
+    """The state of the lab: its token, its script, its clock, and the context that the application runs in."""
 
     def __init__(self, context: Context) -> None:
         self.token = f"rwlab_{secrets.token_urlsafe(24)}"
@@ -56,7 +56,7 @@ class Lab:
         self.context = dataclasses.replace(context, expiry_clock=self.clock)
         self.script = FaultScript(lambda: rfc3339(context.clock()))
 
-    def opens(self, authorization: str | None) -> bool:
+    def authorizes(self, authorization: str | None) -> bool:
         """Whether a request's Authorization header carries the lab's token."""
         given = (authorization or "").encode("utf-8", "replace")
         return hmac.compare_digest(given, f"Bearer {self.token}".encode())
@@ -65,10 +65,10 @@ class Lab:
 class FaultInjector:
     """The application with the lab before it; every answer is marked `X-Runwarden-Lab: on`."""
 
-    def __init__(self, lab: Lab, app: ASGIApp, desk: FastAPI) -> None:
+    def __init__(self, lab: Lab, app: ASGIApp, endpoints: FastAPI) -> None:
         self._lab = lab
         self._app = app
-        self._desk = desk
+        self._endpoints = endpoints
         _log.warning("THE LAB IS ON: faults, shifted expiry and made-up runs can be ordered under %s", PREFIX)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,7 +79,7 @@ class FaultInjector:
         marked = _marking(send)
         path: str = scope["path"]
         if path == PREFIX or path.startswith(f"{PREFIX}/"):
-            await self._desk(scope, receive, marked)
+            await self._endpoints(scope, receive, marked)
             return
         operation = operation_of(scope["method"], path)
         taken = None if operation is None else self._lab.script.take(operation, path)
@@ -87,7 +87,7 @@ class FaultInjector:
             await self._app(scope, receive, marked)
             return
         fault, entry = taken
-        _log.warning("lab: fault %d (%s) befalls %s", entry.fault_id, fault.kind, path)
+        _log.warning("lab: fault %d (%s) hits %s", entry.fault_id, fault.kind, path)
         await asyncio.sleep(fault.delay_s)
         await self._happen(fault, entry, (scope, receive, marked))
         entry.ended = True

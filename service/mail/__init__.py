@@ -1,1 +1,1 @@
-"""Mail: the one kind of message the service sends, and the ways out."""
+"""Mail: invitations, the only mail the service sends, and how they are delivered."""

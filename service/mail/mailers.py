@@ -21,7 +21,7 @@ _LONGEST_REPLY: Final = 300
 
 
 class Outbox:
-    """Writes letters into a folder."""
+    """Writes messages into a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -48,12 +48,12 @@ class Outbox:
 
     def _place(self, message: MailMessage) -> Path:
         first = self._folder / f"{message.organization_id}.eml"
-        # A further invitation to an organization does not cover one that nobody has delivered yet.
+        # A further invitation must not overwrite one that is still undelivered.
         return self._folder / f"{message.organization_id}.{message.invitation_id}.eml" if first.exists() else first
 
 
 class SmtpRelay:
-    """Hands letters to a mail server."""
+    """Hands messages to a mail server."""
 
     def __init__(self, settings: Smtp, environment: Mapping[str, str]) -> None:
         """Take the password from the environment.
@@ -101,7 +101,7 @@ class SmtpRelay:
                 if self._settings.username is not None:
                     session.login(self._settings.username, self._password)
                 yield session
-                # The message is theirs: how they say goodbye changes nothing.
+                # The server has taken the message: a failing QUIT changes nothing.
                 with contextlib.suppress(smtplib.SMTPException, OSError):
                     session.quit()
             finally:
@@ -117,7 +117,7 @@ class SmtpRelay:
         else:
             session = smtplib.SMTP(local_hostname=name, timeout=timeout_s)
         # Certificates are checked against this name, which the constructor takes only if it may connect at once,
-        # before anybody could cut it off.
+        # before it could be cut off.
         session._host = self._settings.host  # type: ignore[attr-defined]  # noqa: SLF001 — see above
         return session
 

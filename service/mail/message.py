@@ -48,39 +48,39 @@ class MailMessage:
 
 
 class MailError(Exception):
-    """A letter did not leave; the text says why and names the cure."""
+    """A message was not sent; the text says why and names the cure."""
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
         super().__init__(message)
         self.refused = refused
-        """The mail server will never take this letter: trying again is of no use until somebody changes something."""
+        """The mail server refuses this message for good: do not retry it automatically."""
 
 
 class Mailer(Protocol):
-    """A way out for letters."""
+    """Sends messages."""
 
     def send(self, letter: MailMessage) -> None:
-        """Send one letter.
+        """Send one message.
 
         Raises:
-            MailError: It did not leave.
+            MailError: It was not sent.
         """
         ...
 
 
 def invitation_message(sender: str, owed: PendingMail) -> MailMessage:
-    """Write the letter that invites an administrator; `sender` is an address, with or without a name."""
+    """Compose the mail that invites an administrator; `sender` is an address, with or without a name."""
     expires = EPOCH + timedelta(microseconds=owed.expires_at)
     recipient = _deliverable(owed.email)
     address = parseaddr(sender)[1]
     name = _one_line(owed.organization_name)
-    # Seven bits, for not every server on the way takes eight.
+    # Seven bits, because not every server on the way takes eight.
     message = EmailMessage(policy=(SMTP if recipient.isascii() else SMTPUTF8).clone(cte_type="7bit"))
     message["From"] = sender
     message["To"] = recipient
     message["Subject"] = f"You are invited to administer {name}"
     message["Date"] = formatdate(usegmt=True)
-    # The same for each attempt: a letter that arrives twice is recognized.
+    # The same for each attempt, so that a duplicate is recognized.
     message["Message-ID"] = f"<{owed.invitation_id}@{address.rpartition('@')[2]}>"
     message["Expires"] = format_datetime(expires, usegmt=True)
     message["X-Runwarden-Organization"] = owed.organization_id

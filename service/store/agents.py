@@ -40,13 +40,13 @@ def put(connection: sa.Connection, agent: Agent, organization_id: str | None, no
 
 
 def remove(connection: sa.Connection, name: str, organization_id: str | None) -> bool:
-    """Forget an organization's agent, or everybody's; False when there is none."""
+    """Remove an organization's agent, or the one for all; False when there is none."""
     condition = (agents.c.name == name, _owned_by(organization_id))
     return connection.execute(sa.delete(agents).where(*condition)).rowcount > 0
 
 
 def by_name(connection: sa.Connection, organization_id: str, name: str) -> Agent | None:
-    """Return the organization's agent of that name, else everybody's; the reviewer is always there."""
+    """Return the organization's agent of that name, else the one for all; the reviewer is always there."""
     if "\0" in name:
         # Names come from paths, and PostgreSQL refuses to be asked for NUL.
         return None

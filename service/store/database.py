@@ -27,7 +27,7 @@ def migrate(connection: sa.Connection) -> None:
     """Bring the schema to this program's version, inside the caller's transaction and under its lock.
 
     Raises:
-        DatabaseError: A newer program has been here.
+        DatabaseError: A newer program has migrated it.
     """
     found = version(connection)
     if found is None:
@@ -54,12 +54,12 @@ def version(connection: sa.Connection) -> int | None:
 
 
 def _from_1(connection: sa.Connection) -> None:
-    # Nobody on record can be alive: whoever migrates a single machine's database has it alone.
+    # No worker on record can be alive: a migration has a single machine's database to itself.
     workers.drop(connection)
     metadata.create_all(connection)
     if "price" not in {column["name"] for column in sa.inspect(connection).get_columns(offers.name)}:
         connection.execute(sa.text("ALTER TABLE offers ADD COLUMN price TEXT"))
-    # Codes were not kept, so a mail that did not leave then never will: its recipient has to be invited anew.
+    # Codes were not kept, so unsent mails cannot be sent: their recipients need a new invitation.
     state = sa.case((invitations.c.sent_at.is_(None), "refused"), else_="sent")
     before = sa.select(invitations.c.id, state, sa.literal(1), sa.literal(0)).where(
         invitations.c.id.not_in(sa.select(mails.c.invitation_id))
@@ -72,7 +72,7 @@ _STEPS: Final[dict[int, Callable[[sa.Connection], None]]] = {1: _from_1}
 
 
 class Database:
-    """One engine with two doors: `read()` sees a snapshot, `write()` holds the write lock from its first statement.
+    """One engine, used in two ways: `read()` sees a snapshot, `write()` holds the write lock from its first statement.
 
     PostgreSQL has no such lock: there a row that is read to be changed is read `with_for_update()`.
     """
@@ -119,11 +119,11 @@ class Database:
         """Bring the schema to this program's version; simultaneous first starts wait for each other.
 
         Raises:
-            DatabaseError: The database cannot be reached, or a newer program has been here.
+            DatabaseError: The database cannot be reached, or a newer program has migrated it.
         """
         try:
             with self.read() as connection:
-                # Nobody who only looks waits for a writer.
+                # A reader does not wait for a writer.
                 if version(connection) == VERSION:
                     return
             with self.write() as connection:
@@ -169,7 +169,7 @@ def _checked(url: str) -> sa.URL:
     if made.drivername in {"postgres", "postgresql"}:
         return made.set(drivername="postgresql+psycopg")
     if made.drivername not in {"sqlite", "postgresql+psycopg"}:
-        raise DatabaseError(f"{made.drivername!r} is no database we know; use postgresql://user@host/name")
+        raise DatabaseError(f"{made.drivername!r} is not a supported database; use postgresql://user@host/name")
     return made
 
 

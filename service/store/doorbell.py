@@ -1,4 +1,4 @@
-"""The doorbell: whoever accepts a turn rings, and every worker on the database hears it (PostgreSQL)."""
+"""The doorbell: accepting a turn rings it, and every worker on the database hears it (PostgreSQL)."""
 
 import logging
 import threading
@@ -29,7 +29,7 @@ class Doorbell:
         threading.Thread(target=self._listen, name="doorbell", daemon=True).start()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._ended.set()
 
     def _listen(self) -> None:
@@ -39,11 +39,11 @@ class Doorbell:
             try:
                 with psycopg.connect(self._url, autocommit=True, connect_timeout=10) as connection:
                     connection.execute(f"LISTEN {_CHANNEL}")
-                    # What was rung while nobody listened.
+                    # It may have rung before we listened.
                     self._heard()
                     while not self._ended.is_set():
                         for _ in connection.notifies(timeout=_POLL_S, stop_after=1):
                             self._heard()
             except psycopg.Error as error:
-                _log.warning("the doorbell is out of order (%s); turns wait for the next round until it works", error)
+                _log.warning("the doorbell does not work (%s); until it does, turns wait for the next round", error)
                 self._ended.wait(_RETRY_S)

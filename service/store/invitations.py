@@ -1,4 +1,4 @@
-"""Invitations, open for 30 days to one administrator, and their mails: each is stored until it has left (spec 3, 4.1)."""
+"""Invitations, each open to one administrator for 30 days, and their mails, stored until sent (spec 3, 4.1)."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -40,9 +40,9 @@ class Invitation:
 
 
 def invite(connection: sa.Connection, organization_id: str, email: str, now: int, *, due_at: int) -> str:
-    """Record an invitation and the mail that shall carry it; return the invitation's id.
+    """Record an invitation and the mail that carries it; return the invitation's id.
 
-    `due_at` is when whoever delivers mail takes this one up; until then it belongs to the caller.
+    Until `due_at` the mail belongs to the caller; then the mail sender takes it up.
     """
     invitation_id = f"inv_{ids.ulid(now)}"
     code = ids.new_token()
@@ -110,7 +110,7 @@ def _select() -> sa.Select[tuple[Any, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class PendingMail:
-    """What is needed to write the mail of an invitation."""
+    """An unsent mail, with all that is needed to write it."""
 
     invitation_id: str
     organization_id: str
@@ -126,7 +126,7 @@ class PendingMail:
 
 
 def pending_mail(connection: sa.Connection, invitation_id: str) -> PendingMail | None:
-    """Return a waiting mail; None when it has left, was refused, or never was."""
+    """Return a waiting mail; None when it was sent or refused, or does not exist."""
     parent = organizations.alias("parent")
     chosen = (
         sa.select(
@@ -167,7 +167,7 @@ def unsent_mails(connection: sa.Connection) -> dict[str, int]:
 
 
 def claim_mail(connection: sa.Connection, invitation_id: str, now: int, *, until: int) -> bool:
-    """Take a due mail for oneself until an instant, when it is due again; False when another was first."""
+    """Claim a due mail until an instant, when it is due again; False when another process was first."""
     taken = connection.execute(
         sa.update(mails)
         .where(mails.c.invitation_id == invitation_id, mails.c.state == "waiting", mails.c.due_at <= now)
@@ -177,19 +177,19 @@ def claim_mail(connection: sa.Connection, invitation_id: str, now: int, *, until
 
 
 def mark_sent(connection: sa.Connection, invitation_id: str, now: int) -> None:
-    """Record that a mail left; its code is forgotten."""
+    """Record that a mail was sent; its code is deleted."""
     _record_attempt(connection, invitation_id, state="sent", code=None, failure=None)
     connection.execute(sa.update(invitations).where(invitations.c.id == invitation_id).values(sent_at=now))
 
 
 def mark_failed(connection: sa.Connection, invitation_id: str, failure: str, *, due_at: int | None) -> None:
-    """Record why a mail did not leave and when to try again; None: never, for it was refused."""
+    """Record why a mail was not sent and when to retry; None: never, it was refused."""
     again = {"state": "refused"} if due_at is None else {"due_at": due_at}
     _record_attempt(connection, invitation_id, failure=failure, **again)
 
 
 def make_mails_due(connection: sa.Connection, now: int, invitation_id: str | None = None) -> list[str]:
-    """Make what did not leave due now, refused mails included; return those invitations."""
+    """Make unsent mails due now, refused ones included; return their invitations."""
     chosen = sa.true() if invitation_id is None else mails.c.invitation_id == invitation_id
     rows = connection.execute(
         sa.update(mails)
@@ -201,7 +201,7 @@ def make_mails_due(connection: sa.Connection, now: int, invitation_id: str | Non
 
 
 def _record_attempt(connection: sa.Connection, invitation_id: str, **values: object) -> None:
-    # What was withdrawn meanwhile stays withdrawn.
+    # A withdrawn mail stays withdrawn.
     connection.execute(
         sa.update(mails)
         .where(mails.c.invitation_id == invitation_id, mails.c.state == "waiting")

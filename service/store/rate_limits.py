@@ -14,21 +14,21 @@ from service.store.database import Database, insert_new, now_in
 from service.store.schema import rate_limits
 
 _TAKES_PER_MINUTE: Final = 100
-"""So many times a minute at most a process goes to the database for one organization, when that asks steadily."""
+"""How often a minute, at most, a process asks the database for one organization under steady load."""
 
 
 @dataclass(slots=True)
 class _Allowance:
-    """What this process has taken out of an organization's bucket and not yet spent."""
+    """What this process has taken from an organization's bucket and not yet spent."""
 
     left: int = 0
     empty_until: float = 0.0
-    """Monotonic seconds: before this the bucket cannot have anything, whoever asks."""
+    """Monotonic seconds: before this the bucket is empty for every process."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class RateLimiter:
-    """A bucket for each organization, in the database; each process spends from handfuls, so that counting is cheap.
+    """A bucket for each organization, in the database; taken from in batches, so that counting is cheap.
 
     Never more passes than the bucket holds. What a process took and did not spend is missing to the others until it
     refills: a hundredth of a minute's worth at most.
@@ -61,7 +61,7 @@ class RateLimiter:
         with self._database.write() as connection:
             taken, wait_s = take(connection, organization_id, self._batch, self._per_minute, self._clock)
         allowance.left = taken
-        # Others can only take: until then there is nothing, and refusing costs no look at the database.
+        # The bucket only fills with time: until then requests are refused without asking the database.
         allowance.empty_until = self._monotonic() + wait_s
 
 

@@ -45,7 +45,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """What a caller asks for: a first turn or a further one."""
+    """A caller's request: a first turn or a further one."""
 
     organization_id: str
     agent: str
@@ -105,7 +105,7 @@ def accept(connection: sa.Connection, request: TurnRequest, now: int) -> Run:
 
 
 def resume(connection: sa.Connection, run: Run, request: TurnRequest, now: int) -> Run | None:
-    """Give a finished run its next turn; None when somebody else was faster (the run is active again)."""
+    """Give a finished run its next turn; None when another request was faster (the run is active again)."""
     values: dict[str, Any] = {"status": "queued", "turn": runs.c.turn + 1, "updated_at": _later(now)}
     if request.metadata is not None:
         values["metadata"] = request.metadata
@@ -169,7 +169,7 @@ def _select() -> sa.Select[tuple[Any, ...]]:
 
 
 def conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
-    """Return what a run has to fulfil to be listed."""
+    """Return the conditions for a run to be listed."""
     wanted = [runs.c.organization_id == filters.organization_id]
     for column, value in (
         (runs.c.status, filters.status),

@@ -1,4 +1,4 @@
-"""The tables, in the words of the spec; instants are microseconds since 1970 (UTC)."""
+"""The tables, named as in the spec; instants are microseconds since 1970 (UTC)."""
 
 from typing import Final
 
@@ -53,7 +53,7 @@ mails = sa.Table(
     "mails",
     metadata,
     sa.Column("invitation_id", sa.ForeignKey("invitations.id", ondelete="CASCADE"), primary_key=True),
-    # In clear until the mail has left, for nobody could write the mail without it; then gone.
+    # In clear until the mail is sent, which cannot be written without it; then removed.
     _text("code", nullable=True),
     _text("state"),
     sa.Column("attempts", sa.Integer, nullable=False),
@@ -206,7 +206,7 @@ workers = sa.Table(
 rate_limits = sa.Table(
     "rate_limits",
     metadata,
-    # No foreign key: it is written at every few requests, and a row without an owner harms nobody.
+    # No foreign key: it is written every few requests, and a row without an owner does no harm.
     sa.Column("organization_id", sa.Text, primary_key=True),
     sa.Column("remaining", sa.Float, nullable=False),
     _instant("counted_at"),

@@ -51,7 +51,7 @@ class TurnOutcome:
     summary: str | None = None
     failure: str | None = None
     attempt: int | None = None
-    """The attempt that came to this end; None ends the turn whoever is at it."""
+    """The attempt that ended; None ends the turn whichever attempt is current."""
 
 
 def waiting(connection: sa.Connection, limit: int = 100) -> list[WaitingTurn]:
@@ -74,7 +74,7 @@ def mark_dispatched(connection: sa.Connection, dispatched: Sequence[tuple[str, i
 
 
 def claim(connection: sa.Connection, run_id: str, number: int, executor: str, now: int) -> Turn | None:
-    """Take a turn up: status working, one attempt more; None when it already ended."""
+    """Claim a turn: status working, attempt incremented; None when it has already ended."""
     changed = connection.execute(
         sa.update(turns)
         .where(*_is(run_id, number), turns.c.status.notin_(run_store.FINAL))
@@ -98,7 +98,7 @@ def holds(connection: sa.Connection, turn: Turn) -> bool:
 
 
 def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome, now: int) -> bool:
-    """Record how a turn ended; False when it had ended before, or another attempt took it over."""
+    """Record how a turn ended; False when it had already ended, or another attempt has taken over."""
     held = sa.true() if outcome.attempt is None else turns.c.attempt == outcome.attempt
     changed = connection.execute(
         sa.update(turns)

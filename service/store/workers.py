@@ -1,4 +1,4 @@
-"""Workers: who executes turns, and who has not been heard of for too long."""
+"""Workers: the processes that execute turns, and their heartbeats."""
 
 from dataclasses import asdict, dataclass
 
@@ -23,19 +23,19 @@ class Worker:
     """Turns it executes at the same time."""
     started_at: int
     seen_at: int
-    """By the database's clock, so that machines whose clocks differ agree on who is late; 0: it said good-bye."""
+    """By the database's clock, so that machines whose clocks differ agree on which is late; 0: it signed off."""
 
 
 def beat(connection: sa.Connection, worker: Worker, clock: Clock) -> None:
-    """Say that a worker lives."""
+    """Record a worker's heartbeat."""
     values = asdict(worker) | {"seen_at": now_in(connection, clock)}
     changed = connection.execute(sa.update(workers).where(workers.c.executor == worker.executor).values(values))
     if changed.rowcount == 0:
         connection.execute(sa.insert(workers).values(values))
 
 
-def leave(connection: sa.Connection, executor: str) -> None:
-    """Say good-bye: whoever comes next takes over at once what the worker could not end."""
+def sign_off(connection: sa.Connection, executor: str) -> None:
+    """Sign a worker off: the next one recovers its unfinished turns immediately."""
     connection.execute(sa.update(workers).where(workers.c.executor == executor).values(seen_at=0))
 
 
@@ -46,17 +46,17 @@ def silent_for(connection: sa.Connection, micros: int, clock: Clock) -> list[Wor
 
 
 def heard_within(connection: sa.Connection, micros: int, clock: Clock) -> list[Worker]:
-    """Return the workers that live, oldest first."""
+    """Return the workers alive, oldest first."""
     earliest = now_in(connection, clock) - micros
     query = sa.select(workers).where(workers.c.seen_at >= earliest).order_by(workers.c.started_at)
     return [Worker(*row) for row in connection.execute(query)]
 
 
 def all_of(connection: sa.Connection) -> list[Worker]:
-    """Return every worker that has not been struck off."""
+    """Return every worker on record."""
     return [Worker(*row) for row in connection.execute(sa.select(workers).order_by(workers.c.started_at))]
 
 
 def forget(connection: sa.Connection, executor: str) -> None:
-    """Strike a worker off."""
+    """Remove a worker."""
     connection.execute(sa.delete(workers).where(workers.c.executor == executor))

@@ -107,7 +107,7 @@ def test_what_failed_for_now_is_tried_at_growing_intervals(office: Office) -> No
 
 
 def test_what_was_refused_waits_for_a_person(office: Office) -> None:
-    """It is not tried again by itself; made_due by an operator, it is."""
+    """It is not retried automatically; an operator can make it due."""
     one = office.invite()
     office.letterbox.failure = MailError("550 no such user", refused=True)
     office.post.deliver(one)

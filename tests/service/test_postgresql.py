@@ -254,7 +254,7 @@ def test_the_tables_can_be_made_ahead(many: Fleet) -> None:
     ("url", "message"),
     [
         ("postgresql://nobody:s3cret@127.0.0.1:1/none", "cannot be used"),
-        ("mysql://localhost/x", "no database we know"),
+        ("mysql://localhost/x", "not a supported database"),
         ("nonsense", "must read postgresql://"),
         ("postgresql://nobody:s3cret@host:port/none", "must read postgresql://"),
     ],
