@@ -40,7 +40,7 @@ class Subject:
         )
 
     def order(self, path: str, document: dict[str, Any]) -> dict[str, Any]:
-        """TurnRequest something of the lab."""
+        """Order something of the lab."""
         answer = self._lab.post(path, json=document)
         assert answer.is_success, answer.text
         return dict(answer.json())

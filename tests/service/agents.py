@@ -1,22 +1,14 @@
-"""Agents that a test writes itself: their entries in a set-up, and how they are started."""
+"""Agents that a test writes itself: added to a service that runs, and started there."""
 
 from pathlib import Path
 from typing import Any
 
-from tests.service_process import demo_setup
 
-
-def agent_of(folder: Path, name: str, source: str, **fields: Any) -> dict[str, Any]:
-    """Write an agent's script and return its entry in a set-up."""
+def add_agent(api: Any, folder: Path, name: str, source: str, *options: str) -> None:
+    """Write an agent's script and add it to a service that runs; `options` are those of `agent add`."""
     script = folder / f"{name}.py"
     script.write_text(source, "utf-8")
-    return {"name": name, "argv": ["{python}", str(script)], **fields}
-
-
-def with_agents(folder: Path, *agents: dict[str, Any]) -> dict[str, Any]:
-    setup = demo_setup(folder)
-    setup["agents"] += agents
-    return setup
+    api.service.admin("agent", "add", name, "--argv", f"{{python}} {script}", *options)
 
 
 def begin(api: Any, agent: str, **inputs: Any) -> str:

@@ -1,6 +1,7 @@
 """One real service for the tests of a worker process, and a client that speaks HTTP to it."""
 
 import contextlib
+import json
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -17,11 +18,13 @@ from tests.service.postgres import Cluster, NoPostgresError, cluster
 class Api:
     """A client of one service: `get`, `post`, and waiting for a run to end."""
 
-    def __init__(self, service: Any) -> None:
+    def __init__(self, service: Any, organization: dict[str, Any] | None = None) -> None:
         self.service = service
+        self.organization = service.organization if organization is None else organization
+        self.token = self.organization["tokens"][0]["value"] if self.organization["tokens"] else ""
         self.http = httpx.Client(
             base_url=service.base_url,
-            headers={"Authorization": f"Bearer {service.admin_token}"},
+            headers={"Authorization": f"Bearer {self.token}"},
             timeout=30,
             trust_env=False,
         )
@@ -110,7 +113,7 @@ class Laboratory:
         return dict(answer.json())
 
 
-def await_fact(fact: Callable[[], bool], name: str, deadline_s: float = 40) -> None:
+def await_fact(fact: Callable[[], bool], name: str, deadline_s: float = 60) -> None:
     """Ask for a fact until it holds; fail with its name when it does not in time."""
     deadline = time.monotonic() + deadline_s
     while not fact():
@@ -120,7 +123,9 @@ def await_fact(fact: Callable[[], bool], name: str, deadline_s: float = 40) -> N
 
 @pytest.fixture(scope="session")
 def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    service = service_process.start_service(tmp_path_factory.mktemp("service"))
+    # What stands in its environment is for the test of what agents see of it.
+    environment = {"SECRET": "s3cr3t", "LENT": "lent"}
+    service = service_process.start_service(tmp_path_factory.mktemp("service"), environment=environment)
     yield service
     assert service.stop() == 0
 
@@ -129,6 +134,37 @@ def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def api(shared_service: Any) -> Api:
     """A client of the service that all tests of this process share."""
     return Api(shared_service)
+
+
+@pytest.fixture
+def tenant(api: Api, tmp_path: Path) -> Callable[..., Api]:
+    """`tenant(hosts=…, repositories=…)` makes an organization on the shared service and returns its client."""
+
+    def join(**fields: Any) -> Api:
+        name = f"Tenant {secrets.token_hex(6)}"
+        entry = {"name": name, "tokens": [{"alias": "tests", "scopes": ["admin"]}], **fields}
+        file = tmp_path / f"{name}.json"
+        file.write_text(json.dumps({"organizations": [entry]}), "utf-8")
+        return Api(api.service, api.service.admin("apply", str(file))["organizations"][0])
+
+    return join
+
+
+@pytest.fixture(scope="session")
+def sandboxed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Api]]:
+    """`sandboxed("none")` and `sandboxed("require")`: a service each, for all tests of this process."""
+    running: dict[str, Api] = {}
+
+    def get(sandbox: str) -> Api:
+        if sandbox not in running:
+            settings = f'[execution]\nsandbox = "{sandbox}"\nconcurrency = 3\n[execution.agent]\noutput_bytes = 10000\n'
+            service = service_process.start_service(tmp_path_factory.mktemp("sandboxed"), settings=settings)
+            running[sandbox] = Api(service)
+        return running[sandbox]
+
+    yield get
+    for one in running.values():
+        assert one.service.stop() == 0
 
 
 @pytest.fixture(scope="module")

@@ -219,13 +219,18 @@ def test_an_agent_of_an_organization_goes_before_everybodys(data: Path) -> None:
     assert [(one["name"], "service.reviewer" in one["argv"]) for one in left] == [("reviewer", True)]
 
 
-def test_agents_that_are_removed_are_unknown_to_the_api(start: Callable[..., Any]) -> None:
-    """At once, without a restart; likewise repositories and hosts."""
-    api = start()
-    api.service.admin("agent", "remove", "scribe")
-    api.service.admin("repository", "remove", "api", "--org", "acme")
-    api.service.admin("host", "disconnect", "--org", "acme", "--platform", "github")
-    agent = api.post("/external/agents/scribe/runs", {"repository": "web"})
+def test_agents_that_are_removed_are_unknown_to_the_api(tenant: Callable[..., Any]) -> None:
+    """Immediately, without a restart; so are repositories and hosts."""
+    clone_url = "/nowhere/{path}.git"
+    hosts = [{"platform": one, "probe": "git", "clone_url": clone_url} for one in ("github", "gitlab")]
+    repositories = [{"name": name, "platform": "github", "path": f"acme/{name}"} for name in ("api", "web")]
+    api = tenant(hosts=hosts, repositories=repositories)
+    slug = api.organization["slug"]
+    api.service.admin("agent", "add", "passing", "--argv", "true", "--org", slug)
+    api.service.admin("agent", "remove", "passing", "--org", slug)
+    api.service.admin("repository", "remove", "api", "--org", slug)
+    api.service.admin("host", "disconnect", "--org", slug, "--platform", "github")
+    agent = api.post("/external/agents/passing/runs", {"repository": "web"})
     repository = api.post("/external/agents/reviewer/runs", {"repository": "acme/api"})
 
     assert (agent.status_code, agent.json()["error_code"]) == (404, "agent_not_found")

@@ -158,9 +158,9 @@ def wage(made: Fleet, units: list[Unit], api: Unit, runs: int, rng: random.Rando
     caller = Caller(made, api, account)
     with killing(units, account, rng):
         for number in range(runs):
-            # Every fourth shares a branch with others, every ninth fails.
-            branch = f"shared/{number % 3}" if number % 4 == 0 else None
-            caller.start(f"{'fail' if number % 9 == 8 else 'write'} {number}", rng.choice(REPOSITORIES), branch)
+            # Every third shares a branch with others, every fifth fails.
+            branch = f"shared/{number % 2}" if number % 3 == 0 else None
+            caller.start(f"{'fail' if number % 5 == 4 else 'write'} {number}", rng.choice(REPOSITORIES), branch)
         ended = all_ended(caller)
         for run_id in list(account.accepted)[::4]:
             caller.follow(ended[run_id], f"write again, {run_id}")
@@ -192,7 +192,7 @@ def check(made: Fleet, api: Unit, account: Account) -> int:
 @pytest.mark.parametrize(
     "runs",
     [
-        pytest.param(16, id="16", marks=pytest.mark.timeout(400)),
+        pytest.param(10, id="10", marks=pytest.mark.timeout(600)),
         pytest.param(200, id="200", marks=[pytest.mark.campaign, pytest.mark.timeout(3600)]),
     ],
 )

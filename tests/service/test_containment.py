@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from service.execution import supervisor
-from tests.service.agents import agent_of, begin, with_agents
+from tests.service.agents import add_agent, begin
 from tests.service_process import demo_setup, start_service
 
 SETTINGS = """
@@ -271,10 +271,10 @@ socket.create_connection(("127.0.0.1", json.load(sys.stdin)["inputs"]["port"]), 
 """
 
 
-def test_the_network_is_open_to_those_who_may(start: Callable[..., Any], tmp_path: Path) -> None:
-    """`network = true` reaches the service's port, without it nobody does (when there is a sandbox)."""
-    agents = [agent_of(tmp_path, name, CALLER, network=name == "open") for name in ("open", "shut")]
-    api = start(setup=with_agents(tmp_path, *agents))
+def test_the_network_is_open_to_those_who_may(api: Any, tmp_path: Path) -> None:
+    """`network = true` reaches the service's port; without it, a sandboxed agent does not."""
+    add_agent(api, tmp_path, "open", CALLER, "--network")
+    add_agent(api, tmp_path, "shut", CALLER)
     port = int(api.service.base_url.removesuffix("/v1").rpartition(":")[2])
     ended = {name: api.ended(begin(api, name, port=port))["status"] for name in ("open", "shut")}
 

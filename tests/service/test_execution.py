@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.service.agents import agent_of, begin, with_agents
-from tests.service_process import demo_setup, git
+from tests.service.agents import add_agent, begin
+from tests.service_process import git
 
 NEEDS_SANDBOX = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 EITHER_WAY = pytest.mark.parametrize("sandbox", ["none", pytest.param("require", marks=NEEDS_SANDBOX)])
@@ -114,10 +114,10 @@ def test_the_reviewer_is_the_agent_of_plain_runs(api: Any) -> None:
     )
 
 
-def test_two_runs_on_one_branch_wait_for_each_other(start: Callable[..., Any], tmp_path: Path) -> None:
+def test_two_runs_on_one_branch_wait_for_each_other(sandboxed: Callable[[str], Any], tmp_path: Path) -> None:
     """The second stays queued while the first works, and then builds on its commit; other branches are not held up."""
     # Places for all three: what holds the second one back is the branch alone.
-    api = start(settings='[execution]\nsandbox = "none"\nconcurrency = 3\n')
+    api = sandboxed("none")
     gate = tmp_path / "gate"
     first = api.start(f"wait {gate}", branch_name="shared")
     api.reaches(first, "working")
@@ -133,11 +133,11 @@ def test_two_runs_on_one_branch_wait_for_each_other(start: Callable[..., Any], t
     assert [subject.split()[1] for subject in subjects] == ["write", "wait"]
 
 
-def test_a_branch_that_moved_meanwhile_is_not_overwritten(
-    start: Callable[..., Any], tmp_path: Path, eventually: Callable[..., None]
+def test_a_branch_that_moved_is_not_overwritten(
+    sandboxed: Callable[[str], Any], tmp_path: Path, eventually: Callable[..., None]
 ) -> None:
-    """Somebody pushes while the agent works: the turn fails, their commit stays."""
-    api = start(settings='[execution]\nsandbox = "none"\n')
+    """Another push arrives while the agent works: the turn fails, that commit stays."""
+    api = sandboxed("none")
     gate = tmp_path / "gate"
     run_id = api.start(f"wait {gate}", branch_name="fix/login")
     api.reaches(run_id, "working")
@@ -152,14 +152,11 @@ def test_a_branch_that_moved_meanwhile_is_not_overwritten(
     assert "push failed" in api.log(run_id)
 
 
-def test_an_empty_repository_gets_its_first_commit(start: Callable[..., Any], tmp_path: Path) -> None:
+def test_an_empty_repository_gets_its_first_commit(tenant: Callable[..., Any], tmp_path: Path) -> None:
     """No default branch, no base: the run's branch is born with the agent's commit."""
     git("init", "--quiet", "--bare", str(tmp_path / "empty.git"), cwd=tmp_path)
-    setup = demo_setup(tmp_path)
-    setup["organizations"][0]["repositories"].append(
-        {"name": "empty", "platform": "github", "path": "acme/empty", "url": str(tmp_path / "empty.git")}
-    )
-    api = start(setup=setup)
+    empty = {"name": "empty", "platform": "github", "path": "acme/empty", "url": str(tmp_path / "empty.git")}
+    api = tenant(repositories=[empty])
     run = api.ended(api.start("begin", "acme/empty"))
 
     assert run["status"] == "completed"
@@ -172,10 +169,9 @@ pathlib.Path("environment.json").write_text(json.dumps(dict(os.environ)))
 """
 
 
-def test_the_agent_sees_only_the_allowed_environment(start: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_agent_sees_only_the_allowed_environment(api: Any, tmp_path: Path) -> None:
     """Nothing of the service's environment but the allow-list; HOME is its own."""
-    agent = agent_of(tmp_path, "nosy", ENVIRONMENT, environment=["LENT"])
-    api = start(setup=with_agents(tmp_path, agent), environment={"SECRET": "s3cr3t", "LENT": "lent", "HOME": "/root"})
+    add_agent(api, tmp_path, "nosy", ENVIRONMENT, "--env", "LENT")
     run = api.ended(begin(api, "nosy"))
     written = git("show", f"{run['branch_name']}:environment.json", cwd=api.service.repositories["acme/api"])
     seen = json.loads(written)
@@ -193,10 +189,10 @@ subprocess.Popen([sys.executable, "-c", "import time; time.sleep(10_000)"], star
 
 
 @EITHER_WAY
-def test_nothing_of_an_agent_outlives_its_turn(start: Callable[..., Any], tmp_path: Path, sandbox: str) -> None:
+def test_nothing_of_an_agent_outlives_its_turn(sandboxed: Callable[[str], Any], tmp_path: Path, sandbox: str) -> None:
     """A child in a session of its own neither holds the turn up nor survives it."""
-    agent = agent_of(tmp_path, "clinging", CLINGING)
-    api = start(setup=with_agents(tmp_path, agent), settings=f'[execution]\nsandbox = "{sandbox}"\n')
+    api = sandboxed(sandbox)
+    add_agent(api, tmp_path, "clinging", CLINGING)
     run = api.ended(begin(api, "clinging"))
 
     assert run["status"] == "completed"
@@ -217,10 +213,11 @@ def living(api: Any) -> list[str]:
     return found
 
 
-def test_an_agent_that_never_ends_is_ended(start: Callable[..., Any], tmp_path: Path) -> None:
+def test_an_agent_that_never_ends_is_ended(sandboxed: Callable[[str], Any], tmp_path: Path) -> None:
     """At its time limit the whole tree is killed, the turn has failed, and the log says why."""
     source = "import subprocess, time\nsubprocess.Popen(['sleep', '1000'])\ntime.sleep(1000)\n"
-    api = start(setup=with_agents(tmp_path, agent_of(tmp_path, "endless", source, timeout_s=0.5)))
+    api = sandboxed("none")
+    add_agent(api, tmp_path, "endless", source, "--timeout-s", "0.5")
     run_id = begin(api, "endless")
 
     assert api.ended(run_id)["status"] == "failed"
@@ -228,22 +225,24 @@ def test_an_agent_that_never_ends_is_ended(start: Callable[..., Any], tmp_path: 
     assert living(api) == []
 
 
-def test_an_agent_that_closes_its_output_is_waited_for(start: Callable[..., Any], tmp_path: Path) -> None:
+def test_an_agent_that_closes_its_output_is_waited_for(api: Any, tmp_path: Path) -> None:
     """The end of the output is not the end of the agent."""
     source = (
         "import os, pathlib, time\nos.close(1); os.close(2)\ntime.sleep(0.6)\npathlib.Path('late').write_text('x')\n"
     )
-    api = start(setup=with_agents(tmp_path, agent_of(tmp_path, "mute", source)))
+    add_agent(api, tmp_path, "mute", source)
     run = api.ended(begin(api, "mute"))
 
     assert git("show", f"{run['branch_name']}:late", cwd=api.service.repositories["acme/api"]) == "x"
 
 
-def test_an_agent_that_talks_too_much_is_cut_off_in_the_log_only(start: Callable[..., Any], tmp_path: Path) -> None:
+def test_an_agent_that_talks_too_much_is_cut_off_in_the_log_only(
+    sandboxed: Callable[[str], Any], tmp_path: Path
+) -> None:
     """Output beyond the cap is dropped, the log says so, the turn goes on."""
     source = "import pathlib, sys\nsys.stdout.write('x' * 300_000)\npathlib.Path('done').write_text('x')\n"
-    settings = "[execution.agent]\noutput_bytes = 10000\n"
-    api = start(setup=with_agents(tmp_path, agent_of(tmp_path, "chatty", source)), settings=settings)
+    api = sandboxed("none")
+    add_agent(api, tmp_path, "chatty", source)
     run_id = begin(api, "chatty")
 
     assert api.ended(run_id)["status"] == "completed"
@@ -269,10 +268,10 @@ pathlib.Path("found.json").write_text(json.dumps(found))
 
 
 @NEEDS_SANDBOX
-def test_the_sandbox_hides_everything_but_the_workspace(start: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_sandbox_hides_everything_but_the_workspace(sandboxed: Callable[[str], Any], tmp_path: Path) -> None:
     """No database, no tokens, no home, no network; and nothing outside the workspace can be written."""
-    agent = agent_of(tmp_path, "prying", PRYING)
-    api = start(setup=with_agents(tmp_path, agent), settings='[execution]\nsandbox = "require"\n')
+    api = sandboxed("require")
+    add_agent(api, tmp_path, "prying", PRYING)
     secret = tmp_path / "secret"
     secret.write_text("s")
     port = int(api.service.base_url.removesuffix("/v1").rpartition(":")[2])
@@ -299,9 +298,8 @@ def test_the_sandbox_hides_everything_but_the_workspace(start: Callable[..., Any
     assert not Path(sys.prefix, "written").exists()
 
 
-def test_modules_of_the_repository_are_never_imported_for_ours(start: Callable[..., Any], tmp_path: Path) -> None:
+def test_modules_of_the_repository_are_never_imported_for_ours(api: Any) -> None:
     """A repository with a package `service` of its own is reviewed, not executed."""
-    api = start(setup=with_agents(tmp_path))
     repository = api.service.repositories["acme/api"]
     stream = "commit refs/heads/trap\ncommitter A <a@b.invalid> 1735689600 +0000\ndata 1\nx\nfrom refs/heads/main\n"
     bomb = "raise SystemExit('executed')\n"

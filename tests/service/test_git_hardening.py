@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.service.agents import agent_of, begin, with_agents
+from tests.service.agents import add_agent, begin
 from tests.service_process import git
 
 NEEDS_SANDBOX = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
@@ -44,13 +44,11 @@ pathlib.Path(os.environ["RUNWARDEN_RESULT"]).symlink_to("/etc/passwd")
 
 
 @EITHER_WAY
-def test_what_an_agent_plants_for_git_never_runs(start: Callable[..., Any], tmp_path: Path, sandbox: str) -> None:
+def test_what_an_agent_plants_for_git_never_runs(sandboxed: Callable[[str], Any], tmp_path: Path, sandbox: str) -> None:
     """Hooks, filters, fsmonitor and aliases in any git-dir it can write, a nested repository, links: harmless."""
     trap = tmp_path / "sprung"
-    api = start(
-        setup=with_agents(tmp_path, agent_of(tmp_path, "hostile", HOSTILE)),
-        settings=f'[execution]\nsandbox = "{sandbox}"\n',
-    )
+    api = sandboxed(sandbox)
+    add_agent(api, tmp_path, "hostile", HOSTILE)
     run_id = begin(api, "hostile", trap=str(trap))
     run = api.ended(run_id)
     repository = api.service.repositories["acme/api"]
@@ -80,9 +78,8 @@ data 34
 """
 
 
-def test_submodules_and_attributes_of_a_repository_run_nothing(start: Callable[..., Any], tmp_path: Path) -> None:
+def test_submodules_and_attributes_of_a_repository_run_nothing(api: Any, tmp_path: Path) -> None:
     """A submodule whose address is a command, and filters for every file: the submodule stays what it was."""
-    api = start()
     repository = api.service.repositories["acme/api"]
     trap = tmp_path / "sprung"
     text = f'[submodule "vendored"]\n\tpath = vendored\n\turl = ext::sh -c "touch {trap}"\n\tupdate = !touch {trap}\n'
@@ -104,12 +101,12 @@ os.symlink("/", "root"); os.symlink("../../..", "up"); os.symlink("loop", "loop"
 """
 
 
-def test_links_out_of_the_checkout_are_committed_as_links(start: Callable[..., Any], tmp_path: Path) -> None:
+def test_links_out_of_the_checkout_are_committed_as_links(api: Any, tmp_path: Path) -> None:
     """What they point to is neither read, nor changed, nor removed with the workspace."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("secret")
-    api = start(setup=with_agents(tmp_path, agent_of(tmp_path, "tunnel", TUNNEL)))
+    add_agent(api, tmp_path, "tunnel", TUNNEL)
     run = api.ended(begin(api, "tunnel", outside=str(outside)))
     tree = git("ls-tree", "-r", "--full-tree", run["branch_name"], cwd=api.service.repositories["acme/api"])
 

@@ -11,9 +11,11 @@ from tests.service.gitlab_server import GitLabServer
 HOOK: Final = "https://hooks.example/gitlab"
 
 
-def test_a_project_is_onboarded_and_then_already_connected(start: Callable[..., Any]) -> None:
+def test_a_project_is_onboarded_and_then_already_connected(tenant: Callable[..., Any], api: Any) -> None:
     """The first time onboarded, every further time already_connected; afterwards runs know it by its path."""
-    api = start()
+    clone_url = f"{api.service.data_dir.parent}/repositories/{{path}}.git"
+    host = {"platform": "gitlab", "probe": "git", "clone_url": clone_url, "host": "gitlab.example"}
+    api = tenant(hosts=[host])
     answers = [api.post("/external/gitlab/projects", {"project_path": "acme/web"}) for _ in range(2)]
     run = api.post("/external/agents/scribe/runs", {"repository": "https://gitlab.example/acme/web"})
 
@@ -45,10 +47,9 @@ def test_a_project_needs_an_id_or_a_path(api: Any, document: dict[str, Any]) -> 
     assert api.post("/external/gitlab/projects", document).status_code == 400
 
 
-def test_without_a_gitlab_host_there_is_nothing_to_onboard_to(start: Callable[..., Any]) -> None:
+def test_without_a_gitlab_host_there_is_nothing_to_onboard_to(tenant: Callable[..., Any]) -> None:
     """400 that names the cure."""
-    api = start(setup={"organizations": [{"name": "Bare", "tokens": [{"alias": "t"}]}]})
-    answer = api.post("/external/gitlab/projects", {"project_path": "a/b"})
+    answer = tenant().post("/external/gitlab/projects", {"project_path": "a/b"})
 
     assert (answer.status_code, answer.json()["error_code"]) == (400, "no_code_host")
     assert "host connect" in answer.json()["message"]
@@ -60,14 +61,13 @@ def gitlab() -> Iterator[GitLabServer]:
         yield server
 
 
-def with_host(gitlab: GitLabServer, **options: str) -> dict[str, Any]:
-    host = {"platform": "gitlab", "api_url": gitlab.url, "host": "gitlab.example"} | options
-    return {"organizations": [{"name": "Acme", "tokens": [{"alias": "t"}], "hosts": [host]}]}
+def host_at(gitlab: GitLabServer, **options: str) -> dict[str, str]:
+    return {"platform": "gitlab", "api_url": gitlab.url, "host": "gitlab.example"} | options
 
 
-def test_a_project_is_looked_up_in_the_api_and_the_id_wins(start: Callable[..., Any], gitlab: GitLabServer) -> None:
+def test_a_project_is_looked_up_in_the_api_and_the_id_wins(tenant: Callable[..., Any], gitlab: GitLabServer) -> None:
     """With an API the path comes from GitLab; a wrong path beside a right id does no harm."""
-    api = start(setup=with_host(gitlab))
+    api = tenant(hosts=[host_at(gitlab)])
     unknown = api.post("/external/gitlab/projects", {"project_id": 7}).json()
     found = api.post("/external/gitlab/projects", {"project_id": 42, "project_path": "wrong/path"}).json()
     again = api.post("/external/gitlab/projects", {"project_path": "acme/web"}).json()
@@ -80,8 +80,9 @@ def test_a_project_is_looked_up_in_the_api_and_the_id_wins(start: Callable[..., 
 
 def test_the_webhook_is_set_with_a_token_that_may(start: Callable[..., Any], gitlab: GitLabServer) -> None:
     """Once, with URL, secret and events from service.toml; asking again keeps it one."""
+    host = host_at(gitlab, token_env="GITLAB_TOKEN_HERE")
     api = start(
-        setup=with_host(gitlab, token_env="GITLAB_TOKEN_HERE"),
+        setup={"organizations": [{"name": "Acme", "tokens": [{"alias": "t"}], "hosts": [host]}]},
         settings=f'[gitlab]\nwebhook_url = "{HOOK}"\nwebhook_secret_env = "HOOK_SECRET_HERE"\n',
         environment={"GITLAB_TOKEN_HERE": "maintainer-token", "HOOK_SECRET_HERE": "hush"},
     )

@@ -58,7 +58,7 @@ def asked(probes: HealthProbes, host: Host) -> Verdict:
         (Respond(500, {"message": "oops"}), "degraded", "500"),
         (Respond(503, "<h1>maintenance</h1>"), "degraded", "503"),
         (Respond(302, b"", {"Location": "http://127.0.0.1:9/"}), "degraded", "302"),
-        (Respond(200, "<html>a login page</html>"), "degraded", "no JSON"),
+        (Respond(200, "<html>a login page</html>"), "degraded", "not answer with JSON"),
         (Raw(b"220 mail.example ESMTP\r\n"), "unreachable", "BadStatusLine"),
         (Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{}"), "unreachable", "IncompleteRead"),
         (Drop(), "unreachable", "reset"),

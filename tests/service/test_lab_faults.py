@@ -1,4 +1,4 @@
-"""PendingFault faults as a bare socket sees them: real resets, real truncation, and an account of each (issue: /_lab)."""
+"""Scripted faults as a bare socket sees them: real resets, real truncation, and an account of each."""
 
 import json
 import socket

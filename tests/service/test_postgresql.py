@@ -17,13 +17,22 @@ from tests.service.fleet import Fleet, Unit, fleet
 from tests.service.postgres import Cluster, NoPostgresError, cluster
 from tests.service_process import ROOT, git
 
-SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 2\ndrain_s = 1\n[limits]\nrequests_per_minute = 100000\n'
+# An hour, so that a worker which is only slow is never taken for dead.
+SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 3600\ndrain_s = 1\n[limits]\nrequests_per_minute = 100000\n'
+HASTY = SETTINGS.replace("worker_ttl_s = 3600", "worker_ttl_s = 1")
 
 
 @pytest.fixture
 def many(tmp_path: Path, postgres_url: str) -> Iterator[Fleet]:
     """A service over PostgreSQL, of which nothing runs yet."""
     with fleet(tmp_path / "fleet", postgres_url, settings=SETTINGS) as made:
+        yield made
+
+
+@pytest.fixture
+def hasty(tmp_path: Path, postgres_url: str) -> Iterator[Fleet]:
+    """The same, whose workers take each other for dead after a second."""
+    with fleet(tmp_path / "fleet", postgres_url, settings=HASTY) as made:
         yield made
 
 
@@ -105,58 +114,58 @@ def log_of(many: Fleet, run_id: str, machine: str) -> str:
     return str(many.admin("run", run_id, "--log", machine=machine)["turns"][0]["log"])
 
 
-def test_a_killed_worker_s_turn_goes_to_another(many: Fleet, tmp_path: Path, eventually: Callable[..., None]) -> None:
+def test_a_killed_worker_s_turn_goes_to_another(hasty: Fleet, tmp_path: Path, eventually: Callable[..., None]) -> None:
     """Kill -9: its agent ends with it, its turn is taken over after its time to live, and there is one commit."""
-    client, worker, run_id, gate = begun(many, tmp_path, eventually)
+    client, worker, run_id, gate = begun(hasty, tmp_path, eventually)
     worker.kill()
-    eventually(lambda: not [left for left in many.leftovers() if "scribe" in left], "the agent is gone")
+    eventually(lambda: not [left for left in hasty.leftovers() if "scribe" in left], "the agent is gone")
+    gate.touch()
+    hasty.begin("worker", machine="heir")
+    eventually(lambda: run_of(client, run_id)["status"] == "completed", "the run completes")
+
+    assert len(commits(hasty, run_of(client, run_id))) == 1
+    assert hasty.admin("run", run_id)["turns"][0]["attempt"] == 2
+    hasty.begin("worker", machine="victim")
+    eventually(lambda: hasty.leftovers() == [], "the victim's machine is tidy again")
+
+
+def test_a_worker_that_slept_through_its_time_leaves_no_trace(
+    hasty: Fleet, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    """Frozen, taken over, awake again: its late commit does not land, and the turn is the heir's."""
+    client, sleeper, run_id, gate = begun(hasty, tmp_path, eventually)
+    sleeper.signal(signal.SIGSTOP)
+    heir = hasty.begin("worker", machine="heir")
+    eventually(lambda: "sandbox:" in log_of(hasty, run_id, "heir"), "the heir has taken the turn over")
+    gate.touch()
+    eventually(lambda: run_of(client, run_id)["status"] == "completed", "the run completes")
+    landed = commits(hasty, run_of(client, run_id))
+    sleeper.signal(signal.SIGCONT)
+    eventually(
+        lambda: "not executed again" in sleeper.log or "pushed" in log_of(hasty, run_id, "victim"), "it wakes up"
+    )
+    eventually(lambda: not list((hasty.machine("victim") / "work").iterdir()), "it has tidied up")
+
+    assert commits(hasty, run_of(client, run_id)) == landed
+    assert len(landed) == 1
+    assert heir.ready["worker"] in {one["executor"] for one in hasty.admin("status")["workers"]}
+    assert hasty.admin("run", run_id)["turns"][0]["attempt"] == 2
+
+
+def test_a_worker_that_is_told_to_stop_hands_its_turn_over_at_once(
+    many: Fleet, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    """SIGTERM: the turn goes on elsewhere without waiting for a time to live of an hour."""
+    client, worker, run_id, gate = begun(many, tmp_path, eventually)
+    status = worker.stop()
     gate.touch()
     many.begin("worker", machine="heir")
     eventually(lambda: run_of(client, run_id)["status"] == "completed", "the run completes")
 
+    assert status == 0
+    assert "turns were interrupted" in worker.log
     assert len(commits(many, run_of(client, run_id))) == 1
-    assert many.admin("run", run_id)["turns"][0]["attempt"] == 2
-    many.begin("worker", machine="victim")
-    eventually(lambda: many.leftovers() == [], "the victim's machine is tidy again")
-
-
-def test_a_worker_that_slept_through_its_time_leaves_no_trace(
-    many: Fleet, tmp_path: Path, eventually: Callable[..., None]
-) -> None:
-    """Frozen, taken over, awake again: its late commit does not land, and the turn is the heir's."""
-    client, sleeper, run_id, gate = begun(many, tmp_path, eventually)
-    sleeper.signal(signal.SIGSTOP)
-    heir = many.begin("worker", machine="heir")
-    eventually(lambda: "sandbox:" in log_of(many, run_id, "heir"), "the heir has taken the turn over")
-    gate.touch()
-    eventually(lambda: run_of(client, run_id)["status"] == "completed", "the run completes")
-    landed = commits(many, run_of(client, run_id))
-    sleeper.signal(signal.SIGCONT)
-    eventually(lambda: "not executed again" in sleeper.log or "pushed" in log_of(many, run_id, "victim"), "it wakes up")
-    eventually(lambda: not list((many.machine("victim") / "work").iterdir()), "it has tidied up")
-
-    assert commits(many, run_of(client, run_id)) == landed
-    assert len(landed) == 1
-    assert heir.ready["worker"] in {one["executor"] for one in many.admin("status")["workers"]}
-    assert many.admin("run", run_id)["turns"][0]["attempt"] == 2
-
-
-def test_a_worker_that_is_told_to_stop_hands_its_turn_over_at_once(
-    tmp_path: Path, postgres_url: str, eventually: Callable[..., None]
-) -> None:
-    """SIGTERM: nobody waits for a time to live of an hour, and the turn goes on elsewhere."""
-    patient = SETTINGS.replace("worker_ttl_s = 2", "worker_ttl_s = 3600")
-    with fleet(tmp_path / "fleet", postgres_url, settings=patient) as made:
-        client, worker, run_id, gate = begun(made, tmp_path, eventually)
-        status = worker.stop()
-        gate.touch()
-        made.begin("worker", machine="heir")
-        eventually(lambda: run_of(client, run_id)["status"] == "completed", "the run completes")
-
-        assert status == 0
-        assert "turns were interrupted" in worker.log
-        assert len(commits(made, run_of(client, run_id))) == 1
-        assert made.leftovers() == []
+    assert many.leftovers() == []
 
 
 def test_two_runs_on_one_branch_are_never_mixed_between_workers(

@@ -116,10 +116,9 @@ def test_a_field_that_is_wrong_is_400_and_named(api: Any, change: dict[str, Any]
     assert api.get("/external/runs").json()["total_count"] == before
 
 
-def test_a_repository_that_leads_nowhere_names_the_cure(start: Any) -> None:
+def test_a_repository_that_leads_nowhere_names_the_cure(tenant: Any) -> None:
     """Neither configured nor on a connected host: 400."""
-    organization = {"name": "Bare", "tokens": [{"alias": "t"}]}
-    api = start(setup={"organizations": [organization]})
+    api = tenant()
     answer = api.post("/external/runs", {"instructions": "do it", "repository": API})
 
     assert (answer.status_code, answer.json()["error_code"]) == (400, "unknown_repository")
