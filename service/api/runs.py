@@ -1,23 +1,32 @@
-"""Starting runs: POST /external/runs and POST /external/agents/{name}/runs (spec 4.3, 4.4)."""
+"""Starting runs: POST /external/runs and POST /external/agents/{name}/runs (spec 2.3, 4.3, 4.4)."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
+import sqlalchemy as sa
 from fastapi import APIRouter, Depends
 
-from service.api import targets
 from service.api.auth import Administrator
 from service.api.bodies import AgentStart, ReadBody, RunStart, schema_of
 from service.api.context import Context, Services
 from service.api.errors import ApiError, bad_request, documented
-from service.api.targets import Target
 from service.clock import rfc3339
-from service.reference import branch_fault, reference
-from service.store import agents, runs
+from service.reference import PLATFORMS, Reference, branch_fault, checked_path, location, reference
+from service.store import agents, hosts, repositories, runs
 from service.store.agents import DEFAULT_NAME
+from service.store.repositories import Repository
 from service.store.runs import Run, TurnRequest
 
 router = APIRouter()
 _INSTRUCTIONS: Final = "Do what you are configured for."
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A repository that can be worked on."""
+
+    reference: Reference
+    url: str
 
 
 def run_body(run: Run) -> dict[str, Any]:
@@ -53,7 +62,7 @@ def start_run(
     except ValueError as error:
         raise bad_request("invalid_repository", str(error)) from error
     with context.database.read() as connection:
-        target = targets.by_reference(connection, caller.organization.id, wanted)
+        target = _target_by_reference(connection, caller.organization.id, wanted)
     request = TurnRequest(
         organization_id=caller.organization.id,
         agent=DEFAULT_NAME,
@@ -76,7 +85,7 @@ def accept(context: Context, request: TurnRequest) -> Run:
     return run
 
 
-def _resume(context: Context, run_id: str, request: TurnRequest, target: Target) -> Run:
+def _resume(context: Context, run_id: str, request: TurnRequest, target: _Target) -> Run:
     with context.database.write() as connection:
         found = runs.by_id(connection, run_id)
         if found is None or found.organization_id != request.organization_id:
@@ -89,7 +98,7 @@ def _resume(context: Context, run_id: str, request: TurnRequest, target: Target)
     return resumed
 
 
-def _check_same(run: Run, request: TurnRequest, target: Target) -> None:
+def _check_same(run: Run, request: TurnRequest, target: _Target) -> None:
     if run.platform != target.reference.platform or run.path.lower() != target.reference.path.lower():
         raise bad_request(
             "repository_mismatch",
@@ -118,7 +127,7 @@ def start_agent(
             raise ApiError(
                 404, "agent_not_found", f"there is no agent {name!r}; add it with runwarden service agent add"
             )
-        target = targets.by_text(connection, caller.organization.id, start.repository)
+        target = _target_by_text(connection, caller.organization.id, start.repository)
     inputs = start.inputs or {}
     asked = inputs.get("instructions")
     request = TurnRequest(
@@ -139,3 +148,79 @@ def start_agent(
         "status": run.status,
         "created_at": rfc3339(run.created_at),
     }
+
+
+def _target_by_reference(connection: sa.Connection, organization_id: str, reference: Reference) -> _Target:
+    """Find the repository of a reference: a configured one, else one on a connected host.
+
+    Raises:
+        Failure: 400, it is neither.
+    """
+    found = _configured(connection, organization_id, reference) or _on_host(connection, organization_id, reference)
+    if found is None:
+        raise _unknown_repository(f"{reference.platform}:{reference.path}")
+    return found
+
+
+def _target_by_text(connection: sa.Connection, organization_id: str, text: str) -> _Target:
+    """Find the repository that a text names: a configured name, a full URL, `owner/repo` or `group/project`.
+
+    Raises:
+        Failure: 400, none of them leads to a repository.
+    """
+    text = text.strip()
+    exact = repositories.by_name(connection, organization_id, text) or repositories.by_url(
+        connection, organization_id, text
+    )
+    if exact is not None:
+        return _target(exact)
+    candidates = _candidates(connection, organization_id, text)
+    # Configured repositories come first: they are known to exist.
+    for find in (_configured, _on_host):
+        for candidate in candidates:
+            if target := find(connection, organization_id, candidate):
+                return target
+    raise _unknown_repository(text)
+
+
+def _candidates(connection: sa.Connection, organization_id: str, text: str) -> list[Reference]:
+    where = location(text)
+    if where is None:
+        platforms: tuple[str, ...] = PLATFORMS
+        path = text
+    else:
+        connected = hosts.of(connection, organization_id)
+        platforms = tuple(host.platform for host in connected if host.host == where.host)
+        path = where.path
+    found = []
+    for platform in platforms:
+        try:
+            found.append(Reference(platform, checked_path(platform, path)))
+        except ValueError:
+            continue
+    return found
+
+
+def _configured(connection: sa.Connection, organization_id: str, reference: Reference) -> _Target | None:
+    found = repositories.by_path(connection, organization_id, reference.platform, reference.path)
+    return None if found is None else _target(found)
+
+
+def _on_host(connection: sa.Connection, organization_id: str, reference: Reference) -> _Target | None:
+    for host in hosts.of(connection, organization_id):
+        url = host.clone_url_of(reference.path) if host.platform == reference.platform else None
+        if url is not None:
+            return _Target(reference, url)
+    return None
+
+
+def _target(repository: Repository) -> _Target:
+    return _Target(Reference(repository.platform, repository.path), repository.url)
+
+
+def _unknown_repository(text: str) -> ApiError:
+    return bad_request(
+        "unknown_repository",
+        f"the repository {text!r} is neither configured nor on a connected code host; "
+        "add it with runwarden service repository add, or connect its host with runwarden service host connect",
+    )

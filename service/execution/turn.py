@@ -12,7 +12,7 @@ from service.execution.git import Git, GitError, login
 from service.execution.mirror import Mirror, Snapshot
 from service.execution.sandbox import Sandbox
 from service.execution.workspace import Workspace, Workspaces
-from service.hosts.access import host_token
+from service.hosts.http import host_token
 from service.settings import DataFolder, Execution
 from service.store import agents, runs, turns
 from service.store.agents import Agent

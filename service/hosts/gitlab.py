@@ -8,8 +8,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from service.execution.git import Git, GitError, login
-from service.hosts.access import token_of
-from service.hosts.http import Answer, UnreachableError, ask
+from service.hosts.http import Answer, UnreachableError, ask, token_of
 from service.reference import checked_path
 from service.store.hosts import Host
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from service.execution.git import Git, GitError, login
-from service.hosts.access import token_at, token_of
-from service.hosts.http import Answer, UnreachableError, ask
+from service.hosts.http import Answer, UnreachableError, ask, token_at, token_of
 from service.settings import Probing
 from service.store.hosts import Host
 from service.store.repositories import Repository

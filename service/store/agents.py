@@ -6,7 +6,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from service import ids
-from service.store.schema import agents
+from service.store.schema import agents, columns_of
 
 DEFAULT_TIMEOUT_S: Final = 600.0
 DEFAULT_NAME: Final = "reviewer"
@@ -54,7 +54,9 @@ def by_name(connection: sa.Connection, organization_id: str, name: str) -> Agent
         agents.c.name == name,
         sa.or_(agents.c.organization_id == organization_id, agents.c.organization_id.is_(None)),
     )
-    found = connection.execute(_select().where(condition).order_by(agents.c.organization_id.is_(None))).first()
+    found = connection.execute(
+        sa.select(*columns_of(agents, Agent)).where(condition).order_by(agents.c.organization_id.is_(None))
+    ).first()
     if found is not None:
         return _agent(found)
     return REVIEWER if name == REVIEWER.name else None
@@ -62,8 +64,9 @@ def by_name(connection: sa.Connection, organization_id: str, name: str) -> Agent
 
 def all_of(connection: sa.Connection) -> list[tuple[str | None, Agent]]:
     """Return every configured agent with the organization it belongs to, None for all of them."""
-    columns = [agents.c[field] for field in Agent.__slots__]
-    rows = connection.execute(sa.select(agents.c.organization_id, *columns).order_by(agents.c.name)).all()
+    rows = connection.execute(
+        sa.select(agents.c.organization_id, *columns_of(agents, Agent)).order_by(agents.c.name)
+    ).all()
     return [(row[0], _agent(row)) for row in rows]
 
 
@@ -71,10 +74,6 @@ def _owned_by(organization_id: str | None) -> sa.ColumnElement[bool]:
     if organization_id is None:
         return agents.c.organization_id.is_(None)
     return agents.c.organization_id == organization_id
-
-
-def _select() -> sa.Select[tuple[object, ...]]:
-    return sa.select(*(agents.c[field] for field in Agent.__slots__))
 
 
 def _agent(row: sa.Row[tuple[object, ...]]) -> Agent:

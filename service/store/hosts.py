@@ -6,7 +6,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from service import ids
-from service.store.schema import hosts
+from service.store.schema import columns_of, hosts
 
 PROBES: Final = ("api", "git")
 
@@ -52,6 +52,8 @@ def disconnect(connection: sa.Connection, organization_id: str, platform: str) -
 
 def of(connection: sa.Connection, organization_id: str) -> list[Host]:
     """Return an organization's hosts, by platform."""
-    columns = [hosts.c[field] for field in Host.__slots__]
     condition = hosts.c.organization_id == organization_id
-    return [Host(*row) for row in connection.execute(sa.select(*columns).where(condition).order_by(hosts.c.platform))]
+    return [
+        Host(*row)
+        for row in connection.execute(sa.select(*columns_of(hosts, Host)).where(condition).order_by(hosts.c.platform))
+    ]

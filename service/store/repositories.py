@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 import sqlalchemy as sa
 
 from service import ids
-from service.store.schema import repositories
+from service.store.schema import columns_of, repositories
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,7 @@ def by_url(connection: sa.Connection, organization_id: str, url: str) -> Reposit
 
 
 def _where(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[Repository]:
-    columns = [repositories.c[field] for field in Repository.__slots__]
-    rows = connection.execute(sa.select(*columns).where(*conditions).order_by(repositories.c.name))
+    rows = connection.execute(
+        sa.select(*columns_of(repositories, Repository)).where(*conditions).order_by(repositories.c.name)
+    )
     return [Repository(*row) for row in rows]

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from service import ids
 from service.reference import Reference, default_branch
 from service.store import doorbell
-from service.store.schema import organizations, runs, turns
+from service.store.schema import columns_of, organizations, runs, turns
 
 FINAL: Final = ("completed", "failed")
 EXACT_BELOW: Final = 10_000
@@ -122,13 +122,13 @@ def resume(connection: sa.Connection, run: Run, request: TurnRequest, now: int) 
 
 def by_id(connection: sa.Connection, run_id: str) -> Run | None:
     """Return the run with an id."""
-    row = connection.execute(_select().where(runs.c.id == run_id)).first()
+    row = connection.execute(sa.select(*columns_of(runs, Run)).where(runs.c.id == run_id)).first()
     return None if row is None else Run(*row)
 
 
 def page(connection: sa.Connection, filters: Filters, after: tuple[int, str] | None, size: int) -> list[Run]:
     """Return up to `size` runs, newest first, that come after the (created_at, id) of the page before."""
-    query = _select().where(*conditions(filters))
+    query = sa.select(*columns_of(runs, Run)).where(*conditions(filters))
     if after is not None:
         query = query.where(sa.tuple_(runs.c.created_at, runs.c.id) < sa.tuple_(*map(sa.literal, after)))
     rows = connection.execute(query.order_by(runs.c.created_at.desc(), runs.c.id.desc()).limit(size))
@@ -162,10 +162,6 @@ def _add_turn(connection: sa.Connection, run: Run, request: TurnRequest, now: in
         )
     )
     doorbell.ring(connection)
-
-
-def _select() -> sa.Select[tuple[Any, ...]]:
-    return sa.select(*(runs.c[name] for name in Run.__slots__))
 
 
 def conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:

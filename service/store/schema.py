@@ -1,12 +1,18 @@
 """The tables, named as in the spec; instants are microseconds since 1970 (UTC)."""
 
-from typing import Final
+from dataclasses import fields
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 VERSION: Final = 2
 
 metadata = sa.MetaData()
+
+
+def columns_of(table: sa.Table, record: Any) -> list[sa.Column[Any]]:
+    """Return the columns that a record's fields are named after, in their order."""
+    return [table.c[field.name] for field in fields(record)]
 
 
 def _instant(name: str, *, nullable: bool = False) -> sa.Column[int]:

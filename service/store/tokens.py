@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import DAY_MICROS
-from service.store.schema import tokens
+from service.store.schema import columns_of, tokens
 
 SCOPES: Final = ("admin", "organizations:create")
 DEFAULT_LIFE_MICROS: Final = 30 * DAY_MICROS
@@ -49,13 +49,15 @@ def create(
 
 def by_value(connection: sa.Connection, value: str) -> Token | None:
     """Return the token that a caller presents, valid or not."""
-    row = connection.execute(_select().where(tokens.c.digest == ids.digest(value))).first()
+    row = connection.execute(sa.select(*columns_of(tokens, Token)).where(tokens.c.digest == ids.digest(value))).first()
     return None if row is None else _token(row)
 
 
 def of(connection: sa.Connection, organization_id: str) -> list[Token]:
     """Return an organization's tokens, oldest first."""
-    rows = connection.execute(_select().where(tokens.c.organization_id == organization_id).order_by(tokens.c.id))
+    rows = connection.execute(
+        sa.select(*columns_of(tokens, Token)).where(tokens.c.organization_id == organization_id).order_by(tokens.c.id)
+    )
     return [_token(row) for row in rows]
 
 
@@ -65,10 +67,6 @@ def revoke(connection: sa.Connection, token_id: str, now: int) -> bool:
         sa.update(tokens).where(tokens.c.id == token_id, tokens.c.revoked_at.is_(None)).values(revoked_at=now)
     )
     return changed.rowcount > 0
-
-
-def _select() -> sa.Select[tuple[object, ...]]:
-    return sa.select(*(tokens.c[field] for field in Token.__slots__))
 
 
 def _token(row: sa.Row[tuple[object, ...]]) -> Token:

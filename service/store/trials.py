@@ -1,11 +1,11 @@
 """Offers and trials: what an organization signs up for, and the trial its first code host starts (spec 2.1, 3)."""
 
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 
-from service.store.schema import offers, trials
+from service.store.schema import columns_of, offers, trials
 
 KINDS: Final = ("partner", "public")
 
@@ -29,17 +29,13 @@ def put_offer(connection: sa.Connection, offer: Offer) -> None:
 
 def offer_by_code(connection: sa.Connection, code: str) -> Offer | None:
     """Return the offer with a code."""
-    row = connection.execute(_select_offers().where(offers.c.code == code)).first()
+    row = connection.execute(sa.select(*columns_of(offers, Offer)).where(offers.c.code == code)).first()
     return None if row is None else Offer(*row)
 
 
 def all_offers(connection: sa.Connection) -> list[Offer]:
     """Return every offer."""
-    return [Offer(*row) for row in connection.execute(_select_offers().order_by(offers.c.code))]
-
-
-def _select_offers() -> sa.Select[tuple[Any, ...]]:
-    return sa.select(*(offers.c[field] for field in Offer.__slots__))
+    return [Offer(*row) for row in connection.execute(sa.select(*columns_of(offers, Offer)).order_by(offers.c.code))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +69,9 @@ def sign_up(connection: sa.Connection, organization_id: str, code: str | None) -
 
 def of(connection: sa.Connection, organization_id: str) -> Trial | None:
     """Return an organization's trial; None for an organization that an operator made."""
-    columns = [trials.c[field] for field in Trial.__slots__]
-    row = connection.execute(sa.select(*columns).where(trials.c.organization_id == organization_id)).first()
+    row = connection.execute(
+        sa.select(*columns_of(trials, Trial)).where(trials.c.organization_id == organization_id)
+    ).first()
     return None if row is None else Trial(*row)
 
 

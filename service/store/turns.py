@@ -9,7 +9,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from service.store import runs as run_store
-from service.store.schema import runs, turn_files, turns
+from service.store.schema import columns_of, runs, turn_files, turns
 
 LARGEST_FILE: Final = 16 << 20
 """What is kept of one file; a larger diff can still be had from the repository, by its commit."""
@@ -138,22 +138,20 @@ def open_among(connection: sa.Connection, run_ids: Sequence[str]) -> frozenset[s
 
 def by_number(connection: sa.Connection, run_id: str, number: int) -> Turn | None:
     """Return one turn of a run."""
-    row = connection.execute(_select().where(*_is(run_id, number))).first()
+    row = connection.execute(sa.select(*columns_of(turns, Turn)).where(*_is(run_id, number))).first()
     return None if row is None else Turn(*row)
 
 
 def of(connection: sa.Connection, run_id: str) -> list[Turn]:
     """Return a run's turns, oldest first: its conversation."""
-    rows = connection.execute(_select().where(turns.c.run_id == run_id).order_by(turns.c.number))
+    rows = connection.execute(
+        sa.select(*columns_of(turns, Turn)).where(turns.c.run_id == run_id).order_by(turns.c.number)
+    )
     return [Turn(*row) for row in rows]
 
 
 def _is(run_id: str, number: int) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
     return turns.c.run_id == run_id, turns.c.number == number
-
-
-def _select() -> sa.Select[tuple[Any, ...]]:
-    return sa.select(*(turns.c[name] for name in Turn.__slots__))
 
 
 def put_file(connection: sa.Connection, run_id: str, number: int, kind: str, file: Path) -> None:

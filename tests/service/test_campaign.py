@@ -14,7 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.service.fleet import Fleet, Unit, fleet
+from tests.fault_server import free_port
+from tests.service.deployment import Deployment, Node, deployment
 from tests.service_process import demo_setup, git
 
 WORKERS = 4
@@ -34,8 +35,8 @@ folder = pathlib.Path("notes"); folder.mkdir(exist_ok=True)
 
 
 @dataclass
-class Account:
-    """What the campaign asked for, and what happened to it meanwhile."""
+class Record:
+    """What the campaign asked for, and what happened."""
 
     accepted: dict[str, list[str]] = field(default_factory=dict)
     """Run to the instructions of its turns."""
@@ -43,21 +44,21 @@ class Account:
     kills: int = 0
 
 
-def worked(unit: Unit, turns: int, over: threading.Event) -> None:
+def worked(node: Node, turns: int, over: threading.Event) -> None:
     """Wait until a process has ended so many turns more, or has had no occasion for ten seconds."""
-    wanted = ended_by(unit) + turns
+    wanted = ended_by(node) + turns
     deadline = time.monotonic() + 10
-    while ended_by(unit) < wanted and time.monotonic() < deadline and not over.is_set():
+    while ended_by(node) < wanted and time.monotonic() < deadline and not over.is_set():
         over.wait(0.1)
 
 
-def ended_by(unit: Unit) -> int:
+def ended_by(node: Node) -> int:
     """Return how many turns a process, and whoever was in its place before, has ended."""
-    return sum(" turn " in line and ("completed" in line or "failed" in line) for line in unit.log.splitlines())
+    return sum(" turn " in line and ("completed" in line or "failed" in line) for line in node.log.splitlines())
 
 
 @contextlib.contextmanager
-def killing(units: list[Unit], account: Account, rng: random.Random) -> Iterator[None]:
+def killing(nodes: list[Node], record: Record, rng: random.Random) -> Iterator[None]:
     """Kill one of the processes at random moments and start it again, until the block ends."""
     over = threading.Event()
     failed: list[BaseException] = []
@@ -65,12 +66,12 @@ def killing(units: list[Unit], account: Account, rng: random.Random) -> Iterator
     def kill() -> None:
         try:
             while not over.wait(rng.uniform(0, 1.5)):
-                unit = rng.choice(units)
+                node = rng.choice(nodes)
                 # Where there is one process, nothing would ever end if it were not let work for a while.
-                worked(unit, rng.randint(0, 5) if len(units) == 1 else 0, over)
-                unit.kill()
-                account.kills += 1
-                unit.start()
+                worked(node, rng.randint(0, 5) if len(nodes) == 1 else 0, over)
+                node.kill()
+                record.kills += 1
+                node.start()
         except BaseException as error:  # noqa: BLE001 — told to the test below
             failed.append(error)
 
@@ -87,10 +88,10 @@ def killing(units: list[Unit], account: Account, rng: random.Random) -> Iterator
 class Caller:
     """Asks the service, and asks again when nobody answers: a POST without an answer may have been accepted."""
 
-    def __init__(self, made: Fleet, unit: Unit, account: Account) -> None:
+    def __init__(self, made: Deployment, node: Node, record: Record) -> None:
         self._made = made
-        self._unit = unit
-        self._account = account
+        self._unit = node
+        self._record = record
 
     def start(self, instructions: str, repository: str, branch: str | None) -> str:
         """Start a run and return its id."""
@@ -98,7 +99,7 @@ class Caller:
         answer = self._ask("POST", "/external/agents/dawdler/runs", json=body)
         assert answer.status_code == 201, answer.text
         run_id = str(answer.json()["execution_id"])
-        self._account.accepted[run_id] = [instructions]
+        self._record.accepted[run_id] = [instructions]
         return run_id
 
     def follow(self, run: dict[str, Any], instructions: str) -> None:
@@ -106,7 +107,7 @@ class Caller:
         body = {"instructions": instructions, "repository": run["repository"], "run_id": run["run_id"]}
         answer = self._ask("POST", "/external/runs", json=body)
         assert answer.status_code in {201, 409}, answer.text
-        self._account.accepted[run["run_id"]].append(instructions)
+        self._record.accepted[run["run_id"]].append(instructions)
 
     def listed(self) -> dict[str, dict[str, Any]]:
         """Return every run by its id."""
@@ -129,7 +130,7 @@ class Caller:
                 if answer.status_code != 503:
                     return answer
             except httpx.TransportError:
-                self._account.unanswered += 1
+                self._record.unanswered += 1
             assert time.monotonic() < deadline, "nobody answers any more"
             threading.Event().wait(0.1)
 
@@ -152,26 +153,26 @@ def marks(repository: Path) -> Counter[str]:
     return Counter(line for line in git("log", "--branches", form, cwd=repository).splitlines() if line)
 
 
-def wage(made: Fleet, units: list[Unit], api: Unit, runs: int, rng: random.Random) -> Account:
-    """Start the runs and continue a quarter of them, while processes are killed; return the account."""
-    account = Account()
-    caller = Caller(made, api, account)
-    with killing(units, account, rng):
+def run_campaign(made: Deployment, nodes: list[Node], api: Node, runs: int, rng: random.Random) -> Record:
+    """Start the runs and continue a quarter of them, while processes are killed; return the record."""
+    record = Record()
+    caller = Caller(made, api, record)
+    with killing(nodes, record, rng):
         for number in range(runs):
             # Every third shares a branch with others, every fifth fails.
             branch = f"shared/{number % 2}" if number % 3 == 0 else None
             caller.start(f"{'fail' if number % 5 == 4 else 'write'} {number}", rng.choice(REPOSITORIES), branch)
         ended = all_ended(caller)
-        for run_id in list(account.accepted)[::4]:
+        for run_id in list(record.accepted)[::4]:
             caller.follow(ended[run_id], f"write again, {run_id}")
         all_ended(caller)
-    return account
+    return record
 
 
-def check(made: Fleet, api: Unit, account: Account) -> int:
+def check(made: Deployment, api: Node, record: Record) -> int:
     """Hold the service to its word; return how many turns needed more than one attempt."""
-    runs = Caller(made, api, account).listed()
-    assert set(account.accepted) <= set(runs), "a run that was answered with 201 is missing"
+    runs = Caller(made, api, record).listed()
+    assert set(record.accepted) <= set(runs), "a run that was answered with 201 is missing"
     found = marks(made.repositories["acme/api"]) + marks(made.repositories["acme/web"])
     repeated = 0
     expected = set()
@@ -182,7 +183,7 @@ def check(made: Fleet, api: Unit, account: Account) -> int:
             assert turn["status"] in {"completed", "failed"}
             expected |= {f"{run_id} turn {turn['turn']}"} if turn["status"] == "completed" else set()
             assert (turn["commit"] is not None) == (turn["status"] == "completed"), turn
-        for turn, asked in zip(turns, account.accepted.get(run_id, ()), strict=False):
+        for turn, asked in zip(turns, record.accepted.get(run_id, ()), strict=False):
             assert turn["status"] == ("failed" if asked.startswith("fail") else "completed"), (turn, asked)
     assert set(found) == expected
     assert set(found.values()) == {1}, "a turn was committed twice"
@@ -203,52 +204,45 @@ def test_no_death_of_a_worker_loses_or_doubles_anything(
     """Every run ends, every turn has exactly one commit, no process and no folder is left."""
     url = None if kind == "sqlite" else str(request.getfixturevalue("postgres_url"))
     (tmp_path / "dawdler.py").write_text(DAWDLER, "utf-8")
-    folder = tmp_path / "fleet"
+    folder = tmp_path / "deployment"
     setup = demo_setup(folder)
     setup["agents"].append({"name": "dawdler", "argv": ["{python}", str(tmp_path / "dawdler.py")]})
     rng = random.Random(runs)
     began = time.monotonic()
-    with fleet(folder, url, settings=SETTINGS, setup=setup) as made:
+    with deployment(folder, url, settings=SETTINGS, setup=setup) as made:
         if url is None:
             # One process that serves and executes: a kill takes the API with it.
             api = made.begin("serve", "--port", str(free_port()), "--workers", str(WORKERS))
-            units = [api]
+            nodes = [api]
         else:
             api = made.api()
-            units = [made.begin("worker", "--workers", "1", machine=f"worker{n}") for n in range(WORKERS)]
-        account = wage(made, units, api, runs, rng)
-        repeated = check(made, api, account)
+            nodes = [made.begin("worker", "--workers", "1", machine=f"worker{n}") for n in range(WORKERS)]
+        record = run_campaign(made, nodes, api, runs, rng)
+        repeated = check(made, api, record)
         took_s = time.monotonic() - began
     # The last of the killed are swept up by those who lived, at the latest when they start.
-    with fleet_restarted(made, units):
+    with restarted(made, nodes):
         pass
 
     assert made.leftovers() == []
     assert living(tmp_path) == []
-    assert account.kills > 0
-    figures = f"{kind}: {runs} runs, {account.kills} kills, {repeated} turns taken up again, {took_s:.0f} s"
+    assert record.kills > 0
+    figures = f"{kind}: {runs} runs, {record.kills} kills, {repeated} turns taken up again, {took_s:.0f} s"
     record_testsuite_property("campaign", figures)
     print(figures)  # noqa: T201 — the figures are what one runs the campaign for
 
 
 @contextlib.contextmanager
-def fleet_restarted(made: Fleet, units: list[Unit]) -> Iterator[None]:
+def restarted(made: Deployment, nodes: list[Node]) -> Iterator[None]:
     """Start the processes once more, and stop them again."""
-    for unit in units:
-        unit.start()
+    for node in nodes:
+        node.start()
     yield
-    for unit in units:
-        assert unit.stop() == 0
+    for node in nodes:
+        assert node.stop() == 0
 
 
 def living(folder: Path) -> list[str]:
     """Return the processes that name the folder in their command line."""
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     return [line for line in listed.splitlines() if str(folder) in line]
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

@@ -1,7 +1,6 @@
 """`python -m service`: what an operator types (docs/service.md)."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from service.cli import main
-from tests.service_process import ROOT, command, demo_setup, git
+from tests.service_process import ROOT, command, demo_setup, git, refused_start
 
 
 def test_it_runs_as_a_module_and_lists_its_commands(tmp_path: Path) -> None:
@@ -181,7 +180,7 @@ def test_one_turn_can_be_shown_alone(api: Any) -> None:
 def test_settings_that_cannot_be_read_name_file_and_key(tmp_path: Path, settings: str, message: str) -> None:
     """`serve` ends with status 2 before it listens."""
     (tmp_path / "service.toml").write_text(settings, "utf-8")
-    done = serve(tmp_path)
+    done = refused_start(tmp_path)
 
     assert done.returncode == 2
     assert "service.toml" in done.stderr
@@ -191,7 +190,7 @@ def test_settings_that_cannot_be_read_name_file_and_key(tmp_path: Path, settings
 def test_a_required_sandbox_that_is_missing_ends_the_start(tmp_path: Path) -> None:
     """`require` means it: no bubblewrap, no service."""
     (tmp_path / "service.toml").write_text('[execution]\nsandbox = "require"\n', "utf-8")
-    done = serve(tmp_path, PATH="/nowhere")
+    done = refused_start(tmp_path, PATH="/nowhere")
 
     assert done.returncode == 2
     assert "install bubblewrap" in done.stderr
@@ -200,17 +199,10 @@ def test_a_required_sandbox_that_is_missing_ends_the_start(tmp_path: Path) -> No
 def test_a_port_that_is_taken_is_explained(api: Any, tmp_path: Path) -> None:
     """Status 2 and the cure."""
     port = api.service.base_url.removesuffix("/v1").rpartition(":")[2]
-    done = serve(tmp_path, "--port", port)
+    done = refused_start(tmp_path, "--port", port)
 
     assert done.returncode == 2
     assert "--port" in done.stderr
-
-
-def serve(data_dir: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "service", "serve", "--data-dir", str(data_dir), *(arguments or ("--port", "0"))]
-    return subprocess.run(
-        argv, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=False, timeout=60
-    )
 
 
 def test_serve_prints_one_line_and_logs_elsewhere(start: Callable[..., Any]) -> None:

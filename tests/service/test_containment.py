@@ -12,6 +12,7 @@ import pytest
 
 from service.execution import supervisor
 from tests.service.agents import add_agent, begin
+from tests.service.processes import running
 from tests.service_process import demo_setup, start_service
 
 SETTINGS = """
@@ -149,19 +150,6 @@ def rogue(unruly: Any, client_of: Callable[[Any], Any]) -> Callable[..., tuple[d
         return turn, str(turn["log"])
 
     return happen
-
-
-def running(*words: str) -> list[str]:
-    """Return the command lines of living processes that hold all the words."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            line = (entry / "cmdline").read_text("utf-8", "replace").split("\0") if entry.name.isdigit() else []
-        except OSError:
-            continue
-        if all(word in line for word in words):
-            found.append(" ".join(line))
-    return found
 
 
 Rogue = Callable[..., tuple[dict[str, Any], str]]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.service.agents import add_agent, begin
+from tests.service.processes import marked
 from tests.service_process import git
 
 NEEDS_SANDBOX = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
@@ -196,21 +197,8 @@ def test_nothing_of_an_agent_outlives_its_turn(sandboxed: Callable[[str], Any], 
     run = api.ended(begin(api, "clinging"))
 
     assert run["status"] == "completed"
-    assert living(api) == []
+    assert marked(f"RUNWARDEN_RESULT={api.service.data_dir}") == []
     assert list((api.service.data_dir / "work").iterdir()) == []
-
-
-def living(api: Any) -> list[str]:
-    """Return the processes that carry the mark of this service's agents."""
-    mark = f"RUNWARDEN_RESULT={api.service.data_dir}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and mark in (entry / "environ").read_bytes():
-                found.append((entry / "cmdline").read_text())
-        except OSError:
-            continue
-    return found
 
 
 def test_an_agent_that_never_ends_is_ended(sandboxed: Callable[[str], Any], tmp_path: Path) -> None:
@@ -222,7 +210,7 @@ def test_an_agent_that_never_ends_is_ended(sandboxed: Callable[[str], Any], tmp_
 
     assert api.ended(run_id)["status"] == "failed"
     assert "time limit of 0.5 s" in api.log(run_id)
-    assert living(api) == []
+    assert marked(f"RUNWARDEN_RESULT={api.service.data_dir}") == []
 
 
 def test_an_agent_that_closes_its_output_is_waited_for(api: Any, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from service.store.database import Database
 from service.store.doorbell import Doorbell, ring
-from tests.service.fleet import Fleet, Unit, fleet
+from tests.service.deployment import Deployment, Node, deployment
 from tests.service.postgres import Cluster, NoPostgresError, cluster
 from tests.service_process import ROOT, git
 
@@ -23,23 +23,23 @@ HASTY = SETTINGS.replace("worker_ttl_s = 3600", "worker_ttl_s = 1")
 
 
 @pytest.fixture
-def many(tmp_path: Path, postgres_url: str) -> Iterator[Fleet]:
+def many(tmp_path: Path, postgres_url: str) -> Iterator[Deployment]:
     """A service over PostgreSQL, of which nothing runs yet."""
-    with fleet(tmp_path / "fleet", postgres_url, settings=SETTINGS) as made:
+    with deployment(tmp_path / "deployment", postgres_url, settings=SETTINGS) as made:
         yield made
 
 
 @pytest.fixture
-def hasty(tmp_path: Path, postgres_url: str) -> Iterator[Fleet]:
+def hasty(tmp_path: Path, postgres_url: str) -> Iterator[Deployment]:
     """The same, whose workers take each other for dead after a second."""
-    with fleet(tmp_path / "fleet", postgres_url, settings=HASTY) as made:
+    with deployment(tmp_path / "deployment", postgres_url, settings=HASTY) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def many_api(tmp_path_factory: pytest.TempPathFactory, postgres: Cluster) -> Iterator[httpx.Client]:
     """A client of an API process over PostgreSQL, for tests that only ask."""
-    with fleet(tmp_path_factory.mktemp("fleet"), postgres.create("asked"), settings=SETTINGS) as made:
+    with deployment(tmp_path_factory.mktemp("deployment"), postgres.create("asked"), settings=SETTINGS) as made:
         yield made.client(made.api())
 
 
@@ -56,11 +56,11 @@ def run_of(client: httpx.Client, run_id: str) -> dict[str, Any]:
     return next(dict(run) for run in answer.json()["runs"] if run["run_id"] == run_id)
 
 
-def commits(made: Fleet, run: dict[str, Any]) -> list[str]:
+def commits(made: Deployment, run: dict[str, Any]) -> list[str]:
     return git("log", "--format=%s", f"main..{run['branch_name']}", cwd=made.repositories["acme/api"]).splitlines()
 
 
-def test_what_one_machine_accepts_another_executes(many: Fleet, eventually: Callable[..., None]) -> None:
+def test_what_one_machine_accepts_another_executes(many: Deployment, eventually: Callable[..., None]) -> None:
     """The API has no worker, the worker no API, and they share only the database, with log and diff in it."""
     client = many.client(many.api("first"))
     run_id = start(client, "write it")
@@ -79,7 +79,7 @@ def test_what_one_machine_accepts_another_executes(many: Fleet, eventually: Call
     assert not (many.machine("first") / "runs" / run_id).exists()
 
 
-def test_any_process_continues_the_list_that_another_began(many: Fleet) -> None:
+def test_any_process_continues_the_list_that_another_began(many: Deployment) -> None:
     """A page token of one API process is good at every other, and nobody else's is."""
     one, two = many.client(many.api("first")), many.client(many.api("second"))
     made = [start(one, f"number {number}") for number in range(3)]
@@ -92,7 +92,7 @@ def test_any_process_continues_the_list_that_another_began(many: Fleet) -> None:
 
 def test_all_processes_count_into_one_rate_limit(tmp_path: Path, postgres_url: str) -> None:
     """Six a minute are six a minute, wherever they are asked; then 429 with whole seconds to wait, everywhere."""
-    with fleet(tmp_path / "fleet", postgres_url, settings="[limits]\nrequests_per_minute = 6\n") as made:
+    with deployment(tmp_path / "deployment", postgres_url, settings="[limits]\nrequests_per_minute = 6\n") as made:
         one, two = made.client(made.api("first")), made.client(made.api("second"))
         answers = [client.get("/external/runs") for client in (one, two, one, two, one, two, one, two)]
 
@@ -100,7 +100,7 @@ def test_all_processes_count_into_one_rate_limit(tmp_path: Path, postgres_url: s
     assert all(1 <= int(answer.headers["Retry-After"]) <= 10 for answer in answers[6:])
 
 
-def begun(many: Fleet, tmp_path: Path, eventually: Callable[..., None]) -> tuple[httpx.Client, Unit, str, Path]:
+def begun(many: Deployment, tmp_path: Path, eventually: Callable[..., None]) -> tuple[httpx.Client, Node, str, Path]:
     """Start a run that waits for a gate, and return it with the worker that is at it."""
     client = many.client(many.api())
     worker = many.begin("worker", machine="victim")
@@ -110,11 +110,13 @@ def begun(many: Fleet, tmp_path: Path, eventually: Callable[..., None]) -> tuple
     return client, worker, run_id, gate
 
 
-def log_of(many: Fleet, run_id: str, machine: str) -> str:
+def log_of(many: Deployment, run_id: str, machine: str) -> str:
     return str(many.admin("run", run_id, "--log", machine=machine)["turns"][0]["log"])
 
 
-def test_a_killed_worker_s_turn_goes_to_another(hasty: Fleet, tmp_path: Path, eventually: Callable[..., None]) -> None:
+def test_a_killed_worker_s_turn_goes_to_another(
+    hasty: Deployment, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
     """Kill -9: its agent ends with it, its turn is taken over after its time to live, and there is one commit."""
     client, worker, run_id, gate = begun(hasty, tmp_path, eventually)
     worker.kill()
@@ -130,7 +132,7 @@ def test_a_killed_worker_s_turn_goes_to_another(hasty: Fleet, tmp_path: Path, ev
 
 
 def test_a_worker_that_slept_through_its_time_leaves_no_trace(
-    hasty: Fleet, tmp_path: Path, eventually: Callable[..., None]
+    hasty: Deployment, tmp_path: Path, eventually: Callable[..., None]
 ) -> None:
     """Frozen, taken over, awake again: its late commit does not land, and the turn is the heir's."""
     client, sleeper, run_id, gate = begun(hasty, tmp_path, eventually)
@@ -153,7 +155,7 @@ def test_a_worker_that_slept_through_its_time_leaves_no_trace(
 
 
 def test_a_worker_that_is_told_to_stop_hands_its_turn_over_at_once(
-    many: Fleet, tmp_path: Path, eventually: Callable[..., None]
+    many: Deployment, tmp_path: Path, eventually: Callable[..., None]
 ) -> None:
     """SIGTERM: the turn goes on elsewhere without waiting for a time to live of an hour."""
     client, worker, run_id, gate = begun(many, tmp_path, eventually)
@@ -169,7 +171,7 @@ def test_a_worker_that_is_told_to_stop_hands_its_turn_over_at_once(
 
 
 def test_two_runs_on_one_branch_are_never_mixed_between_workers(
-    many: Fleet, tmp_path: Path, eventually: Callable[..., None]
+    many: Deployment, tmp_path: Path, eventually: Callable[..., None]
 ) -> None:
     """Both workers are free, and still the second run waits for the first and builds on its commit."""
     client = many.client(many.api())
@@ -195,7 +197,7 @@ def test_a_database_that_goes_away_for_a_while_costs_nobody_a_run(
 ) -> None:
     """Crashed and started again while an agent works: requests get 503 meanwhile, and the run completes."""
     try:
-        with cluster() as own, fleet(tmp_path / "fleet", own.create("away"), settings=SETTINGS) as made:
+        with cluster() as own, deployment(tmp_path / "deployment", own.create("away"), settings=SETTINGS) as made:
             client, _, run_id, gate = begun(made, tmp_path, eventually)
             own.stop("immediate")
             refused = client.get("/external/runs")
@@ -250,7 +252,7 @@ def test_what_postgresql_cannot_hold_is_no_failure_of_the_service(
     assert answer.status_code in ({201, 400} if status is None else {status}), answer.text
 
 
-def test_the_tables_can_be_made_ahead(many: Fleet) -> None:
+def test_the_tables_can_be_made_ahead(many: Deployment) -> None:
     """`migrate` makes the service's and the queue's; again, it changes nothing."""
     first, again = many.admin("migrate"), many.admin("migrate")
     client = many.client(many.begin("serve", "--port", "0"))

@@ -2,8 +2,6 @@
 
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.service_process import ROOT, git, make_repository
+from tests.service_process import git, make_repository, refused_start
 
 UNBOXED = '[execution]\nsandbox = "none"\ndrain_s = 1\n'
 
@@ -153,13 +151,8 @@ def test_a_stopping_service_accepts_no_more_connections(start: Callable[..., Any
 
 def test_two_services_never_share_a_data_folder(api: Any) -> None:
     """The second one ends with status 2 and says why; the first goes on."""
-    second = start_second(api.service.data_dir)
+    second = refused_start(api.service.data_dir)
 
     assert second.returncode == 2
     assert "another service runs on" in second.stderr
     assert api.get("/external/runs").status_code == 200
-
-
-def start_second(data_dir: Path) -> Any:
-    argv = [sys.executable, "-m", "service", "serve", "--port", "0", "--data-dir", str(data_dir)]
-    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)

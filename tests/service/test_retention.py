@@ -19,7 +19,7 @@ from service.execution.retention import Pruned, Pruning, RetentionThread
 from service.settings import DataFolder, Retention
 from service.store.database import Database
 from service.store.schema import turn_files
-from tests.service.fleet import Fleet, Unit, fleet
+from tests.service.deployment import Deployment, Node, deployment
 from tests.service_process import ROOT
 
 SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 2\ndrain_s = 1\n'
@@ -29,14 +29,14 @@ AT_ONCE = "[retention]\nlogs_days = 0.0000001\n"
 class House:
     """A service with a worker, and what it keeps of its runs."""
 
-    def __init__(self, made: Fleet, database_url: str | None) -> None:
-        self.fleet = made
+    def __init__(self, made: Deployment, database_url: str | None) -> None:
+        self.deployment = made
         self.folder = DataFolder(made.machine("first"))
         self.database = Database(database_url or self.folder.database_url)
 
-    def serve(self) -> tuple[Unit, httpx.Client]:
-        unit = self.fleet.begin("serve", "--port", "0")
-        return unit, self.fleet.client(unit)
+    def serve(self) -> tuple[Node, httpx.Client]:
+        node = self.deployment.begin("serve", "--port", "0")
+        return node, self.deployment.client(node)
 
     def complete(self, client: httpx.Client, eventually: Callable[..., None]) -> str:
         """Start a run, wait for its end, and return its id."""
@@ -74,7 +74,7 @@ class House:
 @contextlib.contextmanager
 def housing(folder: Path, url: str | None) -> Iterator[House]:
     """A service of which nothing runs yet."""
-    with fleet(folder, url, settings=SETTINGS) as made:
+    with deployment(folder, url, settings=SETTINGS) as made:
         there = House(made, url)
         with contextlib.closing(there.database):
             yield there
@@ -82,7 +82,7 @@ def housing(folder: Path, url: str | None) -> Iterator[House]:
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    with housing(tmp_path / "fleet", None) as made:
+    with housing(tmp_path / "deployment", None) as made:
         yield made
 
 
@@ -90,7 +90,7 @@ def house(tmp_path: Path) -> Iterator[House]:
 def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
     """Over either database."""
     url = None if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
-    with housing(tmp_path / "fleet", url) as made:
+    with housing(tmp_path / "deployment", url) as made:
         yield made
 
 
@@ -114,7 +114,7 @@ def test_what_is_old_goes_and_the_run_stays(either: House, eventually: Callable[
     assert either.stored() == (set() if either.database.is_sqlite else {young})
     assert len(either.kept(young)) == 2
     assert client.get("/external/runs").json() == listed
-    shown = either.fleet.admin("run", old, "--log")["turns"][0]
+    shown = either.deployment.admin("run", old, "--log")["turns"][0]
     assert (shown["status"], shown["log"]) == ("completed", "")
 
 
@@ -143,34 +143,34 @@ def test_of_a_run_that_is_open_again_nothing_goes(
 
 def test_the_worker_prunes_as_the_settings_say(house: House, eventually: Callable[..., None]) -> None:
     """By default the queue's notes after thirty days, and no log ever; with `logs_days`, logs too, at its start."""
-    unit, client = house.serve()
+    node, client = house.serve()
     run_id = house.complete(client, eventually)
-    unit.stop()
+    node.stop()
 
     def after(days: int) -> Pruned:
         rounds = RetentionThread(house.database, house.folder, Retention(), lambda: now_micros() + days * DAY_MICROS)
         return rounds.once()
 
     by_default = after(29), after(31), after(3650)
-    house.fleet._settings += AT_ONCE
+    house.deployment._settings += AT_ONCE
     house.serve()
     eventually(lambda: house.kept(run_id) == [], "log and diff go")
 
     assert by_default == (Pruned(), Pruned(queue_entries=1), Pruned())
-    assert house.fleet.admin("run", run_id)["status"] == "completed"
+    assert house.deployment.admin("run", run_id)["status"] == "completed"
 
 
 def test_the_command_counts_before_it_removes(house: House, eventually: Callable[..., None]) -> None:
     """`prune --older-than`: with --dry-run it only says what would go; what is younger stays."""
-    unit, client = house.serve()
+    node, client = house.serve()
     run_id = house.complete(client, eventually)
-    unit.stop()
+    node.stop()
     ended = now_micros()
     eventually(lambda: now_micros() > ended + SECOND_MICROS, "a second has passed")
-    young = house.fleet.admin("prune", "--older-than", "90d")
-    counted = house.fleet.admin("prune", "--older-than", "1s", "--dry-run")
+    young = house.deployment.admin("prune", "--older-than", "90d")
+    counted = house.deployment.admin("prune", "--older-than", "1s", "--dry-run")
     still = house.kept(run_id)
-    removed = house.fleet.admin("prune", "--older-than", "1s")
+    removed = house.deployment.admin("prune", "--older-than", "1s")
 
     numbers = {"queue_entries": 1, "stored_files": 0, "files": 2}
     assert {key: young[key] for key in numbers} == dict.fromkeys(numbers, 0)

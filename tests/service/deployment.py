@@ -1,12 +1,10 @@
-"""A fleet: API processes and workers over one database, each of which can be killed, frozen and started again."""
+"""A deployment: API processes and workers over one database, each of which can be killed, frozen and started again."""
 
 import contextlib
 import json
 import os
-import select
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,14 +12,14 @@ from typing import Any
 
 import httpx
 
-from tests.service_process import ROOT, command, demo_setup
+from tests.service.processes import marked
+from tests.service_process import command, demo_setup, launch
 
-READY_S = 60.0
 VARIABLE = "RUNWARDEN_SERVICE_DATABASE"
 
 
 @dataclass
-class Unit:
+class Node:
     """One process of the service: what it is started with, and the process that runs at present."""
 
     arguments: list[str]
@@ -32,7 +30,7 @@ class Unit:
 
     @property
     def log(self) -> str:
-        return (self.data_dir / "log").read_text("utf-8", "replace")
+        return (self.data_dir / "serve.log").read_text("utf-8", "replace")
 
     @property
     def pid(self) -> int:
@@ -41,22 +39,7 @@ class Unit:
 
     def start(self) -> None:
         """Start the process and wait for the line it prints when it is ready."""
-        with (self.data_dir / "log").open("a") as log:
-            argv = [sys.executable, "-m", "service", *self.arguments, "--data-dir", str(self.data_dir)]
-            self.process = subprocess.Popen(
-                argv,
-                cwd=ROOT,
-                env={**os.environ, **self.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        assert self.process.stdout is not None
-        answered, _, _ = select.select([self.process.stdout], [], [], READY_S)
-        line = self.process.stdout.readline() if answered else ""
-        assert line, f"{self.arguments} did not start: {self.log[-3000:]}"
-        self.ready = json.loads(line)
+        self.process, self.ready = launch(self.data_dir, self.arguments, self.environment)
 
     def signal(self, number: int) -> None:
         """Send a signal to the process alone, not to what it started."""
@@ -90,14 +73,14 @@ class Unit:
         return status
 
 
-class Fleet:
+class Deployment:
     """Everything over one database; `machine` names the data folder, so that one name is one machine."""
 
     def __init__(self, folder: Path, database_url: str | None, settings: str, setup: dict[str, Any] | None) -> None:
         self._folder = folder
         self._settings = settings
         self.environment = {} if database_url is None else {VARIABLE: database_url}
-        self.units: list[Unit] = []
+        self.nodes: list[Node] = []
         document = demo_setup(folder) if setup is None else setup
         (folder / "setup.json").write_text(json.dumps(document), "utf-8")
         made = self.admin("apply", str(folder / "setup.json"))
@@ -115,44 +98,37 @@ class Fleet:
         """Run an administrating command on a machine and return its JSON."""
         return command(self.machine(machine), *arguments, environment=self.environment)
 
-    def begin(self, *arguments: str, machine: str = "first") -> Unit:
+    def begin(self, *arguments: str, machine: str = "first") -> Node:
         """Start a process on a machine: `serve …` or `worker …`."""
-        unit = Unit(list(arguments), self.machine(machine), self.environment)
-        self.units.append(unit)
-        unit.start()
-        return unit
+        node = Node(list(arguments), self.machine(machine), self.environment)
+        self.nodes.append(node)
+        node.start()
+        return node
 
-    def api(self, machine: str = "first", *arguments: str) -> Unit:
+    def api(self, machine: str = "first", *arguments: str) -> Node:
         """Start an API process without a worker."""
         return self.begin("serve", "--no-worker", "--port", "0", *arguments, machine=machine)
 
-    def client(self, unit: Unit) -> httpx.Client:
+    def client(self, node: Node) -> httpx.Client:
         """Return a client of an API process."""
         headers = {"Authorization": f"Bearer {self.token}"}
-        return httpx.Client(base_url=unit.ready["base_url"], headers=headers, timeout=60, trust_env=False)
+        return httpx.Client(base_url=node.ready["base_url"], headers=headers, timeout=60, trust_env=False)
 
     def leftovers(self) -> list[str]:
-        """Return processes and folders that a turn of any machine of this fleet has left."""
+        """Return processes and folders that a turn of any machine of this deployment has left."""
         found = [str(path) for path in self._folder.glob("*/work/*")]
-        mark = f"={self._folder}{os.sep}".encode()
-        for entry in Path("/proc").iterdir():
-            with contextlib.suppress(OSError):
-                if entry.name.isdigit() and any(
-                    name + mark in (entry / "environ").read_bytes() for name in (b"RUNWARDEN_RESULT", b"HOME")
-                ):
-                    found.append((entry / "cmdline").read_text().replace("\0", " "))
-        return found
+        return found + marked(*(f"{name}={self._folder}{os.sep}" for name in ("RUNWARDEN_RESULT", "HOME")))
 
 
 @contextlib.contextmanager
-def fleet(
+def deployment(
     folder: Path, database_url: str | None = None, *, settings: str = "", setup: dict[str, Any] | None = None
-) -> Iterator[Fleet]:
+) -> Iterator[Deployment]:
     """Set a service up, and end all of its processes at the end."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = Fleet(folder, database_url, settings, setup)
+    made = Deployment(folder, database_url, settings, setup)
     try:
         yield made
     finally:
-        for unit in made.units:
-            unit.stop()
+        for node in made.nodes:
+            node.stop()

@@ -1,0 +1,23 @@
+"""Living processes, as /proc shows them."""
+
+from pathlib import Path
+
+
+def running(*words: str) -> list[str]:
+    """Return the command lines that hold all the words."""
+    lines = [_read(entry / "cmdline") for entry in Path("/proc").glob("[0-9]*")]
+    return [line.replace("\0", " ") for line in lines if set(words) <= set(line.split("\0"))]
+
+
+def marked(*marks: str) -> list[str]:
+    """Return the command lines of processes whose environment holds one of the marks."""
+    found = [entry for entry in Path("/proc").glob("[0-9]*") if any(mark in _read(entry / "environ") for mark in marks)]
+    return [_read(entry / "cmdline").replace("\0", " ") for entry in found]
+
+
+def _read(file: Path) -> str:
+    """Return a file's text, nothing where the process has ended or is not ours to look into."""
+    try:
+        return file.read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return ""
