@@ -1,4 +1,4 @@
-"""`python -m service`: the one door to the service's command line."""
+"""`python -m service`: the entry to the service's command line."""
 
 from service.cli import main
 

@@ -86,7 +86,7 @@ class Smtp(_Section):
 
 
 class Mail(_Section):
-    """How invitations leave."""
+    """How invitations are sent."""
 
     sender: str = "Runwarden <no-reply@runwarden.invalid>"
     smtp: Smtp | None = None
@@ -113,7 +113,7 @@ class Probing(_Section):
 
 
 class GitLab(_Section):
-    """What onboarding a GitLab project sets up there."""
+    """What onboarding sets up in a GitLab project."""
 
     webhook_url: Annotated[str, Field(pattern=r"^https?://[^\s/]+")] | None = None
     """Where GitLab delivers the project's events, a receiver of yours; None: no webhook is set."""
@@ -123,7 +123,7 @@ class GitLab(_Section):
         "push_events",
         "merge_requests_events",
     )
-    """GitLab's names of what the webhook is called for."""
+    """GitLab's names of the events that the webhook receives."""
 
 
 class Retention(_Section):

@@ -45,7 +45,7 @@ class HttpProtocol(H11Protocol):
     """One connection."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn narrows it
-        """Make the transport known to the application: the lab breaks connections where they are."""
+        """Hand the transport to the application: the lab breaks real connections."""
         super().connection_made(transport)
         self.app_state: dict[str, Any] = {**self.app_state, TRANSPORT: transport}
 

@@ -1,4 +1,4 @@
-"""Who calls: bearer tokens, their scopes, and the organization behind them (spec 5)."""
+"""Authentication: bearer tokens, their scopes, and their organization (spec 5)."""
 
 from dataclasses import dataclass
 from typing import Annotated

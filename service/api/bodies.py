@@ -99,7 +99,7 @@ def schema_of(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
-    """Put definitions where they are referred to: in OpenAPI, `#/$defs` would point beside the document."""
+    """Inline the definitions: in OpenAPI, `#/$defs` would not resolve."""
     if isinstance(schema, list):
         return [_inlined(one, definitions) for one in schema]
     if not isinstance(schema, dict):
@@ -153,7 +153,7 @@ def _parse(raw: bytes) -> object:
 
 
 def _check_content(document: object) -> None:
-    """Refuse what the database, git or the next program could not take: NUL, lone surrogates, bottomless nesting."""
+    """Refuse what the database or git could not store: NUL, lone surrogates, bottomless nesting."""
     level = [document]
     for _ in range(_DEEPEST):
         if not level:

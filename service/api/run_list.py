@@ -120,7 +120,7 @@ def list_runs(request: Request, context: Services, caller: Administrator) -> dic
 
 
 def _given(request: Request) -> dict[str, str]:
-    """Return the query parameters we know; what we do not know is nothing to us."""
+    """Return the known query parameters; unknown ones are ignored."""
     given: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if name not in _KNOWN:

@@ -1,4 +1,4 @@
-"""`agent`: the commands that do the work."""
+"""`agent`: the commands that execute turns."""
 
 import shlex
 from typing import Any
@@ -70,7 +70,7 @@ def list_all(admin: AdminContext) -> None:
 @click.option("--org", "slug", help="The organization whose agent it is; the one for all if left out.")
 @admin_command
 def remove(admin: AdminContext, name: str, slug: str | None) -> None:
-    """Forget an agent; runs in progress are not affected. Without a `reviewer` of yours, the built-in one is back."""
+    """Remove an agent; runs in progress are not affected. Without a `reviewer` of yours, the built-in one is back."""
     with admin.write() as connection:
         owner = None if slug is None else find_organization(connection, slug).id
         if not agents.remove(connection, name, owner):

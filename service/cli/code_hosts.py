@@ -57,7 +57,7 @@ def list_hosts(admin: AdminContext, slug: str) -> None:
 @click.option("--org", "slug", required=True, help="The organization's slug or id.")
 @admin_command
 def check(admin: AdminContext, slug: str) -> None:
-    """Ask an organization's code hosts how they are, and say why; exit status 1 unless all are ok.
+    """Check an organization's code hosts and show why one is not ok; exit status 1 unless all are.
 
     The tokens are read from this command's environment, which may differ from that of the service.
     """
@@ -84,7 +84,7 @@ def check(admin: AdminContext, slug: str) -> None:
 @click.option("--platform", type=click.Choice(PLATFORMS), required=True)
 @admin_command
 def disconnect(admin: AdminContext, slug: str, platform: str) -> None:
-    """Forget a code host; configured repositories stay, and so does the trial that it started."""
+    """Disconnect a code host; configured repositories stay, and so does the trial that it started."""
     with admin.write() as connection:
         organization = find_organization(connection, slug)
         if not hosts.disconnect(connection, organization.id, platform):
@@ -135,7 +135,7 @@ def list_repositories(admin: AdminContext, slug: str) -> None:
 @click.option("--org", "slug", required=True, help="The organization's slug or id.")
 @admin_command
 def remove(admin: AdminContext, name: str, slug: str) -> None:
-    """Forget a repository; its runs stay, and the repository itself is not touched."""
+    """Remove a repository; its runs stay, and the repository itself is not touched."""
     with admin.write() as connection:
         organization = find_organization(connection, slug)
         if not repositories.remove(connection, organization.id, name):

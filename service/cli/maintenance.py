@@ -55,7 +55,7 @@ def _apply_lines(made: dict[str, Any]) -> list[str]:
 @click.command("migrate")
 @admin_command
 def migrate(admin: AdminContext) -> None:
-    """Make the tables, or bring them to this version; `serve` and `worker` do the same by themselves."""
+    """Create or upgrade the tables; `serve` and `worker` also do so when they start."""
     with admin.database(create=True) as database:
         from service.execution.queue import migrate_queue
 
@@ -69,7 +69,7 @@ def migrate(admin: AdminContext) -> None:
 @click.option("--dry-run", is_flag=True, help="Only count.")
 @admin_command
 def prune(admin: AdminContext, age: str, *, dry_run: bool) -> None:
-    """Remove logs, diffs and queue entries of turns that ended longer ago; runs and their turns stay."""
+    """Remove logs, diffs and queue entries of turns that ended longer ago; runs and their turns are kept."""
     try:
         before = now_micros() - parse_duration(age)
     except ValueError as error:

@@ -164,7 +164,7 @@ def add(admin: AdminContext, code: str, *, kind: str, retired: bool, price: str 
 @click.argument("code")
 @admin_command
 def retire(admin: AdminContext, code: str) -> None:
-    """Retire an offer: still accepted at signup, but the trial will be the standard one."""
+    """Retire an offer: still accepted at signup, but with the standard trial."""
     with admin.write() as connection:
         found = trials.offer_by_code(connection, code)
         if found is None:

@@ -41,7 +41,7 @@ class AdminContext:
 
     @contextmanager
     def database(self, *, create: bool = False) -> Iterator["Database"]:
-        """Open the database; with `create`, a folder that is none yet becomes one.
+        """Open the database; with `create`, make the data folder if there is none.
 
         Raises:
             SetupError: There is no service here.
@@ -70,7 +70,7 @@ class AdminContext:
 
     @contextmanager
     def read(self) -> Iterator["Connection"]:
-        """Open the database to look at it; a service at work is not kept waiting."""
+        """Open the database for reading, without blocking a running service."""
         with self.database() as database, database.read() as connection:
             yield connection
 

@@ -1,4 +1,4 @@
-"""`run`: what the API does not tell of a run, its log and its diff."""
+"""`run`: what the API does not show of a run, its log and its diff."""
 
 from typing import TYPE_CHECKING, Any, Literal
 

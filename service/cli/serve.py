@@ -1,4 +1,4 @@
-"""`serve` and `worker`: the processes that stay, from their first connection to an orderly end."""
+"""`serve` and `worker`: the long-running processes, from start to orderly end."""
 
 import logging
 import os

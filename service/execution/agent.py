@@ -120,15 +120,13 @@ class _SupervisedAgent:
         self._process = process
         self._control = control
         self._write = write
-        self._open = True
-        """Whether the agent's output may still bring something."""
         if process.stdout is not None:
             os.set_blocking(process.stdout.fileno(), False)
 
     def watch(self, usage: UsageWatch, agent: Agent, stopping: threading.Event) -> str:
         """Wait for the end and return the supervisor's report, empty when the supervisor was killed."""
         deadline = time.monotonic() + agent.timeout_s
-        glance_due = 0.0
+        measure_due = 0.0
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
             if self._process.stdout is not None:
@@ -139,9 +137,12 @@ class _SupervisedAgent:
                     raise InterruptedTurnError
                 if now > deadline:
                     raise AgentFailedError(f"the agent passed its time limit of {agent.timeout_s:g} s and was ended")
-                if now >= glance_due:
-                    glance_due = now + _POLL_S
-                    _refuse(usage.passed())
+                if now >= measure_due:
+                    measure_due = now + _POLL_S
+                    if passed := usage.passed():
+                        raise AgentFailedError(
+                            f"the agent was ended for passing its limit of {passed} in [execution.agent]"
+                        )
                 ready = {key.fileobj for key, _ in selector.select(min(_POLL_S, max(0.0, deadline - now)))}
                 if self._control in ready:
                     return self._read_report()
@@ -170,11 +171,6 @@ class _SupervisedAgent:
         while (output := self._process.stdout) is not None and (chunk := output.read(_CHUNK)):
             self._write(chunk)
         return report
-
-
-def _refuse(passed: str | None) -> None:
-    if passed is not None:
-        raise AgentFailedError(f"the agent was ended for passing its limit of {passed} in [execution.agent]")
 
 
 def _end(process: subprocess.Popen[bytes], report: str, workspace: Workspace) -> None:

@@ -1,4 +1,4 @@
-"""Process trees of agents: what they take from the machine, which limit they pass, and the end of all of them."""
+"""Agents' process trees: their resource usage, the limits they pass, and how all of them are killed."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _MIB: Final = 1 << 20
 _BLOCK_BYTES: Final = 512
 _WALK_SHARE: Final = 20
-"""A walk through the workspace may take one part in so many of the time."""
+"""A walk through the workspace may take one part in this many of the time."""
 _WALK_PAUSE_S: Final = 0.5
 
 
@@ -75,7 +75,7 @@ class UsageWatch:
         self._walk_due = 0.0
 
     def passed(self) -> str | None:
-        """Return which limit the agent has passed, in words, with the key to change; None while it is within all."""
+        """Describe the first limit that the agent has passed, with its key; None while it is within all."""
         tree = [self._supervisor, *descendants(self._supervisor)]
         limits = self._limits
         if len(tree) - 1 > limits.processes:

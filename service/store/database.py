@@ -107,7 +107,7 @@ class Database:
 
     @contextmanager
     def sole(self, task: int) -> Iterator[bool]:
-        """Yield True to one process at a time for a task, False to the others; SQLite has one worker anyhow."""
+        """Yield True to one process at a time for a task, False to the others; SQLite has only one worker."""
         if self.is_sqlite:
             yield True
             return

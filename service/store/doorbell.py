@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 def ring(connection: sa.Connection) -> None:
-    """Tell all workers, when this transaction commits, that something waits; on SQLite the worker looks by itself."""
+    """Tell all workers, when this transaction commits, that something waits; on SQLite the worker polls."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text(f"NOTIFY {_CHANNEL}"))
 

@@ -45,7 +45,7 @@ def connect(connection: sa.Connection, organization_id: str, host: Host, now: in
 
 
 def disconnect(connection: sa.Connection, organization_id: str, platform: str) -> bool:
-    """Forget an organization's host on a platform; False when there is none."""
+    """Remove an organization's host on a platform; False when there is none."""
     condition = (hosts.c.organization_id == organization_id, hosts.c.platform == platform)
     return connection.execute(sa.delete(hosts).where(*condition)).rowcount > 0
 

@@ -26,12 +26,12 @@ class Invitation:
     """State of the mail: `waiting`, `sent`, `refused` or `withdrawn`."""
     attempts: int
     due_at: int
-    """When a waiting mail is tried again."""
+    """When a waiting mail is sent or retried."""
     failure: str | None
     """Why the last attempt failed."""
 
     def state(self, now: int) -> str:
-        """`accepted`, `withdrawn`, `expired`, or what became of the mail: `waiting`, `sent`, `refused`."""
+        """`accepted`, `withdrawn`, `expired`, or the state of the mail: `waiting`, `sent`, `refused`."""
         if self.accepted_at is not None:
             return "accepted"
         if self.mail == "withdrawn":
@@ -122,7 +122,7 @@ class PendingMail:
     code: str
     expires_at: int
     attempts: int
-    """How often it was tried before."""
+    """Earlier attempts."""
 
 
 def pending_mail(connection: sa.Connection, invitation_id: str) -> PendingMail | None:
@@ -150,7 +150,7 @@ def pending_mail(connection: sa.Connection, invitation_id: str) -> PendingMail |
 
 
 def due_mails(connection: sa.Connection, now: int) -> list[str]:
-    """Return the invitations whose mail is to be tried now, longest due first."""
+    """Return the invitations whose mail is due now, longest due first."""
     rows = connection.execute(
         sa.select(mails.c.invitation_id)
         .where(mails.c.state == "waiting", mails.c.due_at <= now)

@@ -52,7 +52,7 @@ def put(connection: sa.Connection, organization_id: str, repository: Repository,
 
 
 def remove(connection: sa.Connection, organization_id: str, name: str) -> bool:
-    """Forget a repository by its name; False when there is none. Its runs stay."""
+    """Remove a repository by its name; False when there is none. Its runs stay."""
     condition = (repositories.c.organization_id == organization_id, repositories.c.name == name)
     return connection.execute(sa.delete(repositories).where(*condition)).rowcount > 0
 

@@ -26,7 +26,7 @@ class Token:
     revoked_at: int | None
 
     def valid(self, now: int) -> bool:
-        """Whether the token opens anything at this instant."""
+        """Whether the token is accepted at this instant."""
         return self.revoked_at is None and now < self.expires_at
 
 
@@ -39,7 +39,7 @@ def create(
     now: int,
     life_micros: int = DEFAULT_LIFE_MICROS,
 ) -> tuple[Token, str]:
-    """Add a token and return it with its value, which cannot be had again (spec 5.4)."""
+    """Add a token and return it with its value, which cannot be read again (spec 5.4)."""
     value = ids.new_token()
     made = Token(f"tok_{ids.ulid(now)}", organization_id, alias, scopes, now, now + life_micros, None)
     values = asdict(made) | {"scopes": list(scopes)}
@@ -62,7 +62,7 @@ def of(connection: sa.Connection, organization_id: str) -> list[Token]:
 
 
 def revoke(connection: sa.Connection, token_id: str, now: int) -> bool:
-    """End a token's life; False when there is no such living token."""
+    """Revoke a token; False when there is no such active token."""
     changed = connection.execute(
         sa.update(tokens).where(tokens.c.id == token_id, tokens.c.revoked_at.is_(None)).values(revoked_at=now)
     )
