@@ -18,7 +18,7 @@ from tests.service.postgres import Cluster, NoPostgresError, cluster
 from tests.service_process import ROOT, git
 
 # An hour, so that a worker which is only slow is never taken for dead.
-SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 3600\ndrain_s = 1\n[limits]\nrequests_per_minute = 100000\n'
+SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 3600\ndrain_s = 0.1\n[limits]\nrequests_per_minute = 100000\n'
 HASTY = SETTINGS.replace("worker_ttl_s = 3600", "worker_ttl_s = 1")
 
 

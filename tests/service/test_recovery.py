@@ -11,7 +11,7 @@ import pytest
 
 from tests.service_process import git, make_repository, refused_start
 
-UNBOXED = '[execution]\nsandbox = "none"\ndrain_s = 1\n'
+UNBOXED = '[execution]\nsandbox = "none"\ndrain_s = 0.1\n'
 
 
 def commits(api: Any, run_id: str) -> list[str]:
