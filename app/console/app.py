@@ -1,31 +1,30 @@
-"""The console as a Textual app: it opens the engine behind the first picture, and passes its bell on to the screens."""
+"""The console as a Textual app: it opens the engine behind the first picture, and does what screens ask of it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual import on
-from textual.binding import Binding, BindingType
-from textual.reactive import reactive
+from textual.binding import Binding, BindingsMap, BindingType
 from textual.screen import Screen
+from textual.worker import Worker, WorkerFailed
 
+from app.api.errors import ApiError
 from app.config import Profile, Settings
-from app.console.base_screen import EngineEvent
-from app.console.latest import Latest
-from app.console.profiles.app import ProfilesApp
+from app.console.keys.key_queue import KeyTurnsApp
+from app.console.messages import FollowRun, GoToRoom, OpenRun, SwitchProfile
+from app.console.profiles.switching import ProfileSwitching
+from app.console.session import Session
 from app.console.tabs import OVERVIEW, TABS
-from app.console.terminal.app import STILL_OPENING
-from app.console.terminal.window import title_of
+from app.console.terminal.terminal import Terminal, title_of
 from app.console.themes import DEFAULT, FEW_COLOURS, NO_COLOURS, THEMES
-from app.console.troubles import READ_ONLY, link_notice, storage_notice
-from app.events import ActionChanged, Event, StorageFailed
+from app.text import safe_text
 from storage.errors import StorageError
-from widgets.frame.freshness import PollTiming
-from widgets.frame.header_bar import Vitals
-from widgets.frame.notice import Notice
+from widgets.follow import FollowStrip
+from widgets.frame.bars import TabBar
+from widgets.frame.header_bar import HeaderBar, Vitals
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
@@ -34,16 +33,22 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
     from textual.widget import Widget
 
+    from app.console.follow.following import Following
+    from app.console.profiles.engines import ProfileEngines
     from app.console.terminal.last_frame import KeepFrame
     from app.engine import Engine
+    from app.events import Event
     from storage.cache.first_paint import FirstPaint
 
 OpenEngine = Callable[[], Awaitable["Engine"]]
 Clock = Callable[[], datetime]
 
+WRITING: Final = frozenset({"send", "import"})
+"""Groups of workers that write to the service: after one is ended in the middle, its outcome is unknown."""
+
 
 def _nothing() -> None:
-    """To be done where nothing was begun."""
+    """Stands for what was not begun."""
 
 
 def _commands() -> "type[Provider]":
@@ -52,8 +57,8 @@ def _commands() -> "type[Provider]":
     return ConsoleCommands
 
 
-class RunwardenApp(ProfilesApp):
-    """One profile's console."""
+class RunwardenApp(KeyTurnsApp[None]):
+    """One profile's console at a time."""
 
     TITLE = "runwarden"
     DEFAULT_MODE = "runs"
@@ -64,15 +69,32 @@ class RunwardenApp(ProfilesApp):
         Binding("colon", "command_palette", "palette", key_display=":", id="app.palette"),
         Binding("q", "quit", "quit", show=False, id="app.quit"),
         Binding("question_mark", "help", "help", key_display="?", id="app.help"),
+        Binding("ctrl+o", "profiles", "switch profile", show=False, tooltip="To another service", id="app.profiles"),
+        Binding(
+            "0",
+            f"room('{OVERVIEW}')",
+            "all profiles",
+            show=False,
+            tooltip="Each with its worst trouble",
+            id="room.profiles",
+        ),
+        Binding("F", "followed", "followed runs", show=False, tooltip="Those in the strip", id="app.followed"),
+        Binding("f8", "mouse", "mouse on/off", show=False, tooltip="Off: the terminal selects text", id="app.mouse"),
+        Binding("ctrl+z", "suspend_process", "suspend", show=False, tooltip="fg comes back", id="app.suspend"),
     ]
 
     keep_frame: "KeepFrame | None" = None
     """Keeps what is painted for the next start. None: there is no terminal to start on."""
-    vitals: reactive[Vitals] = reactive(Vitals(""), init=False, always_update=True, repaint=False)
-    """Whoever shows some of it watches it: a poll is no reason to paint the whole screen."""
 
     def __init__(
-        self, settings: Settings, profile: Profile, open_engine: OpenEngine, first: "FirstPaint | None", clock: Clock
+        self,
+        settings: Settings,
+        profile: Profile,
+        open_engine: OpenEngine,
+        first: "FirstPaint | None",
+        clock: Clock,
+        profile_engines: "ProfileEngines | None" = None,
+        modes_before: list[Any] | None = None,
     ) -> None:
         """Nothing is opened yet.
 
@@ -82,84 +104,157 @@ class RunwardenApp(ProfilesApp):
             open_engine: Opens the engine and has it poll, once the first picture is on the screen.
             first: What was cached when the program started.
             clock: The time, aware UTC.
+            profile_engines: The engines of all profiles. None: only this profile can be opened from here.
+            modes_before: The terminal's modes from before an early picture. None: Textual is the first to change them.
         """
-        super().__init__(settings)
+        super().__init__()
+        self.settings = settings
         self.clock = clock
-        self.healthy_words = frozenset(settings.console.health_ok)
-        self.engine: Engine | None = None
-        self._unsubscribe: Callable[[], None] = _nothing
+        self.terminal = Terminal(lambda: self._driver, mouse=settings.console.mouse)
+        self.profiles: ProfileSwitching | None = None
+        """None: only the profile on show can be opened from here."""
+        if profile_engines is not None:
+            self.profiles = ProfileSwitching(profile_engines, self, self._leave, self._take_up)
+        self.following: Following | None = None
+        """None: the engine is not open yet."""
+        self._modes_before = modes_before
         self._keep_frame_now: Callable[[], None] = _nothing
         self._first_profile = profile.name
         self._begin_with(profile, first, open_engine)
-        self._vitals_reader = Latest(self._read_vitals, self._in_background)
-        self.set_reactive(RunwardenApp.vitals, self._vitals_of(first))
+        self._take_settings()
+
+    def _begin_with(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
+        self._open_engine = open_engine
+        self.session = Session(
+            self.settings,
+            profile,
+            self.clock,
+            first,
+            owner=self,
+            toast=self.notify,
+            copy_text=self.copy_to_clipboard,
+            can_switch=self.profiles is not None and self.profiles.is_possible,
+        )
+        self._add_rooms()
+
+    def _take_settings(self) -> None:
         for theme in THEMES:
             self.register_theme(theme)
         # Setting it the ordinary way would parse every style sheet twice before the first picture.
-        self.set_reactive(RunwardenApp.theme, self._wanted_theme())
+        self.set_reactive(RunwardenApp.theme, self._configured_theme())
         self.stylesheet.set_variables(self.get_css_variables())
-        self._add_rooms()
+        if self.no_color:
+            from app.console.terminal.no_colour import Uncoloured
 
-    def _begin_with(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
-        self.profile = profile
-        self.first = first
-        self.patience = PollTiming(self.clock(), profile.poll.runs_s)
-        self.engine_opened = asyncio.Event()
-        self._open_engine = open_engine
-        self._storage_trouble: str | None = None
-        self.not_open = STILL_OPENING
+            # In place of Textual's own, which makes grey of colours: grey is one, too.
+            self._filters[-1] = Uncoloured()
+        if self.settings.keys:
+            self.set_keymap(self.settings.keys)
+        commands = enumerate(self.settings.commands)
+        own = [
+            Binding(command.key, f"own_command({n})", safe_text(command.name, limit=40), show=False, id=f"own.{n}")
+            for n, command in commands
+            if command.key
+        ]
+        if own:
+            self._bindings = BindingsMap.merge([self._bindings, BindingsMap(own)])
 
     def on_mount(self) -> None:
         """Paints what is cached, then opens the engine."""
         from app.console.terminal.signals import restore_on_signals
 
         restore_on_signals(self)
-        self.take_terminal()
-        self.add_mode("runs", self.get_default_screen)
+        self.terminal.remember_modes(self._modes_before)
+        # Continued, nothing of it is on the terminal any more, although nothing has changed.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh())
+        if self.settings.keys or any(command.key for command in self.settings.commands):
+            self.run_worker(self._check_keys())
         if self.keep_frame is not None:
             from app.console.terminal.last_frame import keep_frames
 
             self._keep_frame_now = keep_frames(self, self.keep_frame, self._profile_of_frame)
-        self.call_after_refresh(lambda: self._in_background(self._open()))
+        self._listen()
+        self.call_after_refresh(lambda: self.run_worker(self._open()))
+
+    def _listen(self) -> None:
+        self.session.engine_changed.subscribe(self, self._engine_changed)
+        self.session.vitals_changed.subscribe(self, self._show_title)
+
+    async def _check_keys(self) -> None:
+        from app.console.keys.keymap import problems
+
+        # In a thread: it imports every screen.
+        for problem in await asyncio.to_thread(problems, self.settings.keys, self.settings.commands):
+            self.session.notify(problem, severity="warning")
 
     # What screens ask of it
 
-    async def opened(self) -> "Engine":
-        """The engine, as soon as it is open."""
-        await self.engine_opened.wait()
-        if self.engine is None:
-            raise RuntimeError("The engine could not be opened.")
-        return self.engine
+    @on(OpenRun)
+    @on(FollowStrip.Picked)
+    def _open_run(self, message: OpenRun | FollowStrip.Picked) -> None:
+        self._show_run(message.run_id)
 
-    def trouble(self) -> Notice | None:
-        """What is wrong with our own files or the link; None: nothing."""
-        return self.storage_trouble or link_notice(self.vitals.runs_link, self.clock())
+    def _show_run(self, run_id: str | None) -> None:
+        from app.console.runs.run_screen import RunScreen
 
-    @property
-    def storage_trouble(self) -> Notice | None:
-        """What is wrong with our own files; None: nothing."""
-        return None if self._storage_trouble is None else storage_notice(self._storage_trouble)
+        if run_id is not None and self.session.engine is not None:
+            self.push_screen(RunScreen(self.session, run_id))
 
-    @property
-    def standing(self) -> Notice | None:
-        """What is always to be known of this profile; None: nothing."""
-        return READ_ONLY if self.profile.read_only else None
+    @on(FollowRun)
+    def _follow_run(self, message: FollowRun) -> None:
+        if self.following is None:
+            self.session.notify(self.session.not_open)
+        else:
+            self.run_worker(self.following.toggle(message.run_id))
 
-    def storage_failed(self, message: str) -> None:
-        """Our own files fail: every room says so from now on."""
-        self._storage_trouble = message
-        self.not_open = f"The console cannot use its own files. {message}"
-        self.vitals = replace(self.vitals, files_fail=True)
+    @on(GoToRoom)
+    @on(TabBar.Picked)
+    def _go_to_room(self, message: GoToRoom | TabBar.Picked) -> None:
+        self.action_room(message.name)
+
+    @on(SwitchProfile)
+    def _switch_to(self, message: SwitchProfile) -> None:
+        self.switch_profile(message.name)
+
+    @on(FollowStrip.ListRequested)
+    def action_followed(self) -> None:
+        """Lists the followed runs."""
+        from app.console.follow.list_screen import FollowList
+
+        if self.following is not None and not isinstance(self.screen, FollowList):
+            self.push_screen(FollowList(self.session, self.following), self._show_run)
 
     def action_room(self, name: str) -> None:
         """Goes to a room, once the engine that it needs is there."""
-        if name == OVERVIEW and self.profile_engines is None:
+        if name == OVERVIEW and self.profiles is None:
             self.action_profiles()
             return
-        if self.engine is None and name != "runs":
-            self.say(self.not_open)
+        if self.session.engine is None and name != "runs":
+            self.session.notify(self.session.not_open)
             return
         self.switch_mode(name)
+
+    @on(HeaderBar.ProfileClicked)
+    def action_profiles(self) -> None:
+        """Asks for another profile."""
+        from app.console.profiles.switcher import ProfileSwitcher
+
+        if self.profiles is None or not self.profiles.is_possible:
+            self.session.notify("There is one profile. Another one is a [profiles.NAME] in the configuration.")
+        else:
+            self.push_screen(ProfileSwitcher(self.session, self.profiles.engines), self.switch_profile)
+
+    def switch_profile(self, name: str | None) -> None:
+        """Shows another profile; None, or the one on show: nothing happens."""
+        session = self.session
+        if name is None or name == session.profile.name or self.profiles is None:
+            return
+        if any(worker.group in WRITING and not worker.is_finished for worker in self.workers):
+            session.notify("Something is being sent. Switch when its outcome is known.", severity="warning")
+        elif not session.is_settled:
+            session.notify(session.not_open)
+        else:
+            self.run_worker(self.profiles.switch(session, name), group="switch")
 
     def action_help(self) -> None:
         """Shows every key of the screen."""
@@ -167,15 +262,21 @@ class RunwardenApp(ProfilesApp):
 
         self.push_screen(KeyHelpScreen(self.screen))
 
-    async def action_own_command(self, index: int) -> None:
+    def action_own_command(self, index: int) -> None:
         """Runs one of the user's own commands."""
         from app.console.keys.own_command_screen import run_own_command
 
-        self.run_worker(run_own_command(self, self.settings.commands[index]), exclusive=True, group="own command")
+        work = run_own_command(self, self.session, self.terminal, self.settings.commands[index])
+        self.run_worker(work, exclusive=True, group="own command")
 
-    def watch_vitals(self, vitals: Vitals) -> None:
-        """Says in the window's title what the header says."""
-        self.window_title.say(title_of(vitals))
+    def action_mouse(self) -> None:
+        """Gives the mouse to the terminal, to select text with, or takes it back."""
+        self.session.notify(self.terminal.toggle_mouse())
+
+    def action_suspend_process(self) -> None:
+        """Stops until the shell's `fg`."""
+        self.terminal.give_title_back()
+        super().action_suspend_process()
 
     def exit(self, *arguments: Any, **options: Any) -> None:
         """End; the next start begins with the screen as it is now."""
@@ -184,79 +285,47 @@ class RunwardenApp(ProfilesApp):
 
     def _profile_of_frame(self) -> str | None:
         """The profile on show; None: not the one that the next start begins with, or not its runs."""
-        is_first = self.profile.name == self._first_profile
+        name = self.session.profile.name
+        is_first = name == self._first_profile
         shows_runs = is_first and self.current_mode == "runs" and len(self.screen_stack) == 1
-        return self.profile.name if shows_runs and self.screen.query_one(RunTable).total else None
+        return name if shows_runs and self.screen.query_one(RunTable).total else None
 
     # The engine behind it
 
     async def close_engine(self) -> None:
         """Closes what was opened; called once the screen is given back."""
-        if self.engine is not None:
-            await self.engine.close()
-        if self.profile_engines is not None:
-            await self.profile_engines.close()
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether the profile on show was opened, or could not be."""
-        return self.engine is not None or self._storage_trouble is not None
-
-    def leave_engine(self) -> None:
-        """Hears nothing more of the profile on show; whoever opened it closes it."""
-        self.end_following()
-        self._unsubscribe()
-        self._unsubscribe, self.engine = _nothing, None
-
-    def take_up(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
-        """Shows another profile from now on; the rooms of the one before are gone already."""
-        self._begin_with(profile, first, open_engine)
-        self.vitals = self._vitals_of(first)
-        self.add_mode("runs", self.get_default_screen)
-        self._add_rooms()
-        self._in_background(self._open())
+        if self.session.engine is not None:
+            await self.session.engine.close()
+        if self.profiles is not None:
+            await self.profiles.engines.close()
 
     async def _open(self) -> None:
-        try:
-            engine = await self._open_engine()
-        except StorageError as error:
-            self.storage_failed(str(error))
-            return
-        self.engine = engine
-        self._unsubscribe = engine.subscribe(self._ring)
-        if self.profile_engines is not None:
-            self.profile_engines.adopt(engine)
-            self.vitals = replace(self.vitals, can_switch=len(self.profile_engines.profiles) > 1)
-        self.engine_opened.set()
-        self._vitals_reader.ask()
-        self.begin_following(engine)
+        session = self.session
+        engine = await self._open_engine()
+        if self.profiles is not None:
+            self.profiles.engines.adopt(engine)
+        session.open(engine)
+        from app.console.follow.following import Following
 
-    def _ring(self, event: Event) -> None:
-        self.post_message(EngineEvent(event))
+        self.following = Following(engine, session, self.run_worker, self.bell, self.terminal.write)
+        self.following.look()
 
-    @on(EngineEvent)
-    def _on_rang(self, message: EngineEvent) -> None:
-        event = message.event
-        if isinstance(event, StorageFailed):
-            self.storage_failed(event.message)
-        if not isinstance(event, ActionChanged):
-            self._vitals_reader.ask()
-        self.heard(event)
-        for screen in self._all_screens():
-            screen.post_message(EngineEvent(event))
+    def _leave(self) -> None:
+        self.following = None
+        self.session.leave()
 
-    def _all_screens(self) -> list[Screen[Any]]:
-        return [screen for stack in self._screen_stacks.values() for screen in stack if screen.is_running]
+    def _take_up(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
+        self._begin_with(profile, first, open_engine)
+        self._listen()
+        self._show_title(self.session.vitals)
+        self.run_worker(self._open())
 
-    async def _read_vitals(self) -> None:
-        from app.console.vitals import read_vitals
+    def _engine_changed(self, event: "Event") -> None:
+        if self.following is not None:
+            self.following.engine_changed(event)
 
-        if self.engine is None:
-            return
-        try:
-            self.vitals = await read_vitals(self.engine.cache, self.vitals, self.clock())
-        except StorageError as error:
-            self.storage_failed(str(error))
+    def _show_title(self, vitals: Vitals) -> None:
+        self.terminal.say_title(title_of(vitals))
 
     def _prune(self, *nodes: "Widget", parent: "DOMNode | None" = None) -> "AwaitRemove":
         # What reads for a screen ends with it: Textual takes its parts away first, and a result would not find them.
@@ -264,24 +333,43 @@ class RunwardenApp(ProfilesApp):
             self.workers.cancel_node(node)
         return super()._prune(*nodes, parent=parent)
 
-    def _in_background(self, work: Any) -> object:
-        return self.run_worker(work, exit_on_error=True)
+    # The one boundary for keys, workers and whatever else Textual would end the console for; a screen has its own for
+    # messages (see BaseScreen), whose loop would be over by now.
 
-    def _wanted_theme(self) -> str:
+    async def run_action(self, *arguments: Any, **options: Any) -> bool:
+        """Does what a key or a click orders; what fails of our own files or of a request becomes a notice."""
+        return await self.session.guard(super().run_action(*arguments, **options)) is not False
+
+    def run_worker(self, work: Any, *arguments: Any, **options: Any) -> Worker[Any]:
+        """Runs it in the background, with the same boundary."""
+        return super().run_worker(self.session.guard(work), *arguments, **options)
+
+    def _handle_exception(self, error: Exception) -> None:
+        cause = error.error if isinstance(error, WorkerFailed) else error
+        if isinstance(cause, StorageError | ApiError):
+            self.session.failed(cause)
+        # A screen that is taken down half-built complains of what it lacks: after the end it concerns no user.
+        elif not self._exit:
+            super()._handle_exception(error)
+
+    def _configured_theme(self) -> str:
         if self.no_color:
             return NO_COLOURS
-        wanted = self.settings.console.theme
-        if wanted not in self.available_themes:
-            wanted = DEFAULT
-        return FEW_COLOURS if wanted == DEFAULT and self.console.color_system == "standard" else wanted
+        name = self.settings.console.theme
+        if name not in self.available_themes:
+            name = DEFAULT
+        return FEW_COLOURS if name == DEFAULT and self.console.color_system == "standard" else name
+
+    # The rooms
 
     def get_default_screen(self) -> Screen[Any]:
         """The Runs room; as a mode like the others it would have Textual parse every style sheet three times."""
         from app.console.runs.screen import RunsScreen
 
-        return RunsScreen()
+        return RunsScreen(self.session)
 
     def _add_rooms(self) -> None:
+        self.add_mode("runs", self.get_default_screen)
         self.add_mode("health", self._health)
         self.add_mode("organizations", self._organizations)
         self.add_mode("insights", self._insights)
@@ -291,44 +379,34 @@ class RunwardenApp(ProfilesApp):
     def _health(self) -> Screen[Any]:
         from app.console.health.screen import HealthScreen
 
-        return HealthScreen()
+        return HealthScreen(self.session)
 
     def _organizations(self) -> Screen[Any]:
         from app.console.organizations.screen import OrganizationsScreen
 
-        return OrganizationsScreen(self._engine_of_rooms())
+        return OrganizationsScreen(self.session, self._engine_of_rooms())
 
     def _insights(self) -> Screen[Any]:
         from app.console.insights.screen import InsightsScreen
 
-        return InsightsScreen(self._engine_of_rooms())
+        return InsightsScreen(self.session, self._engine_of_rooms())
 
     def _activity(self) -> Screen[Any]:
         from app.console.activity.screen import ActivityScreen
 
-        return ActivityScreen(self._engine_of_rooms())
+        return ActivityScreen(self.session, self._engine_of_rooms())
 
     def _overview(self) -> Screen[Any]:
         from app.console.profiles.screen import ProfilesScreen
 
-        if self.profile_engines is None:
+        if self.profiles is None:
             raise RuntimeError("Without profile engines there is one profile.")
-        return ProfilesScreen(self.profile_engines)
+        return ProfilesScreen(self.session, self.profiles.engines)
 
     def _engine_of_rooms(self) -> "Engine":
-        if self.engine is None:
+        if self.session.engine is None:
             raise RuntimeError("No room but Runs is entered before the engine is open.")
-        return self.engine
-
-    def _vitals_of(self, first: "FirstPaint | None") -> Vitals:
-        """What the header says before anything is read of the service."""
-        vitals = Vitals(self.profile.name, self.profile.read_only)
-        if self.profile_engines is not None:
-            vitals = replace(vitals, can_switch=len(self.profile_engines.profiles) > 1)
-        if first is None:
-            return vitals
-        link = next((link for link in first.links if link.subject == "runs"), None)
-        return replace(vitals, runs_link=link, health=first.health)
+        return self.session.engine
 
     def _fatal_error(self) -> None:
         from app.console.terminal.crash import end_without_values

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
+from textual.worker import Worker
 
-from app.console.keys.hints import key_actions, key_hints
+from app.console.key_actions import key_actions, key_hints
+from app.console.session import Session
 from app.console.tabs import TABS
 from app.events import Event
 from storage.errors import StorageError
@@ -20,33 +22,28 @@ from widgets.frame.header_bar import HeaderBar, Vitals
 from widgets.frame.notice import Banner, Notice
 
 if TYPE_CHECKING:
-    from app.console.app import RunwardenApp
     from storage.records.following import PinnedRun
 
 TICK_S = 1.0
 """How often ages are looked at; they are painted only when they read differently."""
 
 
-class EngineEvent(Message, bubble=False):
-    """The engine's doorbell rang; the app hands it down to the screens, so it must not climb back to the app."""
-
-    def __init__(self, event: Event) -> None:
-        super().__init__()
-        self.event = event
-
-
 class BaseScreen(Screen[None]):
-    """A room: `compose_body` says what is in it, `rang` hears events, `tick` moves its ages."""
+    """A room: `compose_body` says what is in it, `engine_changed` hears events, `tick` moves its ages."""
 
     ROOM: ClassVar[str]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 — typed by Textual
     VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012 — typed by Textual
     AUTO_FOCUS = ""
 
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.session = session
+
     def compose(self) -> ComposeResult:
         """From top to bottom."""
-        console = self.console
-        yield HeaderBar(console.vitals, console.patience, console.healthy_words, console.clock)
+        session = self.session
+        yield HeaderBar(session.vitals, session.patience, session.healthy_words, session.clock)
         yield TabBar(TABS, self.ROOM)
         yield from self.compose_body()
         yield FollowStrip()
@@ -58,18 +55,22 @@ class BaseScreen(Screen[None]):
         return ()
 
     @property
-    def console(self) -> "RunwardenApp":
-        """The app, by its own name."""
-        return cast("RunwardenApp", self.app)
+    def console(self) -> Session:
+        """The session, by its former name, until every screen says session."""
+        return self.session
 
     def on_mount(self) -> None:
-        """Listens to the app, to the keys and to the clock."""
-        self.watch(self.app, "vitals", self._show_vitals)
-        self.watch(self.app, "pins", self._show_pins)
+        """Listens to the session, to the keys and to the clock."""
+        session = self.session
+        session.engine_changed.subscribe(self, self.engine_changed)
+        session.vitals_changed.subscribe(self, self._show_vitals)
+        session.pins_changed.subscribe(self, self._show_pins)
         self.bindings_updated_signal.subscribe(self, self._show_keys)
         self.set_interval(TICK_S, self._tick)
+        self._show_vitals(session.vitals)
+        self._show_pins(session.pins)
 
-    def rang(self, event: Event) -> None:
+    def engine_changed(self, event: Event) -> None:
         """Something changed; rooms that show it read it again."""
 
     def tick(self, now: datetime) -> None:
@@ -77,26 +78,31 @@ class BaseScreen(Screen[None]):
 
     def trouble(self) -> Notice | None:
         """What the banner says."""
-        return self.console.trouble()
+        return self.session.trouble()
 
     def show_trouble(self) -> None:
         """Brings what is said of troubles up to date."""
         # A room may say by itself what is wrong with the link; our own files concern them all.
-        self.query_one(Banner).show(self.console.storage_trouble or self.trouble() or self.console.standing)
+        self.query_one(Banner).show(self.session.storage_trouble or self.trouble() or self.session.standing)
 
     @property
     def as_of(self) -> datetime | None:
-        """When the service last answered, while it does not any more; None: what is shown is live."""
-        link = self.console.vitals.runs_link
-        return link.last_ok_at if link is not None and link.is_failing else None
+        """When the service last answered, while it no longer does; None: what is shown is live."""
+        return self.session.as_of
+
+    # An error that reaches Textual ends the message loop of its node, and then the console. So the boundary is around
+    # the messages and the workers of a screen. Keys are run by the app, which has the same boundary for them.
+
+    async def _dispatch_message(self, message: Message) -> None:
+        await self.session.guard(super()._dispatch_message(message))
+
+    def run_worker(self, work: Any, *arguments: Any, **options: Any) -> Worker[Any]:
+        """Runs it in the background; what fails of our own files or of a request becomes a notice."""
+        return super().run_worker(self.session.guard(work), *arguments, **options)
 
     def storage_failed(self, error: StorageError) -> None:
         """Our own files cannot be read: said in the banner, with the cure."""
-        self.console.storage_failed(str(error))
-
-    @on(EngineEvent)
-    def _on_rang(self, message: EngineEvent) -> None:
-        self.rang(message.event)
+        self.session.storage_failed(str(error))
 
     @on(KeyBar.Pressed)
     async def _on_pressed(self, message: KeyBar.Pressed) -> None:
@@ -104,40 +110,24 @@ class BaseScreen(Screen[None]):
         if key_action is not None:
             await self.app.run_action(key_action.action, key_action.node)
 
-    @on(FollowStrip.Picked)
-    def _on_followed_picked(self, message: FollowStrip.Picked) -> None:
-        self.console.open_run(message.run_id)
-
-    @on(FollowStrip.ListRequested)
-    async def _on_followed_wanted(self) -> None:
-        await self.app.run_action("followed")
-
-    @on(HeaderBar.ProfileClicked)
-    async def _on_profile(self) -> None:
-        await self.app.run_action("profiles")
-
-    @on(TabBar.Picked)
-    async def _on_tab(self, message: TabBar.Picked) -> None:
-        await self.app.run_action(f"room('{message.name}')")
-
     def _tick(self) -> None:
         if not self.is_current:
             return
         self.query_one(HeaderBar).tick()
         self._tick_pins()
         self.show_trouble()
-        self.tick(self.console.clock())
+        self.tick(self.session.clock())
 
     def _show_vitals(self, vitals: Vitals) -> None:
         self.query_one(HeaderBar).show(vitals)
         self.show_trouble()
 
     def _show_pins(self, pins: "tuple[PinnedRun, ...]") -> None:
-        now = self.console.clock()
+        now = self.session.clock()
         self.query_one(FollowStrip).show(pins, now, self.as_of or now)
 
     def _tick_pins(self) -> None:
-        now = self.console.clock()
+        now = self.session.clock()
         self.query_one(FollowStrip).tick(now, self.as_of or now)
 
     def _show_keys(self, screen: Screen[Any]) -> None:

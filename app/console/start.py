@@ -55,8 +55,8 @@ def run_console(
             _collect_garbage_again()
             return await (open_engine() if open_engine else profile_engines.at_work(profile.name))
 
-        app = RunwardenApp(settings, profile, opening, first, lambda: datetime.now(UTC))
-        app.modes_before, app.keep_frame, app.profile_engines = modes_before, keep_frame, profile_engines
+        app = RunwardenApp(settings, profile, opening, first, lambda: datetime.now(UTC), profile_engines, modes_before)
+        app.keep_frame = keep_frame
         asyncio.run(_show(app))
     return app.return_code or 0
 
@@ -65,7 +65,7 @@ async def _show(app: "RunwardenApp") -> None:
     try:
         await app.run_async(mouse=app.settings.console.mouse)
     finally:
-        sys.stdout.write(app.window_title.farewell)
+        sys.stdout.write(app.terminal.farewell)
         sys.stdout.flush()
         await app.close_engine()
 

@@ -19,7 +19,7 @@ async def test_no_room_waits_for_an_answer_that_cannot_be_kept(staged: Staged, k
         async with staged(SMALL, synced=False) as scene:
             if is_there_already:
                 await scene.press(key)
-            scene.app.storage_failed(BROKEN)
+            scene.app.session.storage_failed(BROKEN)
             await scene.settle()
             await scene.press(key)
 
@@ -34,7 +34,7 @@ async def test_what_was_read_before_stays(staged: Staged, key: str) -> None:
     """Facts with an age beat a notice."""
     async with staged(SMALL) as scene:
         await scene.press(key)
-        scene.app.storage_failed(BROKEN)
+        scene.app.session.storage_failed(BROKEN)
         await scene.settle()
 
         assert UNREADABLE.title not in scene.text
@@ -44,13 +44,13 @@ async def test_what_was_read_before_stays(staged: Staged, key: str) -> None:
 async def test_an_engine_that_cannot_be_opened_is_not_said_to_be_opening(staged: Staged) -> None:
     """A key that needs it says why it does nothing."""
     async with staged(SMALL, synced=False) as scene:
-        scene.app.leave_engine()
+        scene.app.session.leave()
 
         async def broken() -> None:
             raise StorageError(BROKEN, path=Path("cache.sqlite3"))
 
         scene.app._open_engine = broken  # type: ignore[assignment]
-        await scene.app._open()
+        await scene.app.run_worker(scene.app._open()).wait()
         for key in ("2", "n"):
             scene.app.clear_notifications()
             await scene.press(key)

@@ -51,7 +51,7 @@ async def limited(scene: Scene) -> None:
 
 
 async def unusable(scene: Scene) -> None:
-    scene.app.storage_failed(UNUSABLE)
+    scene.app.session.storage_failed(UNUSABLE)
     await scene.settle()
 
 

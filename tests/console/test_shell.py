@@ -18,7 +18,7 @@ from textual.widgets import Input
 
 from app.console.app import RunwardenApp
 from app.console.forms import ContinueRunForm, NewRunForm, StartAgentForm
-from app.console.keys.hints import key_actions
+from app.console.key_actions import key_actions
 from app.console.runs.run_screen import RunScreen
 from app.console.runs.screen import RunsScreen
 from app.events import StorageFailed

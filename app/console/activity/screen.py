@@ -16,6 +16,8 @@ from app.console.activity.loaders import Activity, read_activity
 from app.console.activity.query import VIEWS, ActivityQuery
 from app.console.base_screen import BaseScreen
 from app.console.latest import Latest
+from app.console.messages import GoToRoom, OpenRun
+from app.console.session import Session
 from app.console.troubles import UNREADABLE
 from app.events import ActionChanged, CacheChangedElsewhere, Event, LinkChanged
 from app.text import safe_text
@@ -79,8 +81,8 @@ class ActivityScreen(BaseScreen):
         Binding("escape", "clear", "clear filters", show=False, id="activity.clear"),
     ]
 
-    def __init__(self, engine: "Engine") -> None:
-        super().__init__()
+    def __init__(self, session: Session, engine: "Engine") -> None:
+        super().__init__(session)
         self._engine = engine
         self._wish = ActivityQuery()
         self._limit = PAGE
@@ -101,7 +103,7 @@ class ActivityScreen(BaseScreen):
         self._explain()
         self._reader.ask()
 
-    def rang(self, event: Event) -> None:
+    def engine_changed(self, event: Event) -> None:
         """Reads again what changed."""
         if isinstance(event, ActionChanged | LinkChanged | CacheChangedElsewhere):
             self._reader.ask()
@@ -137,17 +139,15 @@ class ActivityScreen(BaseScreen):
         if entry is None:
             return
         if (room := _ROOMS.get(entry.source.kind)) is not None:
-            await self.app.run_action(f"app.room('{room}')")
+            self.post_message(GoToRoom(room))
             return
         run_id = _run_of(entry)
         if run_id is None:
-            self.console.say("It made no run: there is nothing to go to.")
+            self.session.notify("It made no run: there is nothing to go to.")
         elif await self._engine.cache.detail(run_id) is None:
-            self.console.say(f"No listed run has the id {safe_text(run_id)}.", severity="warning")
+            self.session.notify(f"No listed run has the id {safe_text(run_id)}.", severity="warning")
         else:
-            from app.console.runs.run_screen import RunScreen
-
-            self.app.push_screen(RunScreen(run_id))
+            self.post_message(OpenRun(run_id))
 
     def action_resolve(self) -> None:
         """Lets a person say what became of the write under the cursor."""
@@ -162,7 +162,7 @@ class ActivityScreen(BaseScreen):
         if self._entry is not None:
             source = self._entry.source
             made = source.result_id or source.action_id if isinstance(source, Action) else source.error_message
-            self.console.copy(made or source.kind)
+            self.session.copy(made or source.kind)
 
     def action_search(self) -> None:
         """The keys go to the search."""
@@ -242,7 +242,7 @@ class ActivityScreen(BaseScreen):
     @property
     def _nothing(self) -> Notice:
         """What stands in place of rows."""
-        if self.console.storage_trouble:
+        if self.session.storage_trouble:
             return UNREADABLE
         return READING if self._activity is None else nothing(self._wish, self._activity.held)
 
@@ -289,7 +289,7 @@ class ActivityScreen(BaseScreen):
         from app.console.activity.picker import ActivityPicker
 
         if not counts:
-            self.console.say("Nothing happened yet: there is nothing to choose from.")
+            self.session.notify("Nothing happened yet: there is nothing to choose from.")
             return
 
         def picked(names: tuple[str, ...] | None) -> None:

@@ -1,7 +1,7 @@
 """The followed runs, all of them, to look into or let go."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -10,21 +10,20 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import OptionList, Static
 
+from app.console.follow.following import Following
+from app.console.messages import FollowRun
+from app.console.session import Session
 from app.console.sheet import Sheet
-from storage.errors import StorageError
 from storage.records.following import PinnedRun
 from widgets.follow import follow_line
-
-if TYPE_CHECKING:
-    from app.console.app import RunwardenApp
 
 TICK_S = 1.0
 HINTS = "enter opens · f lets go · x lets go of the ended · esc closes"
 NOTHING = "No run is followed. f on a run follows it to its end; the strip above the keys shows it in every room."
 
 
-class FollowList(Sheet[None]):
-    """A sheet over the room."""
+class FollowList(Sheet[str | None]):
+    """A sheet over the room; closes with the run to open."""
 
     LEAVE = "dismiss"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -34,6 +33,11 @@ class FollowList(Sheet[None]):
         Binding("j", "move(1)", "down", show=False, id="follow.down"),
         Binding("k", "move(-1)", "up", show=False, id="follow.up"),
     ]
+
+    def __init__(self, session: Session, following: Following) -> None:
+        super().__init__()
+        self._session = session
+        self._following = following
 
     def compose(self) -> ComposeResult:
         """The sheet."""
@@ -45,7 +49,8 @@ class FollowList(Sheet[None]):
 
     def on_mount(self) -> None:
         """Shows what is followed, and what comes to be."""
-        self.watch(self.app, "pins", self._show)
+        self._session.pins_changed.subscribe(self, self._show)
+        self._show(self._pins)
         self.set_interval(TICK_S, self._tick)
         self._list.focus()
 
@@ -60,33 +65,19 @@ class FollowList(Sheet[None]):
         else:
             self._list.action_cursor_up()
 
-    async def action_let_go(self) -> None:
+    def action_let_go(self) -> None:
         """Lets go of the run under the cursor."""
         index = self._list.highlighted
         if index is not None and index < len(self._pins):
-            await self._runwarden.follow_run(self._pins[index].run_id)
+            self.post_message(FollowRun(self._pins[index].run_id))
 
     async def action_let_go_ended(self) -> None:
         """Lets go of all that have ended."""
-        follow = self._runwarden.follow
-        if follow is None:
-            return
-        try:
-            count = await follow.let_go_ended()
-        except StorageError as error:
-            self._runwarden.storage_failed(str(error))
-            return
-        self._runwarden.say(f"Let go of {count}." if count else "None of them has ended.")
+        await self._following.unfollow_ended()
 
     @on(OptionList.OptionSelected)
     def _on_selected(self, message: OptionList.OptionSelected) -> None:
-        run_id = self._pins[message.option_index].run_id
-        self.dismiss()
-        self._runwarden.open_run(run_id)
-
-    @property
-    def _runwarden(self) -> "RunwardenApp":
-        return cast("RunwardenApp", self.app)
+        self.dismiss(self._pins[message.option_index].run_id)
 
     @property
     def _list(self) -> OptionList:
@@ -94,7 +85,7 @@ class FollowList(Sheet[None]):
 
     @property
     def _pins(self) -> tuple[PinnedRun, ...]:
-        return self._runwarden.pins
+        return self._session.pins
 
     def _show(self, pins: Iterable[PinnedRun]) -> None:
         """Other runs: the cursor stays where it is, or on the last one."""
@@ -114,7 +105,5 @@ class FollowList(Sheet[None]):
                 self._list.replace_option_prompt_at_index(index, line)
 
     def _line(self, pinned: PinnedRun) -> Content:
-        now = self._runwarden.clock()
-        link = self._runwarden.vitals.runs_link
-        as_of = link.last_ok_at if link is not None and link.is_failing else None
-        return follow_line(pinned, now, as_of or now, max(40, self._list.size.width - 4))
+        now = self._session.clock()
+        return follow_line(pinned, now, self._session.as_of or now, max(40, self._list.size.width - 4))

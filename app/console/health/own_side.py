@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final
 
-from app.console.vitals import link_of
+from app.console.session import link_of
 from app.text import safe_text
 from storage.records import LinkState
 from widgets.badges import Badge

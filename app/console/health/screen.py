@@ -21,6 +21,7 @@ from app.console.health.hosts import (
 )
 from app.console.health.own_side import link_card, no_hosts, token_card
 from app.console.latest import Latest
+from app.console.session import Session
 from app.console.troubles import UNREADABLE
 from app.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
 from storage.errors import StorageError
@@ -43,8 +44,8 @@ class HealthScreen(BaseScreen):
         Binding("pageup,ctrl+u", "page(-1)", "page up", show=False),
     ]
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._hosts: tuple[PlatformHealth, ...] | None = None
         self._links: tuple[LinkState, ...] = ()
         self._pasts: dict[str, Past] = {}
@@ -68,7 +69,7 @@ class HealthScreen(BaseScreen):
         self.query_one("#health").focus()
         self._reader.ask()
 
-    def rang(self, event: Event) -> None:
+    def engine_changed(self, event: Event) -> None:
         """Reads again what changed."""
         if isinstance(event, HealthChanged | LinkChanged | CacheChangedElsewhere):
             self._reader.ask()
@@ -81,13 +82,11 @@ class HealthScreen(BaseScreen):
         """The banner; and while our own files keep every answer away, no card waits for one."""
         super().show_trouble()
         was_answered = any(link.last_ok_at is not None for link in self._links)
-        self.set_class(self.console.storage_trouble is not None and not was_answered, "-unreadable")
+        self.set_class(self.session.storage_trouble is not None and not was_answered, "-unreadable")
 
     def action_refresh(self) -> None:
         """Asks the service now."""
-        if self.console.engine is not None:
-            self.console.engine.polling.poll_soon("runs")
-            self.console.engine.polling.poll_soon("health")
+        self.session.poll_soon()
 
     def action_page(self, pages: int) -> None:
         """Scrolls by a page."""
@@ -103,10 +102,10 @@ class HealthScreen(BaseScreen):
         self.query_one("#health").scroll_up(animate=False)
 
     async def _read(self) -> None:
-        engine = self.console.engine
+        engine = self.session.engine
         if engine is None:
             return
-        reader, now = self._past_reader, self.console.clock()
+        reader, now = self._past_reader, self.session.clock()
         try:
             hosts, self._links = await engine.cache.health(), await engine.cache.links()
             spans = await engine.cache.health_spans(now - LONGEST_WINDOW, longest_gap=reader.longest_gap)
@@ -115,7 +114,7 @@ class HealthScreen(BaseScreen):
             return
         self._hosts, self._pasts = hosts, reader.pasts(hosts, spans, now)
         await self._lay_out(self._hosts)
-        self._show(self.console.clock())
+        self._show(self.session.clock())
 
     async def _lay_out(self, hosts: tuple[PlatformHealth, ...]) -> None:
         """One card for each host, or one that says why there is none; cards stay where their hosts stay."""
@@ -130,25 +129,25 @@ class HealthScreen(BaseScreen):
     def _show(self, now: datetime) -> None:
         if self._hosts is None:
             return
-        self.query_one("#link", Card).show(link_card(self._links, self.console.patience, now))
+        self.query_one("#link", Card).show(link_card(self._links, self.session.patience, now))
         self.query_one("#token", Card).show(token_card(self._links, now))
         for card, facts in zip(self.query_one("#hosts").query(Card), self._host_facts(now), strict=False):
             card.show(facts)
-        words = self.console.healthy_words
+        words = self.session.healthy_words
         found = incident_facts(self._pasts, words, now - LONGEST_WINDOW)
         self.query_one(IncidentList).show(found, no_incidents(self._pasts), now)
 
     def _host_facts(self, now: datetime) -> list[CardFacts]:
-        is_stale = self.console.vitals.health_is_stale
-        words = self.console.healthy_words
+        is_stale = self.session.vitals.health_is_stale
+        words = self.session.healthy_words
         hosts = self._hosts or ()
         cards = [host_card(host, self._pasts[host.platform], words, now, is_stale=is_stale) for host in hosts]
         return cards or [no_hosts(self._links)]
 
     @property
     def _past_reader(self) -> Reader:
-        console = self.console
-        hold = timedelta(seconds=console.settings.notify.hold_s)
+        session = self.session
+        hold = timedelta(seconds=session.settings.notify.hold_s)
         # Samples that are meant to be far apart still speak for the time between them.
-        gap = max(LONGEST_GAP, timedelta(seconds=3 * console.profile.poll.health_s))
-        return Reader(console.healthy_words, hold, gap)
+        gap = max(LONGEST_GAP, timedelta(seconds=3 * session.profile.poll.health_s))
+        return Reader(session.healthy_words, hold, gap)

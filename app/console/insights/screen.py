@@ -16,6 +16,7 @@ from app.console.base_screen import BaseScreen
 from app.console.insights.loaders import read_insights
 from app.console.insights.span import SPANS, InsightSpan
 from app.console.latest import Latest
+from app.console.session import Session
 from app.console.troubles import UNREADABLE, link_notice
 from app.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.text import safe_text
@@ -83,8 +84,8 @@ class InsightsScreen(BaseScreen):
         Binding("pageup,ctrl+u", "page(-1)", "page up", show=False),
     ]
 
-    def __init__(self, engine: "Engine") -> None:
-        super().__init__()
+    def __init__(self, session: Session, engine: "Engine") -> None:
+        super().__init__(session)
         self._engine = engine
         self._span = FIRST
         self._view: InsightsView | None = None
@@ -138,7 +139,7 @@ class InsightsScreen(BaseScreen):
             self._is_stale = True
             self.tick(self._engine.clock())
 
-    def rang(self, event: Event) -> None:
+    def engine_changed(self, event: Event) -> None:
         """Notes that figures may differ; they are made again while somebody looks, not for every run."""
         if isinstance(event, RunsChanged | CacheChangedElsewhere):
             self._is_stale = True
@@ -245,11 +246,11 @@ class InsightsScreen(BaseScreen):
             self._scroller.focus()
 
     def _nothing(self, view: InsightsView) -> Notice:
-        if self.console.storage_trouble:
+        if self.session.storage_trouble:
             return UNREADABLE
         if self._was_answered:
             return _nothing(self._span, view)
-        return link_notice(self.console.vitals.runs_link, self._engine.clock()) or ASKING
+        return link_notice(self.session.vitals.runs_link, self._engine.clock()) or ASKING
 
     def _say_extent(self, view: InsightsView) -> None:
         said = extent(view) if view.runs or self._was_answered else ""
@@ -257,7 +258,7 @@ class InsightsScreen(BaseScreen):
 
     @property
     def _was_answered(self) -> bool:
-        link = self.console.vitals.runs_link
+        link = self.session.vitals.runs_link
         return link is not None and link.last_ok_at is not None
 
     def _say(self, notice: Notice) -> None:
@@ -290,9 +291,9 @@ class InsightsScreen(BaseScreen):
         try:
             await asyncio.to_thread(write, view, path)
         except ExportError as error:
-            self.console.say(str(error), severity="error")
+            self.session.notify(str(error), severity="error")
         else:
-            self.console.say(f"Written: {path}")
+            self.session.notify(f"Written: {path}")
 
 
 def _legend(view: InsightsView) -> Content:

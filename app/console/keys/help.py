@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
-from app.console.keys.hints import KeyAction, key_actions
+from app.console.key_actions import KeyAction, key_actions
 from app.console.sheet import Sheet
 from widgets.badges import STYLES
 

@@ -1,7 +1,7 @@
 """Running one of the user's own commands: filled in, shown if that was asked for, and what became of it told."""
 
 import shlex
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
@@ -19,32 +19,35 @@ from app.console.keys.own_commands import (
     shown,
 )
 from app.console.runs.acting import RunActingScreen
+from app.console.session import Session
 from app.console.sheet import Sheet, clicked
+from app.console.terminal.terminal import Terminal
 from app.text import SafeText, safe_text
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
+    from textual.app import App
+
     from app.config import Command
-    from app.console.app import RunwardenApp
     from storage.records import Run
 
 
-async def run_own_command(console: "RunwardenApp", command: "Command") -> None:
+async def run_own_command(app: "App[Any]", session: Session, terminal: Terminal, command: "Command") -> None:
     """Runs it on the run in focus, and says how it ended; whatever stands in its way is said as well."""
     name = safe_text(command.name, limit=60)
     try:
-        run = await _run_in_focus(console) if needs_run(command.argv) else None
-        argv = filled_in(command.argv, facts(console.profile.name, console.profile.base_url, run))
-        if command.confirm and not await console.push_screen_wait(ConfirmCommandScreen(name, shown(argv))):
+        run = await _run_in_focus(app, session) if needs_run(command.argv) else None
+        argv = filled_in(command.argv, facts(session.profile.name, session.profile.base_url, run))
+        if command.confirm and not await app.push_screen_wait(ConfirmCommandScreen(name, shown(argv))):
             return
         if command.terminal:
-            _tell(console, name, _with_terminal(console, argv), "")
+            _tell(session, name, _with_terminal(app, terminal, argv), "")
         else:
-            console.say(f"{name}: running…")
+            session.notify(f"{name}: running…")
             ended = await run_beside(argv)
-            _tell(console, name, ended.code, ended.last_line)
+            _tell(session, name, ended.code, ended.last_line)
     except (CommandUnusableError, StorageError) as error:
-        console.say(f"{name}: {error}", severity="error")
+        session.notify(f"{name}: {error}", severity="error")
 
 
 class ConfirmCommandScreen(Sheet[bool]):
@@ -88,28 +91,28 @@ class ConfirmCommandScreen(Sheet[bool]):
         self.dismiss(answer)
 
 
-async def _run_in_focus(console: "RunwardenApp") -> "Run | None":
-    screen, engine = console.screen, console.engine
+async def _run_in_focus(app: "App[Any]", session: Session) -> "Run | None":
+    screen, engine = app.screen, session.engine
     run_id = screen.focused_run_id if isinstance(screen, RunActingScreen) else None
     detail = await engine.cache.detail(run_id) if engine is not None and run_id is not None else None
     return detail.run if detail is not None else None
 
 
-def _with_terminal(console: "RunwardenApp", argv: tuple[str, ...]) -> int:
-    console.window_title.give_back()
+def _with_terminal(app: "App[Any]", terminal: Terminal, argv: tuple[str, ...]) -> int:
+    terminal.give_title_back()
     try:
-        with console.suspend():
+        with app.suspend():
             # A pager's ctrl+c is the pager's: ours comes back when it has ended.
             return run_in_terminal(argv)
     except SuspendNotSupported as error:
         raise CommandUnusableError(f"There is no terminal to give away. By hand: {shlex.join(argv)}") from error
 
 
-def _tell(console: "RunwardenApp", name: str, code: int | None, last_line: str) -> None:
+def _tell(session: Session, name: str, code: int | None, last_line: str) -> None:
     said = f": {last_line}" if last_line else ""
     if code == 0:
-        console.say(f"✓ {name}{said}")
+        session.notify(f"✓ {name}{said}")
     elif code is None:
-        console.say(f"✗ {name} took too long and was ended; terminal = true gives it all the time", severity="error")
+        session.notify(f"✗ {name} took too long and was ended; terminal = true gives it all the time", severity="error")
     else:
-        console.say(f"✗ {name} ended with {code}{said}", severity="error")
+        session.notify(f"✗ {name} ended with {code}{said}", severity="error")

@@ -10,9 +10,9 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.fuzzy import Matcher
 
-from app.console.keys.hints import key_actions
+from app.console.base_screen import BaseScreen
+from app.console.key_actions import key_actions
 from app.console.tabs import TABS
-from app.console.terminal.app import TerminalApp
 from app.text import safe_text
 
 OWN: Final = "own_command"
@@ -67,7 +67,9 @@ class ConsoleCommands(Provider):
                 yield Command(name, f"{keys} · {key_action.more}" if key_action.more else keys, run)
 
     def _own(self) -> Iterator[Command]:
-        for index, own in enumerate(self.app.settings.commands if isinstance(self.app, TerminalApp) else ()):
+        for index, own in enumerate(
+            self.screen.session.settings.commands if isinstance(self.screen, BaseScreen) else ()
+        ):
             line = safe_text(shlex.join(own.argv), limit=200)
             run = partial(self.app.run_action, f"app.{OWN}({index})")
             yield Command(safe_text(own.name, limit=60), f"{own.key} · {line}" if own.key else line, run)

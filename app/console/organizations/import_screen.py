@@ -20,6 +20,7 @@ from app.console.forms.drafts import Drafts
 from app.console.forms.form_screen import DRAFTS_FILE
 from app.console.latest import Latest
 from app.console.organizations.import_rows import ImportList, line, why_stopped
+from app.console.session import Session
 from app.console.typed_path import typed_path
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.text import safe_text
@@ -66,8 +67,8 @@ class OrganizationImportScreen(BaseScreen):
         Binding("escape", "back", "back", key_display="esc", priority=True, id="import.back"),
     ]
 
-    def __init__(self, engine: "Engine") -> None:
-        super().__init__()
+    def __init__(self, session: Session, engine: "Engine") -> None:
+        super().__init__(session)
         self._engine = engine
         self._list = ImportList()
         self._read_text = ""
@@ -100,7 +101,7 @@ class OrganizationImportScreen(BaseScreen):
             self._bar.most.fill(draft.values.get("most", str(MOST)))
             await self._open()
 
-    def rang(self, event: Event) -> None:
+    def engine_changed(self, event: Event) -> None:
         """Somebody resolved or created something."""
         if isinstance(event, ActionChanged | CacheChangedElsewhere) and not self._is_sending:
             self._planner.ask()
@@ -163,7 +164,7 @@ class OrganizationImportScreen(BaseScreen):
     def action_back(self) -> None:
         """One step back: out of the question, or to the organizations; never out of what is on its way."""
         if self._is_sending:
-            self.console.say("A row is on its way: x stops after it.", severity="warning")
+            self.session.notify("A row is on its way: x stops after it.", severity="warning")
         elif self._is_asked:
             self._is_asked = False
             self._say(*self._what_now())

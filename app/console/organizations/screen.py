@@ -16,6 +16,7 @@ from textual.widgets import Static
 
 from app.console.base_screen import BaseScreen
 from app.console.latest import Latest
+from app.console.session import Session
 from app.console.troubles import UNREADABLE
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from storage.errors import StorageError
@@ -71,8 +72,8 @@ class OrganizationsScreen(BaseScreen):
         Binding("p", "onboard", "onboard project", tooltip="Connect a GitLab project", id="gitlab.onboard"),
     ]
 
-    def __init__(self, engine: "Engine") -> None:
-        super().__init__()
+    def __init__(self, session: Session, engine: "Engine") -> None:
+        super().__init__(session)
         self._engine = engine
         self._attempts: tuple[Attempt, ...] | None = None
         self._known: dict[str, Attempt] = {}
@@ -90,7 +91,7 @@ class OrganizationsScreen(BaseScreen):
         self.query_one(OrganizationTable).focus()
         self._reader.ask()
 
-    def rang(self, event: Event) -> None:
+    def engine_changed(self, event: Event) -> None:
         """Reads again what changed."""
         if isinstance(event, ActionChanged | CacheChangedElsewhere):
             self._reader.ask()
@@ -143,7 +144,7 @@ class OrganizationsScreen(BaseScreen):
         """Opens the import of a file."""
         from app.console.organizations.import_screen import OrganizationImportScreen
 
-        self.app.push_screen(OrganizationImportScreen(self._engine), lambda _: self._reader.ask())
+        self.app.push_screen(OrganizationImportScreen(self.session, self._engine), lambda _: self._reader.ask())
 
     def action_resolve(self) -> None:
         """Lets a person say what became of the attempt under the cursor."""
@@ -169,7 +170,7 @@ class OrganizationsScreen(BaseScreen):
         """Copies the organization's id; the action's, where there is none."""
         if self._selected is not None:
             action = self._selected.action
-            self.console.copy(action.result_id or action.action_id)
+            self.session.copy(action.result_id or action.action_id)
 
     @property
     def _selected(self) -> Attempt | None:
@@ -178,7 +179,7 @@ class OrganizationsScreen(BaseScreen):
     @property
     def _nothing(self) -> Notice:
         """What stands in place of rows."""
-        if self.console.storage_trouble:
+        if self.session.storage_trouble:
             return UNREADABLE
         if self._attempts is None:
             return READING

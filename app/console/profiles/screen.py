@@ -12,8 +12,10 @@ from textual.widgets import Static
 
 from app.console.base_screen import BaseScreen
 from app.console.latest import Latest
+from app.console.messages import GoToRoom, SwitchProfile
 from app.console.profiles.engines import ProfileEngines
 from app.console.profiles.look import GENTLE_S, ProfilesLook
+from app.console.session import Session
 from app.console.tabs import OVERVIEW
 from app.events import Event
 from widgets.badges import STYLES
@@ -33,8 +35,8 @@ class ProfilesScreen(BaseScreen):
         Binding("r", "refresh", "refresh", tooltip="Ask every service now", id="app.refresh"),
     ]
 
-    def __init__(self, profile_engines: ProfileEngines) -> None:
-        super().__init__()
+    def __init__(self, session: Session, profile_engines: ProfileEngines) -> None:
+        super().__init__(session)
         self._fleet = profile_engines
         self._looker = Latest(self._look_around, self.run_worker)
         self._look: ProfilesLook | None = None
@@ -47,8 +49,8 @@ class ProfilesScreen(BaseScreen):
 
     def on_mount(self) -> None:
         """Begins to look around."""
-        self._opened_at = self.console.clock()
-        self._look = ProfilesLook(self._fleet, self.console.profile.name, self.console.clock)
+        self._opened_at = self.session.clock()
+        self._look = ProfilesLook(self._fleet, self.session.profile.name, self.session.clock)
         self.query_one(ProfileList).focus()
         self._show()
         self.set_interval(LOOK_S, self._ask_again)
@@ -63,7 +65,7 @@ class ProfilesScreen(BaseScreen):
         """Draws for the new width, once it is known."""
         self.call_after_refresh(self._show)
 
-    def rang(self, event: Event) -> None:
+    def engine_changed(self, event: Event) -> None:
         """The profile on show changed."""
         del event
         if self.is_current:
@@ -78,17 +80,13 @@ class ProfilesScreen(BaseScreen):
         """Asks every service, the one on show included."""
         if self._look is not None:
             self._look.hasten()
-        if self.console.engine is not None:
-            self.console.engine.polling.poll_soon("runs")
-            self.console.engine.polling.poll_soon("health")
+        self.session.poll_soon()
         self._looker.ask()
 
     @on(ProfileList.Chosen)
-    async def _on_chosen(self, message: ProfileList.Chosen) -> None:
-        if message.name == self.console.profile.name:
-            await self.app.run_action("room('runs')")
-        else:
-            self.console.switch_profile(message.name)
+    def _on_chosen(self, message: ProfileList.Chosen) -> None:
+        is_current = message.name == self.session.profile.name
+        self.post_message(GoToRoom("runs") if is_current else SwitchProfile(message.name))
 
     def _ask_again(self) -> None:
         if self.is_current:
@@ -107,9 +105,9 @@ class ProfilesScreen(BaseScreen):
         self.query_one("#profiles-title", Static).update(_title(facts, criteria))
 
     def _criteria(self) -> Criteria:
-        now = self.console.clock()
+        now = self.session.clock()
         patience = PollTiming(self._opened_at or now, GENTLE_S)
-        return Criteria(patience, self.console.healthy_words, now)
+        return Criteria(patience, self.session.healthy_words, now)
 
 
 def _title(facts: tuple[ProfileFacts, ...], criteria: Criteria) -> Content:

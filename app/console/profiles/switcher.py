@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -15,15 +15,13 @@ from app.config import CACHE_FILE, Profile, Settings, data_folder
 from app.console.fuzzy import fuzzy
 from app.console.picker import PickerScreen
 from app.console.profiles.engines import ProfileEngines
+from app.console.session import Session
 from storage.records import RunFilter, RunSort
 from widgets.badges import Badge
 from widgets.forms.inputs import LineInput
 from widgets.frame.freshness import PollTiming, trouble_word
 from widgets.profiles import Criteria, ProfileFacts, ProfileList
 from widgets.times import ago
-
-if TYPE_CHECKING:
-    from app.console.app import RunwardenApp
 
 
 class ProfileSwitcher(PickerScreen[str]):
@@ -37,11 +35,11 @@ class ProfileSwitcher(PickerScreen[str]):
         Binding("ctrl+o", "leave", "cancel", show=False, priority=True, id="profiles.leave"),
     ]
 
-    def __init__(self, profile_engines: ProfileEngines, current: str) -> None:
+    def __init__(self, session: Session, profile_engines: ProfileEngines) -> None:
         super().__init__()
-        self._fleet = profile_engines
-        self._current = current
-        self._facts: tuple[ProfileFacts, ...] = tuple(_facts(each, current) for each in profile_engines.profiles)
+        self._session = session
+        self._profiles = profile_engines.profiles
+        self._facts = tuple(_facts(each, session.profile.name) for each in self._profiles)
 
     def compose_choice(self) -> ComposeResult:
         """What to look for, and what is found."""
@@ -71,19 +69,21 @@ class ProfileSwitcher(PickerScreen[str]):
         self.dismiss(message.name)
 
     async def _read(self) -> None:
-        app = cast("RunwardenApp", self.app)
+        session = self._session
         notes = await asyncio.to_thread(
-            lambda: {each.name: _as_seen(app.settings, each, app.clock()) for each in self._fleet.profiles}
+            lambda: {each.name: _as_seen(session.settings, each, session.clock()) for each in self._profiles}
         )
         self._facts = tuple(
-            replace(each, vitals=app.vitals) if each.is_current else replace(each, note=notes[each.name])
+            replace(each, vitals=session.vitals) if each.is_current else replace(each, note=notes[each.name])
             for each in self._facts
         )
         self._find(self.query_one(LineInput).value.strip())
 
     def _find(self, text: str) -> None:
-        app = cast("RunwardenApp", self.app)
-        criteria = Criteria(PollTiming(app.clock(), app.profile.poll.runs_s), app.healthy_words, app.clock())
+        session = self._session
+        criteria = Criteria(
+            PollTiming(session.clock(), session.profile.poll.runs_s), session.healthy_words, session.clock()
+        )
         self.query_one(ProfileList).show(tuple(self._found(text)), criteria)
 
     def _found(self, text: str) -> Iterator[ProfileFacts]:

@@ -1,22 +1,40 @@
 """From one profile to another, in the same console: rooms and engine go, and come again for the other one."""
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widgets import Static
 
+from app.config import Profile
+from app.console.profiles.engines import ProfileEngines
 from app.console.runs.opening import first_picture
+from app.console.session import Session
 from app.console.tabs import OVERVIEW, TABS
 from app.text import safe_text
 
 if TYPE_CHECKING:
-    from app.console.app import RunwardenApp
-    from app.console.profiles.engines import ProfileEngines
+    from app.engine import Engine
+    from storage.cache.first_paint import FirstPaint
 
 BETWEEN: Final = "between"
 """The mode that is on show while there are no rooms."""
+TakeUp = Callable[[Profile, "FirstPaint | None", Callable[[], Awaitable["Engine"]]], None]
+
+
+class Modes(Protocol):
+    """The app's modes: a room each."""
+
+    def add_mode(self, mode: str, base_screen: Callable[[], Screen[Any]]) -> None:
+        """Adds a mode."""
+
+    def switch_mode(self, mode: str) -> Awaitable[None]:
+        """Shows a mode."""
+
+    def remove_mode(self, mode: str) -> Awaitable[None]:
+        """Takes a mode and its screens away."""
 
 
 class BetweenScreen(Screen[None]):
@@ -33,17 +51,39 @@ class BetweenScreen(Screen[None]):
         yield Static(f"◌ Opening {self._name_of_profile} …", markup=False)
 
 
-async def switch(app: "RunwardenApp", profile_engines: "ProfileEngines", name: str) -> None:
-    """Shows another profile in place of the one on show, which is closed; a write under way is settled first."""
-    before, profile = app.profile.name, profile_engines.profile(name)
-    app.add_mode(BETWEEN, lambda: BetweenScreen(name))
-    await app.switch_mode(BETWEEN)
-    # Screens go before the engine they read with.
-    for mode in (*(room.name for room in TABS), OVERVIEW):
-        await app.remove_mode(mode)
-    app.leave_engine()
-    await profile_engines.let_go(before)
-    first = await asyncio.to_thread(first_picture, app.settings, profile, app.clock())
-    app.take_up(profile, first, lambda: profile_engines.at_work(name))
-    await app.switch_mode("runs")
-    await app.remove_mode(BETWEEN)
+class ProfileSwitching:
+    """Shows one profile in place of another."""
+
+    def __init__(self, engines: ProfileEngines, modes: Modes, leave: Callable[[], None], take_up: TakeUp) -> None:
+        """Switches nothing yet.
+
+        Args:
+            engines: The profiles and their engines.
+            modes: The app's modes.
+            leave: Stops hearing the engine of the profile on show.
+            take_up: Shows another profile from then on.
+        """
+        self.engines = engines
+        self._modes = modes
+        self._leave = leave
+        self._take_up = take_up
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether there is another profile."""
+        return len(self.engines.profiles) > 1
+
+    async def switch(self, session: Session, name: str) -> None:
+        """Shows another profile in place of the session's, which is closed; a write under way is settled first."""
+        profile = self.engines.profile(name)
+        self._modes.add_mode(BETWEEN, lambda: BetweenScreen(name))
+        await self._modes.switch_mode(BETWEEN)
+        # Screens go before the engine they read with.
+        for mode in (*(room.name for room in TABS), OVERVIEW):
+            await self._modes.remove_mode(mode)
+        self._leave()
+        await self.engines.let_go(session.profile.name)
+        first = await asyncio.to_thread(first_picture, session.settings, profile, session.clock())
+        self._take_up(profile, first, lambda: self.engines.at_work(name))
+        await self._modes.switch_mode("runs")
+        await self._modes.remove_mode(BETWEEN)

@@ -7,6 +7,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
 from app.console.base_screen import BaseScreen
+from app.console.messages import FollowRun, OpenRun
 from app.text import json_escaped
 from storage.records import Action, Run
 
@@ -71,17 +72,14 @@ class RunActingScreen(BaseScreen):
             self.console.engine.polling.poll_soon("runs")
             self.console.engine.polling.poll_soon("health")
 
-    async def action_follow(self) -> None:
+    def action_follow(self) -> None:
         """Follows the run to its end, or lets it go."""
         if self.focused_run_id is not None:
-            await self.console.follow_run(self.focused_run_id)
+            self.post_message(FollowRun(self.focused_run_id))
 
     def open_run(self, run_id: str) -> None:
         """Gives the run the whole screen."""
-        from app.console.runs.run_screen import RunScreen
-
-        if self.console.engine is not None:
-            self.app.push_screen(RunScreen(run_id))
+        self.post_message(OpenRun(run_id))
 
     async def action_copy_json(self) -> None:
         """Copies the run as received."""

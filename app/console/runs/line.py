@@ -15,6 +15,7 @@ from app.console.runs.facets import facets
 from app.console.runs.preferences import PreferencesFile, PreferencesWriter
 from app.console.runs.query_line import replaced, settled
 from app.console.runs.views import TableQuery, View, first_query, views_of
+from app.console.session import Session
 from app.query import Problem, Query, Vocabulary, parse, suggestions
 from app.query.terms import KeyName
 from app.text import SafeText, safe_text
@@ -45,8 +46,8 @@ class RunLineScreen(RunActingScreen):
         Binding("slash", "search", "search", key_display="/", tooltip="Words, or status:failed …", id="runs.search"),
     ]
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._feed: RunFeed | None = None
         self._vocabulary = Vocabulary()
 

@@ -6,7 +6,7 @@ from textual import on
 from textual.binding import Binding, BindingType
 
 from app.console.runs.finding import RunFindingScreen
-from app.console.terminal.app import LONGEST_COPY
+from app.console.session import LONGEST_COPY
 from app.query import Query
 from app.text import safe_text
 from storage.errors import StorageError

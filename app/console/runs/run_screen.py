@@ -10,6 +10,7 @@ from textual.widget import Widget
 from app.console.latest import Latest
 from app.console.runs.acting import RunActingScreen
 from app.console.runs.loaders import read_run
+from app.console.session import Session
 from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from app.text import safe_text
 from storage.errors import StorageError
@@ -28,8 +29,8 @@ class RunScreen(RunActingScreen):
         Binding("left_square_bracket", "beside(-1)", "newer", key_display="[", tooltip="On the branch", id="run.newer"),
     ]
 
-    def __init__(self, run_id: str) -> None:
-        super().__init__()
+    def __init__(self, session: Session, run_id: str) -> None:
+        super().__init__(session)
         self._run_id = run_id
         self._branch = Branch(0)
         self._reader = Latest(self._read, self.run_worker)
@@ -48,7 +49,7 @@ class RunScreen(RunActingScreen):
         """The run."""
         return self._run_id
 
-    def rang(self, event: Event) -> None:
+    def engine_changed(self, event: Event) -> None:
         """Reads the run again when it may have changed."""
         if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
             self._reader.ask()

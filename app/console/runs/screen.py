@@ -15,6 +15,7 @@ from app.console.runs.feed import RunFeed
 from app.console.runs.loaders import read_run
 from app.console.runs.marking import RunMarkingScreen
 from app.console.runs.views import TableQuery
+from app.console.session import Session
 from app.console.troubles import UNREADABLE, nothing_to_show
 from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from storage.errors import StorageError
@@ -42,8 +43,8 @@ class RunsScreen(RunMarkingScreen):
         Binding("escape", "clear", "clear", show=False, tooltip="Marks, then the line, then the view", id="runs.clear"),
     ]
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._extent: Extent | None = None
         self._run_reader = Latest(self._read_run, self.run_worker)
 
@@ -83,7 +84,7 @@ class RunsScreen(RunMarkingScreen):
 
     # What it hears
 
-    def rang(self, event: Event) -> None:
+    def engine_changed(self, event: Event) -> None:
         """Reads again what changed."""
         if isinstance(event, RunsChanged | CacheChangedElsewhere) and self._feed is not None:
             self._feed.changed()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, Literal
 
 from app.config import Settings, ViewSettings
@@ -31,8 +31,6 @@ class View:
 DESCENDING: Final = frozenset({"started", "updated", "took"})
 """Columns that are sorted downwards at first."""
 
-TODAY: Final = timedelta(hours=24)
-
 ALL: Final = View("All", "", empty="No runs yet")
 BUILT_IN: Final = (
     ALL,
@@ -40,11 +38,6 @@ BUILT_IN: Final = (
     View("Failed 24h", "status:failed since:24h", empty="No run failed in the last 24 hours"),
     View("Stuck", "is:stuck", empty="No run is stuck"),
 )
-
-
-def failed_today(now: datetime) -> RunFilter:
-    """Runs of the last 24 hours that failed."""
-    return RunFilter(statuses=("failed",), since=now - TODAY)
 
 
 def views_of(configured: Iterable[ViewSettings], saved: Iterable[ViewSettings]) -> tuple[View, ...]:

@@ -24,7 +24,8 @@ def told(scene: Scene) -> list[str]:
 async def followed(scene: Scene, *run_ids: str) -> None:
     """Follows these."""
     for run_id in run_ids:
-        await scene.app.follow_run(run_id)
+        assert scene.app.following is not None
+        await scene.app.following.toggle(run_id)
     await scene.settle()
 
 
@@ -134,7 +135,7 @@ async def test_the_list_is_used_by_keys(staged: Staged) -> None:
     async with staged(SMALL) as scene:
         await followed(scene, "run_go1", "run_go2", "run_go3")
         await scene.press("F", "j", "f")
-        assert {p.run_id for p in scene.app.pins} == {"run_go1", "run_go3"}
+        assert {p.run_id for p in scene.app.session.pins} == {"run_go1", "run_go3"}
 
         await scene.press("k", "enter")
         assert "run_go1" in scene.text

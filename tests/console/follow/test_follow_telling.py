@@ -1,14 +1,13 @@
 """What leaves the screen: by the chosen ways, once, and never silently not at all."""
 
 import sys
-from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from app.config import NotifySettings
-from app.console.follow.follow import Follow, Ways
-from app.notify.notifications import Notification
+from app.console.follow.following import Following
+from app.console.session import Session
 from tests.console.conftest import Scene, Staged
 from tests.console.follow.conftest import Mover
 
@@ -24,28 +23,26 @@ class Person:
     said: list[str] = field(default_factory=list)
     rings: int = 0
 
-    def follow(self, **notify: Any) -> Follow:
+    def follow(self, **notify: Any) -> Following:
         """Another console of the same profile, with these settings."""
         settings = replace(self.scene.engine.settings, notify=NotifySettings(**notify))
-        follow = Follow.on(replace(self.scene.engine, settings=settings), self._ways())
-        self.scene.engine.subscribe(follow.rang)
-        follow.look()
-        return follow
+        engine, app = replace(self.scene.engine, settings=settings), self.scene.app
+        session = Session(
+            settings, engine.profile, engine.clock, None, owner=app, toast=self._toast, copy_text=self.said.append
+        )
+        following = Following(engine, session, app.run_worker, self._ring, lambda _: None)
+        engine.subscribe(following.engine_changed)
+        following.look()
+        return following
 
-    def _ways(self) -> Ways:
-        def start(work: Coroutine[None, None, None]) -> object:
-            return self.scene.app.run_worker(work)
+    def _toast(self, message: str, *, title: str, **_: object) -> None:
+        if title:
+            self.titles.append(title)
+        else:
+            self.said.append(message)
 
-        def tell(news: Notification) -> None:
-            self.titles.append(news.title)
-
-        def ring() -> None:
-            self.rings += 1
-
-        return Ways(
-            start=start, show=lambda _: None, tell=tell, say=self.said.append, ring_bell=ring, write=lambda _: None,
-            failed=self.said.append,
-        )  # fmt: skip
+    def _ring(self) -> None:
+        self.rings += 1
 
 
 def told(file: Path) -> list[str]:
@@ -61,8 +58,8 @@ async def test_a_command_is_run_once_for_all_consoles(staged: Staged, move: Move
         for person in people:
             person.follow(on=("failed",), bell=False, command=command)
         # The staged console itself rings its bell, and must not win what these two are after.
-        assert scene.app.follow is not None
-        scene.app.follow._watch.notify = NotifySettings(on=())
+        assert scene.app.following is not None
+        scene.app.following.watch.notify = NotifySettings(on=())
         await scene.settle()
         await move(scene, "run_go3", "failed")
         await scene.settle()
@@ -78,8 +75,8 @@ async def test_a_command_is_run_once_for_all_consoles(staged: Staged, move: Move
 async def test_a_command_that_fails_is_said_once(staged: Staged, move: Mover) -> None:
     """With what went wrong and where to correct it; the second failure says nothing new."""
     async with staged() as scene:
-        assert scene.app.follow is not None
-        scene.app.follow._watch.notify = NotifySettings(on=())
+        assert scene.app.following is not None
+        scene.app.following.watch.notify = NotifySettings(on=())
         person = Person(scene)
         person.follow(on=("failed",), command=("/nowhere/tell", "{title}"))
         await scene.settle()
@@ -101,8 +98,7 @@ async def test_a_cache_that_cannot_be_read_is_said(staged: Staged) -> None:
         person.follow()
         await scene.settle()
 
-    assert len(person.said) == 1
-    assert "was closed" in person.said[0]
+        assert "was closed" in scene.text
 
 
 async def test_sync_flags_what_is_stuck_and_rings(staged: Staged) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from textual.command import DiscoveryHit
 
-from app.console.keys.hints import key_actions
+from app.console.key_actions import key_actions
 from app.console.keys.palette import HERE, MOVES, ConsoleCommands
 from tests.console.keys.conftest import Configured
 

@@ -63,8 +63,7 @@ def fleet_staged(several: Settings) -> FleetStaged:
             return engine
 
         first = await asyncio.to_thread(first_picture, settings, profile, clock())
-        app = RunwardenApp(settings, profile, opened, first, clock)
-        app.profile_engines = profile_engines
+        app = RunwardenApp(settings, profile, opened, first, clock, profile_engines)
         try:
             async with app.run_test(size=size) as pilot:
                 scene = Scene(pilot, engine, clock)

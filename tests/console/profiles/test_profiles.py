@@ -41,17 +41,17 @@ async def test_another_profile_by_its_letters_and_back_again(fleet_staged: Fleet
         await scene.press("ctrl+o", *"stag", "enter")
         await until(scene, "acme-staging ▾ read-only", "3 · all")
 
-        assert scene.app.engine is not None
-        assert scene.app.engine.profile.base_url == staging.base_url
-        assert scene.app.engine.polling.is_poller
+        assert scene.app.session.engine is not None
+        assert scene.app.session.engine.profile.base_url == staging.base_url
+        assert scene.app.session.engine.polling.is_poller
         assert len(scene.rows) == 3
         with pytest.raises(StorageError):
-            await left.cache.count(scene.app.profile)  # type: ignore[arg-type]  # closed: it is not even looked at
+            await left.cache.count(scene.app.session.profile)  # type: ignore[arg-type]  # closed: it is not even looked at
 
         await scene.press("ctrl+o", *"prod", "enter")
         await until(scene, "acme-prod ▾", "60 · all")
 
-        assert scene.app.engine.token_problem is None
+        assert scene.app.session.engine.token_problem is None
 
 
 async def test_another_profile_by_mouse(fleet_staged: FleetStaged) -> None:
@@ -118,7 +118,7 @@ async def test_the_profile_on_show_is_gone_back_to(fleet_staged: FleetStaged) ->
         await scene.settle()
 
         assert scene.app.current_mode == "runs"
-        assert scene.app.engine is scene.engine
+        assert scene.app.session.engine is scene.engine
 
 
 async def test_looking_is_gentle(several: Settings, board: Board, staging: Board) -> None:
@@ -197,7 +197,7 @@ async def test_nobody_leaves_while_something_is_sent(fleet_staged: FleetStaged) 
         await scene.pilot.pause()
 
         assert "Something is being sent." in said(scene)
-        assert scene.app.profile.name == "acme-prod"
+        assert scene.app.session.profile.name == "acme-prod"
 
         outcome.set()
         await scene.settle()
@@ -285,4 +285,4 @@ async def test_the_switcher_closes_with_its_own_key(fleet_staged: FleetStaged) -
         assert opened
         assert isinstance(scene.app, RunwardenApp)
         assert not isinstance(scene.app.screen, ProfileSwitcher)
-        assert scene.app.profile.name == "acme-prod"
+        assert scene.app.session.profile.name == "acme-prod"

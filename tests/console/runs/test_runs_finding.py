@@ -208,8 +208,8 @@ async def test_what_is_shown_becomes_a_view_and_is_there_next_time(staged: Stage
         async with app.run_test(size=(140, 40)) as pilot:
             again = Scene(pilot, scene.engine, scene.clock)
             assert isinstance(pilot.app, RunwardenApp)
-            assert pilot.app.first is not None
-            assert pilot.app.first.total == len(remembered)
+            assert pilot.app.session.first is not None
+            assert pilot.app.session.first.total == len(remembered)
             await again.settle()
             assert "[Agents]" in again.text
             assert again.rows == remembered
@@ -217,7 +217,7 @@ async def test_what_is_shown_becomes_a_view_and_is_there_next_time(staged: Stage
 
             await again.press("V", "delete", "escape")
             assert "Agents" not in again.lines[3]
-        folder = data_folder(scene.app.settings, scene.app.profile)
+        folder = data_folder(scene.app.settings, scene.app.session.profile)
         assert PreferencesFile(folder / FILE).read().views == ()
 
 

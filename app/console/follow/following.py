@@ -1,0 +1,121 @@
+"""What one console follows and tells: it asks the watch after every change, and hands the runs on to the screens."""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from app.console.latest import Latest, Start
+from app.console.session import Session
+from app.events import ActionChanged, Event, StorageFailed
+from app.notify.channels import Channels
+from app.notify.watch import Watch
+from app.text import safe_text
+
+if TYPE_CHECKING:
+    from app.engine import Engine
+    from app.notify.notifications import Notification
+
+TOAST_S: Final = {"information": 6.0, "warning": 10.0, "error": 15.0}
+"""How long a toast about a run stays; a click takes it away."""
+
+
+class Following:
+    """Begins with `look`; from then on `engine_changed` hears the engine's events."""
+
+    def __init__(
+        self,
+        engine: "Engine",
+        session: Session,
+        start: Start,
+        ring_bell: Callable[[], None],
+        write: Callable[[str], None],
+    ) -> None:
+        """Follows nothing yet.
+
+        Args:
+            engine: The open engine, whose settings say what is told, and where.
+            session: Shows the followed runs and the toasts.
+            start: Runs a coroutine in the background.
+            ring_bell: Rings the terminal's bell.
+            write: Writes to the terminal as it stands; to nowhere where there is none.
+        """
+        settings, profile = engine.settings, engine.profile
+        self.watch = Watch(
+            engine.cache,
+            settings.notify,
+            frozenset(settings.console.health_ok),
+            profile.poll.health_s,
+            profile.name,
+            engine.clock,
+        )
+        self._engine = engine
+        self._session = session
+        self._start = start
+        self._channels = Channels(settings.notify, profile.name, os.environ, ring_bell, write)
+        self._troubles: set[str] = set()
+        """What was said of channels that fail: once is enough."""
+        self._has_begun = False
+        self._looking = Latest(self._look, start)
+
+    def engine_changed(self, event: Event) -> None:
+        """Something changed: there may be something to tell, and the followed runs may be elsewhere."""
+        if not isinstance(event, ActionChanged | StorageFailed):
+            self._looking.ask()
+
+    def look(self) -> None:
+        """Looks now."""
+        self._looking.ask()
+
+    async def toggle(self, run_id: str) -> None:
+        """Follows a run to its end, or unfollows it, and says which.
+
+        Raises:
+            StorageError: The cache cannot be written.
+        """
+        following = self._engine.cache.following
+        if await following.unpin(run_id):
+            await self._read_pins()
+            self._session.notify("Unfollowed.")
+            return
+        await following.pin(run_id, at=self._engine.clock())
+        await self._read_pins()
+        row = next((pinned.row for pinned in self._session.pins if pinned.run_id == run_id), None)
+        has_ended = row is not None and row.is_final
+        self._session.notify(
+            "It has ended; followed for a day, in case it is continued."
+            if has_ended
+            else "Followed to its end, also after a restart. F lists what is followed."
+        )
+
+    async def unfollow_ended(self) -> None:
+        """Unfollows the runs that have ended, and says how many those were.
+
+        Raises:
+            StorageError: The cache cannot be written.
+        """
+        count = await self._engine.cache.following.unpin_ended()
+        await self._read_pins()
+        self._session.notify(f"Let go of {count}." if count else "None of them has ended.")
+
+    async def _look(self) -> None:
+        if not self._has_begun:
+            await self.watch.begin()
+            self._has_begun = True
+        telling = await self.watch.look()
+        await self._read_pins()
+        for news in telling.screen:
+            self._session.notify(news.body, title=news.title, severity=news.level, timeout=TOAST_S[news.level])
+        if telling.outward:
+            self._start(self._deliver(telling.outward))
+
+    async def _read_pins(self) -> None:
+        pins = await self._engine.cache.following.pins()
+        if pins != self._session.pins:
+            self._session.show_pins(pins)
+
+    async def _deliver(self, news: "tuple[Notification, ...]") -> None:
+        for trouble in await self._channels.deliver(news):
+            if trouble not in self._troubles:
+                self._troubles.add(trouble)
+                said = safe_text(f"A notification was not delivered. {trouble}", limit=300)
+                self._session.notify(said, severity="warning")

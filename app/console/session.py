@@ -1,0 +1,240 @@
+"""What every screen is given: one profile, its engine once that is open, and the ways to say something."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from textual.signal import Signal
+
+from app.api.errors import ApiError
+from app.config import Profile, Settings
+from app.console.latest import Latest
+from app.console.troubles import READ_ONLY, link_notice, storage_notice
+from app.events import ActionChanged, Event, StorageFailed
+from app.text import safe_text
+from storage.errors import StorageError
+from storage.records import LinkState, RunFilter
+from widgets.frame.freshness import PollTiming
+from widgets.frame.header_bar import Vitals
+
+if TYPE_CHECKING:
+    from textual.dom import DOMNode
+
+    from app.engine import Engine
+    from storage.cache import Cache
+    from storage.cache.first_paint import FirstPaint
+    from storage.records.following import PinnedRun
+    from widgets.frame.notice import Notice
+
+Result = TypeVar("Result")
+
+LONGEST_COPY: Final = 10_000
+"""Characters: an id that was cut would be another one's."""
+STILL_OPENING: Final = "Still opening; a moment."
+TOAST_S: Final = 4.0
+TODAY: Final = timedelta(hours=24)
+
+
+class Session:
+    """One profile on show, from the first picture until another profile takes its place."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        profile: Profile,
+        clock: Callable[[], datetime],
+        first: "FirstPaint | None",
+        *,
+        owner: "DOMNode",
+        toast: Callable[..., None],
+        copy_text: Callable[[str], None],
+        can_switch: bool = False,
+    ) -> None:
+        """Nothing is opened yet.
+
+        Args:
+            settings: The configuration.
+            profile: Which service.
+            clock: The time, aware UTC.
+            first: What was cached when the profile was chosen.
+            owner: The node that runs workers and publishes the signals.
+            toast: Shows a toast, as `App.notify` does.
+            copy_text: Copies to the terminal's clipboard.
+            can_switch: Whether there is another profile.
+        """
+        self.settings = settings
+        self.profile = profile
+        self.clock = clock
+        self.first = first
+        self.patience = PollTiming(clock(), profile.poll.runs_s)
+        self.healthy_words = frozenset(settings.console.health_ok)
+        self.not_open = STILL_OPENING
+        """What to say to a key that needs the engine before it is open."""
+        self.engine: Engine | None = None
+        self.vitals = _vitals_of(profile, first, can_switch=can_switch)
+        self.pins: tuple[PinnedRun, ...] = ()
+        """The followed runs, as they were read last."""
+        self.engine_changed: Signal[Event] = Signal(owner, "engine changed")
+        self.vitals_changed: Signal[Vitals] = Signal(owner, "vitals changed")
+        self.pins_changed: Signal[tuple[PinnedRun, ...]] = Signal(owner, "pins changed")
+        self._toast = toast
+        self._copy_text = copy_text
+        self._vitals_reader = Latest(self._read_vitals, owner.run_worker)
+        self._unsubscribe: Callable[[], None] | None = None
+        self._opened = asyncio.Event()
+        self._storage_trouble: str | None = None
+
+    # The engine
+
+    async def opened(self) -> "Engine":
+        """The engine, as soon as it is open."""
+        await self._opened.wait()
+        if self.engine is None:
+            raise RuntimeError("The engine could not be opened.")
+        return self.engine
+
+    def open(self, engine: "Engine") -> None:
+        """The engine is open from now on."""
+        self.engine = engine
+        self._unsubscribe = engine.subscribe(self.hear)
+        self._opened.set()
+        self.refresh_vitals()
+
+    def leave(self) -> None:
+        """Hears nothing more of the engine; its owner closes it."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        self._unsubscribe = self.engine = None
+        self.show_pins(())
+
+    def hear(self, event: Event) -> None:
+        """The engine says that something changed."""
+        if isinstance(event, StorageFailed):
+            self.storage_failed(event.message)
+        if not isinstance(event, ActionChanged):
+            self.refresh_vitals()
+        self.engine_changed.publish(event)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the engine was opened, or could not be."""
+        return self.engine is not None or self._storage_trouble is not None
+
+    def poll_soon(self) -> None:
+        """Asks the service now."""
+        if self.engine is not None:
+            self.engine.polling.poll_soon("runs")
+            self.engine.polling.poll_soon("health")
+
+    # What is known of it
+
+    def refresh_vitals(self) -> None:
+        """Reads again what the header says."""
+        self._vitals_reader.ask()
+
+    def show_vitals(self, vitals: Vitals) -> None:
+        """The header says this from now on."""
+        self.vitals = vitals
+        self.vitals_changed.publish(vitals)
+
+    def show_pins(self, pins: "tuple[PinnedRun, ...]") -> None:
+        """These runs are followed from now on."""
+        self.pins = pins
+        self.pins_changed.publish(pins)
+
+    def trouble(self) -> "Notice | None":
+        """What is wrong with our own files or the link; None: nothing."""
+        return self.storage_trouble or link_notice(self.vitals.runs_link, self.clock())
+
+    @property
+    def storage_trouble(self) -> "Notice | None":
+        """What is wrong with our own files; None: nothing."""
+        return None if self._storage_trouble is None else storage_notice(self._storage_trouble)
+
+    @property
+    def standing(self) -> "Notice | None":
+        """What is always to be known of this profile; None: nothing."""
+        return READ_ONLY if self.profile.read_only else None
+
+    @property
+    def as_of(self) -> datetime | None:
+        """When the service last answered, while it no longer does; None: what is shown is live."""
+        link = self.vitals.runs_link
+        return link.last_ok_at if link is not None and link.is_failing else None
+
+    def storage_failed(self, message: str) -> None:
+        """Our own files fail: every screen says so from now on."""
+        self._storage_trouble = message
+        self.not_open = f"The console cannot use its own files. {message}"
+        self.show_vitals(replace(self.vitals, files_fail=True))
+
+    async def _read_vitals(self) -> None:
+        if self.engine is not None:
+            self.show_vitals(await read_vitals(self.engine.cache, self.vitals, self.clock()))
+
+    async def guard(self, work: Awaitable[Result]) -> Result | None:
+        """Does the work. Whatever fails of our own files, or of a request, becomes a notice here, and nowhere else."""
+        try:
+            return await work
+        except (StorageError, ApiError) as error:
+            self.failed(error)
+            return None
+
+    def failed(self, error: StorageError | ApiError) -> None:
+        """Says what failed: our own files in every screen's banner, a request in a toast."""
+        if isinstance(error, StorageError):
+            self.storage_failed(str(error))
+        else:
+            self.notify(str(error), severity="error")
+
+    # What it says
+
+    def notify(self, message: str, *, severity: str = "information", title: str = "", timeout: float = TOAST_S) -> None:
+        """Shows a toast; foreign parts of it must be safe text already."""
+        self._toast(safe_text(message), title=title, severity=severity, markup=False, timeout=timeout)
+
+    say = notify  # until every screen says notify
+
+    def copy(self, text: str) -> None:
+        """Copies a line of foreign text as safe text and says it: what is pasted into a shell must not act there."""
+        safe = safe_text(text, limit=LONGEST_COPY)
+        self.copy_as_is(safe, f"Copied {safe}")
+
+    def copy_as_is(self, text: str, said: str) -> None:
+        """Copies text that is safe already."""
+        self._copy_text(text)
+        self.notify(said)
+
+
+async def read_vitals(cache: "Cache", before: Vitals, now: datetime) -> Vitals:
+    """What the header says now.
+
+    Raises:
+        StorageError: The cache cannot be read.
+    """
+    links = await cache.links()
+    counts = await cache.status_counts(RunFilter())
+    runs_link, health_link = link_of(links, "runs"), link_of(links, "health")
+    return replace(
+        before,
+        runs_link=runs_link,
+        working=counts.get("working", 0),
+        queued=counts.get("queued", 0),
+        failed_today=await cache.count(RunFilter(statuses=("failed",), since=now - TODAY)),
+        health=await cache.health(),
+        health_is_stale=health_link is not None and health_link.is_failing,
+        known=bool(counts) or (runs_link is not None and runs_link.last_ok_at is not None),
+    )
+
+
+def link_of(links: tuple[LinkState, ...], subject: str) -> LinkState | None:
+    """The state of one subject's link."""
+    return next((link for link in links if link.subject == subject), None)
+
+
+def _vitals_of(profile: Profile, first: "FirstPaint | None", *, can_switch: bool) -> Vitals:
+    """What the header says before anything is read of the service."""
+    vitals = Vitals(profile.name, profile.read_only, can_switch=can_switch)
+    return vitals if first is None else replace(vitals, runs_link=link_of(first.links, "runs"), health=first.health)

@@ -1,0 +1,102 @@
+"""The terminal around the console: its title, whose the mouse is, and what it was like before."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from app.text import safe_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.driver import Driver
+
+    from widgets.frame.header_bar import Vitals
+
+KEEP_TITLE: Final = "\x1b[22;2t"
+"""Has the terminal remember the title that it had; those that cannot ignore it."""
+GIVE_TITLE_BACK: Final = "\x1b[23;2t"
+LONGEST: Final = 120
+
+
+def title_of(vitals: "Vitals") -> str:
+    """The window's title: what has to be seen while another window is in front."""
+    profile = safe_text(vitals.profile, limit=40)
+    counts = ((vitals.working, "working"), (vitals.queued, "queued"), (vitals.failed_today, "failed"))
+    said = ", ".join(f"{number:,} {word}" for number, word in counts if number)
+    link = vitals.runs_link
+    lost = "not live · " if link is not None and link.is_failing else ""
+    return safe_text(f"{lost}{said or 'runwarden'} · {profile}", limit=LONGEST)
+
+
+class Terminal:
+    """Writes the window's title and lends the mouse. Where there is no terminal, it does nothing."""
+
+    def __init__(self, driver: "Callable[[], Driver | None]", *, mouse: bool) -> None:
+        """Changes nothing yet.
+
+        Args:
+            driver: What Textual draws with; None before the app runs.
+            mouse: Whether the console has the mouse at first.
+        """
+        self._textual_driver = driver
+        self._mouse_is_ours = mouse
+        self._title: str | None = None
+        """What the title says; None: it is not ours."""
+
+    @property
+    def driver(self) -> "Driver | None":
+        """Where escape sequences may be written. None: there is a browser or a test in its place."""
+        driver = self._textual_driver()
+        return driver if driver is not None and driver.can_suspend and not driver.is_headless else None
+
+    def remember_modes(self, before: list[Any] | None) -> None:
+        """Has the driver give back these modes at the end. None: Textual was the first to change them."""
+        if self.driver is not None and before is not None:
+            self.driver.attrs_before = before  # type: ignore[attr-defined]  # a Linux terminal's
+
+    def write(self, sequence: str) -> None:
+        """Writes a sequence."""
+        if self.driver is not None:
+            self.driver.write(sequence)
+
+    def say_title(self, title: str) -> None:
+        """Sets the window's title, where it differs from what was said last."""
+        if self.driver is None or title == self._title:
+            return
+        keep = KEEP_TITLE if self._title is None else ""
+        self._title = title
+        self.write(f"{keep}\x1b]2;{title}\x07")
+
+    def give_title_back(self) -> None:
+        """The title is as it was before; `say_title` may set it again."""
+        if self._title is not None:
+            self._title = None
+            self.write(GIVE_TITLE_BACK)
+
+    @property
+    def farewell(self) -> str:
+        """What gives the old title back once the terminal is no longer ours."""
+        return GIVE_TITLE_BACK if self._title is not None else ""
+
+    def toggle_mouse(self) -> str:
+        """Gives the mouse to the terminal, to select text with, or takes it back; says which."""
+        driver = self.driver
+        if driver is None:
+            return "There is no terminal here to give the mouse to."
+        self._mouse_is_ours = not self._mouse_is_ours
+        _lend_mouse(driver, to_console=self._mouse_is_ours)
+        return "The mouse works here again." if self._mouse_is_ours else "The mouse selects text; f8 takes it back."
+
+
+def _lend_mouse(driver: "Driver", *, to_console: bool) -> None:
+    """Has the terminal report the mouse to the console, or keep it to select text with."""
+    write = driver.write
+    if to_console:
+        write("\x1b[?1000h\x1b[?1003h\x1b[?1006h")
+        if getattr(driver, "_mouse_pixels", False):
+            # Cells and pixels exclude each other: the last one asked for counts, and Textual goes on reading pixels.
+            write("\x1b[?1016h")
+    else:
+        write("\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1016l")
+    driver.flush()
+    # After a suspension the driver switches on again what it believes to be on.
+    driver._mouse = to_console  # noqa: SLF001 — it has no other way to be told
