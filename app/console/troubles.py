@@ -3,7 +3,6 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from app.console.runs.views import TableQuery
 from app.text import safe_text
 from storage.records import LinkState
 from widgets.filter.bar import Extent
@@ -66,13 +65,13 @@ READ_ONLY: Final = Notice("◇", "Read-only", ("Nothing can be sent from here.",
 
 
 def nothing_to_show(
-    wanted: TableQuery, extent: Extent | None, link: LinkState | None, now: datetime, *, read_only: bool = False
+    empty: str | None, extent: Extent | None, link: LinkState | None, now: datetime, *, read_only: bool = False
 ) -> Notice:
-    """Why there are no rows."""
+    """Why there are no rows; `empty` is what the view says of itself, None where its line was changed."""
     if extent is not None and extent.is_filtered and extent.held:
-        if wanted.is_changed:
+        if empty is None:
             return Notice("∅", "No run matches", (f"{extent.held:,} runs are here; esc shows them again.",))
-        return Notice("✓", wanted.view.empty, (f"{extent.held:,} runs are here; [ and ] change the view.",))
+        return Notice("✓", empty, (f"{extent.held:,} runs are here; [ and ] change the view.",))
     if (trouble := link_notice(link, now)) is not None:
         return trouble
     if extent is None or link is None or link.last_ok_at is None:

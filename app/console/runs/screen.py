@@ -220,5 +220,6 @@ class RunsScreen(RunMarkingScreen):
         has_none = self._extent is not None and not self._extent.held
         self.query_one("#runs").set_class(has_none and not self.table.total, "-empty")
         read_only = self.console.profile.read_only
-        nothing = nothing_to_show(self.wanted, self._extent, link, self.console.clock(), read_only=read_only)
+        empty = None if self.wanted.is_changed else self.wanted.view.empty
+        nothing = nothing_to_show(empty, self._extent, link, self.console.clock(), read_only=read_only)
         self.table.say(UNREADABLE if self.console.storage_trouble else nothing)

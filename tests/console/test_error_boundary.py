@@ -1,0 +1,144 @@
+"""Whatever fails of our own files becomes a notice: no key of any screen ends the console."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.binding import Binding
+from textual.dom import DOMNode
+from textual.screen import Screen
+
+from app.api.errors import UnreachableError
+from storage.errors import DiskFailedError
+from storage.thread import DatabaseThread
+from tests.console.conftest import Scene, Staged
+
+MESSAGE = "disk I/O error. Look at the disk"
+
+WAYS = {
+    "runs": (),
+    "one run": ("enter",),
+    "health": ("2",),
+    "organizations": ("3",),
+    "import": ("3", "i"),
+    "insights": ("4",),
+    "activity": ("6",),
+    "followed runs": ("f", "F"),
+    "key help": ("question_mark",),
+    "statuses": ("s",),
+    "repositories": ("R",),
+    "branches": ("B",),
+    "dates": ("t",),
+    "order": ("o",),
+    "views": ("V",),
+    "columns": ("C",),
+    "export": ("e",),
+    "new run": ("n",),
+    "continue": ("c",),
+    "agent": ("a",),
+    "organization": ("3", "n"),
+    "onboarding": ("3", "p"),
+    "kinds": ("6", "f"),
+    "figures": ("4", "e"),
+}
+"""How each screen is reached from the runs."""
+
+
+class Disk:
+    """The disk below cache and ledger."""
+
+    fails = False
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    """Every method of cache and ledger fails while it does."""
+    disk, run = Disk(), DatabaseThread.run
+
+    async def failing(self: DatabaseThread, *arguments: Any, **options: Any) -> Any:
+        if disk.fails:
+            raise DiskFailedError(MESSAGE, path=Path("cache.sqlite3"))
+        return await run(self, *arguments, **options)
+
+    monkeypatch.setattr(DatabaseThread, "run", failing)
+    yield disk
+    disk.fails = False
+
+
+def bindings_of(screen: Screen[Any]) -> list[Binding]:
+    """The bindings that its own classes declare, one for each action."""
+    ours = [kind for kind in type(screen).__mro__ if issubclass(kind, DOMNode) and kind.__module__.startswith("app.")]
+    found = [binding for kind in ours for binding in Binding.make_bindings(vars(kind).get("BINDINGS", ()))]
+    return list({binding.action: binding for binding in reversed(found)}.values())
+
+
+async def there(scene: Scene, way: tuple[str, ...]) -> Screen[Any]:
+    """Goes to a screen."""
+    while len(scene.app.screen_stack) > 1:
+        scene.app.pop_screen()
+    await scene.press("1", *way)
+    return scene.app.screen
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+async def test_no_key_ends_the_console_while_our_files_fail(staged: Staged, disk: Disk, way: tuple[str, ...]) -> None:
+    """Each binding of each screen, with a cache and a ledger whose every method fails; the banner says it."""
+    async with staged() as scene:
+        screen = await there(scene, way)
+        for binding in bindings_of(screen):
+            if scene.app.screen is not screen:
+                disk.fails = False
+                screen = await there(scene, way)
+            disk.fails = True
+            await scene.app.run_action(binding.action, screen)
+            await scene.pilot.pause()
+
+            assert scene.app.is_running, f"{binding.key} ended the console"
+        disk.fails = False
+        await there(scene, ())
+        disk.fails = True
+        await scene.press("Y")
+
+        assert MESSAGE in scene.text
+
+
+@pytest.mark.parametrize("key", ["c", "N", "a", "Y", "f"])
+async def test_the_key_that_found_it_says_it(staged: Staged, disk: Disk, key: str) -> None:
+    """These read or write before they do anything else."""
+    async with staged() as scene:
+        disk.fails = True
+        await scene.press(key)
+
+        assert MESSAGE in scene.text
+
+
+async def test_a_message_and_a_worker_have_the_same_boundary(staged: Staged, disk: Disk) -> None:
+    """What a handler or a worker of a screen raises is said, and both go on."""
+    async with staged() as scene:
+        screen, engine = scene.app.screen, scene.engine
+        disk.fails = True
+        screen.call_later(engine.cache.links)
+        screen.run_worker(engine.cache.links())
+        screen.set_timer(0.001, engine.cache.links)
+        await scene.settle()
+
+        assert MESSAGE in scene.text
+        disk.fails = False
+        await scene.press("3")
+        assert scene.app.screen is not screen
+
+
+async def test_a_request_that_fails_is_said(staged: Staged) -> None:
+    """As a toast: what is on show may be as true as before."""
+
+    async def fail() -> None:
+        raise UnreachableError("Connection refused.")
+
+    async with staged() as scene:
+        scene.app.screen.call_later(fail)
+        scene.app.screen.run_worker(fail())
+        await scene.settle()
+
+        assert [notice.message for notice in scene.app._notifications] == ["Connection refused."] * 2
+        assert scene.app.is_running
