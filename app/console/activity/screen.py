@@ -21,7 +21,6 @@ from app.console.session import Session
 from app.console.troubles import UNREADABLE
 from app.events import ActionChanged, CacheChangedElsewhere, Event, LinkChanged
 from app.text import safe_text
-from storage.errors import StorageError
 from storage.records import Action
 from widgets.activity.bar import ActivityBar, ActivitySearch, ChipBar
 from widgets.activity.formatting import Entry, outcome_badge
@@ -264,13 +263,9 @@ class ActivityScreen(BaseScreen):
         wish = self._wish
         condition = wish.condition(self._engine.clock())
         before = self._activity or Activity()
-        try:
-            found = await read_activity(
-                self._engine.cache, self._engine.ledger, condition, limit=self._limit, before=before
-            )
-        except StorageError as error:
-            self.storage_failed(error)
-            return
+        found = await read_activity(
+            self._engine.cache, self._engine.ledger, condition, limit=self._limit, before=before
+        )
         if wish != self._wish:
             return  # Nobody wants it any more; the next reading is already asked for.
         self._activity = found

@@ -112,11 +112,11 @@ class ActionForm(FormScreen):
         self.dialog.sending(safe_text(f"Sending…  {waited} of at most {limit}"))
 
     async def _send(self, request: WriteRequest) -> None:
-        await self.keeper.sending()
+        await self.form_draft.sending()
         try:
             action = await self.engine.actions.submit(request)
         except BlockedError as refused:
-            await self.keeper.not_sent()
+            await self.form_draft.not_sent()
             self._open = refused.existing if refused.existing.state == "unknown" else None
             self._show(outcomes.blocked(refused.existing, self.engine.clock()))
         except ActionRefusedError as refused:
@@ -128,7 +128,7 @@ class ActionForm(FormScreen):
 
     async def _settled(self, action: Action) -> None:
         if action.state == "confirmed":
-            await self.keeper.done()
+            await self.form_draft.done()
             self._result = action
             self._show(outcomes.confirmed(action))
         elif action.state == "unknown":
@@ -138,7 +138,7 @@ class ActionForm(FormScreen):
             await self._back_to_fields(outcomes.not_done(action))
 
     async def _back_to_fields(self, why: str) -> None:
-        await self.keeper.not_sent()
+        await self.form_draft.not_sent()
         self.enter("editing")
         self.dialog.banner(safe_text(why))
 

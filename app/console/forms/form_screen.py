@@ -16,8 +16,7 @@ from textual.widgets import Input
 from app.actions import Problem, problems
 from app.api.requests import WriteRequest, as_json
 from app.config import data_folder
-from app.console.forms.draft_keeper import DraftKeeper, Values
-from app.console.forms.drafts import Drafts
+from app.console.forms.drafts import Drafts, FormDraft, Values
 from app.console.forms.standing import standing
 from app.engine import Engine
 from app.text import safe_block, safe_text
@@ -79,7 +78,7 @@ class FormScreen(ModalScreen[Action | None]):
         self._rows = tuple(self.make_rows())
         self._fields = {row.key: row for row in self._rows if isinstance(row, FormField)}
         drafts = Drafts(data_folder(engine.settings, engine.profile) / DRAFTS_FILE)
-        self.keeper = DraftKeeper(drafts, draft, self.values, engine.clock)
+        self.form_draft = FormDraft(drafts, draft, self.values, engine.clock)
         self._other: Values | None = None
         """What ctrl+n would put in place of what stands there; None: nothing."""
         self._draft_timer: Timer | None = None
@@ -124,17 +123,17 @@ class FormScreen(ModalScreen[Action | None]):
 
     async def on_mount(self) -> None:
         """An earlier draft comes back; the first empty field waits for keys."""
-        draft = await self.keeper.restore()
+        draft = await self.form_draft.restore()
         if draft is not None:
-            self._other = self.keeper.fresh
+            self._other = self.form_draft.fresh
             self._fill(draft.values)
         self.enter("editing")
-        self.dialog.note(*standing(self.engine, draft, self.keeper.problem))
+        self.dialog.note(*standing(self.engine, draft, self.form_draft.problem))
         self._offer_repositories()
 
     async def on_unmount(self) -> None:
         """Closing by whatever way keeps the draft."""
-        await self.keeper.flush()
+        await self.form_draft.flush()
         # Textual forgets whoever watches the theme only when that changes: every paragraph would stay till then.
         watchers = getattr(self.app, "__watchers", {}).get("theme", [])
         watchers[:] = [watcher for watcher in watchers if not watcher[0]._closing]  # noqa: SLF001 — as Textual does it
@@ -201,7 +200,7 @@ class FormScreen(ModalScreen[Action | None]):
         self._last_typed = event.field
         self.dialog.banner(None)
         self._complain()
-        self.keeper.typed(self.values)
+        self.form_draft.typed(self.values)
         if self._draft_timer is not None:
             self._draft_timer.stop()
         self._draft_timer = self.set_timer(_DRAFT_AFTER_S, self._keep_draft)
@@ -211,9 +210,9 @@ class FormScreen(ModalScreen[Action | None]):
         self._complain()
 
     async def _keep_draft(self) -> None:
-        await self.keeper.flush()
-        if self.keeper.problem is not None:
-            self.dialog.note(safe_text(self.keeper.problem), "warn")
+        await self.form_draft.flush()
+        if self.form_draft.problem is not None:
+            self.dialog.note(safe_text(self.form_draft.problem), "warn")
 
     @work(group="offer")
     async def _offer_repositories(self) -> None:

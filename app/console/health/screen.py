@@ -24,7 +24,6 @@ from app.console.latest import Latest
 from app.console.session import Session
 from app.console.troubles import UNREADABLE
 from app.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
-from storage.errors import StorageError
 from storage.records import LinkState, PlatformHealth
 from widgets.frame.notice import NoticePage
 from widgets.health import Card, CardFacts, IncidentList
@@ -106,12 +105,8 @@ class HealthScreen(BaseScreen):
         if engine is None:
             return
         reader, now = self._past_reader, self.session.clock()
-        try:
-            hosts, self._links = await engine.cache.health(), await engine.cache.links()
-            spans = await engine.cache.health_spans(now - LONGEST_WINDOW, longest_gap=reader.longest_gap)
-        except StorageError as error:
-            self.storage_failed(error)
-            return
+        hosts, self._links = await engine.cache.health(), await engine.cache.links()
+        spans = await engine.cache.health_spans(now - LONGEST_WINDOW, longest_gap=reader.longest_gap)
         self._hosts, self._pasts = hosts, reader.pasts(hosts, spans, now)
         await self._lay_out(self._hosts)
         self._show(self.session.clock())

@@ -20,7 +20,6 @@ from app.console.session import Session
 from app.console.troubles import UNREADABLE, link_notice
 from app.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.text import safe_text
-from storage.errors import StorageError
 from widgets.activity.bar import Chip, ChipBar
 from widgets.badges import STYLES
 from widgets.frame.notice import Notice, NoticePage
@@ -215,11 +214,7 @@ class InsightsScreen(BaseScreen):
     async def _read(self) -> None:
         span, now = self._span, self._engine.clock()
         self._is_stale = False
-        try:
-            view = await read_insights(self._engine.cache, span, now)
-        except StorageError as error:
-            self.storage_failed(error)
-            return
+        view = await read_insights(self._engine.cache, span, now)
         if span == self._span:
             self._show(view)
 

@@ -15,8 +15,7 @@ from app.actions.imports import Import, ImportFileError, ImportRow, read_rows
 from app.api.requests import CreateOrganization
 from app.config import data_folder
 from app.console.base_screen import BaseScreen
-from app.console.forms.draft_keeper import DraftKeeper
-from app.console.forms.drafts import Drafts
+from app.console.forms.drafts import Drafts, FormDraft
 from app.console.forms.form_screen import DRAFTS_FILE
 from app.console.latest import Latest
 from app.console.organizations.import_rows import ImportList, line, why_stopped
@@ -80,7 +79,7 @@ class OrganizationImportScreen(BaseScreen):
         self._is_sending = False
         self._is_stopping = False
         drafts = Drafts(data_folder(engine.settings, engine.profile) / DRAFTS_FILE)
-        self._keeper = DraftKeeper(drafts, "organization.import", self._values("", str(MOST)), engine.clock)
+        self._form_draft = FormDraft(drafts, "organization.import", self._values("", str(MOST)), engine.clock)
         self._planner = Latest(self._plan, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
@@ -95,7 +94,7 @@ class OrganizationImportScreen(BaseScreen):
         self.run_worker(self._take_up())
 
     async def _take_up(self) -> None:
-        draft = await self._keeper.restore()
+        draft = await self._form_draft.restore()
         if draft is not None:
             self._bar.file.fill(draft.values.get("path", ""))
             self._bar.most.fill(draft.values.get("most", str(MOST)))
@@ -182,7 +181,7 @@ class OrganizationImportScreen(BaseScreen):
         if self._is_asked:
             self._is_asked = False
             self._say(*self._what_now())
-        self._keeper.typed(self._values(self._bar.file.value, self._bar.most.value))
+        self._form_draft.typed(self._values(self._bar.file.value, self._bar.most.value))
         if message.field == "most":
             wrong = self._most is None
             self._bar.most.complain(safe_text("A whole number, from 1.") if wrong else None)
@@ -243,18 +242,14 @@ class OrganizationImportScreen(BaseScreen):
             self._list.load(())
             self._bar.file.complain(safe_text(str(error)))
         else:
-            await self._keeper.flush()
+            await self._form_draft.flush()
             self._table.focus()
         await self._plan()
 
     async def _plan(self) -> None:
         if self._is_sending:
             return
-        try:
-            self._list.stand(await self._engine.ledger.organizations())
-        except StorageError as error:
-            self.storage_failed(error)
-            return
+        self._list.stand(await self._engine.ledger.organizations())
         self._show()
         if self._is_asked:
             self._ask()
@@ -313,7 +308,7 @@ class OrganizationImportScreen(BaseScreen):
         self._followed = ""
         await self._plan()
         if not self._list.to_send and work.stopped_by is None:
-            await self._keeper.done()
+            await self._form_draft.done()
         if work.stopped_by is not None:
             self._say(why_stopped(work.stopped_by), "warn")
         elif self._list.to_send and self._is_stopping:

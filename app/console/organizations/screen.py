@@ -19,7 +19,6 @@ from app.console.latest import Latest
 from app.console.session import Session
 from app.console.troubles import UNREADABLE
 from app.events import ActionChanged, CacheChangedElsewhere, Event
-from storage.errors import StorageError
 from storage.records import Action
 from widgets.frame.notice import Notice
 from widgets.organizations.attempts import Attempt, OrganizationPane, OrganizationTable, attempt_badge
@@ -198,11 +197,7 @@ class OrganizationsScreen(BaseScreen):
         self.app.push_screen(form, lambda _: self._reader.ask())
 
     async def _read(self) -> None:
-        try:
-            actions = await self._engine.ledger.organizations()
-        except StorageError as error:
-            self.storage_failed(error)
-            return
+        actions = await self._engine.ledger.organizations()
         self._known = {action.action_id: self._attempt(action) for action in actions}
         self._attempts = tuple(self._known.values())
         table = self.query_one(OrganizationTable)

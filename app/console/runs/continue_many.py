@@ -169,7 +169,7 @@ class ContinueManyForm(InstructedForm):
 
     async def _send(self, request: WriteRequest) -> None:
         del request
-        await self.keeper.sending()
+        await self.form_draft.sending()
         instructions = self.values["instructions"]
         sent: list[Sent] = []
         trouble: SafeText | None = None
@@ -195,7 +195,7 @@ class ContinueManyForm(InstructedForm):
         blocked = next((one.refusal.existing for one in sent if isinstance(one.refusal, BlockedError)), None)
         self._open = unknown or (blocked if blocked is not None and blocked.state == "unknown" else None)
         self._result = unknown or next(iter(done), None)
-        await (self.keeper.done() if len(done) == len(self._runs) else self.keeper.not_sent())
+        await (self.form_draft.done() if len(done) == len(self._runs) else self.form_draft.not_sent())
         self._show(outcome(self._runs, sent, trouble))
 
     def _tick(self) -> None:

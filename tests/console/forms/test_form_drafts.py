@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.console.forms.draft_keeper import DraftKeeper
-from app.console.forms.drafts import Draft, Drafts, DraftsError
+from app.console.forms.drafts import Draft, Drafts, DraftsError, FormDraft
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
@@ -89,22 +88,22 @@ async def test_where_drafts_cannot_be_kept_the_message_says_so(tmp_path: Path) -
 
 async def test_what_was_typed_last_is_what_the_file_ends_up_with(drafts: Drafts) -> None:
     """However saves overlap."""
-    keeper = DraftKeeper(drafts, "run.start", {"a": ""}, lambda: NOON)
+    form_draft = FormDraft(drafts, "run.start", {"a": ""}, lambda: NOON)
     for text in ("x", "xy", "xyz"):
-        keeper.typed({"a": text})
-        flushing = asyncio.create_task(keeper.flush())
+        form_draft.typed({"a": text})
+        flushing = asyncio.create_task(form_draft.flush())
     await flushing
-    await keeper.flush()
+    await form_draft.flush()
 
     assert await drafts.load("run.start") == Draft({"a": "xyz"}, NOON)
 
 
 async def test_a_form_emptied_by_hand_leaves_no_draft(drafts: Drafts) -> None:
     """What the form began with is not worth keeping."""
-    keeper = DraftKeeper(drafts, "run.start", {"a": "prefilled"}, lambda: NOON)
-    keeper.typed({"a": "more"})
-    await keeper.flush()
-    keeper.typed({"a": "prefilled"})
-    await keeper.flush()
+    form_draft = FormDraft(drafts, "run.start", {"a": "prefilled"}, lambda: NOON)
+    form_draft.typed({"a": "more"})
+    await form_draft.flush()
+    form_draft.typed({"a": "prefilled"})
+    await form_draft.flush()
 
     assert await drafts.load("run.start") is None
