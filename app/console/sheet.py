@@ -1,13 +1,19 @@
-"""What lies over a room and is left by a click beside it, as by escape: nobody without a keyboard is held in it."""
+"""What lies over a room: left by a click beside it, as by escape, and often a choice of something."""
 
+from collections.abc import Mapping
 from typing import ClassVar, TypeVar
 
 from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.style import Style
+from textual.widgets import Static
 
 Answer = TypeVar("Answer")
+Choice = TypeVar("Choice")
 
 
 def clicked(words: Content, action: str) -> Content:
@@ -26,3 +32,42 @@ class Sheet(ModalScreen[Answer]):
         widget, _ = self.get_widget_at(event.screen_x, event.screen_y)
         if widget is self:
             await self.run_action(self.LEAVE)
+
+
+class PickerScreen(Sheet[Choice | None]):
+    """Closes with the choice; None: all stays as it was."""
+
+    TITLE_TEXT: str = ""
+    HINT: str = ""
+    """What keys do, with dots between them."""
+    CLICKABLE: ClassVar[Mapping[str, str]] = {}
+    """The parts of the hint that a click does as well, with their actions."""
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "cancel", id="picker.leave")]
+
+    def compose(self) -> ComposeResult:
+        """What is chosen from, in a box."""
+        with Vertical(id="picker") as box:
+            box.border_title = self.title_text
+            box.border_subtitle = "esc leaves"
+            yield from self.compose_choice()
+            yield Static(self._hint(), markup=False, id="picker-hint")
+
+    @property
+    def title_text(self) -> str:
+        """What is chosen."""
+        return self.TITLE_TEXT
+
+    def compose_choice(self) -> ComposeResult:
+        """What is chosen from."""
+        yield from ()
+
+    def action_leave(self) -> None:
+        """Closes and changes nothing."""
+        self.dismiss(None)
+
+    def _hint(self) -> Content:
+        return Content(" · ").join(self._hint_of(part) for part in self.HINT.split(" · "))
+
+    def _hint_of(self, part: str) -> Content:
+        action = self.CLICKABLE.get(part)
+        return Content(part) if action is None else clicked(Content(part), f"screen.{action}")

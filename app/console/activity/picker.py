@@ -7,7 +7,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from app.console.picker import PickerScreen
+from app.console.sheet import PickerScreen
 from widgets.badges import Badge
 from widgets.choice_lists import StatusList
 
@@ -16,7 +16,7 @@ class ActivityPicker(PickerScreen[tuple[str, ...]]):
     """Closes with those wanted, none of them for any; None: it was left as it was."""
 
     HINT = "space marks · enter applies · 0 any"
-    DEEDS: ClassVar[Mapping[str, str]] = {"enter applies": "apply", "0 any": "nothing"}
+    CLICKABLE: ClassVar[Mapping[str, str]] = {"enter applies": "apply", "0 any": "nothing"}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "leave", "cancel", show=False),
         Binding("backspace,0", "nothing", "any"),

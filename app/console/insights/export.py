@@ -18,22 +18,15 @@ COLUMNS: Final = ("figure", "from", "to", "repository", "measure", "value")
 Fact = tuple[str, str, str, str, str, float | int | None]
 
 
-class ExportError(Exception):
-    """The file could not be written; the message names it and the cure."""
-
-
 def write(view: InsightsView, path: Path) -> None:
     """Writes the figures as the file's name says; whole, or not at all.
 
     Raises:
-        ExportError: It could not be written.
+        OSError: It could not be written.
     """
     text = as_json(view) if path.suffix.lower() == ".json" else as_csv(view)
-    try:
-        with replacing(path) as file:
-            file.write(text)
-    except OSError as error:
-        raise ExportError(f"{path} cannot be written: {error.strerror or error}.") from error
+    with replacing(path) as file:
+        file.write(text)
 
 
 def as_csv(view: InsightsView) -> str:

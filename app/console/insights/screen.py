@@ -1,5 +1,6 @@
 """The Insights room: what became of runs, how long they took and how many ran at once, as charts and as numbers."""
 
+import asyncio
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -179,13 +180,24 @@ class InsightsScreen(BaseScreen):
 
     def action_export(self) -> None:
         """Asks where to, then writes what is on show."""
-        from app.console.insights.export_sheet import InsightExport
+        from app.console.export_sheet import ExportScreen
+        from app.console.insights.export import FORMATS, write
 
         view, day = self._view, self._engine.clock().astimezone()
-        if view is not None:
-            name = f"runwarden-{self._engine.profile.name}-{self._span.name}-{day:%Y-%m-%d}.csv"
-            suggested = Path.cwd() / "".join(c if c.isalnum() or c in "-._" else "-" for c in name)
-            self.app.push_screen(InsightExport(suggested), lambda path: self._export(view, path))
+        if view is None:
+            return
+
+        async def written(path: Path) -> str:
+            await asyncio.to_thread(write, view, path)
+            return f"Written: {path}"
+
+        name = f"runwarden-{self._engine.profile.name}-{self._span.name}-{day:%Y-%m-%d}.csv"
+        suggested = Path.cwd() / "".join(c if c.isalnum() or c in "-._" else "-" for c in name)
+        self.app.push_screen(ExportScreen("Export these figures", suggested, FORMATS, written), self._exported)
+
+    def _exported(self, said: str | None) -> None:
+        if said is not None:
+            self.session.notify(said)
 
     def action_refresh(self) -> None:
         """Asks the service now."""
@@ -273,22 +285,6 @@ class InsightsScreen(BaseScreen):
             for span in SPANS
         )
         self.query_one("#insight-spans", ChipBar).show(chips)
-
-    def _export(self, view: InsightsView, path: Path | None) -> None:
-        if path is not None:
-            self.run_worker(self._write(view, path), group="export")
-
-    async def _write(self, view: InsightsView, path: Path) -> None:
-        import asyncio
-
-        from app.console.insights.export import ExportError, write
-
-        try:
-            await asyncio.to_thread(write, view, path)
-        except ExportError as error:
-            self.session.notify(str(error), severity="error")
-        else:
-            self.session.notify(f"Written: {path}")
 
 
 def _legend(view: InsightsView) -> Content:

@@ -15,12 +15,12 @@ from app.actions.imports import Import, ImportFileError, ImportRow, read_rows
 from app.api.requests import CreateOrganization
 from app.config import data_folder
 from app.console.base_screen import BaseScreen
+from app.console.export_sheet import typed_path
 from app.console.forms.drafts import Drafts, FormDraft
 from app.console.forms.form_screen import DRAFTS_FILE
 from app.console.latest import Latest
 from app.console.organizations.import_rows import ImportList, line, why_stopped
 from app.console.session import Session
-from app.console.typed_path import typed_path
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.text import safe_text
 from storage.errors import StorageError

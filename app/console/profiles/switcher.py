@@ -13,9 +13,9 @@ from textual.widgets import Input
 
 from app.config import CACHE_FILE, Profile, Settings, data_folder
 from app.console.fuzzy import fuzzy
-from app.console.picker import PickerScreen
 from app.console.profiles.engines import ProfileEngines
 from app.console.session import Session
+from app.console.sheet import PickerScreen
 from storage.records import RunFilter, RunSort
 from widgets.badges import Badge
 from widgets.forms.inputs import LineInput

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widget import Widget
 
-from app.console.picker import PickerScreen
+from app.console.sheet import PickerScreen
 from storage.records import RunSort
 from widgets.badges import STYLES
 from widgets.runs.columns import COLUMNS, ColumnChoice, ColumnKey
@@ -61,7 +61,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
 
     TITLE_TEXT = "Columns"
     HINT = "space shows · J K move · < > width · = fits · enter keeps"
-    DEEDS: ClassVar[Mapping[str, str]] = {"space shows": "switch", "= fits": "fit", "enter keeps": "keep"}
+    CLICKABLE: ClassVar[Mapping[str, str]] = {"space shows": "switch", "= fits": "fit", "enter keeps": "keep"}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,j", "cursor(1)", "down", show=False, id="columns.down"),
         Binding("up,k", "cursor(-1)", "up", show=False, id="columns.up"),

@@ -9,9 +9,9 @@ from textual.binding import BindingType
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from app.console.picker import PickerScreen
+from app.console.export_sheet import export_problem, typed_path
 from app.console.runs.export import FORMATS, Export, ExportError, write
-from app.console.typed_path import export_problem, typed_path
+from app.console.sheet import PickerScreen
 from app.text import safe_text
 from storage.errors import StorageError
 from widgets.badges import STYLES, Tone

@@ -12,8 +12,8 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from app.console.fuzzy import fuzzy
-from app.console.picker import PickerScreen
 from app.console.runs.views import DESCENDING, chosen_order
+from app.console.sheet import PickerScreen
 from app.query import parse
 from app.text import safe_text
 from storage.records import RunSort
@@ -67,7 +67,7 @@ class StatusPicker(PickerScreen[Picked]):
 
     TITLE_TEXT = "Show status"
     HINT = "space marks · - excludes · enter applies · 0 any"
-    DEEDS: ClassVar[Mapping[str, str]] = {"enter applies": "apply", "0 any": "nothing"}
+    CLICKABLE: ClassVar[Mapping[str, str]] = {"enter applies": "apply", "0 any": "nothing"}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "leave", "cancel", show=False),
         Binding("backspace,0", "nothing", "any status", id="picker.any"),
@@ -101,7 +101,7 @@ class ValuePicker(PickerScreen[Picked]):
     """Closes with the names to show and to exclude, found by a few of their letters; both empty: any name."""
 
     HINT = "tab marks, again excludes · enter applies · ctrl+x any"
-    DEEDS: ClassVar[Mapping[str, str]] = {
+    CLICKABLE: ClassVar[Mapping[str, str]] = {
         "tab marks, again excludes": "mark",
         "enter applies": "apply",
         "ctrl+x any": "nothing",

@@ -1,0 +1,109 @@
+"""Where something is written to: the one sheet for every export."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.content import Content
+from textual.widgets import Input, Static
+
+from app.console.sheet import PickerScreen
+from app.text import safe_text
+from storage.errors import StorageError
+from widgets.badges import STYLES, Tone
+from widgets.forms.inputs import LineInput
+
+
+class ExportScreen(PickerScreen[str]):
+    """Closes with what was written, in words, once it is written."""
+
+    BINDINGS: ClassVar[list[BindingType]] = []
+
+    def __init__(
+        self, title: str, suggested: Path, formats: Sequence[str], write: Callable[[Path], Awaitable[str]]
+    ) -> None:
+        """Prepare.
+
+        Args:
+            title: What is written.
+            suggested: A path to begin with.
+            formats: The endings of files that can be written, two or more.
+            write: Writes the file, whole or not at all, and says so. It may raise OSError and StorageError.
+        """
+        super().__init__()
+        self.TITLE_TEXT = title
+        self.HINT = f"{', '.join(formats[:-1])} or {formats[-1]}, by the name's end · enter writes"
+        self._suggested = suggested
+        self._formats = formats
+        self._write_file = write
+        self._replacing: Path | None = None
+        """The file that is there already, once that was said."""
+
+    def compose_choice(self) -> ComposeResult:
+        """One field."""
+        yield LineInput(str(self._suggested), compact=True, select_on_focus=False)
+        yield Static(markup=False, id="picker-note")
+
+    def on_mount(self) -> None:
+        """The cursor stands behind the path."""
+        self.query_one(LineInput).focus()
+
+    @on(Input.Changed)
+    def _on_typed(self) -> None:
+        self._replacing = None
+        self._note("", "quiet")
+
+    @on(Input.Submitted)
+    def _on_entered(self, message: Input.Submitted) -> None:
+        path = typed_path(message.value)
+        if (why := export_problem(path, self._formats)) is not None:
+            self._note(why, "bad")
+        elif path.exists() and path != self._replacing:
+            self._replacing = path
+            self._note("There is such a file. Enter again replaces it.", "warn")
+        else:
+            self.run_worker(self._write(path), exclusive=True, group="export")
+
+    async def _write(self, path: Path) -> None:
+        self._note("Writing…", "busy")
+        try:
+            self.dismiss(await self._write_file(path))
+        except OSError as error:
+            self._note(f"{path} cannot be written: {error.strerror or error}.", "bad")
+        except StorageError as error:
+            self._note(str(error), "bad")
+
+    def _note(self, text: str, tone: Tone) -> None:
+        self.query_one("#picker-note", Static).update(Content.styled(safe_text(text), STYLES[tone]))
+
+
+def typed_path(text: str) -> Path:
+    """The path that was typed; `~` is the home folder, where there is such a home."""
+    path = Path(text.strip())
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        # No user has the name behind the tilde: then it is a folder's, which is missing like any other.
+        return path
+
+
+def export_problem(path: Path, formats: Sequence[str]) -> str | None:
+    """What keeps a file of this name from being written; None: nothing that is known before it is tried.
+
+    Args:
+        path: As it was typed.
+        formats: The endings that say what can be written, two or more.
+    """
+    if path.suffix.lower() not in formats:
+        return f"End the name in {', '.join(formats[:-1])} or {formats[-1]}: it says what is written."
+    try:
+        if path.is_dir():
+            return f"{path} is a folder: name a file."
+        if not path.parent.is_dir():
+            return f"There is no folder {path.parent}."
+    except OSError as error:
+        return f"There can be no such file: {error.strerror or error}. Name another."
+    return None
