@@ -13,11 +13,11 @@ from textual.worker import Worker, WorkerFailed
 
 from app.api.errors import ApiError
 from app.config import Profile, Settings
-from app.console.keys.key_queue import KeyTurnsApp
+from app.console.base_app import BaseApp
+from app.console.base_screen import OVERVIEW, TABS
 from app.console.messages import FollowRun, GoToRoom, OpenRun, SwitchProfile
 from app.console.profiles.switching import ProfileSwitching
 from app.console.session import Session
-from app.console.tabs import OVERVIEW, TABS
 from app.console.terminal.terminal import Terminal, title_of
 from app.console.themes import DEFAULT, FEW_COLOURS, NO_COLOURS, THEMES
 from app.text import safe_text
@@ -57,7 +57,7 @@ def _commands() -> "type[Provider]":
     return ConsoleCommands
 
 
-class RunwardenApp(KeyTurnsApp[None]):
+class RunwardenApp(BaseApp[None]):
     """One profile's console at a time."""
 
     TITLE = "runwarden"
@@ -144,7 +144,7 @@ class RunwardenApp(KeyTurnsApp[None]):
         self.set_reactive(RunwardenApp.theme, self._configured_theme())
         self.stylesheet.set_variables(self.get_css_variables())
         if self.no_color:
-            from app.console.terminal.no_colour import Uncoloured
+            from app.console.themes import Uncoloured
 
             # In place of Textual's own, which makes grey of colours: grey is one, too.
             self._filters[-1] = Uncoloured()
@@ -161,7 +161,7 @@ class RunwardenApp(KeyTurnsApp[None]):
 
     def on_mount(self) -> None:
         """Paints what is cached, then opens the engine."""
-        from app.console.terminal.signals import restore_on_signals
+        from app.console.terminal.process import restore_on_signals
 
         restore_on_signals(self)
         self.terminal.remember_modes(self._modes_before)
@@ -407,8 +407,3 @@ class RunwardenApp(KeyTurnsApp[None]):
         if self.session.engine is None:
             raise RuntimeError("No room but Runs is entered before the engine is open.")
         return self.session.engine
-
-    def _fatal_error(self) -> None:
-        from app.console.terminal.crash import end_without_values
-
-        end_without_values(self)

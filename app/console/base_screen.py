@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
@@ -13,16 +13,28 @@ from textual.worker import Worker
 
 from app.console.key_actions import key_actions, key_hints
 from app.console.session import Session
-from app.console.tabs import TABS
 from app.events import Event
 from storage.errors import StorageError
 from widgets.follow import FollowStrip
-from widgets.frame.bars import KeyBar, TabBar
+from widgets.frame.bars import KeyBar, Tab, TabBar
 from widgets.frame.header_bar import HeaderBar, Vitals
 from widgets.frame.notice import Banner, Notice
 
 if TYPE_CHECKING:
     from storage.records.following import PinnedRun
+
+
+OVERVIEW: Final = "profiles"
+"""The room of all profiles; it has no tab, for its subject is not the profile on show."""
+
+TABS: Final = (
+    Tab("runs", "1", "Runs", "Runs"),
+    Tab("health", "2", "Health", "Health"),
+    Tab("organizations", "3", "Organizations", "Orgs"),
+    Tab("insights", "4", "Insights", "Insights"),
+    Tab("activity", "6", "Activity", "Activity"),
+)
+
 
 TICK_S = 1.0
 """How often ages are looked at; they are painted only when they read differently."""

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from app.config import Profile, Settings
-from app.console.terminal.size import follow_window
+from app.console.terminal.process import follow_window
 
 if TYPE_CHECKING:
     from app.console.app import RunwardenApp
@@ -42,7 +42,7 @@ def run_console(
     gc.disable()  # Starting makes objects and no garbage: collecting would cost the first picture a tenth of its time.
     from app.console.profiles.engines import ProfileEngines
     from app.console.runs.opening import first_picture
-    from app.console.terminal.hangup import ending_with_terminal
+    from app.console.terminal.process import ending_with_terminal
 
     first = first_picture(settings, profile, datetime.now(UTC))
     profile_engines = ProfileEngines(settings, profile, os.environ, lambda: datetime.now(UTC))

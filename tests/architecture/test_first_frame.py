@@ -11,7 +11,7 @@ FRAME = "import app.__main__, app.first_frame"
 EARLY = "import app.__main__, app.config, app.console.start, app.console.runs.opening"
 FIRST = (
     "storage.cache.first_paint, app.console.app, app.console.runs.screen,"
-    " app.console.terminal.signals, app.console.terminal.terminal"
+    " app.console.terminal.process, app.console.terminal.terminal"
 )
 CONSOLE = f"{EARLY}, {FIRST}"
 SLOW = (

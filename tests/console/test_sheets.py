@@ -8,7 +8,7 @@ from textual.widget import Widget
 from textual.widgets import TextArea
 
 from app.config import Command, Template
-from app.console.forms.templates import TemplatePicker
+from app.console.forms.instructed_form import TemplatePicker
 from app.console.keys.own_command_screen import ConfirmCommandScreen
 from tests.console.conftest import SMALL, Scene, Staged
 from widgets.choice_lists import StatusList

@@ -11,9 +11,8 @@ from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import Input
 
-from app.console.activity.chips import filters, kind_badge, nothing, views
 from app.console.activity.loaders import Activity, read_activity
-from app.console.activity.query import VIEWS, ActivityQuery
+from app.console.activity.query import VIEWS, ActivityQuery, filters, kind_badge, nothing, views
 from app.console.base_screen import BaseScreen
 from app.console.latest import Latest
 from app.console.messages import GoToRoom, OpenRun

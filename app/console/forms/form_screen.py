@@ -3,6 +3,7 @@
 import json
 from abc import abstractmethod
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on, work
@@ -16,19 +17,43 @@ from textual.widgets import Input
 from app.actions import Problem, problems
 from app.api.requests import WriteRequest, as_json
 from app.config import data_folder
-from app.console.forms.drafts import Drafts, FormDraft, Values
-from app.console.forms.standing import standing
+from app.console.forms.drafts import Draft, Drafts, FormDraft, Values
 from app.engine import Engine
-from app.text import safe_block, safe_text
+from app.text import SafeText, safe_block, safe_text
 from storage.errors import StorageError
 from storage.records import Action
+from widgets.badges import Tone
 from widgets.forms.dialog import FormButton, FormDialog, Phase
 from widgets.forms.field import ChoiceField, FormField
 from widgets.forms.pages import RequestPreview
 from widgets.forms.pairs import Pairs, unpacked
+from widgets.times import ago
 
 if TYPE_CHECKING:
     from textual.timer import Timer
+
+
+_READ_ONLY: Final = "This profile is read-only: you may prepare and preview, nothing is sent."
+
+
+def standing(engine: Engine, draft: Draft | None, drafts_problem: str | None) -> tuple[SafeText, Tone]:
+    """What hinders sending comes first, then what hinders drafts, then where the text comes from."""
+    if engine.actions.read_only:
+        return safe_text(_READ_ONLY), "warn"
+    if engine.token_problem is not None:
+        return safe_text(str(engine.token_problem)), "warn"
+    if drafts_problem is not None:
+        return safe_text(drafts_problem), "warn"
+    return _of_draft(draft, engine.clock())
+
+
+def _of_draft(draft: Draft | None, now: datetime) -> tuple[SafeText, Tone]:
+    if draft is None:
+        return safe_text(""), "quiet"
+    if draft.sent_at is not None:
+        sent = ago(draft.sent_at, now)
+        return safe_text(f"Sent {sent}, and nobody knows the outcome: look before you send it again."), "warn"
+    return safe_text(f"Your draft from {ago(draft.saved_at, now)}."), "quiet"
 
 
 Built = WriteRequest | tuple[Problem, ...]

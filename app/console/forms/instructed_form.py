@@ -1,17 +1,82 @@
 """Forms with instructions: the person's own editor and the templates of the configuration serve both of them."""
 
 import os
+from collections.abc import Sequence
 from typing import ClassVar
 
-from textual.app import SuspendNotSupported
+from textual import on
+from textual.app import ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
 
+from app.config import Template
 from app.console.forms.action_form import ActionForm
 from app.console.forms.editor import EditorError, edit
-from app.console.forms.templates import TemplatePicker
+from app.console.sheet import Sheet
 from app.text import safe_text
 from widgets.forms.dialog import FormButton
 from widgets.forms.field import ParagraphField
+
+
+class TemplatePicker(Sheet[str | None]):
+    """Ends with the template's instructions, or None."""
+
+    # Not the default style sheet: the console's own says how screens look, and these lie over one.
+    CSS = """
+    TemplatePicker {
+        align: center middle;
+        background: $background 60%;
+        OptionList {
+            width: 70%;
+            max-width: 80;
+            height: auto;
+            max-height: 70%;
+            border: round $primary;
+            background: $surface;
+            text-wrap: nowrap;
+            text-overflow: ellipsis;
+            &:focus { border: round $primary; }
+            & > .option-list--option-highlighted { background: $primary 25%; color: $foreground; text-style: none; }
+        }
+    }
+    """
+    SCOPED_CSS = False
+    LEAVE = "dismiss(None)"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Back"),
+        Binding("j", "down", "Down", show=False),
+        Binding("k", "up", "Up", show=False),
+    ]
+
+    def __init__(self, templates: Sequence[Template]) -> None:
+        """Prepare with the templates, in the order of the configuration."""
+        super().__init__()
+        self._templates = templates
+
+    def compose(self) -> ComposeResult:
+        """A name each, with the beginning of its text."""
+        picker = OptionList(*(Option(_entry(template)) for template in self._templates))
+        picker.border_title = Content("Templates")
+        yield picker
+
+    def action_down(self) -> None:
+        """The next one."""
+        self.query_one(OptionList).action_cursor_down()
+
+    def action_up(self) -> None:
+        """The one before."""
+        self.query_one(OptionList).action_cursor_up()
+
+    @on(OptionList.OptionSelected)
+    def _picked(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self._templates[event.option_index].instructions)
+
+
+def _entry(template: Template) -> Content:
+    beginning = safe_text(" ".join(template.instructions.split()), limit=200)
+    return Content.assemble((safe_text(template.name, limit=60), "bold"), "\n", (beginning, "$foreground 70%"))
 
 
 class InstructedForm(ActionForm):

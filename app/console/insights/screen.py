@@ -14,8 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from app.console.base_screen import BaseScreen
-from app.console.insights.loaders import read_insights
-from app.console.insights.span import SPANS, InsightSpan
+from app.console.insights.span import SPANS, InsightSpan, read_insights
 from app.console.latest import Latest
 from app.console.session import Session
 from app.console.troubles import UNREADABLE, link_notice

@@ -1,10 +1,11 @@
-"""The stretches of time that the Insights room can show, cut where people cut them: at full hours and at midnight."""
+"""The stretches of time that the Insights room can show, cut at full hours and at midnight, and their figures."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import Final
 
-from widgets.insights.figures import Step
+from storage.cache import Cache
+from widgets.insights.figures import InsightsView, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +43,21 @@ SPANS: Final = (
     InsightSpan("7d", "the last 7 days", "w", "day", 7, timedelta(hours=2)),
     InsightSpan("30d", "the last 30 days", "m", "day", 30, timedelta(hours=6)),
 )
+
+
+async def read_insights(cache: Cache, span: InsightSpan, now: datetime) -> InsightsView:
+    """The figures of a stretch up to now.
+
+    Raises:
+        StorageError: The cache cannot be read.
+    """
+    edges = span.edges(now)
+    return InsightsView(
+        title=span.title,
+        step=span.step,
+        at=now,
+        outcomes=await cache.outcomes(edges),
+        concurrency=await cache.concurrency(span.fine_edges(now)),
+        repositories=await cache.repository_figures(edges[0]),
+        coverage=await cache.coverage(),
+    )

@@ -10,9 +10,8 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.fuzzy import Matcher
 
-from app.console.base_screen import BaseScreen
+from app.console.base_screen import TABS, BaseScreen
 from app.console.key_actions import key_actions
-from app.console.tabs import TABS
 from app.text import safe_text
 
 OWN: Final = "own_command"

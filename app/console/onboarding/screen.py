@@ -14,7 +14,7 @@ from textual.widgets import Button, Input, Static
 
 from app.config import ConfigError
 from app.config.write import NewProfile, add_profile, keep_token
-from app.console.keys.key_queue import KeyTurnsApp
+from app.console.base_app import BaseApp
 from app.console.onboarding.answers import (
     ORIGINS,
     UNWRITTEN,
@@ -25,10 +25,7 @@ from app.console.onboarding.answers import (
     suggested_name,
     validated,
 )
-from app.console.terminal.crash import end_without_values
-from app.console.terminal.hangup import ending_with_terminal
-from app.console.terminal.signals import restore_on_signals
-from app.console.terminal.size import follow_window
+from app.console.terminal.process import ending_with_terminal, follow_window, restore_on_signals
 from app.console.themes import DEFAULT, FEW_COLOURS, THEMES
 from app.text import safe_text
 from app.token import FileToken, Token
@@ -262,7 +259,7 @@ def _labelled(label: str, choice: FormChoice, name: str) -> Horizontal:
     return Horizontal(Static(label, classes="onboarding--label", markup=False), choice, id=name, classes="choice")
 
 
-class OnboardingApp(KeyTurnsApp[str]):
+class OnboardingApp(BaseApp[str]):
     """Ends with the new profile's name, or without one."""
 
     TITLE = "runwarden"
@@ -282,9 +279,6 @@ class OnboardingApp(KeyTurnsApp[str]):
         """One screen."""
         restore_on_signals(self)
         self.push_screen(OnboardingScreen(self._file, self._variables), self.exit)
-
-    def _fatal_error(self) -> None:
-        end_without_values(self)
 
 
 def run_onboarding(file: Path) -> int:

@@ -10,13 +10,12 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from app.console.base_screen import BaseScreen
+from app.console.base_screen import OVERVIEW, BaseScreen
 from app.console.latest import Latest
 from app.console.messages import GoToRoom, SwitchProfile
 from app.console.profiles.engines import ProfileEngines
 from app.console.profiles.look import GENTLE_S, ProfilesLook
 from app.console.session import Session
-from app.console.tabs import OVERVIEW
 from app.events import Event
 from widgets.badges import STYLES
 from widgets.frame.freshness import PollTiming

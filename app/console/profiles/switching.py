@@ -9,10 +9,10 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from app.config import Profile
+from app.console.base_screen import OVERVIEW, TABS
 from app.console.profiles.engines import ProfileEngines
 from app.console.runs.opening import first_picture
 from app.console.session import Session
-from app.console.tabs import OVERVIEW, TABS
 from app.text import safe_text
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from rich.segment import Segments
 from textual import events
 from textual.app import App
 from textual.worker import Worker, WorkerCancelled, WorkerFailed
@@ -40,8 +41,8 @@ class Turn:
     """For a sheet that is on its way."""
 
 
-class KeyTurnsApp(App[Result]):
-    """An app that answers one key after the other."""
+class BaseApp(App[Result]):
+    """An app that answers one key after the other, and whose crash prints no values."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -112,3 +113,12 @@ class KeyTurnsApp(App[Result]):
         if not self._screen_stack:
             return self
         return self.focused or self.screen
+
+    def _fatal_error(self) -> None:
+        # Textual's own prints locals: tokens may be among them.
+        from rich.traceback import Traceback
+
+        self.bell()
+        trace = Traceback(show_locals=False, width=None)
+        self._exit_renderables.append(Segments(self.console.render(trace, self.console.options)))
+        self._close_messages_no_wait()
