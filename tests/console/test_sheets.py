@@ -72,7 +72,7 @@ async def test_a_click_beside_a_command_runs_nothing(staged: Staged, tmp_path: P
         scene.app.settings = replace(scene.app.settings, commands=(command,))
 
         async def asked() -> None:
-            await scene.app.action_own_command(0)
+            scene.app.action_own_command(0)
             while not isinstance(scene.app.screen, ConfirmCommandScreen):
                 await scene.pilot.pause()
             await scene.pilot.pause()
