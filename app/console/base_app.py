@@ -47,7 +47,7 @@ class BaseApp(App[Result]):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._turn: Turn | None = None
-        """None: nobody is typing faster than is answered."""
+        """None: no key waits for another."""
         self._ahead: deque[events.Key | events.Paste] = deque()
         """Typed while the turn was another's."""
 

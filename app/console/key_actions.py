@@ -43,7 +43,7 @@ def key_actions(screen: Screen[Any]) -> tuple[KeyAction, ...]:
 
 
 def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
-    """The hints for the line at the bottom, without the keys that whoever has the focus would type."""
+    """The hints for the line at the bottom, without the keys that the focused widget would type."""
     focused = screen.focused
     return tuple(_hint(d) for d in key_actions(screen) if d.shown and not (focused and _types(focused, d.keys[0])))
 

@@ -1,4 +1,4 @@
-"""Work that is asked for more often than it can be done: one at a time, and once more for all that came meanwhile."""
+"""Work that is asked for more often than it can be done: one at a time, then once for all later requests."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -32,7 +32,7 @@ class Latest:
             self._start(self._drain())
 
     def restart(self) -> None:
-        """Wants it done, and gives up what is being done: nobody waits for that any more."""
+        """Wants it done, and gives up what is being done: it is no longer waited for."""
         if self._round is not None:
             self._is_given_up = True
             self._round.cancel()

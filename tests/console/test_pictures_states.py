@@ -205,7 +205,7 @@ async def test_an_own_command_asks_first(staged: Staged, picture: SnapshotAssert
     argv = ("sh", "-c", "git fetch origin {branch} && git log --oneline origin/{branch}", "{repository}", "{run_id}")
     async with staged(SMALL) as scene:
         scene.app.settings = replace(scene.app.settings, commands=(Command("Fetch its branch", argv, confirm=True),))
-        await scene.app.action_own_command(0)
+        scene.app.action_own_command(0)
         await scene.pilot.pause()
         while len(scene.app.screen_stack) == 1:
             await scene.pilot.pause()

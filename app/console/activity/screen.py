@@ -1,4 +1,4 @@
-"""The Activity room: every write and every poll, with what became of it; what the bot did while nobody looked."""
+"""The Activity room: every write and every poll, with what became of it; what the bot did unwatched."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -266,7 +266,7 @@ class ActivityScreen(BaseScreen):
             self._engine.cache, self._engine.ledger, condition, limit=self._limit, before=before
         )
         if wish != self._wish:
-            return  # Nobody wants it any more; the next reading is already asked for.
+            return  # The query changed: the next reading is already asked for.
         self._activity = found
         self.query_one("#activity").set_class(not found.entries, "-empty")
         self._table.show(found.entries)

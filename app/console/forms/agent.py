@@ -26,7 +26,7 @@ class StartAgentForm(ActionForm):
         Args:
             engine: The profile at work.
             repository: One of the spec's four forms to begin with; left out where it cannot be shown faithfully.
-            branch: A branch to begin with; likewise.
+            branch: A branch to begin with; left out in the same case.
         """
         # The label's platform prefix is ours; this endpoint knows group/project by itself.
         self._begin = (faithful(repository.removeprefix("gitlab:")), faithful(branch))

@@ -159,7 +159,7 @@ class FormScreen(ModalScreen[Action | None]):
     async def on_unmount(self) -> None:
         """Closing by whatever way keeps the draft."""
         await self.form_draft.flush()
-        # Textual forgets whoever watches the theme only when that changes: every paragraph would stay till then.
+        # Textual forgets the watchers of the theme only when that changes: every paragraph would stay till then.
         watchers = getattr(self.app, "__watchers", {}).get("theme", [])
         watchers[:] = [watcher for watcher in watchers if not watcher[0]._closing]  # noqa: SLF001 — as Textual does it
 

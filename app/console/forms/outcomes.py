@@ -63,7 +63,7 @@ def confirmed(action: Action) -> Outcome:
 
 
 def unknown(action: Action) -> Outcome:
-    """The action may have taken effect, and nobody knows."""
+    """The action may have taken effect, and its outcome is unknown."""
     facts = [("action", safe_text(action.action_id))]
     if action.error is not None:
         facts.insert(0, ("reason", safe_text(reason(action.error))))

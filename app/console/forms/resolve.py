@@ -1,4 +1,4 @@
-"""A person's word on an outcome that nobody knows: it took effect, it did not, or it is knowingly sent again."""
+"""A person's word on an unknown outcome: it took effect, it did not, or it is knowingly sent again."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Final, Literal

@@ -41,7 +41,7 @@ class NewRunForm(InstructedForm):
         Args:
             engine: The profile at work.
             repository: Its label to begin with; left out where it cannot be shown faithfully.
-            branch: A branch to begin with; likewise.
+            branch: A branch to begin with; left out in the same case.
             instructions: A text to begin with.
         """
         self._begin = {"repository": faithful(repository), "branch": faithful(branch), "instructions": instructions}
@@ -112,7 +112,7 @@ class ContinueRunForm(InstructedForm):
         super().__init__(engine, draft=f"run.continue:{run.run_id}")
 
     def make_rows(self) -> Sequence[Widget]:
-        """Which run, and what it shall do next."""
+        """Which run, and what it should do next."""
         run, badge = self._run, run_badge(self._run.status)
         where = safe_text(f"{run.repository.label}  {run.branch_name}")
         return (

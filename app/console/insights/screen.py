@@ -133,13 +133,13 @@ class InsightsScreen(BaseScreen):
         return None if is_said else super().trouble()
 
     def on_screen_resume(self) -> None:
-        """Brings up to date what changed while nobody looked."""
+        """Brings up to date what changed while another screen was on show."""
         if self._view is not None:
             self._is_stale = True
             self.tick(self._engine.clock())
 
     def engine_changed(self, event: Event) -> None:
-        """Notes that figures may differ; they are made again while somebody looks, not for every run."""
+        """Notes that figures may differ; they are made again while they are on show, not for every run."""
         if isinstance(event, RunsChanged | CacheChangedElsewhere):
             self._is_stale = True
         if isinstance(event, RunsChanged | CacheChangedElsewhere | LinkChanged) and not (

@@ -43,7 +43,7 @@ class KeyHelpScreen(Sheet[None]):
             yield Static(markup=False)
 
     def on_resize(self) -> None:
-        """Breaks the lines anew, once it is known how long they may be."""
+        """Breaks the lines again, once it is known how long they may be."""
         self.call_after_refresh(self._fit)
 
     def action_down(self) -> None:

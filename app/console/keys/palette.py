@@ -21,7 +21,7 @@ HERE: Final = frozenset({"palette", *(room.title for room in TABS)})
 MOVES: Final = frozenset(
     {"move", "page", "first", "last", "sideways", "up", "down", "top", "bottom", "scroll_up", "scroll_down"}
 )
-"""Actions that only move the cursor: nobody looks for them by name."""
+"""Actions that only move the cursor: they are not looked for by name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from app.engine import Engine
 
 MOST: Final = 50
-"""How many are sent at once, where nobody says otherwise."""
+"""How many are sent at once, unless a number is typed."""
 NO_FILE: Final = Notice(
     "○",
     "Name a CSV file above",
@@ -73,7 +73,7 @@ class OrganizationImportScreen(BaseScreen):
         self._read_text = ""
         """The file's name as it stood when the file was read last."""
         self._followed = ""
-        """The row that the cursor was taken to; it goes on from there only, not from where somebody put it."""
+        """The row that the cursor was taken to; it goes on from there only, not from where a person put it."""
         self._is_asked = False
         """Whether ctrl+s, pressed once more, sends."""
         self._is_sending = False
@@ -101,7 +101,7 @@ class OrganizationImportScreen(BaseScreen):
             await self._open()
 
     def engine_changed(self, event: Event) -> None:
-        """Somebody resolved or created something."""
+        """An action changed: reads the rows again."""
         if isinstance(event, ActionChanged | CacheChangedElsewhere) and not self._is_sending:
             self._planner.ask()
 
@@ -295,7 +295,7 @@ class OrganizationImportScreen(BaseScreen):
             await self._ended(work)
 
     def _follow(self, number: int) -> None:
-        """Shows the row on its way; the cursor goes along, unless somebody took it elsewhere."""
+        """Shows the row on its way; the cursor goes along, unless a person took it elsewhere."""
         here = self._table.item
         goes_along = not self._followed or (here is not None and str(here.line) == self._followed)
         self._show()

@@ -43,7 +43,7 @@ class ProfileEngines:
         return next(profile for profile in self.profiles if profile.name == name)
 
     def adopt(self, engine: "Engine") -> None:
-        """Takes an engine in that somebody else opened; one of ours is ours already."""
+        """Takes in an engine that was opened elsewhere; one of ours is ours already."""
         if engine.profile.name in self._engines:
             return
 
@@ -53,7 +53,7 @@ class ProfileEngines:
         self._engines[engine.profile.name] = asyncio.create_task(opened())
 
     async def engine(self, name: str) -> "Engine":
-        """A profile's engine, open; it polls only if somebody has it poll.
+        """A profile's engine, open; it polls only after `at_work`.
 
         Raises:
             StorageError: Its files cannot be used; the message names the cure.
