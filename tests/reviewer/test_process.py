@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from service.reviewer.task import TaskError, parse_task
+
 GOOD = {"run_id": "run_01TEST", "turn": 1, "instructions": "x"}
 
 
@@ -17,22 +19,31 @@ GOOD = {"run_id": "run_01TEST", "turn": 1, "instructions": "x"}
         (b"\xff", "not one JSON document"),
         (b"[" * 100_000, "not one JSON document"),
         (b"[]", "not an object"),
-        (json.dumps(GOOD | {"run_id": "../x"}).encode(), "run_id must be"),
-        (json.dumps(GOOD | {"run_id": "a\n"}).encode(), "run_id must be"),
-        (json.dumps(GOOD | {"run_id": None}).encode(), "run_id must be"),
-        (json.dumps(GOOD | {"turn": 0}).encode(), "turn must be"),
-        (json.dumps(GOOD | {"turn": True}).encode(), "turn must be"),
-        (json.dumps(GOOD | {"instructions": 1}).encode(), "instructions must be"),
-        (json.dumps(GOOD | {"inputs": []}).encode(), "inputs must be"),
-        (json.dumps(GOOD | {"branch": 1}).encode(), "branch must be"),
-        (json.dumps(GOOD | {"default_branch": "a\0b"}).encode(), "default_branch must be"),
-        (json.dumps(GOOD | {"default_branch": "x" * 500_000}).encode(), "default_branch must be"),
-        (b" " * (8 * 1024 * 1024 + 1), "longer than 8 MiB"),
+        *(
+            (json.dumps(GOOD | {key: value}).encode(), f"{key} must be")
+            for key, value in (
+                *(("run_id", value) for value in ("../x", "a\n", None)),
+                *(("turn", value) for value in (0, True)),
+                ("instructions", 1),
+                ("inputs", []),
+                ("branch", 1),
+                *(("default_branch", value) for value in ("a\0b", "x" * 500_000)),
+            )
+        ),
     ],
-    ids=range(16),
+    ids=range(15),
 )
-def test_bad_tasks_end_with_2(branch: Any, task: bytes, said: str) -> None:
-    """One line on standard error names the field; nothing is written."""
+def test_bad_task_names_its_field(task: bytes, said: str) -> None:
+    """Whatever is wrong with a task, the error says what was expected."""
+    with pytest.raises(TaskError, match=said):
+        parse_task(task)
+
+
+@pytest.mark.parametrize(
+    ("task", "said"), [(b"[]", "not an object"), (b" " * (8 * 1024 * 1024 + 1), "longer than 8 MiB")], ids=range(2)
+)
+def test_bad_task_ends_with_2(branch: Any, task: bytes, said: str) -> None:
+    """One line on standard error; nothing is written."""
     done = branch.start(task)
 
     assert done.status == 2
