@@ -16,6 +16,13 @@ HISTORY_CAP: Final = 50
 LONGEST_GAP: Final = timedelta(minutes=10)
 """Samples further apart say nothing of the time between them."""
 
+KEPT: Final = timedelta(days=35)
+"""More than the longest window that is shown."""
+
+_Span = tuple[str, str, int, int]
+"""Platform, status, start and end in microseconds."""
+
+_DAY_US: Final = timedelta(days=1) // timedelta(microseconds=1)
 _KEEP: Final = """
 INSERT INTO platforms (platform, status, host, host_group, raw_json, since_us, checked_us, connected)
 VALUES (:platform, :status, :host, :group, :raw_json, :at_us, :at_us, 1)
@@ -114,15 +121,6 @@ def _bound(sample: HealthSample, at_us: int) -> dict[str, str | int | None]:
         "raw_json": sqlite_text(sample.raw_json),
         "at_us": at_us,
     }
-
-
-KEPT: Final = timedelta(days=35)
-"""More than the longest window that is shown."""
-
-_Span = tuple[str, str, int, int]
-"""Platform, status, start and end in microseconds."""
-
-_DAY_US: Final = timedelta(days=1) // timedelta(microseconds=1)
 
 
 def spans(connection: sqlite3.Connection, since: datetime, longest_gap: timedelta) -> tuple[HealthSpan, ...]:

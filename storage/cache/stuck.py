@@ -16,6 +16,16 @@ from storage.values import from_us
 SAMPLE: Final = 200
 """The newest finished runs of a repository that its figures are made of."""
 
+FLOOR: Final = timedelta(minutes=30)
+"""No run is stuck sooner."""
+
+FACTOR: Final = 2
+"""How many times the 95th percentile counts as stuck."""
+
+HOLD: Final = 0.75
+"""A flag stays until the run's time is below this part of the limit, so that it does not flicker."""
+
+_FLOOR_US: Final = FLOOR // timedelta(microseconds=1)
 _MICROSECONDS: Final = 1_000_000
 
 
@@ -44,18 +54,6 @@ def _taken_us(connection: sqlite3.Connection, repository: str) -> list[int]:
 def percentile(ordered: Sequence[int], share: float) -> int:
     """By the nearest rank: a value that occurs."""
     return ordered[ceil(share * len(ordered)) - 1]
-
-
-FLOOR: Final = timedelta(minutes=30)
-"""No run is stuck sooner."""
-
-FACTOR: Final = 2
-"""How many times the 95th percentile counts as stuck."""
-
-HOLD: Final = 0.75
-"""A flag stays until the run's time is below this part of the limit, so that it does not flicker."""
-
-_FLOOR_US: Final = FLOOR // timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from storage.records import RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 NEAR: Final = 2000
 """Up to here skipping from the front costs less than counting would."""
 
+_STEPS: Final = 20_000
+"""SQLite virtual machine steps between two checks of the clock."""
 
 _KEPT: Final = 64
 """Of one filter and order: those of a person who pages for a minute."""
@@ -155,10 +157,6 @@ def index_of(connection: sqlite3.Connection, run_id: str, wanted: RunFilter, sor
             count(connection, Where(f"{part.sql} AND {condition.sql}", part.parameters + condition.parameters))
             for part in before(sort, key)
         )
-
-
-_STEPS: Final = 20_000
-"""SQLite virtual machine steps between two checks of the clock."""
 
 
 def first_rows(

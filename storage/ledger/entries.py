@@ -46,12 +46,7 @@ class Entry:
 
 
 def prepare(connection: sqlite3.Connection, entry: Entry, owner: Owner, at: datetime) -> Action:
-    """Enter the action.
-
-    Raises:
-        KeyTakenError: An action with the same key exists.
-        SubjectBlockedError: An action of the same kind and subject has an open outcome.
-    """
+    """Enter the action; raises as `Ledger.prepare`."""
     with immediate(connection):
         _refuse_taken(connection, entry)
         connection.execute(
@@ -70,11 +65,7 @@ def prepare(connection: sqlite3.Connection, entry: Entry, owner: Owner, at: date
 
 
 def existing(connection: sqlite3.Connection, action_id: str) -> Action:
-    """The action with this id.
-
-    Raises:
-        NoSuchActionError: There is none.
-    """
+    """The action with this id; raises `NoSuchActionError`."""
     action = by_id(connection, action_id)
     if action is None:
         raise NoSuchActionError(action_id)

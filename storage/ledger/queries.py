@@ -68,11 +68,7 @@ _TWO: Final = 2
 
 
 def action(connection: sqlite3.Connection, id_or_prefix: str) -> Action | None:
-    """The action with this id, or the only one whose id begins like this, `act_` or not; None: there is none.
-
-    Raises:
-        AmbiguousActionError: More than one id begins like this.
-    """
+    """The action with this id, or the only one whose id begins like this, `act_` or not; raises as `Ledger.action`."""
     wanted = PREFIX + sqlite_text(id_or_prefix).strip().removeprefix(PREFIX).upper()
     found = select(
         connection, "WHERE substr(action_id, 1, ?) = ? ORDER BY seq DESC LIMIT ?", (len(wanted), wanted, _TWO)
