@@ -3,12 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from storage.cache import coverage, health, polls, read_details, read_runs, store_runs, stuck, window
-from storage.cache.following import Following
+from storage.cache import coverage, health, polls, read_details, read_runs, store_runs, window
 from storage.cache.opening import DAMAGE_CURE, connect_reader, connect_writer, mark_damaged, prepare
 from storage.database import data_version
 from storage.records import (
@@ -33,6 +32,7 @@ from storage.thread import DatabaseThread
 from storage.values import Clock, utc_now
 
 if TYPE_CHECKING:
+    from storage.cache.following import Following
     from storage.records.activity import ActivityFilter, ActivityPage, PollSpan
     from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
 
@@ -52,8 +52,6 @@ class Cache:
         self.clock = clock
         self.rebuilt_from = rebuilt_from
         """Where a damaged cache was moved when this one was opened in its place. None: it was sound."""
-        self.following = Following(writer, reader)
-        """What a person follows, and what was reported."""
         self._reader = reader
         self._counts = read_runs.Counts()
         self._landmarks = window.Landmarks()
@@ -87,6 +85,14 @@ class Cache:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    @cached_property
+    def following(self) -> "Following":
+        """What a person follows, and what was reported."""
+        # Here and below imported with its first use: the first screen shows none of it.
+        from storage.cache.following import Following
+
+        return Following(self.writer, self._reader)
 
     # writes
 
@@ -124,10 +130,11 @@ class Cache:
     async def judge_stuck(self) -> frozenset[str]:
         """Flag what is stuck and unflag what no longer is; ids of the runs that this changed.
 
-        Stuck: active for more than twice the 95th percentile of what its repository's finished runs took, and for more
-        than 30 minutes, up to when the service last showed it. A flag stays until the run's turn ends, or its time is
-        clearly below the limit.
+        Stuck: active for more than 30 minutes and twice the 95th percentile of its repository's finished runs, up to
+        when the service last showed it. A flag stays until the turn ends, or its time is clearly below the limit.
         """
+        from storage.cache import stuck
+
         return await self.writer.run(stuck.judge)
 
     # reads
@@ -203,6 +210,8 @@ class Cache:
 
     async def stuck(self) -> frozenset[str]:
         """Ids of active runs that take far longer than their repository's runs do, as `judge_stuck` flagged them."""
+        from storage.cache import stuck
+
         return await self._reader.run(stuck.ids)
 
     async def health(self) -> tuple[PlatformHealth, ...]:
@@ -210,10 +219,7 @@ class Cache:
         return await self._reader.run(health.platforms)
 
     async def health_spans(self, since: datetime, *, longest_gap: timedelta) -> tuple[HealthSpan, ...]:
-        """Each platform's stretches of one status that end after `since`, oldest first; between them nothing is known.
-
-        Samples further apart than `longest_gap` say nothing of the time between them.
-        """
+        """Each platform's stretches of one status that end after `since`, oldest first; see `health.spans`."""
         return await self._reader.run(partial(health.spans, since=since, longest_gap=longest_gap))
 
     async def links(self) -> tuple[LinkState, ...]:

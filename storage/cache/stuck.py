@@ -15,10 +15,8 @@ from storage.values import from_us
 
 SAMPLE: Final = 200
 """The newest finished runs of a repository that its figures are made of."""
-
 FLOOR: Final = timedelta(minutes=30)
 """No run is stuck sooner."""
-
 FACTOR: Final = 2
 """How many times the 95th percentile counts as stuck."""
 
