@@ -131,8 +131,10 @@ def read_views(root: Table) -> tuple[ViewSettings, ...]:
 
 
 def _view(table: Table) -> ViewSettings:
-    from app.ordering import read_order
-    from app.query import parse  # only where there are views: it is on the way to the first painted screen
+    from app.query import (
+        parse,  # only where there are views: it is on the way to the first painted screen
+        read_order,
+    )
 
     name, query, order = table.required_text("name"), table.text("query", ""), table.optional_text("sort")
     table.finish()

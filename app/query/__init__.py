@@ -3,10 +3,10 @@
 Pure: no I/O, no clock of its own, nothing but the standard library and the records. See docs/query.md.
 """
 
-from app.query.parse import parse
+from app.query.parse import parse, read_order
 from app.query.result import Problem, Query, Span, SpanKind, both
 from app.query.suggest import Suggestion, Vocabulary, suggestions
-from app.query.write import written
+from app.query.write import written, written_order
 
 __all__ = [
     "Problem",
@@ -17,6 +17,8 @@ __all__ = [
     "Vocabulary",
     "both",
     "parse",
+    "read_order",
     "suggestions",
     "written",
+    "written_order",
 ]

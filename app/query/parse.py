@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Final, get_args
 
 from app.query.result import Problem, Query, Span, SpanKind
 from app.query.terms import STATES, KeyName, Term, Token, key_name, key_of, near, terms
 from app.times import INSTANT, parse_period
-from storage.records import FINAL_STATUSES, RunFilter
+from storage.records import FINAL_STATUSES, RunFilter, RunSort
+from storage.records.query import SortColumn
 
 KNOWN_STATUSES: Final = frozenset({"queued", "working", *FINAL_STATUSES})
 """Statuses that the spec names (2.4), in whatever case they are typed; any other is taken as written."""
@@ -248,3 +249,16 @@ def _told(error: str) -> tuple[str, str]:
     if not colon:
         return error, "Write 2h, 7d or 2026-05-01."
     return f"{what}.", cure[:1].upper() + cure[1:]
+
+
+def read_order(text: str) -> RunSort:
+    """An order of runs: `started` is oldest first, `-started` newest first.
+
+    Raises:
+        ValueError: There is no such column; the message lists the columns.
+    """
+    name = text.strip().removeprefix("-")
+    columns: tuple[SortColumn, ...] = get_args(SortColumn)
+    if name not in columns:
+        raise ValueError(f"there is no column {name!r} to sort by: {', '.join(columns)}; -started is newest first")
+    return RunSort(name, descending=text.strip().startswith("-"))

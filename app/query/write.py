@@ -5,12 +5,17 @@ from datetime import UTC, datetime
 
 from app.query.parse import read_value
 from app.query.terms import KeyName, quoted, terms
-from storage.records import RunFilter
+from storage.records import RunFilter, RunSort
 
 
 def written(wanted: RunFilter) -> str:
     """The filter as a line of the query language, in one fixed order; times are written out in UTC."""
     return " ".join(_terms(wanted))
+
+
+def written_order(sort: RunSort) -> str:
+    """The text that `read_order` reads as this order."""
+    return f"{'-' if sort.descending else ''}{sort.column}"
 
 
 def _terms(wanted: RunFilter) -> Iterator[str]:
@@ -37,16 +42,12 @@ def _lists(key: KeyName, asked: tuple[str, ...], excluded: tuple[str, ...]) -> I
 def value_text(value: str, key: KeyName) -> str:
     """A value as it is written behind its key, in quotes only where it would mean something else without them."""
     found = list(terms(f"{key}:{value}"))
-    if len(found) == 1 and len(found[0].tokens) == 1:
+    if value and len(found) == 1 and len(found[0].tokens) == 1:
         (token,) = found[0].tokens
-        if value and not token.quoted and token.text == value and _stays(key, value):
+        is_pattern = key == "status" and "*" in value
+        if not token.quoted and token.text == value == read_value(token, key) and not is_pattern:
             return value
     return quoted(value)
-
-
-def _stays(key: KeyName, value: str) -> bool:
-    (token,) = next(terms(f"{key}:{value}")).tokens
-    return read_value(token, key) == value and not (key == "status" and "*" in value)
 
 
 def _word(word: str) -> str:

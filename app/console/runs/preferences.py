@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from app.atomic_file import alone, replacing
 from app.config import Profile, Settings, ViewSettings, data_folder
 from app.console.latest import Latest, Start
-from app.ordering import read_order, written_order
+from app.query import read_order, written_order
 from storage.records import RunSort
 from widgets.runs.columns import COLUMN_KEYS, ColumnChoice
 

@@ -14,7 +14,7 @@ from app.config import ViewSettings
 from app.console.runs.pickers import Options
 from app.console.runs.views import TableQuery, View
 from app.console.sheet import PickerScreen
-from app.ordering import written_order
+from app.query import written_order
 from app.text import safe_text
 from widgets.badges import STYLES
 from widgets.forms.inputs import LineInput
