@@ -8,11 +8,12 @@ from urllib.parse import unquote
 import click
 
 from app.cli.context import Invocation
-from app.cli.documents import action_document, as_received, state_text, write_document
+from app.cli.documents import action_document, state_text, write_document
 from app.cli.exits import Exit, failed
 from app.cli.options import CommandGroup, FactCommand
 from app.cli.output import Column, Format
 from app.cli.writes import advice, resend, tell
+from app.run_document import as_received
 from app.text import safe_block, safe_text
 from app.times import age, rfc3339
 from storage.records import Action, ActionKind, ActionState

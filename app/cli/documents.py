@@ -15,15 +15,6 @@ from storage.records import INVITATION_LIFETIME, Action, ActionKind, Run, RunDet
 if TYPE_CHECKING:
     from app.engine import Engine
 
-__all__ = [
-    "RESULT_KEYS",
-    "action_document",
-    "as_received",
-    "run_document",
-    "unsent_document",
-    "write_document",
-]
-
 RESULT_KEYS: Final[Mapping[ActionKind, str]] = {
     "run.start": "run",
     "run.continue": "run",

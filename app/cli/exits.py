@@ -1,8 +1,9 @@
 """Exit codes and error kinds: the contract scripts rely on."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from importlib.util import find_spec
 from typing import Final
 
 from app.api.errors import ApiError, RateLimitedError, RefusedError
@@ -89,6 +90,22 @@ class CommandFailedError(Exception):
 def failed(kind: str, message: str, **detail: ErrorDetail) -> CommandFailedError:
     """A failure of a known kind, ready to be raised."""
     return CommandFailedError(Failure(kind, message, EXIT_BY_KIND[kind], detail))
+
+
+def require_extra(extra: str, packages: Sequence[str]) -> None:
+    """Check that an optional part is installed.
+
+    Raises:
+        CommandFailedError: A package of it is missing; the message says how to install it.
+    """
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        raise failed(
+            "missing_extra",
+            f"The {extra} extra is not installed ({', '.join(missing)} missing). "
+            f"Install it with: pipx install 'runwarden[{extra}]', or pip install 'runwarden[{extra}]'.",
+            missing=list(missing),
+        )
 
 
 def of_api_error(error: ApiError, *, hint: str = "") -> Failure:

@@ -10,10 +10,10 @@ import click
 
 from app.api.errors import ApiError
 from app.cli.context import Invocation
-from app.cli.documents import as_received
 from app.cli.exits import CommandFailedError, Failure, of_api_error
 from app.cli.options import FactCommand
 from app.cli.output import Column, Format, Output
+from app.run_document import as_received
 from app.times import age, rfc3339
 from storage.records import LinkState, PlatformHealth
 

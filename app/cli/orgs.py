@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from app.cli.context import Invocation
-from app.cli.documents import as_received, invitation_ends_at, organization_document, state_text, unsent_document
+from app.cli.documents import invitation_ends_at, organization_document, state_text, unsent_document
 from app.cli.exits import ErrorDetail, Exit, failed
 from app.cli.options import CommandGroup, FactCommand
 from app.cli.output import Column, Output
 from app.cli.writes import advice, carry_out, exit_of, submit
+from app.run_document import as_received
 from app.times import age, rfc3339
 from storage.records import Action
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from app.cli.context import Invocation
-from app.cli.documents import as_received, unsent_document, write_document
+from app.cli.documents import unsent_document, write_document
 from app.cli.exits import Exit, failed
 from app.cli.options import FactCommand, as_duration, mapping
 from app.cli.run_wait import DEFAULT_TIMEOUT, RunLookup, RunWaiter, wait_failure
 from app.cli.writes import carry_out, tell
+from app.run_document import as_received
 from storage.records import Action, Repository
 
 if TYPE_CHECKING:

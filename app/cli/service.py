@@ -2,13 +2,12 @@
 
 import os
 import sys
-from importlib.util import find_spec
 from typing import Final, NoReturn
 
 import click
 
 from app.cli.context import Invocation
-from app.cli.exits import failed
+from app.cli.exits import failed, require_extra
 
 REQUIRED: Final = ("service", "fastapi", "uvicorn", "sqlalchemy", "dbos")
 """Packages of the `service` extra, checked before this process is replaced."""
@@ -38,14 +37,7 @@ def service(invocation: Invocation, /, *, arguments: tuple[str, ...]) -> NoRetur
 def _become(invocation: Invocation, arguments: list[str]) -> NoReturn:
     if invocation.read_only:
         raise failed("read_only", "--read-only cannot be used here: a service and its administration write.")
-    missing = [name for name in REQUIRED if find_spec(name) is None]
-    if missing:
-        raise failed(
-            "missing_extra",
-            f"The service extra is not installed ({', '.join(missing)} missing). "
-            "Install it with: pipx install 'runwarden[service]', or pip install 'runwarden[service]'.",
-            missing=list(missing),
-        )
+    require_extra("service", REQUIRED)
     if invocation.data_dir is not None:
         # Means the same before the command's name as after it; after it wins.
         os.environ[DATA_DIR_VARIABLE] = str(invocation.data_dir)

@@ -3,7 +3,6 @@
 import contextlib
 import socket
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +10,7 @@ import click
 
 from app.address import is_loopback
 from app.cli.context import Invocation
-from app.cli.exits import Exit, failed
+from app.cli.exits import Exit, failed, require_extra
 from app.cli.options import ScreenCommand
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def web(invocation: Invocation, /, *, host: str, port: int) -> int:
     The link works once. Enter prints another, Ctrl-C ends. From another machine, forward the port:
     ssh -L 8000:127.0.0.1:8000 HOST, with --port 8000.
     """
-    _require_extra()
+    require_extra("web", REQUIRED)
     argv = _console_argv(invocation)
     listener = _listen(host, port)
     from app.web import WebConsole
@@ -96,14 +95,3 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server((name, port), family=family)
     except OSError as error:
         raise failed("usage", f"{host}:{port} cannot be used: {error.strerror}. Choose another --port.") from error
-
-
-def _require_extra() -> None:
-    missing = [name for name in REQUIRED if find_spec(name) is None]
-    if missing:
-        raise failed(
-            "missing_extra",
-            f"The web extra is not installed ({', '.join(missing)} missing). "
-            "Install it with: pipx install 'runwarden[web]', or pip install 'runwarden[web]'.",
-            missing=list(missing),
-        )

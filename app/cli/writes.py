@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
-from app.cli.documents import RESULT_KEYS, as_received, write_document
+from app.cli.documents import RESULT_KEYS, write_document
 from app.cli.exits import EXIT_BY_KIND, Exit, failed
 from app.cli.output import Output
 from app.events import ActionChanged, Event
+from app.run_document import as_received
 from storage.records import Action
 
 if TYPE_CHECKING:

@@ -5,29 +5,17 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from app.atomic_file import replacing
 from app.config.load import parse
 from app.config.paths import example_text
-from app.config.settings import ENVIRONMENT_PROFILE, ConfigError
+from app.config.settings import ENVIRONMENT_PROFILE, ConfigError, Profile
 from app.token import CommandToken, EnvToken, FileToken, KeyringToken, Token, TokenSource
 
 LONGEST_NAME: Final = 40
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
-
-
-@dataclass(frozen=True, slots=True)
-class NewProfile:
-    """A profile as it is to be written."""
-
-    name: str
-    base_url: str
-    """Normal form, see `app.address.base_address`."""
-    token: TokenSource
-    read_only: bool = False
 
 
 def name_problem(name: str) -> str | None:
@@ -41,7 +29,7 @@ def name_problem(name: str) -> str | None:
     return None
 
 
-def add_profile(file: Path, new: NewProfile) -> None:
+def add_profile(file: Path, new: Profile) -> None:
     """Adds a profile at the end of the configuration; where there is none, at the end of the commented example.
 
     Raises:
@@ -85,7 +73,7 @@ def keep_token(folder: Path, name: str, token: Token) -> Path:
             return path
 
 
-def _profile(new: NewProfile) -> str:
+def _profile(new: Profile) -> str:
     key = new.name if _BARE_KEY.fullmatch(new.name) else _text(new.name)
     lines = [f"[profiles.{key}]", f"base_url = {_text(new.base_url)}", _token_line(new.token)]
     if new.read_only:

@@ -6,7 +6,7 @@ import json
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from aiohttp import web
@@ -18,39 +18,41 @@ from app.web.guard import COOKIE, DOWNLOAD, OPEN, Access, add_headers, guard
 from app.web.pages import NOT_FOR_YOU, console_page, keys_script, page
 
 PATIENCE_S: Final = 5.0
-"""A console that was asked to leave is given so long."""
+"""How long a console may take to leave before it is killed."""
+MOST_CONSOLES: Final = 16
+"""At a time: each is a process."""
+LARGEST_SIDE: Final = 1_000
+"""Cells of a terminal's width or height."""
+_ANSWER_S: Final = 5.0
+"""Seconds that open connections are given at the end."""
 
 
 class ConsoleProcess(AppService):
-    """textual-serve's service for one process, started without a shell, and ended whatever it does."""
+    """textual-serve's service for one process, started without a shell, and always ended."""
 
-    def __init__(
-        self,
-        argv: Sequence[str],
-        *,
-        write_bytes: Callable[[bytes], Awaitable[None]],
-        write_str: Callable[[str], Awaitable[None]],
-        close: Callable[[], Awaitable[object]],
-        downloads: DownloadManager,
-    ) -> None:
+    def __init__(self, argv: Sequence[str], connection: web.WebSocketResponse, downloads: DownloadManager) -> None:
         """Nothing is started yet.
 
         Args:
             argv: The console's command.
-            write_bytes: Sends what it draws.
-            write_str: Sends what it asks of the browser.
-            close: Called when it ends by itself.
+            connection: The browser's end; closed when the console ends.
             downloads: Where the files that it delivers are kept ready.
         """
 
         async def ended() -> None:
-            await close()
+            await connection.close()
 
-        super().__init__(argv[0], write_bytes=write_bytes, write_str=write_str, close=ended, download_manager=downloads)
+        super().__init__(
+            argv[0],
+            write_bytes=connection.send_bytes,
+            write_str=connection.send_str,
+            close=ended,
+            download_manager=downloads,
+        )
         self._argv = tuple(argv)
 
     async def stop(self) -> None:
-        """Asks the console to leave; one that stays is killed."""
+        """Ask the console to leave; kill it if it stays."""
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await super().stop()
@@ -69,19 +71,11 @@ class ConsoleProcess(AppService):
             stderr=sys.stderr.fileno(),
             env=self._build_environment(width=width, height=height),
         )
-        # A crash belongs into our own errors, at once; textual-serve would print it among our facts, afterwards.
+        # A crash goes to our stderr at once; textual-serve would print it to stdout, later.
         process.stderr = asyncio.StreamReader()
         process.stderr.feed_eof()
         self._process, self._stdin = process, process.stdin
         return process
-
-
-MOST_CONSOLES: Final = 16
-"""At a time: each is a process."""
-LARGEST_SIDE: Final = 1_000
-"""Cells of a terminal's width or height."""
-_ANSWER_S: Final = 5.0
-"""Seconds that open connections are given at the end."""
 
 
 class WebConsole(Server):
@@ -108,7 +102,7 @@ class WebConsole(Server):
         return f"{self.public_url}{OPEN}{self.access.new_link()}"
 
     async def run(self) -> None:
-        """Serves until it is cancelled; then every console is asked to leave."""
+        """Serve until cancelled; then ask every console to leave."""
         runner = web.AppRunner(await self._make_app(), access_log=None, shutdown_timeout=_ANSWER_S)
         await runner.setup()
         try:
@@ -136,7 +130,7 @@ class WebConsole(Server):
         return app
 
     async def on_shutdown(self, app: web.Application) -> None:
-        """Hangs up; each connection's own end then ends its console."""
+        """Close every connection, which ends its console."""
         del app
         for each in tuple(self._sockets):
             await each.close()
@@ -189,16 +183,10 @@ class WebConsole(Server):
         return connection
 
     async def _serve_console(self, connection: web.WebSocketResponse, width: int, height: int) -> None:
-        console = ConsoleProcess(
-            self._argv,
-            write_bytes=connection.send_bytes,
-            write_str=connection.send_str,
-            close=connection.close,
-            downloads=self.download_manager,
-        )
+        console = ConsoleProcess(self._argv, connection, self.download_manager)
         await console.start(width, height)
         try:
-            # What a browser sends that is none of the protocol's ends its own connection, and nothing else.
+            # A message outside the protocol ends its own connection, and nothing else.
             with contextlib.suppress(json.JSONDecodeError, AssertionError, LookupError, TypeError, AttributeError):
                 await self._process_messages(connection, console)
         finally:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.config import ConfigError, load
-from app.config.write import NewProfile, add_profile, keep_token, name_problem
+from app.config import ConfigError, Profile, load
+from app.config.write import add_profile, keep_token, name_problem
 from app.token import CommandToken, EnvToken, FileToken, KeyringToken, Token, TokenSource
 
 ADDRESS = "https://api.example.com/v1"
@@ -27,7 +27,7 @@ def mode(path: Path) -> int:
 def test_the_first_profile_comes_after_the_commented_example(tmp_path: Path) -> None:
     """One file, its folder made on the way, with every key still explained in it."""
     file = tmp_path / "new" / "config.toml"
-    add_profile(file, NewProfile("acme", ADDRESS, FileToken(Path("acme.token")), read_only=True))
+    add_profile(file, Profile("acme", ADDRESS, FileToken(Path("acme.token")), read_only=True))
     profile = load(file, {}).profile()
 
     assert (profile.name, profile.base_url, profile.read_only) == ("acme", ADDRESS, True)
@@ -43,7 +43,7 @@ def test_what_was_there_stays(tmp_path: Path) -> None:
     before = '# mine\n[console]\ntheme = "nord" # soft\n'
     file.write_text(before)
     link.symlink_to(file)
-    add_profile(link, NewProfile("acme", ADDRESS, EnvToken("ACME")))
+    add_profile(link, Profile("acme", ADDRESS, EnvToken("ACME")))
 
     assert link.is_symlink()
     assert file.read_text().startswith(before.rstrip())
@@ -63,7 +63,7 @@ def test_any_profile_is_read_back_as_it_was_given(
 ) -> None:
     """Whatever is in its name, its variable or its command."""
     file = tmp_path_factory.mktemp("config") / "config.toml"
-    add_profile(file, NewProfile(name, ADDRESS, source, read_only))
+    add_profile(file, Profile(name, ADDRESS, source, read_only))
     profile = load(file, {}).profile(name)
 
     assert (profile.name, profile.token, profile.read_only) == (name, source, read_only)
@@ -78,7 +78,7 @@ def test_a_file_that_would_not_be_read_back_is_left_alone(tmp_path: Path, before
     file = tmp_path / "config.toml"
     file.write_text(before)
     with pytest.raises(ConfigError) as refused:
-        add_profile(file, NewProfile("acme", ADDRESS, EnvToken()))
+        add_profile(file, Profile("acme", ADDRESS, EnvToken()))
 
     assert refused.value.file == file
     assert file.read_text() == before
@@ -89,7 +89,7 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     """A file where a folder should be; the same for the token's own file."""
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="cannot be written"):
-        add_profile(tmp_path / "file" / "config.toml", NewProfile("acme", ADDRESS, EnvToken()))
+        add_profile(tmp_path / "file" / "config.toml", Profile("acme", ADDRESS, EnvToken()))
     with pytest.raises(ConfigError, match="cannot be written"):
         keep_token(tmp_path / "file", "acme", Token("secret"))
 

@@ -14,7 +14,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from app.config.write import NewProfile, add_profile
+from app.config import Profile
+from app.config.write import add_profile
 from app.token import EnvToken
 from tests.run_board import Board
 from tests.web.conftest import ROOT, Web
@@ -166,7 +167,7 @@ async def test_profiles_are_switched_without_ending(environment: dict[str, str],
     """The same console goes on in the same tab, with another service."""
     file = tmp_path / "config.toml"
     for name in ("prod", "staging"):
-        add_profile(file, NewProfile(name, board.base_url, EnvToken()))
+        add_profile(file, Profile(name, board.base_url, EnvToken()))
     del environment["RUNWARDEN_BASE_URL"]
     several = Web(environment, "--config", str(file), "--profile", "prod")
     try:

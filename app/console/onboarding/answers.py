@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 from app.address import base_address, is_loopback
 from app.api.client import Client
 from app.api.errors import ApiError, ForbiddenError
-from app.config.write import NewProfile, name_problem
+from app.config import Profile
+from app.config.write import name_problem
 from app.text import safe_text
 from app.token import CommandToken, EnvToken, FileToken, Token, TokenError, TokenSource, resolve
 
@@ -60,7 +61,7 @@ def suggested_name(base_url: str) -> str:
     return (telling or parts)[0]
 
 
-def validated(answers: Answers, here: Path) -> tuple[NewProfile | None, Mapping[str, str]]:
+def validated(answers: Answers, here: Path) -> tuple[Profile | None, Mapping[str, str]]:
     """The profile, and what is wrong by field; there is a profile where nothing is.
 
     Args:
@@ -80,7 +81,7 @@ def validated(answers: Answers, here: Path) -> tuple[NewProfile | None, Mapping[
         problems["token"] = source
     if problems or isinstance(source, str):
         return None, problems
-    return NewProfile(answers.name.strip(), base_url, source, answers.read_only), problems
+    return Profile(answers.name.strip(), base_url, source, answers.read_only), problems
 
 
 def _source(answers: Answers, here: Path) -> TokenSource | str:
@@ -145,7 +146,7 @@ class CheckResult:
     token_is_at_fault: bool = False
 
 
-async def check(new: NewProfile, pasted: str) -> CheckResult:
+async def check(new: Profile, pasted: str) -> CheckResult:
     """Asks the service for its newest run.
 
     Args:

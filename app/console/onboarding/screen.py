@@ -12,8 +12,8 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Button, Input, Static
 
-from app.config import ConfigError
-from app.config.write import NewProfile, add_profile, keep_token
+from app.config import ConfigError, Profile
+from app.config.write import add_profile, keep_token
 from app.console.base_app import BaseApp
 from app.console.onboarding.answers import (
     ORIGINS,
@@ -68,7 +68,7 @@ class OnboardingScreen(Screen[str | None]):
         self._suggested = ""
         """The suggested name, as long as it was not replaced."""
         self._checking = False
-        self._doubted: NewProfile | None = None
+        self._doubted: Profile | None = None
         """What the service did not confirm, and may be written anyway."""
 
     def compose(self) -> ComposeResult:
@@ -167,7 +167,7 @@ class OnboardingScreen(Screen[str | None]):
     def _next(self) -> None:
         self.focus_next()
 
-    async def _check(self, new: NewProfile) -> None:
+    async def _check(self, new: Profile) -> None:
         result = await check(new, self._token if self._origin == "pasted" else "")
         self._checking = False
         if result.is_good:
@@ -180,13 +180,13 @@ class OnboardingScreen(Screen[str | None]):
         self._say(f"{result.text} Nothing was written.", "bad")
         self._field(self._origin if result.token_is_at_fault else "base_url").take_focus()
 
-    def _write(self, new: NewProfile) -> None:
+    def _write(self, new: Profile) -> None:
         kept: Path | None = None
         try:
             if new.token == FileToken(UNWRITTEN):
                 kept = keep_token(self._file.resolve().parent, new.name, Token(self._token))
                 # By its name alone: the configuration counts paths from where it is itself.
-                new = NewProfile(new.name, new.base_url, FileToken(Path(kept.name)), new.read_only)
+                new = Profile(new.name, new.base_url, FileToken(Path(kept.name)), new.read_only)
             add_profile(self._file, new)
         except ConfigError as error:
             if kept is not None:
@@ -196,7 +196,7 @@ class OnboardingScreen(Screen[str | None]):
         self._field("pasted").fill("")
         self.dismiss(new.name)
 
-    def _complain(self, *, everywhere: bool = False) -> NewProfile | None:
+    def _complain(self, *, everywhere: bool = False) -> Profile | None:
         """Shows what is wrong where a person has been, or everywhere; the profile where nothing is."""
         new, problems = validated(self._answers, Path.cwd())
         first: FormField | None = None
@@ -216,7 +216,7 @@ class OnboardingScreen(Screen[str | None]):
             self._suggested = suggested_name(self._field("base_url").value) or self._suggested
             field.fill(self._suggested)
 
-    def _doubt(self, new: NewProfile | None) -> None:
+    def _doubt(self, new: Profile | None) -> None:
         self._doubted = new
         self.query_one("#anyway").display = new is not None
         self.refresh_bindings()
