@@ -1,1 +1,1 @@
-"""The program: one engine under a console, a command line and a bot."""
+"""The program: one engine under a console and a command line."""

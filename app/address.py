@@ -1,4 +1,4 @@
-"""A base address is checked here once; what passes can carry a token."""
+"""The one check of a base address, before it may carry a token."""
 
 from ipaddress import ip_address
 from typing import Final
@@ -11,7 +11,7 @@ def base_address(text: str) -> str:
     """The service's base address in its one normal form: lower-case scheme and host, no trailing slash.
 
     Raises:
-        ValueError: It is no https address (http is for loopback only), or it holds a user, a query, a fragment, a port
+        ValueError: It is not an https address (http is for loopback only), or holds a user, a query, a fragment, a port
             out of range or a path that would be rewritten; the message says which.
     """
     stripped = text.strip()
@@ -21,7 +21,7 @@ def base_address(text: str) -> str:
         parts = urlsplit(stripped)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(f"this is no address: {error}") from error
+        raise ValueError(f"this is not a valid address: {error}") from error
     if not host or parts.scheme not in {"http", "https"}:
         raise ValueError("an address begins with https:// and a host, as in https://api.example.com/v1")
     _refuse_extras(parts)
@@ -33,7 +33,7 @@ def base_address(text: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or IP address can only mean this machine."""
+    """Whether a host name or IP address means this machine."""
     if host in _LOCAL_NAMES:
         return True
     try:

@@ -1,4 +1,4 @@
-"""A run as JSON: the service's own fields as received, and what was observed beside them."""
+"""A run as JSON: the service's own fields as received, and observations beside them."""
 
 import json
 
@@ -13,7 +13,7 @@ def run_document(
 
     Args:
         run: As the service reported it.
-        detail: What the cache holds. None: the run was not seen before this moment.
+        detail: What the cache holds. None: the run is not cached.
         stuck: Whether it takes far longer than its repository's runs do.
         continues: The earlier run whose conversation it goes on with, where that has another id.
     """
@@ -32,6 +32,6 @@ def run_document(
 
 
 def as_received(raw_json: str | None) -> dict[str, object]:
-    """An object of the service as it came; empty where there is none."""
+    """An object of the service as received; empty if there is none."""
     value = json.loads(raw_json) if raw_json else {}
     return value if isinstance(value, dict) else {}

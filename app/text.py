@@ -1,4 +1,4 @@
-"""Foreign text becomes printable here and nowhere else: what leaves this module cannot move a cursor or hide."""
+"""The only place where foreign text becomes printable: its results cannot move a cursor or hide."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -49,7 +49,7 @@ def safe_block(text: str, *, limit: int = 20_000, lines: int = 1_000) -> tuple[S
 
 
 def json_escaped(document: str) -> str:
-    """JSON of the same meaning without a character that a terminal obeys or hides: those become JSON's own escapes."""
+    """Equivalent JSON, with the characters that a terminal obeys or hides as JSON escapes."""
     return "".join(c if c.isprintable() or c == "\n" else _escape(c) for c in document)
 
 
@@ -77,12 +77,12 @@ def _placeholder(code: int) -> str:
 
 
 FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet would take for a formula."""
+"""First characters of a formula in a spreadsheet."""
 _LONGEST: Final = 10_000
 
 
 def csv_cell(value: object) -> str:
-    """A cell that a terminal and a spreadsheet show instead of obeying."""
+    """A CSV cell that neither a terminal nor a spreadsheet obeys."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -50,8 +50,8 @@ class Token:
         return "Token(hidden)"
 
     def __reduce__(self) -> str:
-        # A pickled token would lie in the clear.
-        raise TypeError("A token is not for storing.")
+        # A pickled token would be readable.
+        raise TypeError("A token cannot be pickled.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class FileToken:
 
 @dataclass(frozen=True, slots=True)
 class CommandToken:
-    """What a command prints; no shell is involved."""
+    """Printed by a command; no shell is involved."""
 
     argv: tuple[str, ...]
 
@@ -152,7 +152,7 @@ def _refuse_unsafe(path: Path, found: os.stat_result) -> None:
 
 def _from_command(argv: tuple[str, ...], env: Mapping[str, str]) -> str:
     shown = f"token_command {argv[0]!r}"
-    # Its error output would tear a screen that is already drawn.
+    # Its error output would corrupt the drawn screen.
     try:
         done = subprocess.run(
             argv,

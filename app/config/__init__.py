@@ -1,6 +1,6 @@
-"""What the user decides: one TOML file and a few environment variables, as frozen settings.
+"""The configuration: one TOML file and a few environment variables, as frozen settings.
 
-No pydantic and nothing slow in here: it is on the way to the first painted screen.
+Imports nothing slow, such as pydantic: it is loaded before the first painted screen.
 """
 
 from app.config.load import load

@@ -1,4 +1,4 @@
-"""From a TOML file and the environment to settings, or to one error that says what to correct."""
+"""Loads settings from a TOML file and the environment, or raises one error that says what to correct."""
 
 import re
 from collections.abc import Mapping
@@ -30,10 +30,10 @@ _PLACEHOLDERS: Final = frozenset({"run_id", "repository", "branch"})
 
 
 def load(path: Path | None, env: Mapping[str, str]) -> Settings:
-    """The settings from a file (see `config_path`; the user's own need not exist) and the environment.
+    """Load the settings from a file (see `config_path`; the user's own need not exist) and the environment.
 
     Raises:
-        ConfigError: The file cannot be read, or something in it or in the environment is wrong.
+        ConfigError: The file cannot be read, or it or the environment holds a mistake.
     """
     file = config_path(path, env)
     text = _read(file)
@@ -56,10 +56,10 @@ def _read(file: Path) -> str | None:
 
 
 def parse(file: Path, text: str) -> Settings:
-    """The settings in the text of a file.
+    """Parse the text of a file.
 
     Raises:
-        ConfigError: Something in it is wrong.
+        ConfigError: It holds a mistake.
     """
     import tomllib  # only where there is a file: a fifth of the time to start belongs to it otherwise
 
@@ -120,7 +120,7 @@ def _console(table: Table) -> ConsoleSettings:
     table.finish()
     used = set(re.findall(r"\{([^{}]*)\}", console.run_url))
     if console.run_url and not (console.run_url.startswith(("https://", "http://")) and used and used <= _PLACEHOLDERS):
-        cure = 'Write it as in "https://example.com/runs/{run_id}"; {repository} and {branch} are known as well.'
+        cure = 'Write it as in "https://example.com/runs/{run_id}"; {repository} and {branch} may be used as well.'
         table.fail("run_url", "this is not a web address with a placeholder for the run.", cure)
     return console
 

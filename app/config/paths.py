@@ -1,4 +1,4 @@
-"""Where the configuration is, and where a profile's data lies."""
+"""Paths of the configuration and of each profile's data."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _SLUG_LENGTH: Final = 40
 
 
 def config_path(explicit: Path | None, env: Mapping[str, str]) -> Path:
-    """The file that counts: the one asked for, else RUNWARDEN_CONFIG, else the user's own; it need not exist."""
+    """The configuration file: the explicit one, else RUNWARDEN_CONFIG, else the user's own; it need not exist."""
     if explicit is not None:
         return explicit.expanduser()
     if named := env.get("RUNWARDEN_CONFIG"):
@@ -27,7 +27,7 @@ def config_path(explicit: Path | None, env: Mapping[str, str]) -> Path:
 
 
 def data_folder(settings: Settings, profile: Profile) -> Path:
-    """The folder of one profile's cache and ledger: two services never share one, nor do two profiles."""
+    """The folder of one profile's cache and ledger, never shared by two profiles or services."""
     slug = re.sub(r"[^a-z0-9]+", "-", profile.name.lower()).strip("-")[:_SLUG_LENGTH] or "profile"
     # The name counts as well: `Acme` and `acme` have the same slug.
     identity = profile.base_url if slug == profile.name else f"{profile.base_url}\n{profile.name}"
@@ -41,7 +41,7 @@ def example_text() -> str:
     packaged = resources.files("app") / _EXAMPLE
     if packaged.is_file():
         return packaged.read_text(encoding="utf-8")
-    # A source checkout keeps the one copy at its top level, where people look for it.
+    # A source checkout keeps the only copy at its top level.
     return (Path(__file__).parents[2] / _EXAMPLE).read_text(encoding="utf-8")
 
 

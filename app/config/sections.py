@@ -20,7 +20,7 @@ _LONGEST_HOLD_S: Final = 3_600.0
 
 
 def read_keys(root: Table) -> dict[str, str]:
-    """Keys by what they do; whether there is such an id, and such a key, only the console knows.
+    """Read keys by the id of their action; the console checks that ids and keys exist.
 
     Raises:
         ConfigError: A value is not a key.
@@ -29,7 +29,7 @@ def read_keys(root: Table) -> dict[str, str]:
 
 
 def read_commands(root: Table) -> tuple[Command, ...]:
-    """The user's own programs, in the order of the file.
+    """Read the user's own programs, in the order of the file.
 
     Raises:
         ConfigError: Two have the same name, or an argument holds an unknown placeholder.
@@ -80,10 +80,10 @@ def _command(table: Table) -> Command:
 
 
 def read_notify(table: Table) -> NotifySettings:
-    """The settings.
+    """Read what to notify of, and how.
 
     Raises:
-        ConfigError: Something in the table is wrong.
+        ConfigError: The table holds a mistake.
     """
     base = NotifySettings()
     notify = NotifySettings(
@@ -116,10 +116,10 @@ def _quiet(table: Table) -> QuietHours | None:
 
 
 def read_views(root: Table) -> tuple[ViewSettings, ...]:
-    """The views, in the order of the file.
+    """Read the views, in the order of the file.
 
     Raises:
-        ConfigError: Two have the same name, or one has a query or an order that means nothing.
+        ConfigError: Two have the same name, or a query or an order is not valid.
     """
     views: list[ViewSettings] = []
     for table in root.tables("views"):

@@ -36,7 +36,7 @@ _QUIET_HOURS: Final = re.compile(r"\s*(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})\
 
 @dataclass(frozen=True, slots=True)
 class QuietHours:
-    """From a time of the day to another, over midnight where the end comes first."""
+    """From one time of the day to another; over midnight if the end comes first."""
 
     start: time
     """Inclusive."""
@@ -60,28 +60,28 @@ class QuietHours:
         return cls(start, end)
 
     def cover(self, local: time) -> bool:
-        """Whether this time of the day is a quiet one."""
+        """Whether this time of the day is quiet."""
         if self.start < self.end:
             return self.start <= local < self.end
         return local >= self.start or local < self.end
 
 
 ENVIRONMENT_PROFILE: Final = "environment"
-"""The profile that RUNWARDEN_BASE_URL and RUNWARDEN_TOKEN make."""
+"""The profile defined by RUNWARDEN_BASE_URL and RUNWARDEN_TOKEN."""
 
 
 @dataclass(frozen=True, slots=True)
 class PollSettings:
-    """How often and how much is asked of the service."""
+    """How often the service is polled, and for how much."""
 
     runs_s: float = 10.0
-    """Seconds between looks at the runs."""
+    """Seconds between polls of the runs."""
     health_s: float = 30.0
-    """Seconds between looks at the code hosts' health."""
+    """Seconds between polls of the code hosts' health."""
     deadline_s: float = 20.0
-    """Seconds within which one request must be answered in full."""
+    """Seconds until one request must be answered in full."""
     page_size: int = 100
-    """Runs a page, 1 to 100 (spec 8)."""
+    """Runs per page, 1 to 100 (spec 8)."""
     first_runs: int = 1_000
     """How many runs the first sync fetches."""
 
@@ -94,11 +94,11 @@ class ConsoleSettings:
     run_url: str = ""
     """A web address with `{run_id}`, `{repository}` or `{branch}` in it; empty: runs are not opened in a browser."""
     health_ok: tuple[str, ...] = ("ok", "healthy", "connected")
-    """Words of a code host's status that mean that all is well, in lower case; the spec names none."""
+    """Statuses of a healthy code host, in lower case; the spec names none."""
     send_cap: int = 25
-    """How many runs one instruction may go to."""
+    """Maximum number of runs that one instruction may go to."""
     mouse: bool = True
-    """False: the mouse is the terminal's own, to select text with."""
+    """False: leave the mouse to the terminal, for selecting text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +111,11 @@ class NotifySettings:
     bell: bool = True
     desktop: bool = False
     command: tuple[str, ...] = ()
-    """An argument list with `{title}` and the like in it, see `app.config.sections`; no shell. Empty: none."""
+    """An argument list with placeholders such as `{title}`, see `app.config.sections`; no shell. Empty: none."""
     quiet: QuietHours | None = None
-    """When neither bell nor desktop nor command are used. None: never."""
+    """When bell, desktop and command are off. None: never."""
     hold_s: float = 60.0
-    """How long a trouble must last before it is told, and a recovery before it counts."""
+    """How long a problem must last before it is reported, and a recovery before it counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +124,9 @@ class ViewSettings:
 
     name: str
     query: str
-    """A line of the query language, understood in full."""
+    """A valid line of the query language."""
     sort: RunSort | None = None
-    """None: whatever order the table is in."""
+    """None: keep the table's order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +135,13 @@ class Command:
 
     name: str
     argv: tuple[str, ...]
-    """With `{run_id}` and the like in it, see `app.config.sections`; no shell is involved."""
+    """With placeholders such as `{run_id}`, see `app.config.sections`; no shell is involved."""
     key: str | None = None
     """None: in the palette only."""
     confirm: bool = False
-    """Shown in full, and asked, before it is run."""
+    """Whether to show it in full and ask before running it."""
     terminal: bool = False
-    """It gets the terminal while it runs, as an editor or a pager needs. False: it runs beside the console."""
+    """Whether it gets the terminal, as an editor or a pager needs. False: it runs beside the console."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,26 +161,26 @@ class Profile:
     """Normal form, see `app.address.base_address`."""
     token: TokenSource
     read_only: bool = False
-    """Nothing is ever sent that changes anything."""
+    """Never send a write."""
     poll: PollSettings = field(default_factory=PollSettings)
     """`[poll]`, with this profile's own `[profiles.NAME.poll]` on top."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that can be configured."""
+    """The whole configuration."""
 
     default_profile: str | None = None
     """None: the environment's profile, or the only one there is."""
     data_dir: Path | None = None
-    """None: the user's data folder, as the platform has it."""
+    """None: the platform's data folder of the user."""
     poll: PollSettings = field(default_factory=PollSettings)
     console: ConsoleSettings = field(default_factory=ConsoleSettings)
     notify: NotifySettings = field(default_factory=NotifySettings)
     views: tuple[ViewSettings, ...] = ()
     """Views of the runs, in the order of their tabs."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Keys by the id of what they do, in place of the console's own: `runwarden config keys` lists the ids."""
+    """Keys by action id, replacing the console's own: `runwarden config keys` lists the ids."""
     commands: tuple[Command, ...] = ()
     templates: tuple[Template, ...] = ()
     profiles: tuple[Profile, ...] = ()

@@ -1,4 +1,4 @@
-"""A TOML table, read key by key with its type checked; an unknown key is a mistake, told with its line."""
+"""A TOML table, read key by key with its type checked; an unknown key is a mistake, reported with its line."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ KeyPath = tuple[str | int, ...]
 """As in `("profiles", "acme", "base_url")`; a number is a place in an array of tables, counted from 0."""
 
 _MOST_LINES: Final = 5_000
-"""Beyond that no line is worth the seconds it takes to find."""
+"""Longer files would take seconds to search."""
 
 
 def line_of(text: str, path: KeyPath) -> int | None:
@@ -26,7 +26,7 @@ def line_of(text: str, path: KeyPath) -> int | None:
 def _first_line_with(text: str, path: KeyPath) -> int | None:
     import tomllib  # only after a mistake
 
-    # The parser itself says where a key appears: in the shortest beginning of the text that holds it.
+    # The key is in the last statement of the shortest parsable beginning that holds it.
     lines = text.splitlines(keepends=True)
     statement = 1
     for end in range(1, min(len(lines), _MOST_LINES) + 1):
@@ -54,7 +54,7 @@ def _holds(value: object, path: KeyPath) -> bool:
 
 
 def dotted(path: KeyPath) -> str:
-    """A path as people write it: `profiles.acme.base_url`, `templates[2].name` (counted from 1)."""
+    """A path in dotted form: `profiles.acme.base_url`, `templates[2].name` (counted from 1)."""
     written = ""
     for step in path:
         if isinstance(step, int):
@@ -77,7 +77,7 @@ class Source:
 
 @dataclass(slots=True)
 class Table:
-    """One table and where it stands in its file."""
+    """One table and its path in the file."""
 
     source: Source
     values: dict[str, object]
@@ -90,14 +90,14 @@ class Table:
         return self._read(key, default, str, "a string in quotes")
 
     def optional_text(self, key: str) -> str | None:
-        """A string that says something; None: the key is absent."""
+        """A non-empty string; None: the key is absent."""
         text = self._read(key, None, str, "a string in quotes")
         if text is not None and not text.strip():
             self.fail(key, "this is empty.", "Give it a value, or remove the key.")
         return text
 
     def required_text(self, key: str) -> str:
-        """A string that must be there and say something."""
+        """A required, non-empty string."""
         text = self.optional_text(key)
         if text is None:
             self.fail(key, "this key is missing.", f'Add a line: {key} = "…"')
@@ -122,7 +122,7 @@ class Table:
         return value
 
     def texts(self, key: str, default: tuple[str, ...], *, may_be_empty: bool = False) -> tuple[str, ...]:
-        """A list of strings; where the key is given it holds at least one, unless it may be empty."""
+        """A list of strings, not empty unless allowed."""
         nothing: list[object] = []
         values = self._read(key, nothing, list, 'a list of strings, as in ["a", "b"]')
         texts = tuple(value for value in values if isinstance(value, str) and value)
@@ -131,7 +131,7 @@ class Table:
         return texts if key in self.values else default
 
     def table(self, key: str) -> "Table":
-        """A table within; an empty one where the key is absent."""
+        """A nested table; empty if the key is absent."""
         nothing: dict[str, object] = {}
         values = self._read(key, nothing, dict, f"a table: [{dotted((*self.path, key))}]")
         return Table(self.source, values, (*self.path, key))
@@ -160,7 +160,7 @@ class Table:
                 self.fail(key, "there is no such key.", f"Did you mean {near[0]}?" if near else f"There are: {known}.")
 
     def fail(self, key: str, message: str, cure: str) -> NoReturn:
-        """Say what is wrong with a key.
+        """Report what is wrong with a key.
 
         Raises:
             ConfigError: Always, with file and line.

@@ -1,4 +1,4 @@
-"""Writing the configuration: all or nothing, readable by its owner alone, and never a file that cannot be read back."""
+"""Writes the configuration: all or nothing, readable by its owner alone, and always valid."""
 
 import json
 import os
@@ -19,7 +19,7 @@ _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def name_problem(name: str) -> str | None:
-    """What keeps a text from being a profile's name; None: nothing."""
+    """Why a text cannot be a profile's name; None: it can."""
     if not name.strip():
         return "It needs a name, such as acme."
     if name == ENVIRONMENT_PROFILE:
@@ -30,12 +30,12 @@ def name_problem(name: str) -> str | None:
 
 
 def add_profile(file: Path, new: Profile) -> None:
-    """Adds a profile at the end of the configuration; where there is none, at the end of the commented example.
+    """Append a profile to the configuration, or to the commented example if there is none yet.
 
     Raises:
-        ConfigError: The file cannot be written, or the outcome would not be a configuration; nothing was changed.
+        ConfigError: The file cannot be written, or the result would not be valid; nothing was changed.
     """
-    # A link, as people who keep their configuration in git have it, goes on leading to the file.
+    # Keep a symbolic link, as a configuration in git often is one.
     target = file.resolve()
     with _said(target):
         before = target.read_text(encoding="utf-8") if target.exists() else example_text()
@@ -47,12 +47,12 @@ def add_profile(file: Path, new: Profile) -> None:
 
 
 def keep_token(folder: Path, name: str, token: Token) -> Path:
-    """Keeps a token in a new file of its own, readable by its owner alone.
+    """Write a token to a new file, readable by its owner alone.
 
     Args:
-        folder: Where; made if it is not there.
-        name: The profile's; the file is called after it. One that is there is left alone.
-        token: What to keep.
+        folder: Created if missing.
+        name: The profile's, from which the file is named; an existing file is left alone.
+        token: The token.
 
     Raises:
         ConfigError: It cannot be written.
@@ -96,7 +96,7 @@ def _token_line(source: TokenSource) -> str:
 
 
 def _text(value: str) -> str:
-    """A TOML string; JSON's escapes are TOML's, but for DEL, which JSON leaves alone."""
+    """A TOML string: JSON's escapes are TOML's, except DEL, which JSON leaves as it is."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -1,4 +1,4 @@
-"""The demo's history: a few runs and an organization, all of them really carried out."""
+"""The demo's history: a few real runs and an organization."""
 
 import asyncio
 from typing import Final
@@ -20,7 +20,7 @@ FIRST: Final[tuple[WriteRequest, ...]] = (
         {"ticket": "ACME-412"},
     ),
     StartRun("Is dark mode ready to merge?", Repository.parse("acme/web"), "agent/dark-mode"),
-    # There is no such repository, and the service says so the honest way: the run fails.
+    # There is no such repository, so the run fails.
     StartRun("Archive what is left here.", Repository.parse("acme/retired")),
     StartRun("Look over the backup tool.", Repository.parse("gitlab:platform/tools"), "agent/backup-review"),
     CreateOrganization("ada@newcustomer.example"),
@@ -34,7 +34,7 @@ LAST: Final[tuple[WriteRequest, ...]] = (
 
 
 async def make(settings: Settings, profile: Profile) -> None:
-    """Carries the history out through the ledger, as a person would from the forms."""
+    """Carry out the history through the ledger, as the forms would."""
     async with await Engine.open(settings, profile, actor="demo") as engine:
         first = [await engine.actions.submit(request) for request in FIRST]
         await _settled(engine)

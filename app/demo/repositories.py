@@ -33,7 +33,7 @@ REPOSITORIES: Final = (
 
 
 def make(repository: SampleRepository, root: Path) -> Path:
-    """Makes one bare repository below `root` and returns its path.
+    """Create one bare repository below `root` and return its path.
 
     Raises:
         subprocess.CalledProcessError: git failed; its own words are in `stderr`.
@@ -63,7 +63,7 @@ def _git(work: Path, *arguments: str) -> None:
 
 
 def _environment() -> dict[str, str]:
-    # Whatever git is told on this machine (signing, templates, hooks) is none of the demo's business.
+    # Ignore the user's git configuration (signing, templates, hooks).
     who = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in _PERSON.items()}
     return {
         "PATH": os.environ.get("PATH", os.defpath),

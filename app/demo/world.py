@@ -14,7 +14,7 @@ from app.config import Profile, Settings, load
 from app.demo.repositories import REPOSITORIES, make
 
 GRACE_S: Final = 15.0
-"""How long the service may take to end in order before it is killed."""
+"""Seconds before the service is killed."""
 
 
 class DemoError(Exception):
@@ -29,7 +29,7 @@ class ServiceProcess:
     base_url: str
 
     def stop(self) -> None:
-        """Ends it in order, or by force when that takes too long."""
+        """Stop it, by force if it takes too long."""
         self.process.terminate()
         try:
             self.process.wait(GRACE_S)
@@ -39,13 +39,13 @@ class ServiceProcess:
 
 
 def administer(arguments: list[str]) -> dict[str, object]:
-    """Runs one of the service's administration commands and returns the JSON document it prints.
+    """Run an administration command of the service and return its JSON document.
 
     Raises:
         DemoError: The command failed.
     """
     done = subprocess.run(
-        # -P: a folder called `service` where the person happens to stand is not ours.
+        # -P: a folder called `service` in the current directory is not ours.
         [sys.executable, "-P", "-m", "service", *arguments],
         check=False,
         capture_output=True,
@@ -64,7 +64,7 @@ def last_lines(log: Path) -> str:
 
 
 def start(data_dir: Path, log: Path) -> ServiceProcess:
-    """Starts the service on a free loopback port and returns once it accepts connections.
+    """Start the service on a free loopback port and wait until it accepts connections.
 
     Raises:
         DemoError: It ended before it was ready.
@@ -118,7 +118,7 @@ class World:
 
     @property
     def log(self) -> Path:
-        """What the service says of its doings."""
+        """The service's log."""
         return _log(self.folder)
 
     def announcement(self) -> str:
@@ -141,7 +141,7 @@ class World:
 
 
 def build(folder: Path) -> World:
-    """Makes the repositories, sets the service up and starts it.
+    """Create the repositories, then set up and start the service.
 
     Raises:
         DemoError: The service could not be set up or started.
@@ -165,7 +165,7 @@ def _log(folder: Path) -> Path:
 
 
 def _setup(repositories: Path) -> dict[str, Json]:
-    """What `runwarden service apply` is given: the whole of the demo's service."""
+    """The input of `runwarden service apply`."""
     organization: dict[str, Json] = {
         "name": "Acme Demo",
         "slug": "acme",

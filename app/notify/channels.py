@@ -1,4 +1,4 @@
-"""The ways out of the screen: bell, desktop, command. A failure is reported, and nothing waits for it."""
+"""Notification channels: bell, desktop, command. A failure is reported, and nothing waits for it."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ _PLAIN_PROGRAMS: Final = frozenset({"iTerm.app", "WezTerm", "ghostty"})
 
 
 def terminal_sequence(title: SafeText, body: SafeText, env: Mapping[str, str]) -> str | None:
-    """What to write to the terminal; None: it is not known to take any, or a multiplexer would swallow it."""
+    """The escape sequence to write; None: the terminal has none, or a multiplexer would swallow it."""
     if "TMUX" in env or "STY" in env or env.get("TERM", "").startswith(("tmux", "screen")):
         return None
     term = env.get("TERM", "")
@@ -36,22 +36,22 @@ def terminal_sequence(title: SafeText, body: SafeText, env: Mapping[str, str]) -
 
 
 DEADLINE_S: Final = 15.0
-"""A program that takes longer is ended."""
+"""A slower program is killed."""
 _URGENCY: Final = {"information": "low", "warning": "normal", "error": "critical"}
 _VALUE_LIMIT: Final = 300
 _DISARMED: Final = {"-": "\N{HYPHEN}", "@": "\N{FULLWIDTH COMMERCIAL AT}", "<": "\N{FULLWIDTH LESS-THAN SIGN}"}
-"""First characters that programs obey (`--option`, and curl's `@file` and `<file`), by what looks like them."""
+"""Look-alikes of first characters that programs obey (`--option`, curl's `@file` and `<file`)."""
 
 
 def notify_send(news: Notification) -> tuple[str, ...]:
     """The arguments for the desktop's own program."""
-    # Its text is a kind of HTML, its title is not.
+    # Its body is a kind of HTML, its title is not.
     body = escape(news.body, quote=False)
     return "notify-send", "--app-name=Runwarden", f"--urgency={_URGENCY[news.level]}", "--", news.title, body
 
 
 def filled(template: Sequence[str], news: Notification, profile: str) -> tuple[str, ...]:
-    """The user's own command for one piece of news; what is not known of it is empty."""
+    """Fill the user's command for one notification; unknown facts are empty."""
     values = {
         "title": _argument(news.title),
         "body": _argument(news.body),
@@ -65,7 +65,7 @@ def filled(template: Sequence[str], news: Notification, profile: str) -> tuple[s
 
 
 async def run_program(argv: Sequence[str], deadline_s: float = DEADLINE_S) -> str | None:
-    """Runs a program to its end; what went wrong, with the cure. None: nothing."""
+    """Run a program to its end. Returns what went wrong, with the cure, or None."""
     name = safe_text(argv[0], limit=80)
     try:
         process = await asyncio.create_subprocess_exec(
@@ -115,30 +115,30 @@ def _fill(argument: str, values: Mapping[str, str]) -> str:
 
 
 def _argument(value: str) -> str:
-    """Foreign text as an argument: printable, and no program takes it for an option or for a file's name."""
+    """Foreign text as an argument: printable, and never mistaken for an option or a file name."""
     text = safe_text(value, limit=_VALUE_LIMIT)
     return f"{_DISARMED.get(text[:1], text[:1])}{text[1:]}"
 
 
 NO_DESKTOP = (
-    "There is no way to this desktop: the terminal is not known to show notifications, and notify-send is not"
-    " installed. Install it (libnotify), use notify.command, or set notify.desktop = false."
+    "Desktop notifications are not available: this terminal has none, and notify-send is not installed."
+    " Install it (libnotify), use notify.command, or set notify.desktop = false."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """The ways that one person chose."""
+    """The channels that the user chose."""
 
     settings: NotifySettings
     profile: str
     env: Mapping[str, str]
     ring_bell: Callable[[], None]
     write: Callable[[str], None]
-    """Writes to the terminal as it stands."""
+    """Writes to the terminal without change."""
 
     async def deliver(self, news: Sequence[Notification]) -> tuple[str, ...]:
-        """Tells these; what could not be told and why, each once."""
+        """Deliver notifications. Returns each failure once."""
         if news and self.settings.bell:
             self.ring_bell()
         troubles: list[str | None] = []

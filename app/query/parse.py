@@ -1,4 +1,4 @@
-"""From a line to a filter: what is sound counts, what is not is reported with its place and its cure."""
+"""Parses a line into a filter: valid parts count, mistakes are reported with their place and a cure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ from storage.records import FINAL_STATUSES, RunFilter, RunSort
 from storage.records.query import SortColumn
 
 KNOWN_STATUSES: Final = frozenset({"queued", "working", *FINAL_STATUSES})
-"""Statuses that the spec names (2.4), in whatever case they are typed; any other is taken as written."""
+"""Statuses that the spec names (2.4), case-insensitive; any other is taken literally."""
 
 
 def read_value(token: Token, wanted: KeyName) -> str:
-    """What a value stands for in the filter; in quotes, for itself."""
+    """A value's meaning in the filter; quoted values are literal."""
     if token.quoted:
         return token.text
     if wanted == "status" and token.text.casefold() in KNOWN_STATUSES:
@@ -25,7 +25,7 @@ def read_value(token: Token, wanted: KeyName) -> str:
 
 
 def _repository(text: str) -> str:
-    """A label or a pattern: `acme/` is all of acme's, `api` is any owner's api; GitHub goes without its name."""
+    """A label or a pattern: `acme/` means `acme/*`, `api` means `*/api`; GitHub's prefix is dropped."""
     label = text.removeprefix("github:")
     if label.endswith(("/", ":")):
         return f"{label}*"
@@ -33,12 +33,12 @@ def _repository(text: str) -> str:
 
 
 def given(term: Term) -> tuple[Token, ...]:
-    """Its values, but for what is still missing behind a comma."""
+    """The term's values, without an empty one after a comma."""
     return tuple(token for token in term.tokens if token.text or token.quoted)
 
 
 def broken(term: Term, wanted: KeyName) -> Problem | None:
-    """What is wrong with the term's form."""
+    """The mistake in the term's form, if any."""
     for token in term.tokens:
         if not token.closed:
             return unclosed(token)
@@ -55,12 +55,12 @@ def broken(term: Term, wanted: KeyName) -> Problem | None:
 
 
 def unclosed(token: Token) -> Problem:
-    """A quote that does not end."""
+    """The problem of an unclosed quote."""
     return Problem(token.start, token.end, "The quote is not closed.", 'End it with ".')
 
 
 def spans(term: Term, *, is_problem: bool = False) -> Iterator[Span]:
-    """The term's tokens; all of them are a problem where the term means nothing."""
+    """The term's tokens; all are problems if the term is not valid."""
     at = term.start
     if term.negated:
         yield Span(at, at + 1, "problem" if is_problem else "sign")
@@ -74,18 +74,18 @@ def spans(term: Term, *, is_problem: bool = False) -> Iterator[Span]:
 
 
 LONGEST: Final = 4_000
-"""Characters of a line; what is typed by hand never comes near."""
+"""Characters of a line."""
 
 
 def parse(text: str, now: datetime) -> Query:
-    """What a line asks for.
+    """Parse a line.
 
     Args:
         text: The line.
-        now: What durations count back from, aware.
+        now: The time that durations count back from, aware.
 
     Returns:
-        The filter that its sound parts make, and a problem for each of the others. Never raises.
+        The filter of its valid parts, and a problem for each mistake. Never raises.
     """
     parser = _Parser(now)
     for term in terms(text[:LONGEST]):
@@ -99,7 +99,7 @@ def parse(text: str, now: datetime) -> Query:
 
 @dataclass(slots=True)
 class _Parser:
-    """What was read so far."""
+    """The state while a line is parsed."""
 
     now: datetime
     problems: list[Problem] = field(default_factory=list)
@@ -113,7 +113,7 @@ class _Parser:
     states: dict[str, Term] = field(default_factory=dict)
     """`active` or `ended`, and the term that first said so."""
     bound: Term | None = None
-    """The last term that set a limit of time."""
+    """The last term that set a time limit."""
 
     def take(self, term: Term) -> None:
         """One term."""
@@ -128,7 +128,7 @@ class _Parser:
             self.spans += spans(term)
 
     def blame(self, start: int, end: int, message: str, cure: str) -> None:
-        """Notes what is wrong."""
+        """Record a problem."""
         self.problems.append(Problem(start, end, message, cure))
 
     def finish(self) -> RunFilter:
@@ -155,7 +155,7 @@ class _Parser:
         return tuple(self.lists.get((wanted, negated), ()))
 
     def _state(self) -> tuple[bool, tuple[str, ...]]:
-        """Whether only active runs are wanted, and the statuses: `ended` means those known to be final."""
+        """Whether to show active runs only, and the statuses; `ended` means the final ones."""
         statuses = self._list("status", negated=False)
         ended = self.states.get("ended")
         if ended is None:
@@ -233,7 +233,7 @@ class _Parser:
 
 
 def _edge(token: Token, now: datetime, wanted: KeyName, *, negated: bool) -> datetime:
-    """The limit that a time sets: not since it is until just before it, not until it is since just after."""
+    """The limit that a time sets; a negated limit ends just before it or starts just after it."""
     first, last = parse_period(token.text, now)
     try:
         if wanted == "since":
@@ -244,7 +244,7 @@ def _edge(token: Token, now: datetime, wanted: KeyName, *, negated: bool) -> dat
 
 
 def _told(error: str) -> tuple[str, str]:
-    """What is wrong and what to write instead, from one sentence that says both."""
+    """Split a sentence into the mistake and its cure."""
     what, colon, cure = error.rpartition(": ")
     if not colon:
         return error, "Write 2h, 7d or 2026-05-01."

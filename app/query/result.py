@@ -1,4 +1,4 @@
-"""What a line of the query language comes to, and two filters as one."""
+"""The result of parsing a line, and the combination of two filters."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -10,7 +10,7 @@ SpanKind = Literal["sign", "key", "value", "word", "problem"]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A token of the line and what it is, for highlighting; blanks and commas belong to none."""
+    """A part of the line and its kind, for highlighting; blanks and commas have none."""
 
     start: int
     """Index of its first character, from 0."""
@@ -21,7 +21,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A token of the line that means nothing; the rest of the line still counts."""
+    """A part of the line that is not valid; the rest still counts."""
 
     start: int
     """Index of its first character, from 0."""
@@ -38,18 +38,18 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A line, understood as far as it can be."""
+    """A parsed line."""
 
     filter: RunFilter
-    """What the sound parts of the line ask for; times in it are as of the `now` that was given."""
+    """The filter of the valid parts; times in it are relative to the given `now`."""
     problems: tuple[Problem, ...]
-    """In the order of the line; empty: all of it was understood."""
+    """In the order of the line; empty if the whole line is valid."""
     spans: tuple[Span, ...]
     """In the order of the line, not overlapping."""
 
 
 def both(one: RunFilter, other: RunFilter) -> RunFilter:
-    """What two filters ask for as if they stood in one line: lists join, limits tighten, words add up."""
+    """Combine two filters as if they stood in one line: lists join, limits tighten, words add up."""
     return replace(
         one,
         statuses=_joined(one.statuses, other.statuses),

@@ -1,4 +1,4 @@
-"""What could come next in a line: keys, and the values that are known for them."""
+"""Completions for a line: keys, and their known values."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -9,21 +9,21 @@ from app.query.terms import KEYS, STATES, KeyName, Term, Token, key_name, terms
 from app.query.write import value_text
 
 MOST: Final = 12
-"""Suggestions at a time: more are not read, but typed through."""
+"""Maximum number of suggestions."""
 _TIMES: Final = ("1h", "24h", "7d", "30d")
 _SHORTEST_NAME: Final = 2
-"""Characters of a word from which on it may be meant as a repository."""
+"""Characters of a word before it is completed as a repository."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Names that were seen, best first."""
+    """Known names, best first."""
 
     repositories: tuple[str, ...] = ()
     """Labels."""
     branches: tuple[str, ...] = ()
     statuses: tuple[str, ...] = ()
-    """On top of those that the spec names."""
+    """In addition to those that the spec names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +36,20 @@ class Suggestion:
     """Index behind the last one."""
     insert: str
     about: str = ""
-    """A sentence on it; empty where it speaks for itself."""
+    """A description, or empty."""
 
     def applied(self, line: str) -> tuple[str, int]:
-        """The line with the suggestion in it, and where the cursor then is."""
+        """The line with the suggestion applied, and the new cursor."""
         return line[: self.start] + self.insert + line[self.end :], self.start + len(self.insert)
 
 
 def suggestions(line: str, cursor: int, known: Vocabulary) -> tuple[Suggestion, ...]:
-    """What could stand where the cursor is.
+    """Complete the token at the cursor.
 
     Args:
         line: The line.
         cursor: Where it is, from 0 to the line's length; the token that it touches is completed.
-        known: What values there are.
+        known: Known values.
     """
     found = next((term for term in terms(line) if term.start <= cursor <= term.end), None)
     if found is None:
@@ -114,7 +114,7 @@ def _owners(labels: Iterable[str]) -> Iterator[str]:
 
 
 def _matching(typed: str, values: Iterable[str]) -> Iterator[str]:
-    """The values that hold what was typed, those that begin with it first."""
+    """The values that contain the typed text, those that begin with it first."""
     stem = typed.casefold()
     inside = [value for value in values if stem in value.casefold()]
     yield from sorted(inside, key=lambda value: not value.casefold().startswith(stem))

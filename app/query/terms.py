@@ -1,4 +1,4 @@
-"""The grammar: the keys of the query language, and a line cut into terms, each token with its place."""
+"""The grammar: the keys of the query language, and a line split into terms with their places."""
 
 import re
 from collections.abc import Iterator
@@ -32,12 +32,12 @@ STATES: Final = ("active", "ended", "stuck")
 
 
 def key_name(name: str) -> KeyName | None:
-    """What a key means, in any case; None: it is no key."""
+    """The key of a name or alias, case-insensitive; None: unknown."""
     return _BY_NAME.get(name.casefold())
 
 
 def near(name: str) -> str | None:
-    """The key that was probably meant by a name that is none."""
+    """The key that an unknown name was probably meant to be."""
     from difflib import get_close_matches  # only for what is no key; the console starts without it
 
     return next(iter(get_close_matches(name.casefold(), _BY_NAME, n=1, cutoff=0.6)), None)
@@ -62,9 +62,9 @@ class Token:
     start: int
     end: int
     quoted: bool = False
-    """Everything in it is meant literally."""
+    """Whether it is literal."""
     closed: bool = True
-    """False: the line ended before its quote did."""
+    """False: the closing quote is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Term:
 
 
 def terms(line: str) -> Iterator[Term]:
-    """The terms of a line, from left to right; together they cover all of it but the blanks between them."""
+    """The terms of a line, from left to right; together they cover everything except blanks."""
     at = 0
     while (at := _blanks_end(line, at)) < len(line):
         term = _term(line, at)
@@ -105,7 +105,7 @@ def _term(line: str, start: int) -> Term:
 
 
 def is_key_like(name: str) -> bool:
-    """Whether a name before a colon is a key or one misspelt; others belong to words, as in `gitlab:acme/api`."""
+    """Whether a name before a colon is a key or a misspelt one; others are part of a word, as in `gitlab:acme/api`."""
     return key_name(name) is not None or near(name) is not None
 
 
@@ -149,5 +149,5 @@ def _blanks_end(line: str, at: int) -> int:
 
 
 def quoted(text: str) -> str:
-    """A text as one token that is meant literally."""
+    """Quote a text as one literal token."""
     return f"{QUOTE}{text.replace(ESCAPE, ESCAPE * 2).replace(QUOTE, ESCAPE + QUOTE)}{QUOTE}"

@@ -1,4 +1,4 @@
-"""From a filter to the one line that means it; `parse` reads it back as the same filter."""
+"""Writes a filter as a line, which `parse` reads back as the same filter."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -40,7 +40,7 @@ def _lists(key: KeyName, asked: tuple[str, ...], excluded: tuple[str, ...]) -> I
 
 
 def value_text(value: str, key: KeyName) -> str:
-    """A value as it is written behind its key, in quotes only where it would mean something else without them."""
+    """A value as written after its key, quoted only where needed."""
     found = list(terms(f"{key}:{value}"))
     if value and len(found) == 1 and len(found[0].tokens) == 1:
         (token,) = found[0].tokens
@@ -57,5 +57,5 @@ def _word(word: str) -> str:
 
 
 def _time(moment: datetime) -> str:
-    # A date alone would mean all of its day, so that every time is written out.
+    # A date alone would mean its whole day.
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

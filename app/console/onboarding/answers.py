@@ -1,4 +1,4 @@
-"""The answers of the first start, what is wrong with them, and whether the service takes them."""
+"""The answers of the first start: their mistakes, and whether the service accepts them."""
 
 import asyncio
 import os
@@ -27,9 +27,9 @@ ORIGINS: Final[dict[Origin, str]] = {
     "command": "what a command prints (a password manager)",
 }
 _DULL: Final = frozenset({"api", "www", "app", "runs", "agents"})
-"""First parts of a host's name that say nothing of whose it is."""
+"""First parts of a host name that do not identify its owner."""
 UNWRITTEN: Final = Path()
-"""Where a pasted token will be is known once it is written."""
+"""Placeholder until a pasted token is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Answers:
 
 
 def suggested_name(base_url: str) -> str:
-    """A name for a service's profile: the telling part of its host."""
+    """A name for a service's profile, from its host."""
     try:
         host = urlsplit(base_address(base_url)).hostname or ""
     except ValueError:
@@ -62,11 +62,11 @@ def suggested_name(base_url: str) -> str:
 
 
 def validated(answers: Answers, here: Path) -> tuple[Profile | None, Mapping[str, str]]:
-    """The profile, and what is wrong by field; there is a profile where nothing is.
+    """The profile, or None with the problems by field.
 
     Args:
         answers: As typed.
-        here: Where relative paths count from.
+        here: Base of relative paths.
     """
     problems: dict[str, str] = {}
     base_url = ""
@@ -125,7 +125,7 @@ DEADLINE_S: Final = 20.0
 _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "not_authorized": ("The service refused the token (401).", "Is it whole, of this service, and not expired?"),
     "forbidden": (
-        "The service takes the token, but it may not list runs (403).",
+        "The service accepts the token, but it may not list runs (403).",
         "It needs Administrator scope, and its organization API access.",
     ),
     "not_found": ("There is no such API at this address (404).", "The address ends in the version, such as /v1."),
@@ -138,16 +138,16 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What came of asking."""
+    """The result of asking the service."""
 
     is_good: bool
     text: str
-    """What happened, and what to do about it; printable."""
+    """What happened and what to do; printable."""
     token_is_at_fault: bool = False
 
 
 async def check(new: Profile, pasted: str) -> CheckResult:
-    """Asks the service for its newest run.
+    """Ask the service for its newest run.
 
     Args:
         new: Where, and where the token is.
@@ -164,7 +164,7 @@ async def check(new: Profile, pasted: str) -> CheckResult:
         return _refused(error)
     finally:
         await client.aclose()
-    return CheckResult(is_good=True, text="The service answers and takes the token.")
+    return CheckResult(is_good=True, text="The service accepts the token.")
 
 
 async def _resolved(source: TokenSource) -> Token:
@@ -174,7 +174,7 @@ async def _resolved(source: TokenSource) -> Token:
         return await asyncio.to_thread(resolve, source, env)
     finally:
         if isinstance(source, EnvToken) and source.variable in env:
-            # Reading took it away; the console that opens next reads it again.
+            # Reading removed it; the console needs it again.
             os.environ[source.variable] = env[source.variable]
 
 

@@ -44,7 +44,7 @@ _HINTS: Final[dict[Origin, tuple[str, str]]] = {
 
 
 class OnboardingScreen(Screen[str | None]):
-    """Ends with the new profile's name; None: left without one."""
+    """Returns the new profile's name; None: left without one."""
 
     CSS_PATH = "onboarding.tcss"
     VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012 — typed by Textual
@@ -98,14 +98,14 @@ class OnboardingScreen(Screen[str | None]):
                 yield Button("^s Check and open", id="go", compact=True)
 
     def on_mount(self) -> None:
-        """The likeliest answers stand there already."""
+        """Fill in the likeliest answers."""
         self._origin_choice.chosen = _ORIGINS.index("variable" if "RUNWARDEN_TOKEN" in self._variables else "pasted")
         self._access_choice.chosen = 0
         self._say(f"Will be written to {safe_text(str(self._file), limit=200)}, readable by you alone.", "quiet")
         self._field("base_url").take_focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While the service is asked, only leaving is possible."""
+        """During the check only leaving is possible."""
         del parameters
         if action == "go":
             return not self._checking
@@ -114,7 +114,7 @@ class OnboardingScreen(Screen[str | None]):
         return True
 
     def action_go(self) -> None:
-        """Checks the answers, asks the service, writes, and opens the console."""
+        """Check the answers, ask the service, write, and open the console."""
         new = self._complain(everywhere=True)
         if new is None:
             return
@@ -124,12 +124,12 @@ class OnboardingScreen(Screen[str | None]):
         self.run_worker(self._check(new), group="check", exclusive=True)
 
     def action_write_anyway(self) -> None:
-        """Writes what the service did not confirm."""
+        """Write the profile although the service did not confirm it."""
         if self._doubted is not None:
             self._write(self._doubted)
 
     def action_leave(self) -> None:
-        """Stops asking, or leaves."""
+        """Stop the check, or leave."""
         if self._checking:
             self.workers.cancel_group(self, "check")
             self._checking = False
@@ -185,7 +185,7 @@ class OnboardingScreen(Screen[str | None]):
         try:
             if new.token == FileToken(UNWRITTEN):
                 kept = keep_token(self._file.resolve().parent, new.name, Token(self._token))
-                # By its name alone: the configuration counts paths from where it is itself.
+                # A relative path: the configuration resolves it against its own folder.
                 new = Profile(new.name, new.base_url, FileToken(Path(kept.name)), new.read_only)
             add_profile(self._file, new)
         except ConfigError as error:
@@ -197,7 +197,7 @@ class OnboardingScreen(Screen[str | None]):
         self.dismiss(new.name)
 
     def _complain(self, *, everywhere: bool = False) -> Profile | None:
-        """Shows what is wrong where a person has been, or everywhere; the profile where nothing is."""
+        """Show the problems of visited fields, or of all; return the profile if there are none."""
         new, problems = validated(self._answers, Path.cwd())
         first: FormField | None = None
         for key in ("base_url", "name", self._origin):
@@ -260,7 +260,7 @@ def _labelled(label: str, choice: FormChoice, name: str) -> Horizontal:
 
 
 class OnboardingApp(BaseApp[str]):
-    """Ends with the new profile's name, or without one."""
+    """Returns the new profile's name, or None."""
 
     TITLE = "runwarden"
     CSS_PATH = "../console.tcss"
@@ -282,13 +282,13 @@ class OnboardingApp(BaseApp[str]):
 
 
 def run_onboarding(file: Path) -> int:
-    """Asks a person on this terminal for a first profile, and writes it.
+    """Ask for a first profile on this terminal, and write it.
 
     Args:
         file: The configuration to write.
 
     Returns:
-        The exit code: 0 also where they left without one, otherwise as a signal or a crash ended it.
+        The exit code; 0 also without a profile.
     """
     follow_window()
     app = OnboardingApp(file, frozenset(name for name, value in os.environ.items() if value))
