@@ -17,10 +17,10 @@ from app.console.base_app import BaseApp
 from app.console.base_screen import OVERVIEW, TABS
 from app.console.messages import FollowRun, GoToRoom, OpenRun, SwitchProfile
 from app.console.profiles.switching import ProfileSwitching
+from app.console.rooms import rooms_of
 from app.console.session import Session
 from app.console.terminal.terminal import Terminal, title_of
-from app.console.themes import DEFAULT, FEW_COLOURS, NO_COLOURS, THEMES
-from app.text import safe_text
+from app.console.themes import THEMES, Uncoloured, configured_theme
 from storage.errors import StorageError
 from widgets.follow import FollowStrip
 from widgets.frame.bars import TabBar
@@ -45,10 +45,6 @@ Clock = Callable[[], datetime]
 
 WRITING: Final = frozenset({"send", "import"})
 """Groups of workers that write to the service: after one is ended in the middle, its outcome is unknown."""
-
-
-def _nothing() -> None:
-    """Stands for what was not begun."""
 
 
 def _commands() -> "type[Provider]":
@@ -118,7 +114,7 @@ class RunwardenApp(BaseApp[None]):
         self.following: Following | None = None
         """None: the engine is not open yet."""
         self._modes_before = modes_before
-        self._keep_frame_now: Callable[[], None] = _nothing
+        self._keep_frame_now: Callable[[], None] = lambda: None
         self._first_profile = profile.name
         self._begin_with(profile, first, open_engine)
         self._take_settings()
@@ -135,29 +131,26 @@ class RunwardenApp(BaseApp[None]):
             copy_text=self.copy_to_clipboard,
             can_switch=self.profiles is not None and self.profiles.is_possible,
         )
-        self._add_rooms()
+        self._rooms = rooms_of(self.session, None if self.profiles is None else self.profiles.engines)
+        for name, make in self._rooms.items():
+            self.add_mode(name, make)
 
     def _take_settings(self) -> None:
         for theme in THEMES:
             self.register_theme(theme)
         # Setting it the ordinary way would parse every style sheet twice before the first picture.
-        self.set_reactive(RunwardenApp.theme, self._configured_theme())
+        name = configured_theme(self.settings.console.theme, no_color=self.no_color, system=self.console.color_system)
+        self.set_reactive(RunwardenApp.theme, name)
         self.stylesheet.set_variables(self.get_css_variables())
         if self.no_color:
-            from app.console.themes import Uncoloured
-
             # In place of Textual's own, which makes grey of colours: grey is one, too.
             self._filters[-1] = Uncoloured()
         if self.settings.keys:
             self.set_keymap(self.settings.keys)
-        commands = enumerate(self.settings.commands)
-        own = [
-            Binding(command.key, f"own_command({n})", safe_text(command.name, limit=40), show=False, id=f"own.{n}")
-            for n, command in commands
-            if command.key
-        ]
-        if own:
-            self._bindings = BindingsMap.merge([self._bindings, BindingsMap(own)])
+        if any(command.key for command in self.settings.commands):
+            from app.console.keys.own_commands import own_bindings
+
+            self._bindings = BindingsMap.merge([self._bindings, BindingsMap(own_bindings(self.settings.commands))])
 
     def on_mount(self) -> None:
         """Paints what is cached, then opens the engine."""
@@ -352,58 +345,6 @@ class RunwardenApp(BaseApp[None]):
         elif not self._exit:
             super()._handle_exception(error)
 
-    def _configured_theme(self) -> str:
-        if self.no_color:
-            return NO_COLOURS
-        name = self.settings.console.theme
-        if name not in self.available_themes:
-            name = DEFAULT
-        return FEW_COLOURS if name == DEFAULT and self.console.color_system == "standard" else name
-
-    # The rooms
-
     def get_default_screen(self) -> Screen[Any]:
         """The Runs room; as a mode like the others it would have Textual parse every style sheet three times."""
-        from app.console.runs.screen import RunsScreen
-
-        return RunsScreen(self.session)
-
-    def _add_rooms(self) -> None:
-        self.add_mode("runs", self.get_default_screen)
-        self.add_mode("health", self._health)
-        self.add_mode("organizations", self._organizations)
-        self.add_mode("insights", self._insights)
-        self.add_mode("activity", self._activity)
-        self.add_mode(OVERVIEW, self._overview)
-
-    def _health(self) -> Screen[Any]:
-        from app.console.health.screen import HealthScreen
-
-        return HealthScreen(self.session)
-
-    def _organizations(self) -> Screen[Any]:
-        from app.console.organizations.screen import OrganizationsScreen
-
-        return OrganizationsScreen(self.session, self._engine_of_rooms())
-
-    def _insights(self) -> Screen[Any]:
-        from app.console.insights.screen import InsightsScreen
-
-        return InsightsScreen(self.session, self._engine_of_rooms())
-
-    def _activity(self) -> Screen[Any]:
-        from app.console.activity.screen import ActivityScreen
-
-        return ActivityScreen(self.session, self._engine_of_rooms())
-
-    def _overview(self) -> Screen[Any]:
-        from app.console.profiles.screen import ProfilesScreen
-
-        if self.profiles is None:
-            raise RuntimeError("Without profile engines there is one profile.")
-        return ProfilesScreen(self.session, self.profiles.engines)
-
-    def _engine_of_rooms(self) -> "Engine":
-        if self.session.engine is None:
-            raise RuntimeError("No room but Runs is entered before the engine is open.")
-        return self.session.engine
+        return self._rooms["runs"]()

@@ -6,7 +6,7 @@ from rich.color import Color as RichColor
 from rich.segment import Segment
 from rich.style import Style
 from textual.filter import LineFilter
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 if TYPE_CHECKING:
     from textual.color import Color
@@ -125,3 +125,18 @@ THEMES: Final = (
         variables={"block-cursor-blurred-background": "#ffffff", "input-selection-background": "#ffffff"},
     ),
 )
+
+
+def configured_theme(name: str, *, no_color: bool, system: str | None) -> str:
+    """The theme to begin with.
+
+    Args:
+        name: As the configuration has it.
+        no_color: Whether NO_COLOR is set.
+        system: The terminal's colour system, as Rich names it.
+    """
+    if no_color:
+        return NO_COLOURS
+    if name not in BUILTIN_THEMES and all(theme.name != name for theme in THEMES):
+        name = DEFAULT
+    return FEW_COLOURS if name == DEFAULT and system == "standard" else name

@@ -11,9 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from textual.binding import Binding
+
 from app.text import SafeText, safe_text
 
 if TYPE_CHECKING:
+    from app.config import Command
     from storage.records import Run
 
 DEADLINE_S: Final = 60.0
@@ -37,6 +40,15 @@ class Ended:
     """None: it took too long and was ended."""
     last_line: SafeText
     """Of its output, both streams; empty if it said nothing."""
+
+
+def own_bindings(commands: Sequence["Command"]) -> list[Binding]:
+    """The keys of the commands that have one."""
+    return [
+        Binding(command.key, f"own_command({n})", safe_text(command.name, limit=40), show=False, id=f"own.{n}")
+        for n, command in enumerate(commands)
+        if command.key
+    ]
 
 
 def needs_run(argv: Sequence[str]) -> bool:
