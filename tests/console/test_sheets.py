@@ -49,7 +49,8 @@ async def click(scene: Scene, words: str) -> None:
 async def test_a_click_beside_a_sheet_closes_it(staged: Staged, keys: tuple[str, ...]) -> None:
     """As escape does; a click in it does not."""
     async with staged(SMALL) as scene:
-        await scene.press(*keys)
+        for key in keys:
+            await scene.press(key)
         sheet = scene.app.screen
         assert len(scene.app.screen_stack) == 2
         box = next(each.region for each in sheet.query(Widget) if each.region.contains(*MIDDLE))
