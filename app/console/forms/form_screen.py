@@ -52,7 +52,7 @@ def _of_draft(draft: Draft | None, now: datetime) -> tuple[SafeText, Tone]:
         return safe_text(""), "quiet"
     if draft.sent_at is not None:
         sent = ago(draft.sent_at, now)
-        return safe_text(f"Sent {sent}, and nobody knows the outcome: look before you send it again."), "warn"
+        return safe_text(f"Sent {sent}; the outcome is unknown: look before you send it again."), "warn"
     return safe_text(f"Your draft from {ago(draft.saved_at, now)}."), "quiet"
 
 

@@ -74,7 +74,7 @@ def unknown(action: Action) -> Outcome:
     resolve = f"v resolves it here; elsewhere: runwarden actions resolve {action.action_id}"
     return Outcome(
         "unknown",
-        safe_text("Nobody knows the outcome"),
+        safe_text("The outcome is unknown"),
         tuple(facts),
         (safe_text(meaning), safe_text(_LOOK[action.kind]), safe_text(resolve)),
     )

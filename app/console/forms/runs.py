@@ -70,7 +70,7 @@ class NewRunForm(InstructedForm):
                 "instructions",
                 "",
                 value=begin["instructions"],
-                placeholder="What shall the agent do?",
+                placeholder="What should the agent do?",
             ),
             PairsField("metadata", "metadata", "Optional. JSON where it is JSON, else text.", reading=reading),
         )
@@ -124,7 +124,7 @@ class ContinueRunForm(InstructedForm):
                 "The agent remembers what was said before."
                 if run.is_final
                 else "The run is still active; the service may refuse until it has ended.",
-                placeholder="What shall it do next?",
+                placeholder="What should it do next?",
             ),
         )
 

@@ -28,7 +28,7 @@ _ADVICE: Final = {
     "unauthorized": "The service may not enter this host any more: connect it again in the organization's settings.",
     "unreachable": "The service cannot reach this host: look at the host, its address and its firewall.",
 }
-_ELSE: Final = "The service has trouble with this host: look at the host's own status; runs on it may fail meanwhile."
+_ELSE: Final = "The service has trouble with this host: look at the host's own status; until then, runs on it may fail."
 
 
 @dataclass(frozen=True, slots=True)

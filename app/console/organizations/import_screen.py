@@ -43,7 +43,7 @@ NO_FILE: Final = Notice(
         "Its first line: email and, if wanted, offer_code.",
         "You see what would be done before anything is sent.",
         "It may be stopped and taken up again: what was created",
-        "is passed over, and nobody is invited twice.",
+        "is passed over, and no one is invited twice.",
     ),
     "plain",
 )

@@ -156,7 +156,7 @@ async def test_a_lost_answer_is_shown_as_unknown_and_never_sent_again(stage: Any
         await settle(pilot)
         reopened = words(again)
 
-    assert "Nobody knows the outcome" in text
+    assert "The outcome is unknown" in text
     assert "runwarden actions resolve act_" in text
     assert len(post.requests) == 1
     assert isinstance(app.outcome, Action)

@@ -101,7 +101,7 @@ async def test_an_unknown_outcome_blocks_the_address_until_it_is_resolved(
     _, _, first = await send(stage, "ada@globex.example")
     _, _, second = await send(stage, "ADA@globex.example")
 
-    assert "Nobody knows the outcome" in first
+    assert "The outcome is unknown" in first
     assert "no other organization can be created for this address" in first
     assert "Not sent: an earlier attempt is still open" in second
     assert "v resolves it here" in second
