@@ -88,6 +88,11 @@ class BaseScreen(Screen[None]):
     def tick(self, now: datetime) -> None:
         """A second has passed."""
 
+    @property
+    def focused_run_id(self) -> str | None:
+        """The run that keys and commands act on; None: there is none."""
+        return None
+
     def trouble(self) -> Notice | None:
         """What the banner says."""
         return self.session.trouble()

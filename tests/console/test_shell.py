@@ -39,13 +39,13 @@ from app.token import EnvToken
 profile = Profile("acme", sys.argv[1], EnvToken("RUNWARDEN_SCENE_TOKEN"))
 settings = Settings(data_dir=Path(sys.argv[2]), profiles=(profile,))
 if sys.argv[3] == "crash":
-    from app.console.runs.feed import RunFeed
+    from app.console.runs.table_loader import TableLoader
 
     async def broken(self):
         secret_in_a_local = "sesame-" + "sesame"
         raise RuntimeError("broken on purpose")
 
-    RunFeed._read = broken
+    TableLoader._read = broken
 sys.exit(run_console(settings, profile))
 """
 
@@ -196,7 +196,7 @@ async def test_the_cursor_goes_to_the_run_that_was_started(staged: Staged, board
         assert isinstance(screen, RunsScreen)
         board.put("run_mine", "queued", created=MINUTES_INTO_THE_DAY)
         await scene.engine.runs.refresh()
-        screen.acted(confirmed("run_mine"))
+        screen.run_actions.form_closed(confirmed("run_mine"))
         await scene.settle()
 
         assert scene.table.row is not None

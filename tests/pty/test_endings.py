@@ -10,7 +10,7 @@ from tests.pty.terminal import Terminal
 
 CRASH = """
 import sys
-from app.console.runs.feed import RunFeed
+from app.console.runs.table_loader import TableLoader
 from app.console.app import RunwardenApp
 from app.console.runs.screen import RunsScreen
 from app.engine import Engine
@@ -25,7 +25,7 @@ async def broken_later(*arguments, **options):
     broken()
 
 match sys.argv.pop():
-    case "a worker": RunFeed._read = broken_later
+    case "a worker": TableLoader._read = broken_later
     case "painting": RunTable.render_line = broken
     case "composing": RunsScreen.compose_body = broken
     case "mounting": RunwardenApp.on_mount = broken

@@ -9,6 +9,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
+from app.console.base_screen import BaseScreen
 from app.console.keys.own_commands import (
     CommandUnusableError,
     facts,
@@ -18,7 +19,6 @@ from app.console.keys.own_commands import (
     run_in_terminal,
     shown,
 )
-from app.console.runs.acting import RunActingScreen
 from app.console.session import Session
 from app.console.sheet import Sheet, clicked
 from app.console.terminal.terminal import Terminal
@@ -93,7 +93,7 @@ class ConfirmCommandScreen(Sheet[bool]):
 
 async def _run_in_focus(app: "App[Any]", session: Session) -> "Run | None":
     screen, engine = app.screen, session.engine
-    run_id = screen.focused_run_id if isinstance(screen, RunActingScreen) else None
+    run_id = screen.focused_run_id if isinstance(screen, BaseScreen) else None
     detail = await engine.cache.detail(run_id) if engine is not None and run_id is not None else None
     return detail.run if detail is not None else None
 

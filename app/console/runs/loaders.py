@@ -1,13 +1,11 @@
-"""From the cache and the ledger to what the Runs screen shows: windows of rows, and one run in full."""
+"""One run in full: from the cache and the ledger to what is shown of it."""
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from app.text import SafeText, safe_block, safe_text
-from storage.records import Action, RunFilter, RunRow, RunWindow, WindowRequest
-from widgets.filter.bar import Extent
+from storage.records import Action
 from widgets.runs.facts import Branch, RunView, Turn
 
 if TYPE_CHECKING:
@@ -33,36 +31,8 @@ MOST_BESIDE: Final = 100
 """Further ones are not counted."""
 
 
-def is_scan(condition: RunFilter) -> bool:
-    """Whether every run may have to be looked at: no index leads to words or patterns."""
-    patterns = (*condition.repositories, *condition.branches)
-    excluded = condition.not_repositories or condition.not_branches
-    return bool(condition.search or excluded or any("*" in pattern for pattern in patterns))
-
-
-def window_of_first(rows: tuple[RunRow, ...], request: WindowRequest) -> RunWindow:
-    """The first rows, whose number is all that is known so far; the cursor is on its run if that is among them."""
-    cursor = next((index for index, row in enumerate(rows) if row.run_id == request.cursor_id), 0)
-    return RunWindow(len(rows), 0, rows, 0, cursor)
-
-
-def statuses_through(condition: RunFilter, known: Iterable[str]) -> frozenset[str]:
-    """Which of these statuses the filter lets through."""
-    return frozenset(filter(condition.lets_status_through, known))
-
-
-async def read_extent(cache: "Cache", matching: int, condition: RunFilter, *, is_counted: bool = True) -> Extent:
-    """How much of how much is on show.
-
-    Raises:
-        StorageError: The cache cannot be read.
-    """
-    held = await cache.count(RunFilter()) if condition else matching
-    return Extent(matching, held, await cache.coverage(), is_filtered=bool(condition), is_counted=is_counted)
-
-
 async def read_run(cache: "Cache", ledger: "Ledger", run_id: str, *, stuck: bool) -> RunView | None:
-    """One run with what was said to it from here; None: the cache does not hold it.
+    """Read a run with the instructions sent from here; None: the cache does not hold it.
 
     Raises:
         StorageError: Cache or ledger cannot be read.
@@ -83,7 +53,7 @@ async def read_run(cache: "Cache", ledger: "Ledger", run_id: str, *, stuck: bool
 
 
 async def read_beginning(ledger: "Ledger", run_id: str) -> Beginning:
-    """How the run was started from here; empty where it was not.
+    """Read how the run was started from here; empty where it was started elsewhere.
 
     Raises:
         StorageError: The ledger cannot be read.
@@ -102,7 +72,7 @@ def turn_of(action: Action) -> Turn:
 
 
 def indented(raw_json: str) -> tuple[SafeText, ...]:
-    """JSON with one field a line; as it is, where it is no JSON."""
+    """JSON with one field a line; unchanged where it is not valid JSON."""
     try:
         text = json.dumps(json.loads(raw_json), indent=2, ensure_ascii=False)
     except ValueError:

@@ -62,6 +62,11 @@ def settled(line: str, cursor: int) -> str:
     return line if parse(line, now).problems else " ".join(_pieces(as_typed(line, cursor)))
 
 
+def limit_in(line: str, key: KeyName) -> str:
+    """A time limit as written in the line; empty where there is none."""
+    return next((term.tokens[0].text for term in terms(line) if term.key and key_name(term.key) == key), "")
+
+
 def _pieces(line: str) -> Iterator[str]:
     return (line[term.start : term.end] for term in terms(line))
 

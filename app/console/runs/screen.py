@@ -1,29 +1,40 @@
-"""The Runs room: what is wanted, the table of it, and the run under the cursor."""
+"""The Runs screen: the query, the table of what it matches, and the run under the cursor."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import ClassVar, Final
 
 from textual import events, on
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widget import Widget
+from textual.widgets import Input
 
+from app.console.base_screen import BaseScreen
 from app.console.latest import Latest
-from app.console.runs.feed import RunFeed
+from app.console.messages import OpenRun
+from app.console.runs.bulk_actions import BULK_BINDINGS, BulkActions
 from app.console.runs.loaders import read_run
-from app.console.runs.marking import RunMarkingScreen
+from app.console.runs.preferences import PreferencesFile, PreferencesWriter
+from app.console.runs.query_controller import QUERY_BINDINGS, QueryController, facets, problem_texts
+from app.console.runs.run_actions import RUN_BINDINGS, RunActions
+from app.console.runs.screen_context import ScreenContext
+from app.console.runs.table_loader import TableLoader
 from app.console.runs.views import TableQuery
 from app.console.session import Session
 from app.console.troubles import UNREADABLE, nothing_to_show
 from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
-from storage.errors import StorageError
-from storage.records import Action, RunWindow
+from app.text import safe_text
+from storage.records import RunWindow
 from widgets.filter.bar import Extent, FilterBar
+from widgets.filter.chips import FacetBar, StatusCounts, ViewBar
+from widgets.filter.search import SearchInput
 from widgets.frame.notice import Notice
 from widgets.runs.columns import ColumnChoice
 from widgets.runs.pane import RunPane
+from widgets.runs.search_highlight import SearchHighlight
 from widgets.runs.table import RunTable
 
 WIDE: Final = 120
@@ -32,11 +43,14 @@ TALL: Final = 32
 """From this height on it has room below."""
 
 
-class RunsScreen(RunMarkingScreen):
-    """Every run that is wanted, however many."""
+class RunsScreen(BaseScreen):
+    """Every run that matches the query, however many."""
 
     ROOM = "runs"
     BINDINGS: ClassVar[list[BindingType]] = [
+        *RUN_BINDINGS,
+        *QUERY_BINDINGS,
+        *BULK_BINDINGS,
         Binding("C", "columns", "columns", show=False, tooltip="Which, in which order, how wide", id="runs.columns"),
         Binding("v", "raw", "raw JSON", show=False, tooltip="Facts, or the run as received", id="run.raw"),
         Binding("d", "pane", "detail on/off", show=False, id="runs.pane"),
@@ -45,36 +59,49 @@ class RunsScreen(RunMarkingScreen):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
+        context = ScreenContext.of(self)
+        self.preferences = PreferencesWriter(
+            PreferencesFile.of(session.settings, session.profile),
+            self.run_worker,
+            partial(session.notify, severity="warning"),
+        )
+        self.query_controller = QueryController(
+            context, self.preferences, row=lambda: self.table.row, changed=self._query_changed
+        )
+        self.bar = FilterBar(self.query_controller.spans)
+        self.table = RunTable(session.clock, self.preferences.now.columns, self.app.batch_update)
+        self.pane = RunPane(session.clock)
+        self.table_loader = TableLoader(
+            context,
+            self.table,
+            lambda: self.query_controller.now,
+            show_extent=self._show_extent,
+            show_counts=self.bar.count,
+        )
+        self.run_actions = RunActions(context, lambda: self.focused_run_id, self._run_started)
+        self.bulk_actions = BulkActions(context, self.query_controller, self.table)
         self._extent: Extent | None = None
         self._run_reader = Latest(self._read_run, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
         """The filters, the table and the run beside or below it."""
-        self.recall()
-        yield FilterBar(self.understand)
+        yield self.bar
         with Container(id="runs"):
-            yield RunTable(self.console.clock, self.memory.now.columns, self.app.batch_update)
-            yield RunPane(self.console.clock)
+            yield self.table
+            yield self.pane
 
     def on_mount(self) -> None:
-        """Paints what was cached, then reads with the engine as soon as it is open."""
+        """Show the cached rows, then read with the engine as soon as it is open."""
         self.table.focus()
-        self._show_pane(self.memory.now.detail)
-        self.bar.line.put(self.wanted.line, 0)
-        self.say_wanted()
-        first = self.console.first
+        self._show_pane(self.preferences.now.detail)
+        self._show_query()
+        first, query = self.session.first, self.query_controller
         if first is not None:
-            request = self.table.request(self.condition, self.wanted.sort)
+            request = self.table.request(query.condition, query.now.sort)
             self.table.show(RunWindow(first.total, 0, first.rows), request)
-            is_filtered = bool(self.condition)
-            self._tell(Extent(first.total, first.held, first.coverage, is_filtered=is_filtered))
+            self._show_extent(Extent(first.total, first.held, first.coverage, is_filtered=bool(query.condition)))
         self._explain()
         self.run_worker(self._begin())
-
-    @property
-    def pane(self) -> RunPane:
-        """The run beside or below it."""
-        return self.query_one(RunPane)
 
     @property
     def focused_run_id(self) -> str | None:
@@ -82,23 +109,23 @@ class RunsScreen(RunMarkingScreen):
         row = self.table.row
         return row.run_id if row else None
 
-    # What it hears
+    # What it hears from the engine and the clock
 
     def engine_changed(self, event: Event) -> None:
-        """Reads again what changed."""
-        if isinstance(event, RunsChanged | CacheChangedElsewhere) and self._feed is not None:
-            self._feed.changed()
+        """Read again what changed."""
+        if isinstance(event, RunsChanged | CacheChangedElsewhere):
+            self.table_loader.runs_changed()
         if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
             self._run_reader.ask()
 
     def tick(self, now: datetime) -> None:
-        """Moves the ages on show."""
+        """Update the ages on show."""
         self.table.tick(now, self.as_of)
         # A frame of its own: in one with the header's age all that lies between the two lines would be painted.
         self.call_after_refresh(self.pane.tick, now, self.as_of)
 
     def show_trouble(self) -> None:
-        """The banner, or the table while it has the room."""
+        """Show trouble in the banner, or in the table while it is empty."""
         super().show_trouble()
         self._explain()
 
@@ -107,14 +134,15 @@ class RunsScreen(RunMarkingScreen):
         return super().trouble() if self.table.total else None
 
     def on_resize(self, event: events.Resize) -> None:
-        """Puts the run beside the table, below it, or on two lines."""
+        """Put the run beside the table, below it, or on two lines."""
         wide, tall = event.size.width >= WIDE, event.size.height >= TALL
         self.pane.shape("column" if wide or tall else "strip")
 
+    # What it hears from the table
+
     @on(RunTable.WindowRequested)
-    def _on_window_wanted(self) -> None:
-        if self._feed is not None:
-            self._feed.look()
+    def _on_window_requested(self) -> None:
+        self.table_loader.look()
 
     @on(RunTable.Highlighted)
     def _on_highlighted(self) -> None:
@@ -122,104 +150,201 @@ class RunsScreen(RunMarkingScreen):
 
     @on(RunTable.Chosen)
     def _on_chosen(self, message: RunTable.Chosen) -> None:
-        self.open_run(message.run_id)
+        self.post_message(OpenRun(message.run_id))
 
     @on(RunTable.Arranged)
     def _on_arranged(self, message: RunTable.Arranged) -> None:
-        self.memory.change(lambda known: replace(known, columns=message.choice))
+        self._keep_columns(message.choice)
+
+    @on(RunTable.SortRequested)
+    def _on_sort_requested(self, message: RunTable.SortRequested) -> None:
+        self.query_controller.sort_by(message.column)
+
+    @on(RunTable.Marked)
+    def _on_marked(self) -> None:
+        self._show_remark()
+
+    @on(RunTable.RangeRequested)
+    def _on_range_requested(self, message: RunTable.RangeRequested) -> None:
+        self.bulk_actions.mark_range(message.first_id, message.last_id)
+
+    # What it hears from the filter bar
+
+    @on(Input.Changed, "SearchInput")
+    def _on_typed(self) -> None:
+        # At once, not after a pause in typing: the next key gives up a search that is still going on.
+        line, query = self.bar.line, self.query_controller
+        if line.has_focus:
+            query.type(line.value, line.cursor_position)
+            self.bar.offer(query.offers(line.value, line.cursor_position))
+
+    @on(SearchInput.Left)
+    def _on_left(self) -> None:
+        value, cursor = self.bar.line.value, self.bar.line.cursor_position
+        self._leave_line()
+        self.query_controller.leave(value, cursor)
+
+    @on(SearchInput.Cleared)
+    def _on_cleared(self) -> None:
+        self._leave_line()
+        self.query_controller.reset_line()
+
+    @on(ViewBar.Picked)
+    def _on_view_picked(self, message: ViewBar.Picked) -> None:
+        self.query_controller.show_view(self.query_controller.views[message.index])
+
+    @on(ViewBar.ListRequested)
+    def _on_views_requested(self) -> None:
+        self.query_controller.do("views")
+
+    @on(ViewBar.NewRequested)
+    def _on_new_view_requested(self) -> None:
+        self.query_controller.do("save_view")
+
+    @on(FacetBar.Clicked)
+    def _on_facet_clicked(self, message: FacetBar.Clicked) -> None:
+        self.query_controller.do(message.name)
+
+    @on(StatusCounts.Clicked)
+    def _on_count_clicked(self, message: StatusCounts.Clicked) -> None:
+        self.query_controller.toggle_status(message.status)
 
     # What its keys do
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable what cannot be done."""
+        if action == "run":
+            return self.run_actions.is_possible(str(parameters[0]))
+        return super().check_action(action, parameters)
+
+    async def action_run(self, name: str) -> None:
+        """Act on the marked runs where that is possible, otherwise on the run under the cursor."""
+        if self.table.marks and name in self.bulk_actions.instead:
+            self.bulk_actions.instead[name]()
+        else:
+            await self.run_actions.do(name)
+
+    def action_search(self) -> None:
+        """Put the cursor into the line."""
+        line = self.bar.line
+        line.focus()
+        line.cursor_position = len(line.value)
+        self.query_controller.learn()
+
+    def action_query(self, name: str) -> None:
+        """Change the query, or open the sheet that does."""
+        self.query_controller.do(name)
+
+    def action_mark_all(self) -> None:
+        """Mark every run that matches; if all are marked, unmark them."""
+        self.bulk_actions.mark_all()
+
+    def action_export(self) -> None:
+        """Export the marked runs, or all that match."""
+        self.bulk_actions.export()
+
     def action_columns(self) -> None:
-        """Asks for the columns."""
+        """Choose the columns."""
         from app.console.runs.columns_sheet import ColumnPicker
 
         table = self.table
-        self.app.push_screen(
-            ColumnPicker(table.choice, self.wanted.sort, table.width_of, table.take_columns), self._columns_picked
-        )
+        sheet = ColumnPicker(table.choice, self.query_controller.now.sort, table.width_of, table.take_columns)
+        self.app.push_screen(sheet, self._keep_columns)
 
     def action_raw(self) -> None:
-        """Facts, or the JSON as received."""
+        """Switch between the facts and the JSON as received."""
         self.pane.toggle_raw()
 
     def action_pane(self) -> None:
-        """Shows or hides the run beside the table."""
-        shown = not self.memory.now.detail
+        """Show or hide the run beside the table."""
+        shown = not self.preferences.now.detail
         self._show_pane(shown)
-        self.memory.change(lambda known: replace(known, detail=shown))
+        self.preferences.change(lambda known: replace(known, detail=shown))
 
     def action_clear(self) -> None:
-        """Takes the marks away; once there are none what was changed in the line; then the view."""
-        wanted = self.wanted
+        """Take away the marks; without marks, the changes to the line; without changes, the view."""
         if self.table.marks:
             self.table.unmark()
-        elif wanted.is_changed:
-            self.set_line(wanted.view.query)
         else:
-            self.bar.line.put("", 0)
-            self.want(TableQuery(sort=wanted.sort))
+            self.query_controller.clear()
 
-    def acted(self, action: Action | None) -> None:
-        """The run that a form made is looked for, and the cursor goes to it."""
-        if action is not None and action.result_id is not None and action.kind == "run.start":
-            self.table.seek(action.result_id)
-            if self._feed is not None:
-                self._feed.changed()
-        super().acted(action)
+    # How it shows what changed
 
-    # How it does that
+    def _query_changed(self, before: TableQuery) -> None:
+        after, now = self.query_controller.now, self.session.clock()
+        if (after.sort, after.condition(now)) != (before.sort, before.condition(now)):
+            # After sorting the ends of the table matter, after filtering the same run among others.
+            self.table_loader.query_changed(follow=after.sort == before.sort)
+        self._show_query()
+
+    def _show_query(self) -> None:
+        query, controller = self.query_controller.now, self.query_controller
+        condition = controller.condition
+        if query.cursor is None:
+            self.bar.line.put(query.line, 0)
+        self.table.highlight(SearchHighlight.of(condition))
+        self.table.sorted_by(query.sort)
+        titles = tuple(safe_text(view.name, limit=30) for view in controller.views)
+        self.bar.views.show(titles, controller.view_index, is_changed=query.is_changed)
+        self.bar.facets(facets(query.line, condition))
+        self._show_remark()
+
+    def _show_remark(self) -> None:
+        """Show what is wrong with the line, otherwise how many runs are marked."""
+        problems = self.query_controller.now.query(self.session.clock()).problems
+        if problems:
+            self.bar.remark(*problem_texts(problems[0]), tone="bad")
+        elif self.table.marks:
+            self.bar.remark(self.bulk_actions.summary(is_wide=self.app.size.width >= WIDE), tone="busy")
+        else:
+            self.bar.remark()
+
+    def _leave_line(self) -> None:
+        self.table.focus()
+        self.bar.offer(())
 
     def _show_pane(self, shown: bool) -> None:  # noqa: FBT001 — one thing to say
         # A class, not `display`: that would bring it back while there is no run at all.
         self.query_one("#runs").set_class(not shown, "-no-detail")
 
+    def _keep_columns(self, choice: ColumnChoice | None) -> None:
+        if choice is not None:
+            self.preferences.change(lambda known: replace(known, columns=choice))
+
+    def _run_started(self, run_id: str) -> None:
+        """Put the cursor on a run that was started here, as soon as it is in the table."""
+        self.table.seek(run_id)
+        self.table_loader.runs_changed()
+
     async def _begin(self) -> None:
-        engine = await self.console.opened()
-        self._feed = RunFeed(
-            engine.cache,
-            self.table,
-            self.console.clock,
-            self.run_worker,
-            wanted=self.wanted,
-            tell=self._tell,
-            count=self._count,
-            failed=self.storage_failed,
-        )
-        self._feed.changed()
+        await self.session.opened()
+        self.table_loader.runs_changed()
         self._run_reader.ask()
 
-    def _columns_picked(self, choice: ColumnChoice | None) -> None:
-        if choice is not None:
-            self.memory.change(lambda known: replace(known, columns=choice))
-
     async def _read_run(self) -> None:
-        engine, row = self.console.engine, self.table.row
+        engine, row = self.session.engine, self.table.row
         if engine is None or row is None:
             self.pane.show(None)
-            return
-        try:
-            view = await read_run(engine.cache, engine.ledger, row.run_id, stuck=self.table.is_stuck(row.run_id))
-        except StorageError as error:
-            self.storage_failed(error)
-            return
-        self.pane.show(view)
+        else:
+            stuck = self.table.is_stuck(row.run_id)
+            self.pane.show(await read_run(engine.cache, engine.ledger, row.run_id, stuck=stuck))
 
-    def _tell(self, extent: Extent) -> None:
+    def _show_extent(self, extent: Extent) -> None:
         self._extent = extent
-        self.bar.show(extent, self.console.clock())
+        self.bar.show(extent, self.session.clock())
         self._explain()
 
-    def _count(self, counts: Mapping[str, int], shown: frozenset[str]) -> None:
-        self.bar.count(counts, shown)
-
     def _explain(self) -> None:
-        """Says why there are no rows, while there are none."""
-        link = self.console.vitals.runs_link
+        """Say why there are no rows, while there are none."""
         # Not before it is known: the pane would come later, and push the table aside.
         has_none = self._extent is not None and not self._extent.held
         self.query_one("#runs").set_class(has_none and not self.table.total, "-empty")
-        read_only = self.console.profile.read_only
-        empty = None if self.wanted.is_changed else self.wanted.view.empty
-        nothing = nothing_to_show(empty, self._extent, link, self.console.clock(), read_only=read_only)
-        self.table.say(UNREADABLE if self.console.storage_trouble else nothing)
+        session, query = self.session, self.query_controller.now
+        nothing = nothing_to_show(
+            None if query.is_changed else query.view.empty,
+            self._extent,
+            session.vitals.runs_link,
+            session.clock(),
+            read_only=session.profile.read_only,
+        )
+        self.table.say(UNREADABLE if session.storage_trouble else nothing)

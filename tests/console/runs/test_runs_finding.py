@@ -262,7 +262,7 @@ async def test_a_stuck_run_has_a_view(staged: Staged) -> None:
 async def test_a_search_is_given_up_for_the_next_letter(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reading that is under way is cancelled; only the last one's rows come."""
     async with staged() as scene:
-        feed = scene.app.screen._feed
+        query = scene.app.screen.query_controller
         asked: list[RunFilter] = []
         given_up: list[RunFilter] = []
         arrived = asyncio.Event()
@@ -281,10 +281,9 @@ async def test_a_search_is_given_up_for_the_next_letter(staged: Staged, monkeypa
                 raise
 
         monkeypatch.setattr(cache, "rows", slow)
-        wanted = scene.app.screen.wanted
-        feed.want(replace(wanted, line="dark"))
+        query.set_line("dark")
         await arrived.wait()
-        feed.want(replace(wanted, line="flaky"))
+        query.set_line("flaky")
         await scene.settle()
 
         assert [condition.search for condition in asked if condition.search] == ["dark", "flaky"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from app.console.runs import marking as runs_marking
+from app.console.runs import bulk_actions
 from tests.console.conftest import SMALL, Scene, Staged
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.run_board import Board
@@ -69,7 +69,7 @@ async def test_everything_that_matches_is_marked_at_once(staged: Staged, monkeyp
         await scene.press("asterisk")
         assert not scene.table.marks
 
-        monkeypatch.setattr(runs_marking, "MOST_MARKS", 11)
+        monkeypatch.setattr(bulk_actions, "MOST_MARKS", 11)
         await scene.press("asterisk")
         assert not scene.table.marks
         assert "Narrow the filter first" in said(scene)
@@ -159,7 +159,7 @@ async def test_columns_are_chosen_moved_and_stretched_by_keys(staged: Staged) ->
 
         await scene.press("C", *"jjjjjj", "space", "shift+up", "shift+up", "shift+up", "shift+up", "enter")
         assert titles(scene) == ["status", "repository", "updated", "branch", "started", "took"]
-        assert scene.app.screen.memory.now.columns.shown[2] == "updated"
+        assert scene.app.screen.preferences.now.columns.shown[2] == "updated"
 
         await scene.press("C", "j", "greater_than_sign", "greater_than_sign", "enter")
         assert scene.table.choice.width("repository") is not None
@@ -184,7 +184,7 @@ async def test_columns_are_moved_and_stretched_by_mouse(staged: Staged) -> None:
         await pilot.hover("RunTable", offset=(edge + 6, 0))
         await pilot.mouse_up("RunTable", offset=(edge + 6, 0))
         await scene.settle()
-        assert scene.app.screen.memory.now.columns.width("started") == 15
+        assert scene.app.screen.preferences.now.columns.width("started") == 15
 
         edge = next(p for p in scene.table._layout.placed if p.column.key == "started").end
         await pilot.click("RunTable", offset=(edge, 0), times=2)

@@ -1,0 +1,129 @@
+"""What can be done with many runs: mark them, continue them, copy their ids, export them."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from textual.binding import Binding
+
+from app.console.runs.query_controller import QueryController
+from app.console.runs.screen_context import ScreenContext
+from app.console.session import LONGEST_COPY
+from app.text import SafeText, safe_text
+from widgets.runs.table import RunTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from app.engine import Engine
+
+MOST_MARKS: Final = 1_000
+"""Runs marked at a time: for more there are filters."""
+
+
+_hidden = partial(Binding, show=False)
+BULK_BINDINGS: Final = (
+    _hidden("asterisk", "mark_all", "mark all", key_display="*", tooltip="Everything that matches", id="runs.mark_all"),
+    _hidden("e", "export", "export", tooltip="The marked runs, or all that match, to a file", id="runs.export"),
+)
+
+
+class BulkActions:
+    """The actions on the marked runs, or on all that match the query."""
+
+    def __init__(self, context: ScreenContext, query: QueryController, table: RunTable) -> None:
+        """Prepare.
+
+        Args:
+            context: The screen.
+            query: Which runs match.
+            table: Which runs are marked.
+        """
+        self._context = context
+        self._session = context.session
+        self._query = query
+        self._table = table
+        self.instead: dict[str, Callable[[], None]] = {
+            "continue": lambda: context.with_engine(self._continue, "form"),
+            "copy_id": self._copy_ids,
+        }
+        """Actions on one run that are done with all marked runs, while there are marks."""
+
+    def summary(self, *, is_wide: bool) -> SafeText:
+        """How many runs are marked, and the keys that act on them if there is room."""
+        keys = " · c continues · y copies · e exports · esc unmarks" if is_wide else ""
+        return safe_text(f"■ {len(self._table.marks):,} marked{keys}")
+
+    def mark_all(self) -> None:
+        """Mark every run that matches; if all are marked, unmark them."""
+        self._context.with_engine(self._mark_all, "pick")
+
+    def mark_range(self, first_id: str, last_id: str) -> None:
+        """Mark every run from one to another."""
+        self._context.with_engine(lambda engine: self._mark_range(engine, first_id, last_id), "pick")
+
+    def export(self) -> None:
+        """Ask where to write the marked runs, or all that match."""
+        self._context.with_engine(self._export, "form")
+
+    def _copy_ids(self) -> None:
+        ids = self._table.marks.ids
+        lines = "\n".join(safe_text(run_id, limit=LONGEST_COPY) for run_id in ids)
+        self._session.copy_as_is(lines, f"Copied {len(ids):,} run ids")
+
+    async def _mark_all(self, engine: "Engine") -> None:
+        condition = self._query.condition
+        total = await engine.cache.count(condition)
+        if total > MOST_MARKS:
+            self._refuse(f"{total:,} runs match; at most {MOST_MARKS:,} are marked at a time. Narrow the filter first.")
+            return
+        rows = await engine.cache.rows(condition, self._query.now.sort, offset=0, limit=MOST_MARKS)
+        ids = tuple(row.run_id for row in rows)
+        if all(run_id in self._table.marks for run_id in ids):
+            self._table.unmark(ids)
+        else:
+            self._table.mark_all(ids)
+
+    async def _mark_range(self, engine: "Engine", first_id: str, last_id: str) -> None:
+        condition, sort = self._query.condition, self._query.now.sort
+        ends = [await engine.cache.index_of(run_id, condition, sort) for run_id in (first_id, last_id)]
+        known = sorted(index for index in ends if index is not None)
+        # A filter may hide the run where the range began: then the range has one end only.
+        if not known:
+            return
+        start, count = known[0], known[-1] - known[0] + 1
+        if count > MOST_MARKS:
+            self._refuse(f"That would mark {count:,} runs; at most {MOST_MARKS:,} are marked at a time.")
+            return
+        rows = await engine.cache.rows(condition, sort, offset=start, limit=count)
+        self._table.mark_all(row.run_id for row in rows)
+
+    def _refuse(self, why: str) -> None:
+        self._session.notify(why, severity="warning")
+
+    async def _continue(self, engine: "Engine") -> None:
+        from app.console.runs.continue_many import ContinueManyForm
+
+        ids = self._table.marks.ids
+        held = await engine.cache.details(ids)
+        runs = tuple(held[run_id].run for run_id in ids if run_id in held)
+        form = ContinueManyForm(engine, runs, cap=self._session.settings.console.send_cap)
+        self._context.push_screen(form, lambda _: self._continued(form.confirmed))
+
+    def _continued(self, run_ids: tuple[str, ...]) -> None:
+        if run_ids:
+            # Runs that were left out stay marked, for another try.
+            self._table.unmark(run_ids)
+            self._session.poll_soon()
+
+    async def _export(self, engine: "Engine") -> None:
+        from app.console.runs.export import Export, suggested_path
+        from app.console.runs.export_sheet import RunExportScreen
+
+        condition, marks = self._query.condition, self._table.marks.ids
+        count = len(marks) or await engine.cache.count(condition)
+        what = Export(engine, condition, self._query.now.sort, marks, count)
+        self._context.push_screen(RunExportScreen(what, suggested_path(self._session.clock())), self._exported)
+
+    def _exported(self, said: str | None) -> None:
+        if said is not None:
+            self._session.notify(said)

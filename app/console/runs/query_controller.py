@@ -1,0 +1,300 @@
+"""The query of the runs table, and every way to change it: the line, the sheets, the views and the order."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from textual.binding import Binding
+
+from app.config import ViewSettings
+from app.console.runs.query_line import limit_in, listed, replaced, settled
+from app.console.runs.screen_context import ScreenContext
+from app.console.runs.views import TableQuery, View, chosen_order, first_query, named, views_of
+from app.query import Problem, Vocabulary, parse, suggestions
+from app.query.terms import KeyName
+from app.text import SafeText, safe_text
+from storage.records import RunFilter, RunRow, RunSort
+from storage.records.query import SortColumn
+from widgets.filter.chips import Facet
+from widgets.filter.search import StyledSpan, Suggestion
+
+if TYPE_CHECKING:
+    from app.console.runs.pickers import Limits, Picked
+    from app.console.runs.preferences import PreferencesWriter
+    from app.engine import Engine
+
+ANY: Final = "any"
+_SENTENCES: Final = re.compile(r"(?<=[.?]) ")
+
+_hidden = partial(Binding, show=False)
+QUERY_BINDINGS: Final = (
+    Binding("slash", "search", "search", key_display="/", tooltip="Words, or status:failed …", id="runs.search"),
+    Binding("s", "query('status')", "status", tooltip="Show only some statuses", id="runs.statuses"),
+    _hidden("R", "query('repository')", "repository", tooltip="Show only some repositories", id="runs.repositories"),
+    _hidden("B", "query('branch')", "branch", tooltip="Show only some branches", id="runs.branches"),
+    _hidden("t", "query('started')", "when", tooltip="Show only a stretch of time", id="runs.dates"),
+    _hidden("b", "query('same_branch')", "this branch", tooltip="All runs on this run's branch", id="runs.same_branch"),
+    _hidden("o", "query('order')", "sort", tooltip="Sort by another column", id="runs.order"),
+    _hidden("O", "query('reverse')", "turn round", tooltip="The order the other way round", id="runs.turn_order"),
+    _hidden("right_square_bracket", "query('next_view')", "next view", key_display="]", id="runs.next_view"),
+    _hidden("left_square_bracket", "query('view_before')", "previous view", key_display="[", id="runs.prev_view"),
+    _hidden("V", "query('views')", "views", tooltip="All views; those saved here can be forgotten", id="runs.views"),
+    _hidden("ctrl+s", "query('save_view')", "save view", tooltip="Keep what is shown as a tab", id="runs.save_view"),
+)
+
+
+class QueryController:
+    """Holds the query of one table."""
+
+    def __init__(
+        self,
+        context: ScreenContext,
+        preferences: "PreferencesWriter",
+        *,
+        row: Callable[[], RunRow | None],
+        changed: Callable[[TableQuery], None],
+    ) -> None:
+        """Begin with the view and the order of last time.
+
+        Args:
+            context: The screen.
+            preferences: Where views, and the last view and order, are kept.
+            row: The run under the cursor.
+            changed: Is told the query before each change, after it.
+        """
+        self.now = first_query(context.session.settings, preferences.now)
+        self._context = context
+        self._session = context.session
+        self._preferences = preferences
+        self._row = row
+        self._changed = changed
+        self._vocabulary = Vocabulary()
+        self._actions: dict[str, Callable[[], None]] = {
+            "status": lambda: context.with_engine(self._ask_statuses, "pick"),
+            "repository": lambda: context.with_engine(self._ask_repositories, "pick"),
+            "branch": lambda: context.with_engine(self._ask_branches, "pick"),
+            "started": self._ask_dates,
+            "order": self._ask_order,
+            "views": self._ask_views,
+            "save_view": self._ask_name,
+            "next_view": lambda: self._step_view(1),
+            "view_before": lambda: self._step_view(-1),
+            "reverse": self._reverse,
+            "same_branch": self._show_branch_of_run,
+        }
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """All views, in the order of their tabs."""
+        return views_of(self._session.settings.views, self._preferences.now.views)
+
+    @property
+    def condition(self) -> RunFilter:
+        """The filter as of now."""
+        return self.now.condition(self._session.clock())
+
+    def spans(self, line: str) -> tuple[StyledSpan, ...]:
+        """What each piece of a line is."""
+        return tuple((span.start, span.end, span.kind) for span in parse(line, self._session.clock()).spans)
+
+    def do(self, name: str) -> None:
+        """Change the query, or open the sheet that does: one of the names in `QUERY_BINDINGS`."""
+        self._actions[name]()
+
+    # The line
+
+    def show(self, query: TableQuery) -> None:
+        """Show another query, and remember its view and order."""
+        before, self.now = self.now, query
+        self._preferences.change(lambda known: replace(known, view=query.view.name, sort=query.sort))
+        self._changed(before)
+
+    def set_line(self, line: str) -> None:
+        """Replace the line."""
+        self.show(replace(self.now, line=line, cursor=None))
+
+    def set_terms(self, keys: set[KeyName], new: Iterable[str]) -> None:
+        """Put new terms into the line, in place of those with these keys."""
+        self.set_line(replaced(self.now.line, keys, new))
+
+    def type(self, line: str, cursor: int) -> None:
+        """Take the line as it stands while it is typed."""
+        self.show(replace(self.now, line=line, cursor=cursor))
+
+    def leave(self, line: str, cursor: int) -> None:
+        """Take the line as it stands after typing: what was shown stays on show."""
+        self.set_line(settled(line, cursor).strip())
+
+    def reset_line(self) -> None:
+        """Go back to the line of the view."""
+        self.set_line(self.now.view.query.strip())
+
+    def clear(self) -> None:
+        """Undo the changes to the line; where there are none, go back to all runs."""
+        if self.now.is_changed:
+            self.reset_line()
+        else:
+            self.show(TableQuery(sort=self.now.sort))
+
+    def toggle_status(self, status: str) -> None:
+        """Show this status only; if that is so already, any status."""
+        is_alone = self.condition.statuses == (status,)
+        self.set_terms({"status", "is"}, () if is_alone else listed("status", (status,)))
+
+    def _show_branch_of_run(self) -> None:
+        row = self._row()
+        if row is not None:
+            branches = (row.branch_name,) if row.branch_name else ()
+            self.set_line(" ".join((*listed("repo", (row.repository,)), *listed("branch", branches))))
+
+    # What could come next in the line
+
+    def learn(self) -> None:
+        """Read the names that can be offered."""
+        if self._session.engine is not None:
+            self._context.start(self._learn(self._session.engine), exclusive=True, group="vocabulary")
+
+    def offers(self, line: str, cursor: int) -> tuple[Suggestion, ...]:
+        """What could come next; names that cannot be typed are not offered."""
+        found = suggestions(line, cursor, self._vocabulary) if line else ()
+        return tuple(
+            Suggestion(s.start, s.end, safe_text(s.insert), s.about) for s in found if safe_text(s.insert) == s.insert
+        )
+
+    async def _learn(self, engine: "Engine") -> None:
+        cache = engine.cache
+        self._vocabulary = Vocabulary(
+            await cache.repositories(), await cache.branches(RunFilter()), await cache.known_statuses()
+        )
+
+    # The order and the views
+
+    def sort_by(self, column: SortColumn) -> None:
+        """Sort by a column; by the current one: reverse the order."""
+        self._set_order(chosen_order(column, self.now.sort))
+
+    def _reverse(self) -> None:
+        self._set_order(RunSort(self.now.sort.column, not self.now.sort.descending))
+
+    def show_view(self, view: View) -> None:
+        """Show a view, in the current order unless it has its own."""
+        self.show(TableQuery.of(view, self.now.sort))
+
+    @property
+    def view_index(self) -> int:
+        """The place of the current view among all; 0 if it is gone."""
+        return next((index for index, view in enumerate(self.views) if view.name == self.now.view.name), 0)
+
+    def _step_view(self, step: int) -> None:
+        views = self.views
+        self.show_view(views[(self.view_index + step) % len(views)])
+
+    # The sheets
+
+    def _ask_dates(self) -> None:
+        from app.console.runs.pickers import DatesPicker
+
+        def picked(limits: "Limits | None") -> None:
+            if limits is not None:
+                new = [f"{key}:{text}" for key, text in zip(("since", "until"), limits, strict=True) if text]
+                self.set_terms({"since", "until"}, new)
+
+        line = self.now.line
+        self._context.push_screen(
+            DatesPicker(limit_in(line, "since"), limit_in(line, "until"), self._session.clock()), picked
+        )
+
+    def _ask_order(self) -> None:
+        from app.console.runs.pickers import OrderPicker
+
+        self._context.push_screen(OrderPicker(self.now.sort), self._set_order)
+
+    def _set_order(self, sort: RunSort | None) -> None:
+        if sort is not None:
+            self.show(replace(self.now, sort=sort))
+
+    def _ask_views(self) -> None:
+        from app.console.runs.views_sheet import ViewPicker
+
+        def picked(name: str | None) -> None:
+            if name is not None:
+                self.show_view(named(self.views, name))
+
+        self._context.push_screen(ViewPicker(self.views, self.now.view, self._forget_view), picked)
+
+    def _forget_view(self, view: View) -> None:
+        self._preferences.change(lambda known: known.without_view(view.name))
+        self._changed(self.now)
+
+    def _ask_name(self) -> None:
+        from app.console.runs.views_sheet import ViewSaver
+
+        self._context.push_screen(ViewSaver(self.now, self.views), self._save_view)
+
+    def _save_view(self, view: ViewSettings | None) -> None:
+        if view is not None:
+            self._preferences.change(lambda known: known.with_view(view))
+            self.show_view(named(self.views, view.name))
+            self._session.notify(f"Saved as the view {safe_text(view.name)}.")
+
+    async def _ask_statuses(self, engine: "Engine") -> None:
+        from app.console.runs.pickers import StatusPicker
+
+        condition = self.condition
+        counts = await engine.cache.status_counts(condition)
+
+        def picked(statuses: "Picked | None") -> None:
+            if statuses is not None:
+                self.set_terms({"status", "is"}, listed("status", *statuses))
+
+        self._context.push_screen(StatusPicker(counts, condition.statuses, condition.not_statuses), picked)
+
+    async def _ask_repositories(self, engine: "Engine") -> None:
+        condition, names = self.condition, await engine.cache.repositories()
+        self._ask_values("repo", "Show repository", names, (condition.repositories, condition.not_repositories))
+
+    async def _ask_branches(self, engine: "Engine") -> None:
+        condition = self.condition
+        names = await engine.cache.branches(replace(condition, branches=(), not_branches=()))
+        self._ask_values("branch", "Show branch", names, (condition.branches, condition.not_branches))
+
+    def _ask_values(self, key: KeyName, title: str, names: Sequence[str], before: "Picked") -> None:
+        from app.console.runs.pickers import ValuePicker
+
+        def picked(values: "Picked | None") -> None:
+            if values is not None:
+                self.set_terms({key}, listed(key, *values))
+
+        self._context.push_screen(ValuePicker(title, names, *before), picked)
+
+
+def problem_texts(problem: Problem) -> Iterator[SafeText]:
+    """What is wrong with the line and what to write instead, then shorter: the line underlines what is wrong."""
+    instead = _SENTENCES.split(problem.cure)[0]
+    for text in (f"{problem.message} {problem.cure}", f"{problem.message} {instead}", instead):
+        yield safe_text(f"✗ {text}", limit=200)
+
+
+def facets(line: str, condition: RunFilter) -> tuple[Facet, ...]:
+    """What the filter says of status, repository, branch and time, in a word each."""
+    states = [name for name, is_set in (("active", condition.active), ("stuck", condition.stuck)) if is_set]
+    times = [f"{key} {text}" for key in ("since", "until") if (text := limit_in(line, key))]
+    found = (
+        ("status", [*states, *_values(condition.statuses, condition.not_statuses)]),
+        ("repository", _values(condition.repositories, condition.not_repositories)),
+        ("branch", _values(condition.branches, condition.not_branches)),
+        ("started", times),
+    )
+    return tuple(Facet(name, safe_text(_brief(values), limit=60), bool(values)) for name, values in found)
+
+
+def _values(shown: Iterable[str], excluded: Iterable[str]) -> list[str]:
+    return [*shown, *(f"not {value}" for value in excluded)]
+
+
+def _brief(values: Sequence[str]) -> str:
+    if not values:
+        return ANY
+    return values[0] if len(values) == 1 else f"{values[0]} +{len(values) - 1}"

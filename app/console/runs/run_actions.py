@@ -1,0 +1,161 @@
+"""What can be done with one run: start another, continue it, follow it, copy it, open it."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from textual.binding import Binding
+from textual.screen import ModalScreen
+
+from app.console.messages import FollowRun
+from app.console.runs.screen_context import ScreenContext
+from app.text import json_escaped
+from storage.records import Action, Run
+
+if TYPE_CHECKING:
+    from app.engine import Engine
+
+WRITES: Final = frozenset({"new", "continue", "agent", "new_like"})
+
+_hidden = partial(Binding, show=False)
+RUN_BINDINGS: Final = (
+    Binding("n", "run('new')", "new run", tooltip="Start a run on a repository", id="run.new"),
+    Binding("c", "run('continue')", "continue", tooltip="Say more to this run's agent", id="run.continue"),
+    Binding("a", "run('agent')", "agent", tooltip="Start a named agent on a repository", id="run.agent"),
+    Binding("f", "run('follow')", "follow", tooltip="To its end, in every room; again: no more", id="run.follow"),
+    _hidden("N", "run('new_like')", "new like this", tooltip="Same repository, same instructions", id="run.new_like"),
+    _hidden("y", "run('copy_id')", "copy run id", id="run.copy_id"),
+    _hidden("Y", "run('copy_json')", "copy JSON", tooltip="The run as received", id="run.copy_json"),
+    _hidden("w", "run('open')", "open in browser", tooltip="By console.run_url", id="run.open"),
+    Binding("r", "run('refresh')", "refresh", tooltip="Ask the service now", id="app.refresh"),
+)
+
+
+class RunActions:
+    """The actions on the run in focus, by name."""
+
+    def __init__(
+        self,
+        context: ScreenContext,
+        run_id: Callable[[], str | None],
+        started: Callable[[str], None] | None = None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            context: The screen.
+            run_id: The run in focus; None: there is none.
+            started: Is told the id of a run that a form started.
+        """
+        self._context = context
+        self._session = context.session
+        self._run_id = run_id
+        self._started = started
+        self._actions: dict[str, Callable[[], Awaitable[None] | None]] = {
+            "new": lambda: context.with_engine(self._new, "form"),
+            "continue": lambda: context.with_engine(self._continue, "form"),
+            "agent": lambda: context.with_engine(self._agent, "form"),
+            "new_like": lambda: context.with_engine(self._new_like, "form"),
+            "follow": self._follow,
+            "copy_id": self._copy_id,
+            "copy_json": self._copy_json,
+            "open": self._open,
+            "refresh": context.session.poll_soon,
+        }
+
+    def is_possible(self, name: str) -> bool | None:
+        """Whether an action can be done; None: not on a read-only profile. Without a URL template nothing is opened."""
+        if name == "open":
+            return bool(self._session.settings.console.run_url)
+        return None if name in WRITES and self._session.profile.read_only else True
+
+    async def do(self, name: str) -> None:
+        """Do one action."""
+        done = self._actions[name]()
+        if inspect.isawaitable(done):
+            await done
+
+    def form_closed(self, action: Action | None) -> None:
+        """Ask the service for what a form has changed."""
+        if action is None:
+            return
+        if self._started is not None and action.kind == "run.start" and action.result_id is not None:
+            self._started(action.result_id)
+        if action.state == "confirmed":
+            self._session.poll_soon()
+
+    async def _run(self) -> Run | None:
+        engine, run_id = self._session.engine, self._run_id()
+        if engine is None or run_id is None:
+            return None
+        detail = await engine.cache.detail(run_id)
+        return detail.run if detail else None
+
+    def _follow(self) -> None:
+        run_id = self._run_id()
+        if run_id is not None:
+            self._context.post(FollowRun(run_id))
+
+    def _copy_id(self) -> None:
+        run_id = self._run_id()
+        if run_id is not None:
+            self._session.copy(run_id)
+
+    async def _copy_json(self) -> None:
+        run = await self._run()
+        if run is not None:
+            self._session.copy_as_is(json_escaped(run.raw_json), "Copied the run's JSON")
+
+    async def _open(self) -> None:
+        run = await self._run()
+        if run is None:
+            return
+        address = self._session.settings.console.run_url.format_map(
+            {
+                "run_id": quote(run.run_id, safe=""),
+                "repository": quote(run.repository.path, safe="/"),
+                "branch": quote(run.branch_name, safe=""),
+            }
+        )
+        import webbrowser  # It looks for every installed browser: not before one is needed.
+
+        if not webbrowser.open(address):
+            self._session.notify(f"No browser here. The address: {address}", severity="warning")
+
+    # The forms
+
+    async def _new(self, engine: "Engine") -> None:
+        from app.console.forms import NewRunForm
+
+        self._show(NewRunForm(engine))
+
+    async def _new_like(self, engine: "Engine") -> None:
+        from app.console.forms import NewRunForm
+        from app.console.runs.loaders import read_beginning
+
+        run = await self._run()
+        if run is None:
+            self._show(NewRunForm(engine))
+            return
+        begun = await read_beginning(engine.ledger, run.run_id)
+        self._show(NewRunForm(engine, run.repository.label, begun.branch, begun.instructions))
+
+    async def _continue(self, engine: "Engine") -> None:
+        from app.console.forms import ContinueRunForm
+
+        run = await self._run()
+        if run is None:
+            self._session.notify("No run is selected: nothing to continue.", severity="warning")
+        else:
+            self._show(ContinueRunForm(engine, run))
+
+    async def _agent(self, engine: "Engine") -> None:
+        from app.console.forms import StartAgentForm
+
+        run = await self._run()
+        self._show(StartAgentForm(engine, repository=run.repository.label) if run else StartAgentForm(engine))
+
+    def _show(self, form: ModalScreen[Action | None]) -> None:
+        self._context.push_screen(form, self.form_closed)

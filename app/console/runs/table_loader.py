@@ -1,0 +1,144 @@
+"""Reading the rows of the runs table: the window on show, again whenever runs or the query changed."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from app.console.latest import Latest
+from app.console.runs.screen_context import ScreenContext
+from app.console.runs.views import TableQuery
+from storage.records import RunFilter, RunRow, RunWindow, WindowRequest
+from widgets.filter.bar import Extent
+from widgets.runs.table import RunTable
+
+if TYPE_CHECKING:
+    from storage.cache import Cache
+
+LOOKS_S: Final = (0.015, 0.06)
+"""How long a search may look for its first page before what was found is shown; then once more, from the beginning."""
+
+
+class TableLoader:
+    """Keeps one table true; it reads one window at a time, and gives up a search for the next one."""
+
+    def __init__(
+        self,
+        context: ScreenContext,
+        table: RunTable,
+        query: Callable[[], TableQuery],
+        *,
+        show_extent: Callable[[Extent], None],
+        show_counts: Callable[[Mapping[str, int], frozenset[str]], None],
+    ) -> None:
+        """Nothing is read before the engine is open.
+
+        Args:
+            context: The screen.
+            table: Which gets the rows, and which knows where its reader stands.
+            query: What the table shows now.
+            show_extent: Shows how much of how much is on show.
+            show_counts: Shows how many runs of each status there are, and which statuses the filter lets through.
+        """
+        self._session = context.session
+        self._table = table
+        self._query = query
+        self._show_extent = show_extent
+        self._show_counts = show_counts
+        self._is_new = False
+        """The query changed since the last reading began."""
+        self._is_stale = False
+        """Runs changed since the last reading began."""
+        self._latest = Latest(self._read, context.start)
+
+    def look(self) -> None:
+        """Read the rows around the reader, who moved."""
+        self._latest.ask()
+
+    def runs_changed(self) -> None:
+        """Read the rows again, and where they stand now."""
+        self._is_stale = True
+        self._latest.ask()
+
+    def query_changed(self, *, follow: bool) -> None:
+        """Read other rows, and give up a search that is still going on.
+
+        Args:
+            follow: The cursor stays on its run if that is among them: right after filtering, wrong after sorting.
+        """
+        if self._session.engine is not None:
+            self._table.start_over(follow=follow)
+            self._is_new = True
+            self._latest.restart()
+
+    async def _read(self) -> None:
+        engine = self._session.engine
+        if engine is None:
+            return
+        cache = engine.cache
+        is_new, is_stale = self._is_new, self._is_stale
+        self._is_new = self._is_stale = False
+        condition = self._query().condition(self._session.clock())
+        if is_new and is_scan(condition):
+            await self._read_page_by_page(cache, condition)
+        else:
+            request = self._table.request(condition, self._query().sort, is_fresh=is_new or is_stale)
+            self._table.show(await cache.window(request), request)
+        if is_new or is_stale:
+            await self._read_numbers(cache, condition)
+        if is_stale:
+            self._table.mark_stuck(await cache.stuck())
+
+    async def _read_page_by_page(self, cache: "Cache", condition: RunFilter) -> None:
+        """Show what is found at once, then the rows around it, and how many there are once all runs were searched."""
+        table, sort = self._table, self._query().sort
+        found = 0
+        for patience_s in LOOKS_S:
+            request = table.request(condition, sort)
+            rows = await cache.first_rows(condition, sort, limit=table.page, patience_s=patience_s)
+            if len(rows) > found:
+                found = len(rows)
+                table.show(first_window(rows, request), request)
+                await self._painted()
+            if found == table.page:
+                break
+        request = table.request(condition, sort)
+        last = request.offset + request.limit
+        rows = await cache.rows(condition, sort, offset=0, limit=last)
+        table.show(first_window(rows, request), request)
+        if len(rows) == last:
+            self._show_extent(await read_extent(cache, len(rows), condition, is_counted=False))
+            table.counted(await cache.count(condition))
+
+    async def _read_numbers(self, cache: "Cache", condition: RunFilter) -> None:
+        # The rows first: showing the numbers may lay out the screen again.
+        await self._painted()
+        self._show_extent(await read_extent(cache, self._table.total, condition))
+        counts = await cache.status_counts(condition)
+        self._show_counts(counts, frozenset(filter(condition.lets_status_through, counts)))
+
+    async def _painted(self) -> None:
+        # A console that closes takes the table away before the reading for it has ended.
+        if self._table.is_running:
+            await self._table.wait_for_refresh()
+
+
+def is_scan(condition: RunFilter) -> bool:
+    """Whether every run may have to be searched: no index leads to words or patterns."""
+    patterns = (*condition.repositories, *condition.branches)
+    excluded = condition.not_repositories or condition.not_branches
+    return bool(condition.search or excluded or any("*" in pattern for pattern in patterns))
+
+
+def first_window(rows: tuple[RunRow, ...], request: WindowRequest) -> RunWindow:
+    """The first rows, as many as are known so far; the cursor is on its run if that is among them."""
+    cursor = next((index for index, row in enumerate(rows) if row.run_id == request.cursor_id), 0)
+    return RunWindow(len(rows), 0, rows, 0, cursor)
+
+
+async def read_extent(cache: "Cache", matching: int, condition: RunFilter, *, is_counted: bool = True) -> Extent:
+    """How much of how much is on show.
+
+    Raises:
+        StorageError: The cache cannot be read.
+    """
+    held = await cache.count(RunFilter()) if condition else matching
+    return Extent(matching, held, await cache.coverage(), is_filtered=bool(condition), is_counted=is_counted)
