@@ -1,0 +1,122 @@
+"""What can be done with many runs at once."""
+
+import pytest
+
+from app.console.runs import bulk_actions
+from app.console.runs.bulk_actions import BulkActions
+from app.console.runs.continue_many import ContinueManyForm
+from app.console.runs.export_sheet import RunExportScreen
+from app.console.runs.preferences import PreferencesFile, PreferencesWriter
+from app.console.runs.query_controller import QueryController
+from tests.console.runs.conftest import Desk
+from widgets.runs.table import RunTable
+
+
+class Held:
+    """The actions over a table of which nothing is on show."""
+
+    def __init__(self, desk: Desk) -> None:
+        file = PreferencesFile.of(desk.settings, desk.settings.profile())
+        preferences = PreferencesWriter(file, desk.started.append, desk.said.append)
+        self.desk = desk
+        self.query = QueryController(desk.context, preferences, row=lambda: None, changed=lambda _: None)
+        self.table = RunTable(desk.clock)
+        self.actions = BulkActions(desk.context, self.query, self.table)
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        return self.table.marks.ids
+
+
+@pytest.fixture
+async def held(desk: Desk) -> Held:
+    return Held(desk)
+
+
+async def test_all_that_match_are_marked_and_unmarked(held: Held) -> None:
+    """In the order of the table; marks of other runs stay."""
+    held.table.mark_all(["run_4"])
+    held.query.set_line("branch:main")
+    held.actions.mark_all()
+    await held.desk.work()
+    assert held.marks == ("run_4", "run_1", "run_2")
+
+    held.actions.mark_all()
+    await held.desk.work()
+    assert held.marks == ("run_4",)
+
+
+async def test_a_range_is_marked_in_either_direction(held: Held) -> None:
+    """A filter that hides one end leaves the other; one that hides both leaves nothing."""
+    held.actions.mark_range("run_3", "run_1")
+    await held.desk.work()
+    assert held.marks == ("run_1", "run_2", "run_3")
+
+    held.table.unmark()
+    held.query.set_line("branch:main")
+    held.actions.mark_range("run_3", "run_2")
+    held.actions.mark_range("run_3", "run_4")
+    await held.desk.work()
+    assert held.marks == ("run_2",)
+
+
+async def test_more_than_the_cap_are_not_marked(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the cap and what to do."""
+    monkeypatch.setattr(bulk_actions, "MOST_MARKS", 2)
+    held.actions.mark_all()
+    held.actions.mark_range("run_1", "run_3")
+    await held.desk.work()
+
+    assert held.marks == ()
+    assert held.desk.said == [
+        "4 runs match; at most 2 are marked at a time. Narrow the filter first.",
+        "That would mark 3 runs; at most 2 are marked at a time.",
+    ]
+
+
+async def test_the_marked_runs_are_continued_and_those_sent_to_unmarked(held: Held) -> None:
+    """Runs that were left out stay marked; the service is asked for the others."""
+    held.table.mark_all(["run_1", "run_2"])
+    held.actions.instead["continue"]()
+    await held.desk.work()
+    form, _ = held.desk.screens[-1]
+    assert isinstance(form, ContinueManyForm)
+
+    form.confirmed = ("run_1",)
+    held.desk.answer(None)
+    assert held.marks == ("run_2",)
+    assert held.desk.polled == ["now"]
+
+
+def test_ids_are_copied_a_line_each(held: Held) -> None:
+    """As safe text, in the order of the marks."""
+    held.table.mark_all(["run_2", "run_\x1b[2J"])
+    held.actions.instead["copy_id"]()
+
+    assert held.desk.copied[0].splitlines()[0] == "run_2"
+    assert "\x1b" not in held.desk.copied[0]
+    assert held.desk.said == ["Copied 2 run ids"]
+
+
+@pytest.mark.parametrize(("marks", "title"), [((), "Export 4 matching runs"), (("run_1",), "Export 1 marked run")])
+async def test_an_export_is_of_the_marked_runs_or_of_all_that_match(
+    held: Held, marks: tuple[str, ...], title: str
+) -> None:
+    """The sheet names how many; what it says in the end is said on the screen."""
+    held.table.mark_all(marks)
+    held.actions.export()
+    await held.desk.work()
+    sheet, _ = held.desk.screens[-1]
+    assert isinstance(sheet, RunExportScreen)
+    assert sheet.title_text == title
+
+    held.desk.answer("4 runs written to x.csv")
+    assert held.desk.said == ["4 runs written to x.csv"]
+
+
+def test_the_summary_names_the_keys_where_there_is_room(held: Held) -> None:
+    """Otherwise the count alone."""
+    held.table.mark_all(["run_1"])
+
+    assert held.actions.summary(is_wide=False) == "■ 1 marked"
+    assert held.actions.summary(is_wide=True).startswith("■ 1 marked · c continues")

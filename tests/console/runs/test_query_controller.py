@@ -1,0 +1,199 @@
+"""The query of the runs table: how each way to change it changes it."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.config import ViewSettings
+from app.console.runs.pickers import DatesPicker, OrderPicker, StatusPicker, ValuePicker
+from app.console.runs.preferences import PreferencesFile, PreferencesWriter
+from app.console.runs.query_controller import QueryController, facets, problem_texts
+from app.console.runs.views import TableQuery
+from app.console.runs.views_sheet import ViewPicker, ViewSaver
+from app.query import parse
+from storage.records import RunFilter, RunRow, RunSort
+from tests.console.runs.conftest import Desk
+
+
+class Held:
+    """A controller, and what it said of its changes."""
+
+    def __init__(self, desk: Desk, row: RunRow | None = None) -> None:
+        self.desk = desk
+        file = PreferencesFile.of(desk.settings, desk.settings.profile())
+        self.preferences = PreferencesWriter(file, desk.started.append, desk.said.append)
+        self.before: list[TableQuery] = []
+        self.query = QueryController(desk.context, self.preferences, row=lambda: row, changed=self.before.append)
+
+    @property
+    def line(self) -> str:
+        return self.query.now.line
+
+
+@pytest.fixture
+def held(desk: Desk) -> Held:
+    return Held(desk)
+
+
+def test_it_begins_with_the_view_and_order_of_last_time(desk: Desk) -> None:
+    """A line that was typed is not brought back."""
+    file = PreferencesFile.of(desk.settings, desk.settings.profile())
+    file.change(lambda known: replace(known, view="Failed 24h", sort=RunSort("took")))
+
+    assert Held(desk).query.now == TableQuery.of(Held(desk).query.views[2], RunSort("took"))
+
+
+def test_each_change_says_what_was_before_and_is_remembered(held: Held) -> None:
+    """The screen compares; the file has the view and the order."""
+    first = held.query.now
+    held.query.do("next_view")
+    held.query.sort_by("took")
+
+    assert held.before[0] == first
+    assert held.before[1].view.name == "Active"
+    assert (held.preferences.now.view, held.preferences.now.sort) == ("Active", RunSort("took"))
+
+
+def test_views_go_round(held: Held) -> None:
+    """Beyond the last one comes the first."""
+    names = []
+    for _ in held.query.views:
+        names.append(held.query.now.view.name)
+        held.query.do("next_view")
+
+    assert names == ["All", "Active", "Failed 24h", "Stuck"]
+    assert held.query.now.view.name == "All"
+    held.query.do("view_before")
+    assert held.query.now.view.name == "Stuck"
+
+
+def test_clearing_undoes_the_line_first_and_then_the_view(held: Held) -> None:
+    """The order stays."""
+    held.query.show_view(held.query.views[2])
+    held.query.do("reverse")
+    held.query.set_line("status:failed api")
+
+    held.query.clear()
+    assert held.line == "status:failed since:24h"
+    held.query.clear()
+    assert held.query.now == TableQuery(sort=RunSort("started", descending=False))
+
+
+def test_what_is_typed_counts_as_far_as_it_goes_and_is_written_out_at_the_end(held: Held) -> None:
+    """`status:fa` stands for failed; a mistake stays to be mended."""
+    held.query.type("status:fa", 9)
+    assert held.query.condition.statuses == ("failed",)
+
+    held.query.leave("status:fa", 9)
+    assert held.query.now == TableQuery(line="status:failed")
+    held.query.leave("stauts:fa", 9)
+    assert held.line == "stauts:fa"
+
+
+def test_a_status_alone_is_toggled(held: Held) -> None:
+    """A second click asks for all again; the rest of the line stays."""
+    held.query.set_line("api status:working")
+    held.query.toggle_status("failed")
+    assert held.line == "api status:failed"
+
+    held.query.toggle_status("failed")
+    assert held.line == "api"
+
+
+@pytest.mark.parametrize(
+    ("name", "sheet", "result", "line"),
+    [
+        ("status", StatusPicker, (("failed",), ("queued",)), "status:failed -status:queued api"),
+        ("repository", ValuePicker, (("acme/web",), ()), "is:active api repo:acme/web"),
+        ("branch", ValuePicker, ((), ("main",)), "is:active api -branch:main"),
+        ("started", DatesPicker, ("2h", ""), "is:active api since:2h"),
+    ],
+)
+async def test_a_sheet_writes_into_the_line(held: Held, name: str, sheet: type, result: object, line: str) -> None:
+    """In place of the terms that it is about, otherwise at the end; a sheet that was left changes nothing."""
+    held.query.set_line("is:active api")
+    for answer, expected in ((None, "is:active api"), (result, line)):
+        held.query.do(name)
+        await held.desk.work()
+        assert isinstance(held.desk.screens[-1][0], sheet)
+        held.desk.answer(answer)
+        assert held.line == expected
+
+
+def test_an_order_is_picked(held: Held) -> None:
+    """The line stays as it is."""
+    held.query.set_line("api")
+    held.query.do("order")
+    assert isinstance(held.desk.screens[-1][0], OrderPicker)
+    held.desk.answer(RunSort("branch"))
+
+    assert (held.line, held.query.now.sort) == ("api", RunSort("branch"))
+
+
+def test_a_view_is_saved_picked_and_forgotten(held: Held) -> None:
+    """The saved view is on show at once; forgetting it is told, so that its tab goes."""
+    held.query.do("save_view")
+    assert isinstance(held.desk.screens[-1][0], ViewSaver)
+    held.desk.answer(ViewSettings("Mine", "repo:acme/*"))
+    assert (held.query.now.view.name, held.line) == ("Mine", "repo:acme/*")
+    assert held.desk.said == ["Saved as the view Mine."]
+
+    held.query.do("views")
+    sheet, _ = held.desk.screens[-1]
+    assert isinstance(sheet, ViewPicker)
+    held.desk.answer("all")
+    assert held.query.now.view.name == "All"
+
+    told = len(held.before)
+    sheet._forget(held.query.views[-1])
+    assert "Mine" not in [view.name for view in held.query.views]
+    assert len(held.before) == told + 1
+
+
+async def test_the_branch_of_the_run_under_the_cursor(desk: Desk) -> None:
+    """A run without a branch stands for its repository; without a run nothing changes."""
+    rows = await desk.cache.rows(RunFilter(), RunSort(), offset=0, limit=9)
+    lines = []
+    for row in (rows[0], rows[3], None):
+        held = Held(desk, row)
+        held.query.do("same_branch")
+        lines.append(held.line)
+
+    assert lines == ["repo:acme/api branch:main", "repo:acme/web", ""]
+
+
+async def test_names_are_offered_once_they_are_learnt(held: Held) -> None:
+    """From the cache; an empty line offers nothing."""
+    held.query.learn()
+    await held.desk.work()
+
+    assert [offer.insert for offer in held.query.offers("repo:acme/w", 11)] == ["acme/web"]
+    assert held.query.offers("", 0) == ()
+
+
+@pytest.mark.parametrize("name", ["status", "repository", "branch"])
+def test_a_sheet_that_needs_the_cache_waits_for_it(desk: Desk, name: str) -> None:
+    """It says so, and starts nothing."""
+    desk.session.engine = None
+    Held(desk).query.do(name)
+
+    assert desk.said == [desk.session.not_open]
+    assert not desk.screens
+
+
+def test_a_problem_is_said_in_less_and_less_space(desk: Desk) -> None:
+    """The shortest text is the cure alone."""
+    problem = parse("stauts:failed", desk.clock()).problems[0]
+    texts = list(problem_texts(problem))
+
+    assert texts[0].startswith("✗ There is no stauts:. Did you mean status:? ")
+    assert texts[-1] == "✗ Did you mean status:?"
+    assert [len(text) for text in texts] == sorted((len(text) for text in texts), reverse=True)
+
+
+def test_facets_say_each_thing_in_a_word(desk: Desk) -> None:
+    """The first value and how many more; `any` where nothing is asked for."""
+    line = "is:stuck -status:failed repo:acme/api,acme/web since:2h"
+    found = {facet.name: facet.value for facet in facets(line, parse(line, desk.clock()).filter)}
+
+    assert found == {"status": "stuck +1", "repository": "acme/api +1", "branch": "any", "started": "since 2h"}
