@@ -13,6 +13,7 @@ from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from app.engine import Engine
 
@@ -116,13 +117,19 @@ class BulkActions:
             self._session.poll_soon()
 
     async def _export(self, engine: "Engine") -> None:
-        from app.console.runs.export import Export, suggested_path
-        from app.console.runs.export_sheet import RunExportScreen
+        from app.console.export_sheet import ExportScreen
+        from app.console.runs.export import FORMATS, Export, suggested_path, write
 
         condition, marks = self._query.condition, self._table.marks.ids
         count = len(marks) or await engine.cache.count(condition)
-        what = Export(engine, condition, self._query.now.sort, marks, count)
-        self._context.push_screen(RunExportScreen(what, suggested_path(self._session.clock())), self._exported)
+        export = Export(engine, condition, self._query.now.sort, marks)
+
+        async def written(path: "Path") -> str:
+            return f"{await write(export, path):,} runs written to {path}"
+
+        title = f"Export {count:,} {'marked' if marks else 'matching'} {'run' if count == 1 else 'runs'}"
+        sheet = ExportScreen(title, suggested_path(self._session.clock()), FORMATS, written)
+        self._context.push_screen(sheet, self._exported)
 
     def _exported(self, said: str | None) -> None:
         if said is not None:

@@ -1,4 +1,4 @@
-"""Runs written to a file: as a table for a spreadsheet, or as JSON with all that is held of each."""
+"""Writing runs to a file: as a table for a spreadsheet, or as JSON with everything that is stored of each."""
 
 import csv
 import json
@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 FORMATS: Final = (".csv", ".ndjson", ".json")
 COLUMNS: Final = ("run_id", "status", "repository", "branch_name", "created_at", "updated_at", "state", "stuck")
 CHUNK: Final = 500
-"""Runs read and written at a time: a million of them never stand in memory."""
-
-
-class ExportError(Exception):
-    """The file could not be written; the message names it and the cure."""
+"""Runs read and written at a time, so that a million of them need little memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +31,23 @@ class Export:
     condition: RunFilter
     sort: RunSort
     marks: tuple[str, ...]
-    """Ids of the marked runs; empty: all that meet the condition."""
-    count: int
-    """How many that are, as far as was known when it was asked for."""
+    """Ids of the marked runs; empty: all that match the condition."""
 
 
 def suggested_path(now: datetime) -> Path:
-    """A name that says what and when, in the current folder."""
+    """A file name with what and when, in the current folder."""
     return Path(f"runs-{now.astimezone():%Y%m%d-%H%M}.csv")
 
 
 async def write(what: Export, path: Path) -> int:
-    """Writes the runs as the file's name says, whole or not at all; how many there were.
+    """Write the runs in the format of the file's name, whole or not at all; returns how many there were.
 
     Raises:
-        ExportError: The file cannot be written.
+        OSError: The file cannot be written.
         StorageError: The cache cannot be read.
     """
-    try:
-        with replacing(path) as file:
-            return await _FILES[path.suffix.lower()](what, file)
-    except OSError as error:
-        raise ExportError(f"{path} cannot be written: {error.strerror or error}.") from error
+    with replacing(path) as file:
+        return await _FILES[path.suffix.lower()](what, file)
 
 
 async def _as_csv(what: Export, file: IO[str]) -> int:
@@ -94,7 +85,7 @@ _FILES: Final = {".csv": _as_csv, ".ndjson": _as_ndjson, ".json": _as_json}
 async def _chunks(what: Export) -> AsyncIterator[tuple[Sequence[RunDetail], frozenset[str]]]:
     cache = what.engine.cache
     stuck = await cache.stuck()
-    # Runs that arrive meanwhile push others onto the next page: those are met twice, and written once.
+    # Runs that arrive during the export push others onto the next page: those are met twice, and written once.
     ids = list(what.marks)
     offset = 0
     while not what.marks and (rows := await cache.rows(what.condition, what.sort, offset=offset, limit=CHUNK * 10)):
@@ -122,5 +113,5 @@ def _row(detail: RunDetail, stuck: frozenset[str]) -> tuple[object, ...]:
 
 def _json(detail: RunDetail, stuck: frozenset[str]) -> str:
     document = run_document(detail.run, detail, stuck=detail.run.run_id in stuck)
-    # Escaped: what a terminal would obey stays a sequence of letters when somebody looks at the file.
+    # Escaped: what a terminal would obey stays a sequence of letters when the file is printed.
     return json_escaped(json.dumps(document, allow_nan=False))

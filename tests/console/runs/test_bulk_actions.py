@@ -2,10 +2,10 @@
 
 import pytest
 
+from app.console.export_sheet import ExportScreen
 from app.console.runs import bulk_actions
 from app.console.runs.bulk_actions import BulkActions
 from app.console.runs.continue_many import ContinueManyForm
-from app.console.runs.export_sheet import RunExportScreen
 from app.console.runs.preferences import PreferencesFile, PreferencesWriter
 from app.console.runs.query_controller import QueryController
 from tests.console.runs.conftest import Desk
@@ -107,7 +107,7 @@ async def test_an_export_is_of_the_marked_runs_or_of_all_that_match(
     held.actions.export()
     await held.desk.work()
     sheet, _ = held.desk.screens[-1]
-    assert isinstance(sheet, RunExportScreen)
+    assert isinstance(sheet, ExportScreen)
     assert sheet.title_text == title
 
     held.desk.answer("4 runs written to x.csv")

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from app.console.forms import ContinueRunForm, NewRunForm
 from app.console.messages import FollowRun
 from app.console.runs.run_actions import RUN_BINDINGS, WRITES, RunActions
 from storage.records import Action
@@ -24,9 +25,7 @@ def test_every_key_has_an_action(desk: Desk) -> None:
     assert names > WRITES
 
 
-@pytest.mark.parametrize(
-    ("name", "form"),
-)
+@pytest.mark.parametrize(("name", "form"), [("new", NewRunForm), ("continue", ContinueRunForm)])
 async def test_a_form_is_shown(desk: Desk, name: str, form: type) -> None:
     """Once what it begins with was read."""
     await on(desk).do(name)

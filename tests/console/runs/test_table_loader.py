@@ -1,0 +1,105 @@
+"""Reading the rows of the runs table, without a screen."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from app.console.runs.table_loader import TableLoader, is_scan
+from app.console.runs.views import TableQuery
+from storage.records import RunFilter
+from tests.console.runs.conftest import Desk, a_run
+from widgets.runs.table import RunTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from widgets.filter.bar import Extent
+
+
+class Held:
+    """A loader, its table, and the numbers that it told."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.query = TableQuery()
+        self.extents: list[Extent] = []
+        self.counts: list[tuple[Mapping[str, int], frozenset[str]]] = []
+        self.table = RunTable(desk.clock)
+        self.loader = TableLoader(
+            desk.context,
+            self.table,
+            lambda: self.query,
+            show_extent=self.extents.append,
+            show_counts=lambda counts, shown: self.counts.append((counts, shown)),
+        )
+
+
+@pytest.fixture
+async def held(desk: Desk) -> Held:
+    return Held(desk)
+
+
+async def test_the_rows_come_with_their_numbers(held: Held) -> None:
+    """A reading ends although its table is not on a screen any longer: closing the console takes it away first."""
+    held.loader.runs_changed()
+    await held.desk.work()
+
+    assert held.table.total == 4
+    assert [(extent.matching, extent.held) for extent in held.extents] == [(4, 4)]
+    assert held.counts == [({"completed": 2, "failed": 1, "working": 1}, frozenset({"completed", "failed", "working"}))]
+
+
+async def test_a_reader_who_moves_gets_rows_and_no_numbers(held: Held) -> None:
+    """The numbers change with the runs or with the query only."""
+    held.loader.look()
+    await held.desk.work()
+
+    assert held.table.total == 4
+    assert held.extents == []
+
+
+async def test_many_changes_are_read_once_more(held: Held) -> None:
+    """However often it was asked while it read."""
+    for _ in range(5):
+        held.loader.runs_changed()
+    assert len(held.desk.started) == 1
+    await held.desk.store(a_run(5))
+    await held.desk.work()
+
+    assert [extent.matching for extent in held.extents] == [5]
+
+
+@pytest.mark.parametrize(("line", "matching"), [("branch:main", 2), ("agent", 1), ("-branch:main", 2)])
+async def test_the_query_counts_as_it_is_when_the_rows_are_read(held: Held, line: str, matching: int) -> None:
+    """The numbers say how many match, of how many."""
+    held.loader.runs_changed()
+    held.query = TableQuery(line=line)
+    await held.desk.work()
+
+    assert held.table.total == matching
+    assert (held.extents[-1].matching, held.extents[-1].held) == (matching, 4)
+
+
+async def test_nothing_is_read_before_the_engine_is_open(held: Held) -> None:
+    """The first rows stay on show until then."""
+    held.desk.session.engine = None
+    held.loader.runs_changed()
+    held.loader.query_changed(follow=False)
+    await held.desk.work()
+
+    assert held.extents == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        (RunFilter(), False),
+        (RunFilter(branches=("main",), statuses=("failed",)), False),
+        (RunFilter(search="main"), True),
+        (RunFilter(branches=("agent/*",)), True),
+        (RunFilter(not_repositories=("acme/api",)), True),
+    ],
+)
+def test_words_and_patterns_need_every_run(condition: RunFilter, *, expected: bool) -> None:
+    """An index leads to whole values only."""
+    assert is_scan(condition) is expected
