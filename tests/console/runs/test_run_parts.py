@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -68,6 +68,7 @@ def chosen(moves: list[tuple[str, str, str]]) -> ColumnChoice:
     return choice
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.lists(steps, max_size=12), st.integers(20, 200))
 def test_any_choice_of_columns_can_be_drawn(moves: list[tuple[str, str, str]], width: int) -> None:
     """At least one column, none twice, those that stay in view in front, none over another."""
