@@ -51,7 +51,7 @@ class FirstFrame:
         try:
             text = self.read()
             modes = termios.tcgetattr(sys.stdin.fileno())
-            # Keys pressed meanwhile wait to be read, and leave no trace on the frame.
+            # Keys pressed now wait to be read, and are not echoed on the frame.
             quiet = [*modes[:3], modes[3] & ~(termios.ECHO | termios.ICANON), *modes[4:]]
             termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, quiet)
         except (OSError, ValueError, termios.error):

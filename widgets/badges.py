@@ -70,7 +70,7 @@ _ACTIONS: Final[dict[ActionState, Badge]] = {
 
 
 def run_badge(status: str) -> Badge:
-    """A run's status; one that nobody knows yet is shown as received."""
+    """A run's status; an unknown one is shown as received."""
     return _RUNS.get(status) or Badge("◆", safe_text(status, limit=40) or "no status", "warn")
 
 

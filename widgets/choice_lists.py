@@ -36,7 +36,7 @@ class PickItem:
 
 
 class PickList(Widget):
-    """Draws the list and holds its cursor; whoever has the keys moves it."""
+    """Draws the list and holds its cursor; its owner moves it by keys."""
 
     @dataclass
     class Clicked(Message):

@@ -11,7 +11,7 @@ HEADER: Final = 1
 
 
 class CursorView(ScrollView, can_focus=True):
-    """Moves a cursor and keeps it on show; `cursor_moved` and `rows_came_into_view` tell whoever draws the rows."""
+    """Moves a cursor and keeps it on show; the widget that draws the rows overrides the members below."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,j", "move(1)", "down", show=False, id="table.down"),
@@ -27,7 +27,7 @@ class CursorView(ScrollView, can_focus=True):
         self._cursor = 0
         """The cursor's row, from 0."""
 
-    # What it asks of whoever draws the rows
+    # What it needs from the widget that draws the rows
 
     @property
     def total(self) -> int:

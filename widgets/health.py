@@ -15,7 +15,7 @@ from widgets.cells import fit, shorten
 from widgets.times import clock_time, span
 
 Slice = Literal["well", "impaired", "bad"] | None
-"""None: nobody knows."""
+"""None: unknown."""
 
 Part = tuple[str, str]
 

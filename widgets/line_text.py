@@ -51,7 +51,7 @@ class LineText(Static):
         else:
             for y in self._stale.intersection(range(len(strips))):
                 (strip,) = Visual.to_strips(self, self._lines[y], self.size.width, 1, self.visual_style)
-                # Where it is in the text, for whoever selects some of it.
+                # Where it is in the text, for selection.
                 strips[y] = strip.apply_offsets(0, y)
             self._dirty_regions.clear()
         self._stale = frozenset()

@@ -121,11 +121,11 @@ class SearchInput(Input):
 
     @dataclass
     class SuggestionAccepted(Message):
-        """What is offered shall be taken: the one that was chosen, or the first."""
+        """Asks to take an offer: the chosen one, or the first."""
 
     @dataclass
     class SuggestionMoved(Message):
-        """Another offer shall be chosen."""
+        """Asks to choose another offer."""
 
         step: int
 
@@ -147,7 +147,7 @@ class SearchInput(Input):
         return safe_text(value, limit=LONGEST)
 
     def put(self, line: str, cursor: int | None = None) -> None:
-        """Another line, from elsewhere: nobody is told."""
+        """Set another line without announcing it."""
         with self.prevent(Input.Changed):
             self.value = line
         self.cursor_position = len(self.value) if cursor is None else cursor

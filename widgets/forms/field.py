@@ -148,7 +148,7 @@ class FormField(Widget):
             message.update(toned(text, line[1]), layout=False)
 
     def _edited(self) -> None:
-        # A control also announces what it was made with, which nobody typed.
+        # A control also announces its initial value, which was not typed.
         if self.value == self._known:
             return
         self._known = self.value

@@ -19,7 +19,7 @@ LONGEST_LINE = 4_000
 def printable(text: str) -> str:
     """The text without the characters that a terminal would obey, or show as something else.
 
-    Line breaks and tabs stay: whoever cannot hold them takes them out.
+    Line breaks and tabs stay; a one-line input removes them.
     """
     return "\n".join(_printable_line(line) for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
 

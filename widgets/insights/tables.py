@@ -1,4 +1,4 @@
-"""The charts' numbers as tables, for whoever reads numbers, or cannot see charts."""
+"""The charts' numbers as tables, for reading exact numbers, and for screen readers."""
 
 from collections.abc import Sequence
 

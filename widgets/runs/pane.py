@@ -89,7 +89,7 @@ class RunPane(VerticalScroll, can_focus=True):
             self.query_one(LineText).take(self._lines())
 
     def on_resize(self) -> None:
-        """Breaks the lines anew."""
+        """Wrap the lines again."""
         self._paint()
 
     def _raw_lines(self) -> list[Content]:

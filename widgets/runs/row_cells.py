@@ -45,7 +45,7 @@ def row_times(row: RunRow, now: datetime, as_of: datetime | None = None) -> RowT
 
 
 def took(row: RunRow, now: datetime, as_of: datetime | None = None) -> str:
-    """How long the run took: so far where it is active, at least where nobody can look any more."""
+    """How long the run took: so far while it is active, at least so long if it can no longer be observed."""
     if row.created_at is None:
         return "-"
     if row.is_final:

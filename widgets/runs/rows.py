@@ -68,7 +68,7 @@ class RunRows(CursorView, can_focus=True):
         self._unseen = 0
         """Runs that arrived above what is on show."""
 
-    # What it asks of whoever draws the rows
+    # What it needs from the widget that draws the rows
 
     def resize_to(self, total: int) -> None:
         """There are so many rows now."""
@@ -196,7 +196,7 @@ class RunRows(CursorView, can_focus=True):
         is_awaited = row is None and self.total > 0
         if row != self._named and not is_awaited:
             self._named = row
-            # The rows are painted first: whoever shows the run itself may need as long again.
+            # The rows are painted first: showing the run itself may take as long again.
             self.call_after_refresh(self.post_message, self.Highlighted(row))
 
     def _settle_cursor(self, window: RunWindow, request: WindowRequest) -> None:

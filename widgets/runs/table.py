@@ -66,7 +66,7 @@ class RunTable(RunRows):
 
     @dataclass
     class RangeRequested(Message):
-        """Every run between these two shall be marked; those in between may not be here."""
+        """Asks to mark every run between these two, also those that are not loaded."""
 
         first_id: str
         last_id: str
@@ -288,7 +288,7 @@ class RunTable(RunRows):
         self._painted = {index: self._painted[index] for index in self.rows_on_show if index in self._painted}
 
     def on_resize(self) -> None:
-        """Places the columns anew."""
+        """Lay out the columns again."""
         self.resize_to(self.total)
         self.put_cursor(self._cursor)
         self._want_rows()

@@ -19,7 +19,7 @@ class Period:
     """A time in one status."""
 
     status: str | None
-    """None: nobody was looking yet."""
+    """None: not observed yet."""
     start: datetime
     seconds: float | None
     """None: an end, which takes no time."""
@@ -58,7 +58,7 @@ BAR_LEAST: Final = 8
 """With fewer cells a bar would say nothing."""
 BAR_MOST: Final = 64
 FILLS: Final = {"queued": "░", "working": "━", "": "·"}
-"""What a status is drawn with, so that it can be told without its colour; the empty one is a time nobody looked."""
+"""What a status is drawn with, so that it can be told without its colour; the empty one is time without observation."""
 OTHER: Final = "▒"
 RESTING: Final = "┈"
 """Between an end and the turn that followed."""

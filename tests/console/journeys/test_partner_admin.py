@@ -94,7 +94,7 @@ async def test_the_address_of_a_lost_answer_is_blocked_until_a_person_says(
         await hand.see("? unknown", "address blocked")
 
         await hand.do("n", "n new organization")
-        await hand.see("nobody knows the outcome", LOST)
+        await hand.see("the outcome is unknown", LOST)
         await hand.do("ctrl+s", "Preview ^s")
         await hand.do("ctrl+s", "Send ^s")
         await hand.see("Not sent: an earlier attempt is still open")

@@ -1,0 +1,39 @@
+"""Prose in plain English: words that no sentence of ours needs any more are in no source file and no document."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+BANNED = re.compile(
+    r"\b(whoever|nobody|somebody|likewise|meanwhile|shall|anew|(?:is|are) no (?:duration|time|date|number|word)s?)\b",
+    re.IGNORECASE,
+)
+SOURCES = ("app", "widgets", "storage", "service")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "config.example.toml", "pyproject.toml")
+
+
+def texts() -> list[Path]:
+    """Every source file and document of ours; the demo's repositories belong to their own authors."""
+    sources = (path for package in SOURCES for path in (ROOT / package).rglob("*") if path.suffix in {".py", ".tcss"})
+    documents = [*(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in DOCUMENTS)]
+    return [*(path for path in sources if "samples" not in path.parts), *documents]
+
+
+def test_no_source_and_no_document_holds_a_banned_word() -> None:
+    """Names, strings, comments and documents say it plainly: who does what, and what to do about it."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in texts()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if BANNED.search(line.replace("_", " "))
+    ]
+
+    assert found == []
+
+
+def test_the_words_are_recognised_where_they_stand() -> None:
+    """In any case and within a name; a word that merely contains one is none of them."""
+    assert BANNED.search("Nobody knows")
+    assert BANNED.search("told_by_somebody".replace("_", " "))
+    assert BANNED.search("'x' is no duration")
+    assert BANNED.search("a shallow copy") is None
