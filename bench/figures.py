@@ -21,7 +21,7 @@ class Figure:
     factor: float = 1e3
     """From the value to the unit."""
     bar: float | None = None
-    """The ratio that it shall not exceed. None: it is there to be known."""
+    """The ratio that it must not exceed. None: for information."""
 
     @property
     def ratio(self) -> float:

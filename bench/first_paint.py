@@ -67,7 +67,7 @@ def _posting(env: Mapping[str, str]) -> Iterator[Callable[[], float]]:
 
 
 def visit(env: Mapping[str, str]) -> None:
-    """Opens the console and leaves it: whoever has runs cached was there before."""
+    """Open the console and leave it: a user with cached runs has started it before."""
     with Terminal([str(CONSOLE)], env) as console:
         console.until(rb"acme/service-")
         ready(console)

@@ -58,7 +58,7 @@ def measure(count: int) -> Iterator[Figure]:
 
 @contextmanager
 def _table() -> Iterator[Terminal]:
-    """A table that nobody has paged through yet: what it painted once it keeps."""
+    """A table not paged through yet: it keeps what it painted once."""
     with tempfile.TemporaryDirectory() as folder, Terminal([sys.executable, "-c", TABLE], environment(folder)) as table:
         table.until(rb"acme/service-")
         yield table

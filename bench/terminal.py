@@ -26,8 +26,8 @@ CONSOLE = Path(sys.executable).with_name("runwarden")
 """What a user types; it lies beside the Python that measures."""
 LEFT = rb"\x1b\[\?1049l"
 """The program gave the screen back."""
-NOBODY = "http://127.0.0.1:9/v1"
-"""An address where nobody listens."""
+NO_SERVICE = "http://127.0.0.1:9/v1"
+"""An address without a listener."""
 
 
 class Terminal:
@@ -110,7 +110,7 @@ class Terminal:
         return True
 
 
-def environment(folder: str, base_url: str = NOBODY) -> dict[str, str]:
+def environment(folder: str, base_url: str = NO_SERVICE) -> dict[str, str]:
     """A console's environment whose data lies in this folder."""
     return {
         **os.environ,
@@ -123,7 +123,7 @@ def environment(folder: str, base_url: str = NOBODY) -> dict[str, str]:
     }
 
 
-def filled(folder: str, runs: int, base_url: str = NOBODY) -> dict[str, str]:
+def filled(folder: str, runs: int, base_url: str = NO_SERVICE) -> dict[str, str]:
     """The environment of a console that has so many runs cached."""
     env = environment(folder, base_url)
     settings = load(None, env)
