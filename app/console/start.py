@@ -41,7 +41,7 @@ def run_console(
     follow_window()
     gc.disable()  # Starting makes objects and no garbage: collecting would cost the first picture a tenth of its time.
     from app.console.profiles.engines import ProfileEngines
-    from app.console.runs.opening import first_picture
+    from app.console.runs.views import first_picture
     from app.console.terminal.process import ending_with_terminal
 
     first = first_picture(settings, profile, datetime.now(UTC))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from app.config import ConsoleSettings, PollSettings, Profile, Settings
 from app.console.app import RunwardenApp
-from app.console.runs.opening import first_picture
+from app.console.runs.views import first_picture
 from app.engine import Engine
 from app.token import EnvToken
 from tests.run_board import START, Board

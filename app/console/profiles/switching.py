@@ -11,7 +11,7 @@ from textual.widgets import Static
 from app.config import Profile
 from app.console.base_screen import OVERVIEW, TABS
 from app.console.profiles.engines import ProfileEngines
-from app.console.runs.opening import first_picture
+from app.console.runs.views import first_picture
 from app.console.session import Session
 from app.text import safe_text
 

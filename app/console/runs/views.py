@@ -3,14 +3,17 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from app.config import Settings, ViewSettings
-from app.console.runs.preferences import Preferences
+from app.config import CACHE_FILE, Profile, Settings, ViewSettings, data_folder
+from app.console.runs.preferences import Preferences, PreferencesFile
 from app.console.runs.query_line import as_typed
 from app.query import Query, parse
 from storage.records import RunFilter, RunSort
 from storage.records.query import SortColumn
+
+if TYPE_CHECKING:
+    from storage.cache.first_paint import FirstPaint
 
 Origin = Literal["built in", "configured", "saved"]
 
@@ -28,6 +31,8 @@ class View:
     """What to say when no run is in it."""
 
 
+FIRST_ROWS: Final = 120
+"""Rows read for the first picture: more than any terminal is high."""
 DESCENDING: Final = frozenset({"started", "updated", "took"})
 """Columns that are sorted downwards at first."""
 
@@ -95,3 +100,11 @@ def named(views: Iterable[View], name: str) -> View:
 def first_query(settings: Settings, preferences: Preferences) -> TableQuery:
     """The view and the order of last time; a line that was typed is not brought back."""
     return TableQuery.of(named(views_of(settings.views, preferences.views), preferences.view), preferences.sort)
+
+
+def first_picture(settings: Settings, profile: Profile, now: datetime) -> "FirstPaint | None":
+    """What is cached of the first query; None: the cache cannot be read as it is, or not at once."""
+    from storage.cache.first_paint import peek
+
+    query = first_query(settings, PreferencesFile.of(settings, profile).read())
+    return peek(data_folder(settings, profile) / CACHE_FILE, query.condition(now), query.sort, FIRST_ROWS)

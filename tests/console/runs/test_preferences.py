@@ -3,13 +3,17 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from app.config import ViewSettings
-from app.console.runs.preferences import Preferences, PreferencesError, PreferencesFile
+from app.console.runs.preferences import Preferences, PreferencesError, PreferencesFile, PreferencesWriter
 from storage.records import RunSort
 from widgets.runs.columns import ColumnChoice
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
 
 FULL = Preferences(
     views=(ViewSettings("Mine", "repo:acme/* \x1b", RunSort("took")), ViewSettings("Plain", "")),
@@ -81,3 +85,36 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(PreferencesError, match=r"cannot be saved in .*console\.json"):
         PreferencesFile(tmp_path / "file" / "console.json").change(lambda _: FULL)
+
+
+async def test_changes_are_known_at_once_and_written_together(tmp_path: Path) -> None:
+    """Each is made to the file as it is then; a change that changes nothing writes nothing."""
+    begun: list[Coroutine[None, None, None]] = []
+    file = PreferencesFile(tmp_path / "console.json")
+    writer = PreferencesWriter(file, begun.append, pytest.fail)
+    for change in (
+        lambda known: known,
+        lambda known: replace(known, detail=False),
+        lambda known: replace(known, view="x"),
+    ):
+        writer.change(change)
+    file.change(lambda known: replace(known, sort=RunSort("took")))
+    await begun.pop()
+
+    assert not begun
+    assert writer.now == Preferences(view="x", detail=False)
+    assert file.read() == Preferences(view="x", detail=False, sort=RunSort("took"))
+
+
+async def test_that_nothing_can_be_saved_is_said_once(tmp_path: Path) -> None:
+    """The console goes on with what it knows."""
+    (tmp_path / "file").touch()
+    begun: list[Coroutine[None, None, None]] = []
+    said: list[str] = []
+    writer = PreferencesWriter(PreferencesFile(tmp_path / "file" / "console.json"), begun.append, said.append)
+    for view in ("x", "y"):
+        writer.change(lambda known, view=view: replace(known, view=view))
+        await begun.pop()
+
+    assert writer.now.view == "y"
+    assert len(said) == 1

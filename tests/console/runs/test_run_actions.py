@@ -17,11 +17,12 @@ def on(desk: Desk, run_id: str | None = "run_1") -> RunActions:
     return RunActions(desk.context, lambda: run_id)
 
 
-def test_every_key_has_an_action(desk: Desk) -> None:
-    """A key that named another would end in a KeyError."""
+async def test_every_key_has_an_action(desk: Desk) -> None:
+    """A key that named none would end in a KeyError."""
     names = {binding.action.removeprefix("run('").removesuffix("')") for binding in RUN_BINDINGS}
+    for name in names:
+        await on(desk, None).do(name)
 
-    assert names == set(on(desk)._actions)
     assert names > WRITES
 
 
