@@ -68,64 +68,36 @@ def test_a_token_is_stored_as_its_digest_only(api: Any) -> None:
             assert api.service.admin_token.encode() not in file.read_bytes(), file
 
 
-@pytest.mark.parametrize(
-    ("method", "path"), [endpoint for endpoint in ENDPOINTS if endpoint[1].endswith(("/runs", "/projects"))]
-)
-def test_runs_need_the_administrator_scope(api: Any, method: str, path: str) -> None:
-    """A token with organizations:create alone gets 403 (spec 5.6)."""
-    made = api.service.admin("token", "create", "--org", "acme", "--scope", "organizations:create")
-    answer = ask(api, method, path, f"Bearer {made['value']}")
-
-    assert answer.status_code == 403
-    assert answer.json()["error_code"] == "insufficient_scope"
-
-
-def test_any_valid_token_reads_health(api: Any) -> None:
-    """Health needs a token, and no particular scope."""
-    made = api.service.admin("token", "create", "--org", "acme", "--scope", "organizations:create")
-
-    assert ask(api, "GET", "/external/installation/health", f"Bearer {made['value']}").status_code == 200
-
-
 def test_the_scheme_is_read_in_any_case(api: Any) -> None:
     """`bearer` works as `Bearer` does."""
     assert ask(api, "GET", "/external/runs", f"bearer {api.service.admin_token}").status_code == 200
 
 
-def test_organizations_need_the_entitlement(api: Any) -> None:
+def test_organizations_need_the_entitlement(tenant: Callable[..., Any]) -> None:
     """An organization without CreateOrganizations gets 403, whatever its token's scope (spec 5.6)."""
-    api.service.admin("org", "create", "Plain", "--entitlement", "ServiceAPI")
-    made = api.service.admin("token", "create", "--org", "plain", "--scope", "admin")
-    answer = httpx.post(
-        f"{api.service.base_url}/external/organizations",
-        json={"email": "a@example.com"},
-        headers={"Authorization": f"Bearer {made['value']}"},
-    )
+    answer = tenant().post("/external/organizations", {"email": "a@example.com"})
 
-    assert answer.status_code == 403
-    assert answer.json()["error_code"] == "missing_entitlement"
+    assert (answer.status_code, answer.json()["error_code"]) == (403, "missing_entitlement")
 
 
-def test_an_inactive_organization_is_refused_until_it_is_active_again(api: Any) -> None:
+def test_an_inactive_organization_is_refused_until_it_is_active_again(tenant: Callable[..., Any]) -> None:
     """Deactivated: 403 (spec 7.1); activated: as before."""
-    api.service.admin("org", "create", "Sleepy", "--entitlement", "ServiceAPI")
-    value = api.service.admin("token", "create", "--org", "sleepy", "--scope", "admin")["value"]
-    api.service.admin("org", "deactivate", "sleepy")
-    asleep = ask(api, "POST", "/external/organizations", f"Bearer {value}")
-    api.service.admin("org", "activate", "sleepy")
+    sleepy = tenant()
+    sleepy.service.admin("org", "deactivate", sleepy.organization["slug"])
+    asleep = sleepy.post("/external/organizations", {})
+    sleepy.service.admin("org", "activate", sleepy.organization["slug"])
 
     assert (asleep.status_code, asleep.json()["error_code"]) == (403, "organization_inactive")
-    assert ask(api, "GET", "/external/runs", f"Bearer {value}").status_code == 200
+    assert sleepy.get("/external/runs").status_code == 200
 
 
-def test_a_token_whose_organization_is_gone_answers_404(api: Any) -> None:
+def test_a_token_whose_organization_is_gone_answers_404(tenant: Callable[..., Any]) -> None:
     """Parent organization not found: 404 (spec 7.1)."""
-    api.service.admin("org", "create", "Short Lived", "--entitlement", "ServiceAPI")
-    value = api.service.admin("token", "create", "--org", "short-lived", "--scope", "admin")["value"]
-    with sqlite3.connect(api.service.data_dir / "service.sqlite", timeout=30) as connection:
-        connection.execute("DELETE FROM organizations WHERE slug = 'short-lived'")
+    gone = tenant()
+    with sqlite3.connect(gone.service.data_dir / "service.sqlite", timeout=30) as connection:
+        connection.execute("DELETE FROM organizations WHERE id = ?", (gone.organization["id"],))
     connection.close()
-    answer = ask(api, "POST", "/external/organizations", f"Bearer {value}")
+    answer = gone.post("/external/organizations", {})
 
     assert (answer.status_code, answer.json()["error_code"]) == (404, "organization_not_found")
 
@@ -138,21 +110,14 @@ def test_tokens_need_the_entitlement_service_api(api: Any) -> None:
         api.service.admin("token", "create", "--org", "no-api", "--scope", "admin")
 
 
-def test_organizations_see_only_their_own_runs(api: Any) -> None:
+def test_organizations_see_only_their_own_runs(api: Any, tenant: Callable[..., Any]) -> None:
     """A run of another organization is neither listed nor continued."""
     run_id = api.start("mine alone")
-    api.service.admin("org", "create", "Other", "--entitlement", "ServiceAPI")
-    api.service.admin(
-        *("repository", "add", "api", "--org", "other", "--platform", "github", "--path", "acme/api"),
-        *("--url", str(api.service.repositories["acme/api"])),
-    )
-    value = api.service.admin("token", "create", "--org", "other", "--scope", "admin")["value"]
-    headers = {"Authorization": f"Bearer {value}"}
-    listed = httpx.get(f"{api.service.base_url}/external/runs", headers=headers).json()
+    url = str(api.service.repositories["acme/api"])
+    other = tenant(repositories=[{"name": "api", "platform": "github", "path": "acme/api", "url": url}])
+    listed = other.get("/external/runs").json()
     api.ended(run_id)
-    reference = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
-    document = {"instructions": "more", "repository": reference, "run_id": run_id}
-    continued = httpx.post(f"{api.service.base_url}/external/runs", json=document, headers=headers)
+    continued = other.follow(run_id, "more")
 
     assert listed["runs"] == []
     assert (continued.status_code, continued.json()["error_code"]) == (404, "run_not_found")

@@ -82,18 +82,6 @@ def test_partner_offers_are_accepted_and_others_are_not(api: Any, code: str, sta
         assert answer.json()["error_code"] == "invalid_offer_code"
 
 
-def test_the_scope_organizations_create_is_enough(api: Any) -> None:
-    """`organizations:create` or `admin` (spec 5.6)."""
-    value = api.service.admin("token", "create", "--org", "acme", "--scope", "organizations:create")["value"]
-    answer = httpx.post(
-        f"{api.service.base_url}/external/organizations",
-        json={"email": "a@b.example"},
-        headers={"Authorization": f"Bearer {value}"},
-    )
-
-    assert answer.status_code == 201
-
-
 def test_the_invitation_code_becomes_a_token_once(api: Any) -> None:
     """The operator turns the code of the mail into the first token; a second time it is used up."""
     made = api.post("/external/organizations", {"email": "first@b.example"}).json()

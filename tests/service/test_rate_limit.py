@@ -17,8 +17,8 @@ from service.store.rate_limits import RateLimiter
 NOW = 1_700_000_000_000_000
 
 
-class Hands:
-    """A clock whose hands the test moves."""
+class ManualClock:
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.micros = NOW
@@ -41,18 +41,18 @@ def database(tmp_path: Path) -> Iterator[Database]:
     made.close()
 
 
-def buckets(database: Database, per_minute: int, hands: Hands) -> RateLimiter:
-    return RateLimiter(database, per_minute, hands, hands.monotonic)
+def limiter(database: Database, per_minute: int, clock: ManualClock) -> RateLimiter:
+    return RateLimiter(database, per_minute, clock, clock.monotonic)
 
 
 def test_a_minute_s_worth_passes_at_once_and_then_one_at_a_time(database: Database) -> None:
     """Twelve at once; the thirteenth waits the five seconds until there is one again."""
-    hands = Hands()
-    rate = buckets(database, 12, hands)
+    clock = ManualClock()
+    rate = limiter(database, 12, clock)
     at_once = [rate.wait_s("org") for _ in range(13)]
-    hands.pass_s(4.9)
+    clock.pass_s(4.9)
     early = rate.wait_s("org")
-    hands.pass_s(0.2)
+    clock.pass_s(0.2)
 
     assert at_once == [None] * 12 + [5]
     assert (early, rate.wait_s("org"), rate.wait_s("org")) == (1, None, 5)
@@ -60,15 +60,15 @@ def test_a_minute_s_worth_passes_at_once_and_then_one_at_a_time(database: Databa
 
 def test_one_organization_does_not_pay_for_another(database: Database) -> None:
     """Each has a bucket of its own."""
-    rate = buckets(database, 1, Hands())
+    rate = limiter(database, 1, ManualClock())
 
     assert [rate.wait_s("a"), rate.wait_s("a"), rate.wait_s("b")] == [None, 60, None]
 
 
 def test_refusing_costs_no_look_at_the_database(database: Database) -> None:
     """An organization that is told to wait, and does not, keeps nobody else waiting."""
-    hands = Hands()
-    rate = buckets(database, 1, hands)
+    clock = ManualClock()
+    rate = limiter(database, 1, clock)
     rate.wait_s("org")
     rate.wait_s("org")
     looks: list[str] = []
@@ -80,7 +80,7 @@ def test_refusing_costs_no_look_at_the_database(database: Database) -> None:
 
 def test_many_requests_cost_few_looks_at_the_database(database: Database) -> None:
     """A hundredth of a minute's worth at a time."""
-    rate = buckets(database, 6000, Hands())
+    rate = limiter(database, 6000, ManualClock())
     began: list[object] = []
     sa.event.listen(database.engine, "begin", began.append)
 
@@ -90,19 +90,19 @@ def test_many_requests_cost_few_looks_at_the_database(database: Database) -> Non
 
 def test_a_restart_refills_nothing(database: Database) -> None:
     """The bucket is in the database: who starts anew finds it as it was."""
-    hands = Hands()
-    assert buckets(database, 1, hands).wait_s("org") is None
+    clock = ManualClock()
+    assert limiter(database, 1, clock).wait_s("org") is None
 
-    assert buckets(database, 1, hands).wait_s("org") == 60
+    assert limiter(database, 1, clock).wait_s("org") == 60
 
 
 def test_a_clock_set_back_neither_refills_nor_blocks_for_ever(database: Database) -> None:
     """An hour back: nothing is gained, and the wait is the usual one."""
-    hands = Hands()
-    assert buckets(database, 1, hands).wait_s("org") is None
-    hands.pass_s(-3600)
+    clock = ManualClock()
+    assert limiter(database, 1, clock).wait_s("org") is None
+    clock.pass_s(-3600)
 
-    assert buckets(database, 1, hands).wait_s("org") == 60
+    assert limiter(database, 1, clock).wait_s("org") == 60
 
 
 @settings(max_examples=30, deadline=None)
@@ -113,15 +113,15 @@ def test_no_order_of_requests_gets_more_than_the_bucket_held(
     """Three processes, any order, any pauses: at most a minute's worth and what flowed in since."""
     database = Database(f"sqlite:///{tmp_path_factory.mktemp('rate') / 'service.sqlite'}")
     database.migrate()
-    hands = Hands()
-    processes = [buckets(database, 30, hands) for _ in range(3)]
+    clock = ManualClock()
+    processes = [limiter(database, 30, clock) for _ in range(3)]
     passed = 0
     for number, pause_s in requests:
-        hands.pass_s(pause_s)
+        clock.pass_s(pause_s)
         passed += processes[number].wait_s("org") is None
     database.close()
 
-    assert passed <= 30 + (hands.micros - NOW) / 1_000_000 * 30 / 60
+    assert passed <= 30 + (clock.micros - NOW) / 1_000_000 * 30 / 60
 
 
 def test_processes_that_ask_at_once_get_what_there_is(postgres_url: str) -> None:

@@ -1,6 +1,5 @@
 """GET /external/runs (spec 2.5, 4.2)."""
 
-import base64
 import re
 from typing import Any
 
@@ -150,15 +149,3 @@ def test_what_cannot_be_read_is_400(api: Any, params: dict[str, str], code: str)
 def test_a_parameter_given_twice_is_400(api: Any) -> None:
     """Which one was meant? We do not guess."""
     assert api.get("/external/runs", params=[("page_size", "5"), ("page_size", "6")]).status_code == 400
-
-
-def test_a_page_token_is_bound_to_its_filters(api: Any, runs: list[dict[str, Any]]) -> None:
-    """A token from one list is refused by another, and so is a token that was tampered with."""
-    token = api.get("/external/runs", params={"page_size": 1}).json()["next_token"]
-    raw = bytearray(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-    raw[-3] ^= 1
-    forged = base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
-
-    assert api.get("/external/runs", params={"page_token": token, "page_size": 5}).status_code == 200
-    assert api.get("/external/runs", params={"page_token": token, "status": "failed"}).status_code == 400
-    assert api.get("/external/runs", params={"page_token": forged}).status_code == 400
