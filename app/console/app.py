@@ -1,7 +1,7 @@
 """The console as a Textual app: it opens the engine behind the first picture, and does what screens ask of it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -16,7 +16,7 @@ from app.config import Profile, Settings
 from app.console.base_app import BaseApp
 from app.console.base_screen import OVERVIEW, TABS
 from app.console.messages import FollowRun, GoToRoom, OpenRun, SwitchProfile
-from app.console.profiles.switching import ProfileSwitching
+from app.console.profiles.switching import OpenEngine, ProfileSwitching
 from app.console.rooms import rooms_of
 from app.console.session import Session
 from app.console.terminal.terminal import Terminal, title_of
@@ -36,12 +36,8 @@ if TYPE_CHECKING:
     from app.console.follow.following import Following
     from app.console.profiles.engines import ProfileEngines
     from app.console.terminal.last_frame import KeepFrame
-    from app.engine import Engine
     from app.events import Event
     from storage.cache.first_paint import FirstPaint
-
-OpenEngine = Callable[[], Awaitable["Engine"]]
-Clock = Callable[[], datetime]
 
 WRITING: Final = frozenset({"send", "import"})
 """Groups of workers that write to the service: after one is ended in the middle, its outcome is unknown."""
@@ -88,7 +84,7 @@ class RunwardenApp(BaseApp[None]):
         profile: Profile,
         open_engine: OpenEngine,
         first: "FirstPaint | None",
-        clock: Clock,
+        clock: Callable[[], datetime],
         profile_engines: "ProfileEngines | None" = None,
         modes_before: list[Any] | None = None,
     ) -> None:
@@ -132,8 +128,8 @@ class RunwardenApp(BaseApp[None]):
             can_switch=self.profiles is not None and self.profiles.is_possible,
         )
         self._rooms = rooms_of(self.session, None if self.profiles is None else self.profiles.engines)
-        for name, make in self._rooms.items():
-            self.add_mode(name, make)
+        for name in self._rooms.keys() - {self.DEFAULT_MODE}:
+            self.add_mode(name, self._rooms[name])
 
     def _take_settings(self) -> None:
         for theme in THEMES:
@@ -167,6 +163,7 @@ class RunwardenApp(BaseApp[None]):
 
             self._keep_frame_now = keep_frames(self, self.keep_frame, self._profile_of_frame)
         self._listen()
+        self.add_mode(self.DEFAULT_MODE, self.get_default_screen)
         self.call_after_refresh(lambda: self.run_worker(self._open()))
 
     def _listen(self) -> None:
@@ -309,6 +306,7 @@ class RunwardenApp(BaseApp[None]):
 
     def _take_up(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
         self._begin_with(profile, first, open_engine)
+        self.add_mode(self.DEFAULT_MODE, self.get_default_screen)
         self._listen()
         self._show_title(self.session.vitals)
         self.run_worker(self._open())
@@ -346,5 +344,5 @@ class RunwardenApp(BaseApp[None]):
             super()._handle_exception(error)
 
     def get_default_screen(self) -> Screen[Any]:
-        """The Runs room; as a mode like the others it would have Textual parse every style sheet three times."""
+        """The Runs room; a mode before it is mounted, it would have Textual parse every style sheet three times."""
         return self._rooms["runs"]()

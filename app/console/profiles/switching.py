@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 BETWEEN: Final = "between"
 """The mode that is on show while there are no rooms."""
-TakeUp = Callable[[Profile, "FirstPaint | None", Callable[[], Awaitable["Engine"]]], None]
+OpenEngine = Callable[[], Awaitable["Engine"]]
+TakeUp = Callable[[Profile, "FirstPaint | None", OpenEngine], None]
 
 
 class Modes(Protocol):
