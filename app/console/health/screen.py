@@ -10,16 +10,18 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from app.console.base_screen import BaseScreen
-from app.console.health.hosts import (
+from app.console.health.cards import (
     LONGEST_GAP,
     LONGEST_WINDOW,
     Past,
     Reader,
     host_card,
     incident_facts,
+    link_card,
+    no_hosts,
     no_incidents,
+    token_card,
 )
-from app.console.health.own_side import link_card, no_hosts, token_card
 from app.console.latest import Latest
 from app.console.session import Session
 from app.console.troubles import UNREADABLE

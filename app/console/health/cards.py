@@ -1,4 +1,4 @@
-"""What the Health room says of the code hosts: now, over time, and incident by incident."""
+"""What the cards of the Health room say: of the code hosts, now and over time; of our link, and of the token."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,12 +7,93 @@ from itertools import groupby
 from math import floor
 from typing import Final
 
+from app.console.session import link_of
 from app.health import Incident, Level, Uptime, flips, incidents, slices, uptime
 from app.text import safe_text
-from storage.records import HealthSpan, PlatformHealth
+from storage.records import HealthSpan, LinkState, PlatformHealth
 from widgets.badges import Badge, health_badge
+from widgets.frame.freshness import PollTiming, freshness, trouble_word
 from widgets.health import CardFacts, Figure, IncidentFacts
-from widgets.times import age, ago, span
+from widgets.times import age, ago, clock_time, span
+
+REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token"})
+"""Errors that are the token's, not the link's."""
+PERMISSION: Final = "Runs need Administrator scope; the organization needs API access."
+WAIT: Final = "Polls go on by themselves; r asks now."
+_LINK_ADVICE: Final = {
+    "unreachable": f"Look at your network, then at base_url in the configuration. {WAIT}",
+    "timed_out": f"The service is slow, or something between here and there swallows the answer. {WAIT}",
+    "not_found": "Correct base_url in the configuration: it ends in the version, such as /v1.",
+    "rate_limited": "Others of the organization ask as well. Polls pause for as long as the service asked.",
+    "unusable_answer": f"Something that is not the service may be answering: look at base_url. {WAIT}",
+}
+RENEW: Final = "Create an API token in the organization's settings, give it to this profile, then start again."
+
+
+def link_card(links: tuple[LinkState, ...], patience: PollTiming, now: datetime) -> CardFacts:
+    """Whether the service answers at all; one that refuses the token does answer."""
+    runs = link_of(links, "runs")
+    fields = tuple((link.subject, _poll(link, now)) for link in links)
+    if runs is not None and runs.is_failing and runs.error_kind not in REFUSALS:
+        since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
+        note = (
+            f"{safe_text(runs.error_message or '', limit=200)}\n{_LINK_ADVICE.get(runs.error_kind or '', WAIT)}".strip()
+        )
+        return CardFacts(
+            "our link to the service", Badge("✗", trouble_word(runs.error_kind), "bad"), since, fields, note=note
+        )
+    if runs is None or (runs.last_ok_at is None and not runs.is_failing):
+        return CardFacts("our link to the service", Badge("◌", "connecting…", "wait"), fields=fields)
+    if runs.is_failing:
+        return CardFacts("our link to the service", Badge("✓", "answers", "good"), "and refuses the token", fields)
+    badge = freshness(runs, patience, now)
+    word = "up" if badge.tone == "good" else badge.word
+    return CardFacts(
+        "our link to the service", Badge("✓" if word == "up" else badge.glyph, word, badge.tone), fields=fields
+    )
+
+
+def token_card(links: tuple[LinkState, ...], now: datetime) -> CardFacts:
+    """Whether the service accepts the token, and lets it do what this console asks."""
+    runs = link_of(links, "runs")
+    title = "token"
+    if runs is None or (runs.last_ok_at is None and runs.error_kind not in REFUSALS):
+        return CardFacts(title, Badge("◌", "not known yet", "wait"), note="Known as soon as the service answers.")
+    since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
+    if runs.error_kind == "forbidden":
+        return CardFacts(title, Badge("✗", "not permitted (403)", "bad"), since, note=f"{PERMISSION} {RENEW}")
+    if runs.error_kind in REFUSALS:
+        word = "refused (401)" if runs.error_kind == "not_authorized" else "missing"
+        note = RENEW if runs.error_kind == "not_authorized" else safe_text(runs.error_message or RENEW, limit=300)
+        return CardFacts(title, Badge("✗", word, "bad"), since, note=note)
+    if runs.is_failing and runs.last_ok_at is not None:
+        return CardFacts(
+            title,
+            Badge("✓", "accepted", "good"),
+            f"when last asked, {ago(runs.last_ok_at, now)}",
+            note="Says nothing new while the link is down.",
+            is_stale=True,
+        )
+    return CardFacts(title, Badge("✓", "accepted", "good"), note="It may list runs.")
+
+
+def no_hosts(links: tuple[LinkState, ...]) -> CardFacts:
+    """What stands where host cards would be."""
+    health = link_of(links, "health")
+    if health is None or (health.last_ok_at is None and not health.is_failing):
+        return CardFacts("", Badge("◌", "asking…", "wait"))
+    if health.last_ok_at is None:
+        return CardFacts("", Badge("◌", "not known", "wait"), note="The service has not answered yet; see below.")
+    note = "Connect GitHub or GitLab in the organization's settings; it appears here by itself."
+    return CardFacts("", Badge("○", "none connected", "quiet"), note=note)
+
+
+def _poll(link: LinkState, now: datetime) -> str:
+    if link.failing_since is not None:
+        polls = f"{link.failures} polls" if link.failures > 1 else "1 poll"
+        return f"{trouble_word(link.error_kind)} since {clock_time(link.failing_since, now)}, {polls}"
+    return f"answered {ago(link.last_ok_at, now)}" if link.last_ok_at is not None else "not asked yet"
+
 
 LONGEST_WINDOW: Final = timedelta(days=30)
 WINDOWS: Final = (("24h", timedelta(days=1)), ("7d", timedelta(days=7)), ("30d", LONGEST_WINDOW))
@@ -24,7 +105,7 @@ FLAPPING: Final = timedelta(minutes=15)
 LONGEST_GAP: Final = timedelta(minutes=10)
 """Samples further apart say nothing of the time between them, unless they are meant to be that far apart."""
 
-_ADVICE: Final = {
+_HOST_ADVICE: Final = {
     "unauthorized": "The service may not enter this host any more: connect it again in the organization's settings.",
     "unreachable": "The service cannot reach this host: look at the host, its address and its firewall.",
 }
@@ -144,7 +225,7 @@ def _note(host: PlatformHealth, badge: Badge, *, is_stale: bool) -> str:
         return "No newer answer; the reason stands below. This is what was true then."
     if not host.connected:
         return "Connect it in the organization's settings; it comes back by itself."
-    return "" if badge.tone == "good" else _ADVICE.get(host.status.casefold(), _ELSE)
+    return "" if badge.tone == "good" else _HOST_ADVICE.get(host.status.casefold(), _ELSE)
 
 
 def _since(host: PlatformHealth, now: datetime, *, is_stale: bool) -> str:
