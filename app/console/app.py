@@ -254,7 +254,7 @@ class RunwardenApp(BaseApp[None]):
 
     def action_own_command(self, index: int) -> None:
         """Runs one of the user's own commands."""
-        from app.console.keys.own_command_screen import run_own_command
+        from app.console.keys.own_commands import run_own_command
 
         work = run_own_command(self, self.session, self.terminal, self.settings.commands[index])
         self.run_worker(work, exclusive=True, group="own command")

@@ -14,7 +14,6 @@ from textual.worker import Worker
 from app.console.key_actions import key_actions, key_hints
 from app.console.session import Session
 from app.events import Event
-from storage.errors import StorageError
 from widgets.follow import FollowStrip
 from widgets.frame.bars import KeyBar, Tab, TabBar
 from widgets.frame.header_bar import HeaderBar, Vitals
@@ -66,11 +65,6 @@ class BaseScreen(Screen[None]):
         """What is between the tabs and the keys."""
         return ()
 
-    @property
-    def console(self) -> Session:
-        """The session, by its former name, until every screen says session."""
-        return self.session
-
     def on_mount(self) -> None:
         """Listens to the session, to the keys and to the clock."""
         session = self.session
@@ -116,10 +110,6 @@ class BaseScreen(Screen[None]):
     def run_worker(self, work: Any, *arguments: Any, **options: Any) -> Worker[Any]:
         """Runs it in the background; what fails of our own files or of a request becomes a notice."""
         return super().run_worker(self.session.guard(work), *arguments, **options)
-
-    def storage_failed(self, error: StorageError) -> None:
-        """Our own files cannot be read: said in the banner, with the cure."""
-        self.session.storage_failed(str(error))
 
     @on(KeyBar.Pressed)
     async def _on_pressed(self, message: KeyBar.Pressed) -> None:

@@ -195,8 +195,6 @@ class Session:
         """Shows a toast; foreign parts of it must be safe text already."""
         self._toast(safe_text(message), title=title, severity=severity, markup=False, timeout=timeout)
 
-    say = notify  # until every screen says notify
-
     def copy(self, text: str) -> None:
         """Copies a line of foreign text as safe text and says it: what is pasted into a shell must not act there."""
         safe = safe_text(text, limit=LONGEST_COPY)

@@ -9,7 +9,7 @@ from textual.widgets import TextArea
 
 from app.config import Command, Template
 from app.console.forms.instructed_form import TemplatePicker
-from app.console.keys.own_command_screen import ConfirmCommandScreen
+from app.console.keys.own_commands import ConfirmCommandScreen
 from tests.console.conftest import SMALL, Scene, Staged
 from widgets.choice_lists import StatusList
 from widgets.forms.dialog import FormDialog

@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 from textual.widgets import Input
 
 from app.config import Command
-from app.console.keys.own_command_screen import ConfirmCommandScreen
-from app.console.keys.own_commands import CommandUnusableError, facts, filled_in, needs_run, run_beside
+from app.console.keys.own_commands import (
+    CommandUnusableError,
+    ConfirmCommandScreen,
+    facts,
+    filled_in,
+    needs_run,
+    run_beside,
+)
 from storage.records import Repository, Run
 from tests.console.conftest import Scene
 from tests.console.keys.conftest import Configured, until
