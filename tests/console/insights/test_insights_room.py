@@ -196,7 +196,8 @@ async def test_export_replaces_a_file_only_when_told_twice(staged: Staged, board
     path = tmp_path / "old.json"
     path.write_text("precious")
     async with staged(SMALL) as scene:
-        await scene.press("4", "e")
+        await scene.press("4")
+        await scene.press("e")
         field = scene.app.screen.query_one(Input)
         for name, said in (("old.txt", "End the name in .csv or .json"), ("no/such.csv", "There is no folder")):
             field.value = str(tmp_path / name)
