@@ -24,8 +24,8 @@ PATIENCE_S: Final = 1.0
 """A screen that waits for something while it answers a key must not hold back the others for ever."""
 OPENING: Final = frozenset({"form", "pick"})
 """Groups of workers that end with a sheet over the room, to which the next key belongs."""
-_LAPS: Final = 2
-"""The first time round the key itself has been answered, the second time also what was announced because of it."""
+_ROUNDS: Final = 2
+"""In the first round the key itself is answered, in the second also what was announced because of it."""
 
 
 @dataclass(eq=False, slots=True)
@@ -34,8 +34,8 @@ class Turn:
 
     event: events.Key | events.Paste
     asked: "MessagePump | None" = None
-    """Who had the keys when this time round began."""
-    laps: int = _LAPS
+    """The node that had the keys when this round began."""
+    rounds: int = _ROUNDS
     too_long: asyncio.TimerHandle | None = None
     waiting: asyncio.Task[None] | None = None
     """For a sheet that is on its way."""
@@ -80,12 +80,12 @@ class BaseApp(App[Result]):
         above = node._parent  # noqa: SLF001 — the way that a key itself takes
         if node is not self and above is not None:
             is_answered = turn.event._stop_propagation  # noqa: SLF001 — Textual has no other name for it
-            turn.laps = 1 if is_answered else turn.laps
+            turn.rounds = 1 if is_answered else turn.rounds
             self._after(turn, self if is_answered else above)
             return
         before, turn.asked = turn.asked, self._first_asked
-        turn.laps -= 1
-        if turn.laps > 0 or turn.asked is not before:
+        turn.rounds -= 1
+        if turn.rounds > 0 or turn.asked is not before:
             self._after(turn, turn.asked)
         elif on_their_way := [worker for worker in self.workers if worker.group in OPENING and worker.is_running]:
             turn.waiting = asyncio.create_task(self._open_first(turn, on_their_way))

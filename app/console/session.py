@@ -10,7 +10,7 @@ from textual.signal import Signal
 
 from app.api.errors import ApiError
 from app.config import Profile, Settings
-from app.console.latest import Latest
+from app.console.coalesced_task import CoalescedTask
 from app.console.troubles import READ_ONLY, link_notice, storage_notice
 from app.events import ActionChanged, Event, StorageFailed
 from app.text import safe_text
@@ -81,7 +81,7 @@ class Session:
         self.pins_changed: Signal[tuple[PinnedRun, ...]] = Signal(owner, "pins changed")
         self._toast = toast
         self._copy_text = copy_text
-        self._vitals_reader = Latest(self._read_vitals, owner.run_worker)
+        self._vitals_reader = CoalescedTask(self._read_vitals, owner.run_worker)
         self._unsubscribe: Callable[[], None] | None = None
         self._opened = asyncio.Event()
         self._storage_trouble: str | None = None

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from app.console.latest import Latest
+from app.console.coalesced_task import CoalescedTask
 from storage.records import LinkState, Repository, Run, RunDetail, RunFilter, Transition
 from widgets.badges import health_badge, run_badge
 from widgets.cells import fit, shorten
@@ -214,7 +214,7 @@ async def test_what_is_asked_while_at_work_is_done_once_more() -> None:
     def start(work: Coroutine[None, None, None]) -> None:
         tasks.append(asyncio.ensure_future(work))
 
-    latest = Latest(work, start)
+    latest = CoalescedTask(work, start)
     latest.ask()
     await asyncio.sleep(0)
     for _ in range(10):
@@ -240,7 +240,7 @@ async def test_work_that_nobody_wants_any_more_is_given_up() -> None:
         ended.append(mine)
 
     tasks: list[asyncio.Task[None]] = []
-    latest = Latest(work, lambda work: tasks.append(asyncio.ensure_future(work)))
+    latest = CoalescedTask(work, lambda work: tasks.append(asyncio.ensure_future(work)))
     latest.ask()
     assert await begun.get() == 1
     wanted = 2
@@ -261,7 +261,7 @@ async def test_who_is_cancelled_from_outside_does_not_go_on() -> None:
         await asyncio.Event().wait()
 
     tasks: list[asyncio.Task[None]] = []
-    latest = Latest(work, lambda work: tasks.append(asyncio.ensure_future(work)))
+    latest = CoalescedTask(work, lambda work: tasks.append(asyncio.ensure_future(work)))
     for _ in range(2):
         latest.ask()
         await begun.get()

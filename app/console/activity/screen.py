@@ -14,7 +14,7 @@ from textual.widgets import Input
 from app.console.activity.loaders import Activity, read_activity
 from app.console.activity.query import VIEWS, ActivityQuery, filters, kind_badge, nothing, views
 from app.console.base_screen import BaseScreen
-from app.console.latest import Latest
+from app.console.coalesced_task import CoalescedTask
 from app.console.messages import GoToRoom, OpenRun
 from app.console.session import Session
 from app.console.troubles import UNREADABLE
@@ -86,7 +86,7 @@ class ActivityScreen(BaseScreen):
         self._limit = PAGE
         self._activity: Activity | None = None
         self._search_pause: Timer | None = None
-        self._reader = Latest(self._read, self.run_worker)
+        self._reader = CoalescedTask(self._read, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
         """The filters, the table, the facts."""

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from app.console.latest import Latest, Start
+from app.console.coalesced_task import CoalescedTask, Start
 from app.console.session import Session
 from app.events import ActionChanged, Event, StorageFailed
 from app.notify.channels import Channels
@@ -55,7 +55,7 @@ class Following:
         self._troubles: set[str] = set()
         """What was said of channels that fail: once is enough."""
         self._has_begun = False
-        self._looking = Latest(self._look, start)
+        self._looking = CoalescedTask(self._look, start)
 
     def engine_changed(self, event: Event) -> None:
         """Something changed: there may be something to tell, and the followed runs may be elsewhere."""

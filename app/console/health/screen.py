@@ -10,6 +10,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from app.console.base_screen import BaseScreen
+from app.console.coalesced_task import CoalescedTask
 from app.console.health.cards import (
     LONGEST_GAP,
     LONGEST_WINDOW,
@@ -22,7 +23,6 @@ from app.console.health.cards import (
     no_incidents,
     token_card,
 )
-from app.console.latest import Latest
 from app.console.session import Session
 from app.console.troubles import UNREADABLE
 from app.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
@@ -51,7 +51,7 @@ class HealthScreen(BaseScreen):
         self._links: tuple[LinkState, ...] = ()
         self._pasts: dict[str, Past] = {}
         """By platform."""
-        self._reader = Latest(self._read, self.run_worker)
+        self._reader = CoalescedTask(self._read, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
         """Two groups of cards."""

@@ -14,8 +14,8 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from app.console.base_screen import BaseScreen
+from app.console.coalesced_task import CoalescedTask
 from app.console.insights.span import SPANS, InsightSpan, read_insights
-from app.console.latest import Latest
 from app.console.session import Session
 from app.console.troubles import UNREADABLE, link_notice
 from app.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
@@ -92,7 +92,7 @@ class InsightsScreen(BaseScreen):
         """What stands in place of figures; None: figures do."""
         self._is_stale = False
         """Runs changed since the figures were made."""
-        self._reader = Latest(self._read, self.run_worker)
+        self._reader = CoalescedTask(self._read, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
         """The stretch of time; three charts, or three tables, or why there are none."""

@@ -15,10 +15,10 @@ from app.actions.imports import Import, ImportFileError, ImportRow, read_rows
 from app.api.requests import CreateOrganization
 from app.config import data_folder
 from app.console.base_screen import BaseScreen
+from app.console.coalesced_task import CoalescedTask
 from app.console.export_sheet import typed_path
 from app.console.forms.drafts import Drafts, FormDraft
 from app.console.forms.form_screen import DRAFTS_FILE
-from app.console.latest import Latest
 from app.console.organizations.import_rows import ImportList, line, why_stopped
 from app.console.session import Session
 from app.events import ActionChanged, CacheChangedElsewhere, Event
@@ -80,7 +80,7 @@ class OrganizationImportScreen(BaseScreen):
         self._is_stopping = False
         drafts = Drafts(data_folder(engine.settings, engine.profile) / DRAFTS_FILE)
         self._form_draft = FormDraft(drafts, "organization.import", self._values("", str(MOST)), engine.clock)
-        self._planner = Latest(self._plan, self.run_worker)
+        self._planner = CoalescedTask(self._plan, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
         """What is above the rows, and the rows."""

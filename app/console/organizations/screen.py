@@ -15,7 +15,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from app.console.base_screen import BaseScreen
-from app.console.latest import Latest
+from app.console.coalesced_task import CoalescedTask
 from app.console.session import Session
 from app.console.troubles import UNREADABLE
 from app.events import ActionChanged, CacheChangedElsewhere, Event
@@ -76,7 +76,7 @@ class OrganizationsScreen(BaseScreen):
         self._engine = engine
         self._attempts: tuple[Attempt, ...] | None = None
         self._known: dict[str, Attempt] = {}
-        self._reader = Latest(self._read, self.run_worker)
+        self._reader = CoalescedTask(self._read, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
         """How many of which kind; the table, the facts."""

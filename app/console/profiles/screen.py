@@ -11,10 +11,10 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from app.console.base_screen import OVERVIEW, BaseScreen
-from app.console.latest import Latest
+from app.console.coalesced_task import CoalescedTask
 from app.console.messages import GoToRoom, SwitchProfile
 from app.console.profiles.engines import ProfileEngines
-from app.console.profiles.look import GENTLE_S, ProfilesLook
+from app.console.profiles.overview import GENTLE_S, ProfileOverview
 from app.console.session import Session
 from app.events import Event
 from widgets.badges import STYLES
@@ -36,9 +36,9 @@ class ProfilesScreen(BaseScreen):
 
     def __init__(self, session: Session, profile_engines: ProfileEngines) -> None:
         super().__init__(session)
-        self._fleet = profile_engines
-        self._looker = Latest(self._look_around, self.run_worker)
-        self._look: ProfilesLook | None = None
+        self._engines = profile_engines
+        self._looker = CoalescedTask(self._look_around, self.run_worker)
+        self._look: ProfileOverview | None = None
         self._opened_at: datetime | None = None
 
     def compose_body(self) -> Iterable[Widget]:
@@ -49,7 +49,7 @@ class ProfilesScreen(BaseScreen):
     def on_mount(self) -> None:
         """Begins to look around."""
         self._opened_at = self.session.clock()
-        self._look = ProfilesLook(self._fleet, self.session.profile.name, self.session.clock)
+        self._look = ProfileOverview(self._engines, self.session.profile.name, self.session.clock)
         self.query_one(ProfileList).focus()
         self._show()
         self.set_interval(LOOK_S, self._ask_again)
@@ -78,7 +78,7 @@ class ProfilesScreen(BaseScreen):
     def action_refresh(self) -> None:
         """Asks every service, the one on show included."""
         if self._look is not None:
-            self._look.hasten()
+            self._look.make_due()
         self.session.poll_soon()
         self._looker.ask()
 

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from app.atomic_file import alone, replacing
 from app.config import Profile, Settings, ViewSettings, data_folder
-from app.console.latest import Latest, Start
+from app.console.coalesced_task import CoalescedTask, Start
 from app.query import read_order, written_order
 from storage.records import RunSort
 from widgets.runs.columns import COLUMN_KEYS, ColumnChoice
@@ -115,7 +115,7 @@ class PreferencesWriter:
         self._failed = failed
         self._has_failed = False
         self._pending: list[Change] = []
-        self._writer = Latest(self._write, start)
+        self._writer = CoalescedTask(self._write, start)
 
     def change(self, change: Change) -> None:
         """Change the preferences at once, and save them soon."""

@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from app.console.base_screen import BaseScreen
-from app.console.latest import Latest
+from app.console.coalesced_task import CoalescedTask
 from app.console.runs.loaders import read_run
 from app.console.runs.run_actions import RUN_BINDINGS, RunActions
 from app.console.runs.screen_context import ScreenContext
@@ -36,7 +36,7 @@ class RunScreen(BaseScreen):
         self._run_id = run_id
         self._branch = Branch(0)
         self._pane = RunPane(session.clock, "page")
-        self._reader = Latest(self._read, self.run_worker)
+        self._reader = CoalescedTask(self._read, self.run_worker)
         self._run_actions = RunActions(ScreenContext.of(self), lambda: self._run_id)
 
     def compose_body(self) -> Iterable[Widget]:

@@ -13,7 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from app.console.base_screen import BaseScreen
-from app.console.latest import Latest
+from app.console.coalesced_task import CoalescedTask
 from app.console.messages import OpenRun
 from app.console.runs.bulk_actions import BULK_BINDINGS, BulkActions
 from app.console.runs.loaders import read_run
@@ -81,7 +81,7 @@ class RunsScreen(BaseScreen):
         self.run_actions = RunActions(context, lambda: self.focused_run_id, self._run_started)
         self.bulk_actions = BulkActions(context, self.query_controller, self.table)
         self._extent: Extent | None = None
-        self._run_reader = Latest(self._read_run, self.run_worker)
+        self._run_reader = CoalescedTask(self._read_run, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
         """The filters, the table and the run beside or below it."""

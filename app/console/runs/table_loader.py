@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from app.console.latest import Latest
+from app.console.coalesced_task import CoalescedTask
 from app.console.runs.screen_context import ScreenContext
 from app.console.runs.views import TableQuery
 from storage.records import RunFilter, RunRow, RunWindow, WindowRequest
@@ -47,7 +47,7 @@ class TableLoader:
         """The query changed since the last reading began."""
         self._is_stale = False
         """Runs changed since the last reading began."""
-        self._latest = Latest(self._read, context.start)
+        self._latest = CoalescedTask(self._read, context.start)
 
     def look(self) -> None:
         """Read the rows around the reader, who moved."""

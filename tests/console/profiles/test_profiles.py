@@ -11,7 +11,7 @@ import pytest
 from app.config import LEDGER_FILE, Profile, Settings, data_folder
 from app.console.app import RunwardenApp
 from app.console.profiles.engines import ProfileEngines
-from app.console.profiles.look import GENTLE_S, ProfilesLook
+from app.console.profiles.overview import GENTLE_S, ProfileOverview
 from app.console.profiles.switcher import ProfileSwitcher
 from app.token import StreamToken
 from storage.errors import StorageError
@@ -125,7 +125,7 @@ async def test_looking_is_gentle(several: Settings, board: Board, staging: Board
     """A minute between two questions, longer where they fail; the one on show is never asked from here."""
     clock = SceneClock()
     profile_engines = ProfileEngines(several, several.profile(), os.environ, clock)
-    look = ProfilesLook(profile_engines, "acme-prod", clock)
+    look = ProfileOverview(profile_engines, "acme-prod", clock)
 
     async def a_round() -> int:
         before = len(staging.requests)
@@ -143,7 +143,7 @@ async def test_looking_is_gentle(several: Settings, board: Board, staging: Board
         clock.move(seconds=GENTLE_S + 1)
         await a_round()
         failures.append(look.facts["partner"].vitals)
-        look.hasten()
+        look.make_due()
         clock.move(seconds=1)
         await a_round()
         failures.append(look.facts["partner"].vitals)

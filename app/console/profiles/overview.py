@@ -21,7 +21,7 @@ LONGEST_S: Final = 900.0
 """Seconds between two looks at one that fails, at the most."""
 
 
-class ProfilesLook:
+class ProfileOverview:
     """What is known of each profile, and when it is due to be asked."""
 
     def __init__(self, profile_engines: ProfileEngines, current: str, clock: Callable[[], datetime]) -> None:
@@ -32,7 +32,7 @@ class ProfilesLook:
             current: The one on show, which polls by itself.
             clock: The time, aware UTC.
         """
-        self._fleet = profile_engines
+        self._engines = profile_engines
         self._clock = clock
         self._not_before: dict[str, datetime] = {}
         """Until when a profile is left alone."""
@@ -41,7 +41,7 @@ class ProfilesLook:
             for each in profile_engines.profiles
         }
 
-    def hasten(self) -> None:
+    def make_due(self) -> None:
         """A person asks: every profile is due, but for those whose service stated a wait."""
         now = self._clock()
         self._not_before = {
@@ -51,7 +51,7 @@ class ProfilesLook:
     async def round(self) -> AsyncIterator[None]:
         """Reads every profile, then asks those that are due; whenever something new is known, it says so."""
         engines: list[Engine] = []
-        for profile in self._fleet.profiles:
+        for profile in self._engines.profiles:
             engine = await self._read(profile)
             if engine is not None:
                 engines.append(engine)
@@ -64,7 +64,7 @@ class ProfilesLook:
     async def _read(self, profile: Profile) -> Engine | None:
         facts = self.facts[profile.name]
         try:
-            engine = await self._fleet.engine(profile.name)
+            engine = await self._engines.engine(profile.name)
             vitals = await read_vitals(engine.cache, Vitals(profile.name, profile.read_only), self._clock())
         except StorageError as error:
             self.facts[profile.name] = replace(facts, problem=str(error))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 Start = Callable[[Coroutine[None, None, None]], object]
 
 
-class Latest:
+class CoalescedTask:
     """Does its work as soon as it is asked; being asked while at it means once more, however often it was."""
 
     def __init__(self, work: Callable[[], Coroutine[None, None, None]], start: Start) -> None:
