@@ -14,7 +14,9 @@ from textual.pilot import Pilot
 from app.console.app import RunwardenApp
 from app.engine import Engine
 from app.events import CacheChangedElsewhere, Event, LinkChanged
+from storage.errors import DiskFailedError
 from storage.records import PollOutcome
+from storage.thread import DatabaseThread
 from tests.console.quiet import idle, kept, lines, quiet, toasts
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, a_day, app_on, engine_on, settings_for
 from tests.run_board import Board, served
@@ -23,6 +25,8 @@ from widgets.runs.table import RunTable
 
 WIDE = (140, 40)
 SMALL = (80, 24)
+MESSAGE = "disk I/O error. Look at the disk"
+"""What a disk that fails is said to do."""
 
 
 @dataclass
@@ -154,3 +158,24 @@ def staged(board: Board, tmp_path: Path) -> Staged:
 def picture(snapshot: SnapshotAssertion) -> SnapshotAssertion:
     """Compares a screen with the picture that was accepted before."""
     return snapshot.use_extension(SVGImageExtension)
+
+
+class Disk:
+    """The disk below cache and ledger."""
+
+    fails = False
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    """Every method of cache and ledger fails while it does."""
+    disk, run = Disk(), DatabaseThread.run
+
+    async def failing(self: DatabaseThread, *arguments: Any, **options: Any) -> Any:
+        if disk.fails:
+            raise DiskFailedError(MESSAGE, path=Path("cache.sqlite3"))
+        return await run(self, *arguments, **options)
+
+    monkeypatch.setattr(DatabaseThread, "run", failing)
+    yield disk
+    disk.fails = False

@@ -1,7 +1,5 @@
 """Whatever fails of our own files becomes a notice: no key of any screen ends the console."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +8,7 @@ from textual.dom import DOMNode
 from textual.screen import Screen
 
 from app.api.errors import UnreachableError
-from storage.errors import DiskFailedError
-from storage.thread import DatabaseThread
-from tests.console.conftest import Scene, Staged
-
-MESSAGE = "disk I/O error. Look at the disk"
+from tests.console.conftest import MESSAGE, Disk, Scene, Staged
 
 WAYS = {
     "runs": (),
@@ -32,6 +26,7 @@ WAYS = {
     "dates": ("t",),
     "order": ("o",),
     "views": ("V",),
+    "view to keep": ("ctrl+s",),
     "columns": ("C",),
     "export": ("e",),
     "new run": ("n",),
@@ -43,27 +38,6 @@ WAYS = {
     "figures": ("4", "e"),
 }
 """How each screen is reached from the runs."""
-
-
-class Disk:
-    """The disk below cache and ledger."""
-
-    fails = False
-
-
-@pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
-    """Every method of cache and ledger fails while it does."""
-    disk, run = Disk(), DatabaseThread.run
-
-    async def failing(self: DatabaseThread, *arguments: Any, **options: Any) -> Any:
-        if disk.fails:
-            raise DiskFailedError(MESSAGE, path=Path("cache.sqlite3"))
-        return await run(self, *arguments, **options)
-
-    monkeypatch.setattr(DatabaseThread, "run", failing)
-    yield disk
-    disk.fails = False
 
 
 def bindings_of(screen: Screen[Any]) -> list[Binding]:

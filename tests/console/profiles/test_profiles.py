@@ -15,9 +15,10 @@ from app.console.profiles.overview import GENTLE_S, ProfileOverview
 from app.console.profiles.switcher import ProfileSwitcher
 from app.token import StreamToken
 from storage.errors import StorageError
-from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from tests.console.conftest import SMALL, WIDE, Disk, Scene, Staged
 from tests.console.profiles.conftest import FleetStaged
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock
+from tests.console.test_error_boundary import bindings_of, there
 from tests.run_board import Board
 from widgets.profiles import ProfileList
 
@@ -286,3 +287,20 @@ async def test_the_switcher_closes_with_its_own_key(fleet_staged: FleetStaged) -
         assert isinstance(scene.app, RunwardenApp)
         assert not isinstance(scene.app.screen, ProfileSwitcher)
         assert scene.app.session.profile.name == "acme-prod"
+
+
+@pytest.mark.parametrize("way", [("0",), ("ctrl+o",)], ids=["overview", "switcher"])
+async def test_no_key_ends_the_console_while_our_files_fail(
+    fleet_staged: FleetStaged, disk: Disk, way: tuple[str, ...]
+) -> None:
+    """Nor does any key of the overview and of the switcher."""
+    async with fleet_staged() as scene:
+        for binding in bindings_of(await there(scene, way)):
+            disk.fails = False
+            screen = await there(scene, way)
+            disk.fails = True
+            await scene.app.run_action(binding.action, screen)
+            await scene.settle()
+
+            assert scene.app.is_running, f"{binding.key} ended the console"
+        disk.fails = False
