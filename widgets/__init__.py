@@ -1,1 +1,1 @@
-"""What is drawn: widgets that are given facts and hand back wishes, and touch nothing else."""
+"""Widgets: they are given facts, send requests up as messages, and do no I/O."""

@@ -1,4 +1,4 @@
-"""Statuses as glyph, word and tone: never colour alone, and the same on every screen."""
+"""Statuses as glyph, word and tone: never by colour alone, and the same on every screen."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ STYLES: Final[dict[Tone, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Badge:
-    """One status as it is drawn."""
+    """How a status is drawn."""
 
     glyph: str
     """One cell wide."""
@@ -75,7 +75,7 @@ def run_badge(status: str) -> Badge:
 
 
 def health_badge(status: str, healthy_words: Collection[str]) -> Badge:
-    """A platform's status; a word that is neither known as good nor as bad is shown as received, as a warning."""
+    """A platform's status; a word not known to be good or bad is shown as received, as a warning."""
     word = status.casefold()
     if word in healthy_words:
         return Badge("✓", safe_text(status, limit=40), "good")

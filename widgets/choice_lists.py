@@ -26,25 +26,25 @@ NEXT_MARK: Final[dict[Mark | None, Mark | None]] = {None: "only", "only": "not",
 
 @dataclass(frozen=True, slots=True)
 class PickItem:
-    """One line of the list."""
+    """One value of the list."""
 
     value: str
-    """As it is meant; foreign text."""
+    """The value itself; foreign text."""
     note: str = ""
     found: tuple[int, ...] = ()
-    """Characters that the search found."""
+    """Positions of the characters that the search matched."""
 
 
 class PickList(Widget):
-    """Draws the list and holds its cursor; its owner moves it by keys."""
+    """Draws the values and a cursor; its screen handles the keys."""
 
     @dataclass
     class Clicked(Message):
-        """A line was clicked."""
+        """A value was clicked."""
 
         value: str
         is_final: bool
-        """Twice: that is the choice."""
+        """Clicked twice: this is the choice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,14 +59,14 @@ class PickList(Widget):
         return self._picks[self._cursor].value if self._picks else None
 
     def show(self, picks: tuple[PickItem, ...], marks: Mapping[str, Mark]) -> None:
-        """Takes the lines and what is marked; the cursor stays where it is if there still is such a line."""
+        """Shows the values and their marks; the cursor stays where it is if the values are the same."""
         if picks != self._picks:
             self._cursor = 0 if [p.value for p in picks] != [p.value for p in self._picks] else self._cursor
         self._picks, self._marks = picks, dict(marks)
         self.refresh()
 
     def move(self, step: int) -> None:
-        """Moves the cursor, around the ends by one step."""
+        """Moves the cursor; a single step wraps around the ends."""
         if not self._picks:
             return
         last = len(self._picks) - 1
@@ -76,7 +76,7 @@ class PickList(Widget):
         self.refresh()
 
     def render(self) -> Content:
-        """The lines around the cursor."""
+        """The values around the cursor."""
         height = max(1, self.size.height)
         self._top = min(max(self._top, self._cursor - height + 1), self._cursor)
         self._top = max(0, min(self._top, len(self._picks) - height))
@@ -86,7 +86,7 @@ class PickList(Widget):
         return Content("\n").join(self._line(index) for index in shown)
 
     def on_click(self, event: events.Click) -> None:
-        """Names the line under the pointer."""
+        """Announces the clicked value."""
         index = self._top + event.y
         if index < len(self._picks):
             self._cursor = index
@@ -94,11 +94,11 @@ class PickList(Widget):
             self.refresh()
 
     def on_mouse_scroll_down(self) -> None:
-        """Goes down."""
+        """Moves down."""
         self.move(3)
 
     def on_mouse_scroll_up(self) -> None:
-        """Goes up."""
+        """Moves up."""
         self.move(-3)
 
     def _line(self, index: int) -> Content:
@@ -127,7 +127,7 @@ COUNT = 12
 
 
 class StatusList(Widget, can_focus=True):
-    """Statuses with a cursor and marks; enter without a mark means the one under the cursor."""
+    """Statuses with a cursor and marks; enter without a mark chooses the one under the cursor."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,j", "move(1)", "down", show=False, id="statuses.down"),
@@ -139,7 +139,7 @@ class StatusList(Widget, can_focus=True):
 
     @dataclass
     class Chosen(Message):
-        """The choice is made."""
+        """Statuses were chosen."""
 
         statuses: tuple[str, ...]
         excluded: tuple[str, ...] = ()
@@ -152,13 +152,13 @@ class StatusList(Widget, can_focus=True):
         *,
         excluded: tuple[str, ...] | None = None,
     ) -> None:
-        """Prepare.
+        """Shows the statuses.
 
         Args:
-            counts: The statuses, and how many have each.
-            marked: Those that are wanted.
-            badge_of: How one is drawn.
-            excluded: Those that are not wanted. None: none can be excluded.
+            counts: How many runs have each status.
+            marked: The statuses marked at first.
+            badge_of: How a status is drawn.
+            excluded: The statuses excluded at first. None: statuses cannot be excluded.
         """
         super().__init__()
         self._can_exclude = excluded is not None
@@ -175,19 +175,19 @@ class StatusList(Widget, can_focus=True):
         return Content("\n").join(self._line(index) for index in range(len(self._statuses)))
 
     def action_move(self, step: int) -> None:
-        """Moves the cursor, around the ends."""
+        """Moves the cursor, wrapping around the ends."""
         self._cursor = (self._cursor + step) % len(self._statuses)
         self.refresh()
 
     def action_mark(self) -> None:
-        """Marks the status, or takes the mark away."""
+        """Marks or unmarks the status."""
         here = {self._statuses[self._cursor]}
         self._marked ^= here
         self._excluded -= here
         self.refresh()
 
     def action_exclude(self) -> None:
-        """Excludes the status, or no longer."""
+        """Excludes the status, or includes it again."""
         if self._can_exclude:
             here = {self._statuses[self._cursor]}
             self._excluded ^= here
@@ -195,7 +195,7 @@ class StatusList(Widget, can_focus=True):
             self.refresh()
 
     def action_choose(self) -> None:
-        """Makes the choice."""
+        """Announces the choice."""
         chosen = self._marked if self._marked or self._excluded else {self._statuses[self._cursor]}
         self.post_message(
             self.Chosen(
@@ -205,7 +205,7 @@ class StatusList(Widget, can_focus=True):
         )
 
     def on_click(self, event: events.Click) -> None:
-        """Marks the status under the pointer; a second click makes the choice."""
+        """Marks the clicked status; a double click chooses it."""
         if event.y < len(self._statuses):
             self._cursor = event.y
             if event.chain > 1:

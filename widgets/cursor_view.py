@@ -1,4 +1,4 @@
-"""A view of very many lines with a cursor on one of them; it knows their number and nothing else of them."""
+"""A scrolling view of any number of rows, with a cursor on one of them."""
 
 from typing import ClassVar, Final
 
@@ -11,7 +11,7 @@ HEADER: Final = 1
 
 
 class CursorView(ScrollView, can_focus=True):
-    """Moves a cursor and keeps it on show; the widget that draws the rows overrides the members below."""
+    """Moves the cursor and keeps it in view; a subclass draws the rows."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,j", "move(1)", "down", show=False, id="table.down"),
@@ -27,20 +27,16 @@ class CursorView(ScrollView, can_focus=True):
         self._cursor = 0
         """The cursor's row, from 0."""
 
-    # What it needs from the widget that draws the rows
-
     @property
     def total(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         raise NotImplementedError
 
     def cursor_moved(self) -> None:
-        """The cursor is on another row."""
+        """Called after the cursor moved."""
 
     def rows_came_into_view(self) -> None:
-        """Other rows are on show."""
-
-    # How it moves
+        """Called after other rows scrolled into view."""
 
     def action_move(self, rows: int) -> None:
         """Moves the cursor."""
@@ -53,15 +49,15 @@ class CursorView(ScrollView, can_focus=True):
         self.put_cursor(self._cursor + rows)
 
     def action_first(self) -> None:
-        """To the first row."""
+        """Moves the cursor to the first row."""
         self.put_cursor(0)
 
     def action_last(self) -> None:
-        """To the last row."""
+        """Moves the cursor to the last row."""
         self.put_cursor(self.total - 1)
 
     def put_cursor(self, index: int) -> None:
-        """Puts the cursor on a row, or on the nearest one there is, and brings it into view."""
+        """Puts the cursor on a row, or on the nearest existing one, and scrolls it into view."""
         if not self.total:
             return
         before, self._cursor = self._cursor, min(max(0, index), self.total - 1)
@@ -73,31 +69,29 @@ class CursorView(ScrollView, can_focus=True):
         self.cursor_moved()
 
     def scroll_rows_to(self, top: int) -> None:
-        """Makes a row the first one on show, as far as that goes."""
+        """Scrolls a row to the top, as far as possible."""
         self.scroll_to(y=top, animate=False, force=True)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Tells that other rows are on show."""
+        """Announces that other rows are in view."""
         super().watch_scroll_y(old_value, new_value)
         self.rows_came_into_view()
 
-    # What is on show
-
     @property
     def page(self) -> int:
-        """How many rows there is room for."""
+        """The number of rows that fit."""
         return max(1, self.scrollable_content_region.height - HEADER)
 
     @property
-    def rows_on_show(self) -> range:
-        """The rows on show."""
+    def visible_rows(self) -> range:
+        """The rows in view."""
         top = self.scroll_offset.y
         return range(top, min(self.total, top + self.page))
 
     def repaint_row(self, index: int) -> None:
-        """Paints one row again."""
+        """Repaints one row."""
         self.refresh(Region(0, index - self.scroll_offset.y + HEADER, self.size.width, 1))
 
     def repaint_header(self) -> None:
-        """Paints the line above the rows again."""
+        """Repaints the line above the rows."""
         self.refresh(Region(0, 0, self.size.width, HEADER))

@@ -20,24 +20,24 @@ from widgets.times import ago, span
 
 @dataclass(frozen=True, slots=True)
 class LineLayout:
-    """How a line is divided, so that lines below each other stand in columns."""
+    """The widths of a line's columns."""
 
     word: int
-    """Cells of the status in words."""
+    """Cells of the status in words; 0: glyph only."""
     bar: int
     figures: int
-    """Cells of the repository's figures."""
+    """Cells of the repository's usual durations; 0: not shown."""
 
 
 WORDY: Final = 110
-"""From this width on there is room for words beside the glyphs."""
+"""From this width on, words stand beside the glyphs."""
 FIGURES: Final = 64
-"""From this width on there is room for the repository's figures."""
+"""From this width on, the repository's usual durations are shown."""
 _TOOK: Final = 8
 LEAST: Final = 8
-"""Cells below which a name says nothing."""
+"""The fewest cells in which a name is readable."""
 SCALE: Final = 1.25
-"""How far the bar reaches, as a multiple of the 95th percentile."""
+"""The end of the bar, as a multiple of the 95th percentile."""
 _QUIET: Final = STYLES["quiet"]
 
 Part = tuple[str, str]
@@ -49,13 +49,13 @@ def follow_line(pinned: PinnedRun, now: datetime, as_of: datetime, width: int) -
     Args:
         pinned: The run.
         now: The time.
-        as_of: Up to when the service has answered; what goes on is counted up to then.
+        as_of: When the service last answered; active runs are timed up to then.
         width: Cells.
     """
     row = pinned.row
     if row is None:
         name = shorten(safe_text(pinned.run_id, limit=60), max(LEAST, width - 28), "middle")
-        return Content.assemble(("? ", STYLES["warn"]), name, ("  not held here any more", _QUIET))
+        return Content.assemble(("? ", STYLES["warn"]), name, ("  no longer in the cache", _QUIET))
     badge = run_badge(row.status)
     tone: Tone = "warn" if pinned.is_stuck else badge.tone
     word = f"{badge.word} !" if pinned.is_stuck else badge.word
@@ -66,7 +66,7 @@ def follow_line(pinned: PinnedRun, now: datetime, as_of: datetime, width: int) -
 
 
 def took_s(pinned: PinnedRun, as_of: datetime) -> float:
-    """Seconds of the run's current or last turn, as far as anybody saw."""
+    """Seconds of the run's current or last turn, as observed."""
     row = pinned.row
     if row is None or pinned.active_since is None:
         return 0.0
@@ -75,7 +75,7 @@ def took_s(pinned: PinnedRun, as_of: datetime) -> float:
 
 
 def bar(seconds: float, durations: RunDurations, cells: int) -> str:
-    """The time so far against the repository's own: `┊` at the median, `│` at the 95th percentile."""
+    """The time so far on a scale of the repository's durations: `┊` the median, `│` the 95th percentile."""
     scale_s = max(durations.p95_s * SCALE, 1.0)
 
     def at(value_s: float) -> int:
@@ -90,7 +90,7 @@ def bar(seconds: float, durations: RunDurations, cells: int) -> str:
 
 
 def _names(row: RunRow, room: int) -> list[Part]:
-    """Repository and branch in exactly so many cells; the branch goes first where they do not both fit."""
+    """Repository and branch in exactly this many cells; the branch is dropped if they do not both fit."""
     repository, branch = safe_text(row.repository, limit=120), safe_text(row.branch_name, limit=200)
     gap = 2
     for_branch = (room - 2 * gap) * 3 // 5
@@ -135,13 +135,13 @@ def _usual(durations: RunDurations | None, layout: LineLayout) -> str:
 
 
 TALL: Final = 32
-"""From this height of the screen on there is room for more than one line."""
+"""From this screen height on, more than one line is shown."""
 LINES: Final = 3
 MARGIN: Final = 1
 
 
 class FollowStrip(Widget):
-    """Hidden while nothing is followed."""
+    """The followed runs, a line each as far as there is room; hidden while there are none."""
 
     @dataclass
     class Picked(Message):
@@ -151,7 +151,7 @@ class FollowStrip(Widget):
 
     @dataclass
     class ListRequested(Message):
-        """The words that there are more were clicked."""
+        """The number of further runs was clicked."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -161,14 +161,14 @@ class FollowStrip(Widget):
         self.display = False
 
     def show(self, pins: tuple[PinnedRun, ...], now: datetime, as_of: datetime) -> None:
-        """Takes the followed runs, the active ones first."""
+        """Shows the followed runs, the active ones first."""
         self._pins = pins
         self.display = bool(pins)
         self._fit()
         self.tick(now, as_of)
 
     def tick(self, now: datetime, as_of: datetime) -> None:
-        """Paints again if a duration reads differently."""
+        """Repaints if a duration changed."""
         self._times = (now, as_of)
         lines = self._drawn()
         if len(lines) != len(self._lines) or not all(map(Content.is_same, lines, self._lines)):
@@ -176,7 +176,7 @@ class FollowStrip(Widget):
             self.refresh()
 
     def on_resize(self) -> None:
-        """Draws for the new width."""
+        """Draws again for the new width."""
         self._fit()
         if self._times is not None:
             self.tick(*self._times)
@@ -186,7 +186,7 @@ class FollowStrip(Widget):
         return Content("\n").join(self._lines)
 
     def on_click(self, event: events.Click) -> None:
-        """Asks for the run under the pointer, or for the list where it does not name one."""
+        """Requests the clicked run, or the list."""
         shown = self._shown
         if event.y >= len(shown):
             return
@@ -214,7 +214,7 @@ class FollowStrip(Widget):
         if self._times is None or not self._pins:
             return []
         now, as_of = self._times
-        # All lines leave room for it: they stand in columns.
+        # Every line leaves room for it, so that the columns align.
         width = self.size.width - 2 * MARGIN - len(self._more)
         lines: list[Content] = []
         for number, pinned in enumerate(self._shown, 1):

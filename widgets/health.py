@@ -29,21 +29,21 @@ _TONES: Final[dict[Slice, str]] = {
 
 
 def strip(slices: Sequence[Slice], cells: int, *, is_stale: bool = False) -> list[Part]:
-    """The strip in at most so many cells; where there are fewer cells than slices, neighbours share one.
+    """The strip in at most this many cells; with fewer cells than slices, neighbours share a cell.
 
     Args:
         slices: Oldest first.
         cells: Room for it.
-        is_stale: Drawn without colours: this is what was known once.
+        is_stale: Whether to draw it without colours.
     """
     folded = fold(slices, cells)
     return [(_GLYPHS[each], STYLES["quiet"] if is_stale else _TONES[each]) for each in folded]
 
 
 def fold(slices: Sequence[Slice], cells: int) -> tuple[Slice, ...]:
-    """The slices as at most so many, each at the worst of those it stands for; all stand for the same number.
+    """Folds equal numbers of slices into one, as bad as the worst of them, until they fit.
 
-    The last one holds now, and says what is known of now.
+    The last one includes the present, so it is known if the present is.
     """
     count = len(slices)
     each = next((size for size in range(1, count + 1) if count % size == 0 and count // size <= cells), count)
@@ -63,7 +63,7 @@ def _worst(group: Sequence[Slice]) -> Slice:
 
 LABEL: Final = 9
 STATE: Final = 24
-"""Cells that a state has at least, however long what stands behind it is."""
+"""The fewest cells of a state, however long the text behind it is."""
 FIGURE: Final = 12
 """Cells of one uptime figure."""
 GAP: Final = 2
@@ -71,37 +71,37 @@ GAP: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """How much of a window something was well."""
+    """The share of a window in which something was well."""
 
     window: str
     share: str
     seen: str
-    """How much of the window is known."""
+    """The share of the window that is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class CardFacts:
-    """What a card says."""
+    """What a card shows."""
 
     title: str
     badge: Badge
     since: str = ""
-    """Behind the state: `for 12m`."""
+    """Follows the state: `for 12m`."""
     fields: tuple[tuple[str, str], ...] = ()
     """Name and value."""
     history: tuple[Slice, ...] = ()
     """The last day in equal slices, oldest first."""
     figures: tuple[Figure, ...] = ()
     warning: str = ""
-    """What else is remarkable now."""
+    """What else deserves attention now."""
     note: str = ""
-    """What to do, or what this does not mean."""
+    """What to do, or what the state does not mean."""
     is_stale: bool = False
-    """What it says was true once."""
+    """The facts are old."""
 
 
 class Card(Static):
-    """One card."""
+    """A card for one thing that can be well or not: state, history and what to do."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 — Textual's word
         super().__init__(id=id, markup=False)
@@ -109,7 +109,7 @@ class Card(Static):
         self._width = 0
 
     def show(self, facts: CardFacts) -> None:
-        """Takes the facts; paints only if they read differently."""
+        """Shows the facts; repaints only if they changed."""
         if facts == self._facts:
             return
         self._facts = facts
@@ -126,7 +126,7 @@ class Card(Static):
 
 
 def card_content(facts: CardFacts, width: int) -> Content:
-    """The card's text, in so many cells; sentences wrap, facts are shortened."""
+    """The card's text in this width; sentences wrap, facts are shortened."""
     state_style = _QUIET if facts.is_stale else f"{facts.badge.style} bold"
     state = shorten(facts.badge.text, max(STATE, width - cell_len(facts.since) - GAP))
     parts: list[Part] = [(state, state_style), (" " * GAP, ""), (facts.since, _QUIET)]
@@ -160,7 +160,7 @@ def _figures(figures: Sequence[Figure]) -> list[Part]:
 
 
 MOST: Final = 20
-"""Lines at most; the rest is counted."""
+"""The most lines; further incidents are counted."""
 FACTS: Final = 56
 """Cells before the note."""
 _QUIET: Final = STYLES["quiet"]
@@ -168,7 +168,7 @@ _QUIET: Final = STYLES["quiet"]
 
 @dataclass(frozen=True, slots=True)
 class IncidentFacts:
-    """One incident, as a line says it."""
+    """One incident, as a line shows it."""
 
     badge: Badge
     platform: SafeText
@@ -176,11 +176,11 @@ class IncidentFacts:
     seconds: float
     goes_on: bool
     note: str = ""
-    """Such as that it flapped, or that its end was not seen."""
+    """For example that it flapped, or that its end was not observed."""
 
 
 class IncidentList(Static):
-    """The newest incidents, or one line that says that there are none."""
+    """The newest incidents, or a line that says there are none."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 — Textual's word
         super().__init__(id=id, markup=False)
@@ -190,7 +190,7 @@ class IncidentList(Static):
         self._shown: Content | None = None
 
     def show(self, incidents: Sequence[IncidentFacts], otherwise: str, now: datetime) -> None:
-        """Takes the incidents, newest first; paints only if they read differently."""
+        """Shows the incidents, newest first; repaints only if they changed."""
         self._incidents, self._otherwise, self._now = incidents, otherwise, now
         content = incident_lines(incidents, otherwise, now, self.size.width)
         if self._shown is None or not content.is_same(self._shown):
@@ -198,13 +198,13 @@ class IncidentList(Static):
             self.update(content)
 
     def on_resize(self) -> None:
-        """Draws for the new width."""
+        """Draws again for the new width."""
         if self._now is not None:
             self.show(self._incidents, self._otherwise, self._now)
 
 
 def incident_lines(incidents: Sequence[IncidentFacts], otherwise: str, now: datetime, width: int) -> Content:
-    """The lines, each in so many cells."""
+    """The lines in this width."""
     if not incidents:
         return Content.styled(otherwise, _QUIET)
     lines = [_line(incident, now, width) for incident in incidents[:MOST]]

@@ -145,7 +145,7 @@ class LineTable(CursorView, Generic[T]):
     def tick(self, now: datetime) -> None:
         """Moves the clock and repaints the lines that changed."""
         self._now = now
-        for index in self.rows_on_show:
+        for index in self.visible_rows:
             if self._painted.get(index) != self._items[index].cells(now):
                 self.repaint_row(index)
 

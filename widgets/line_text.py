@@ -1,4 +1,4 @@
-"""Text that is painted again only where it reads differently: an age that ticks costs a line, not a page."""
+"""Text of which only changed lines are repainted: an age that ticks costs one line, not a page."""
 
 from collections.abc import Sequence
 from typing import Self
@@ -11,19 +11,19 @@ from textual.widgets import Static
 
 
 class LineText(Static):
-    """Lines that are taken all together, as often as they may have changed."""
+    """Lines of text, replaced all at once."""
 
     _changed: tuple[int, ...] = ()
-    """While it takes lines: which of them it paints again. Empty: all."""
+    """The lines to repaint during `take`. Empty: all."""
     _stale: frozenset[int] | None = None
-    """Lines that are to be rendered again; None: all."""
+    """The lines to render again; None: all."""
 
     def __init__(self) -> None:
         super().__init__(markup=False)
         self._lines: Sequence[Content] = ()
 
     def take(self, lines: Sequence[Content]) -> None:
-        """Shows these lines; lays out only if there are more or fewer, and paints only those that differ."""
+        """Shows these lines; lays out only if their number changed, and repaints only those that differ."""
         before, self._lines = self._lines, lines
         if len(before) != len(lines) or self._wraps(before) or self._wraps(lines):
             self.update(Content("\n").join(lines))
@@ -35,7 +35,7 @@ class LineText(Static):
             self._changed = ()
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        """Paints again: while it takes lines, only those that differ."""
+        """Repaints; during `take` only the lines that differ."""
         if self._changed and not regions:
             width = self.size.width
             regions = tuple(Region(0, y, width, 1) for y in self._changed)
@@ -51,11 +51,11 @@ class LineText(Static):
         else:
             for y in self._stale.intersection(range(len(strips))):
                 (strip,) = Visual.to_strips(self, self._lines[y], self.size.width, 1, self.visual_style)
-                # Where it is in the text, for selection.
+                # Text selection needs the line's place in the text.
                 strips[y] = strip.apply_offsets(0, y)
             self._dirty_regions.clear()
         self._stale = frozenset()
 
     def _wraps(self, lines: Sequence[Content]) -> bool:
-        """Whether a line takes more than one of the screen's: which of them it is on then is not known."""
+        """Whether a line takes several lines of the screen, so that a line's place is not known."""
         return any(cell_len(line.plain) > self.size.width or "\n" in line.plain for line in lines)

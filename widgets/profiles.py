@@ -29,24 +29,24 @@ NEEDS_A_LOOK: Final[frozenset[Tone]] = frozenset({"bad", "warn"})
 
 @dataclass(frozen=True, slots=True)
 class ProfileFacts:
-    """What is known of a profile."""
+    """What is known about a profile."""
 
     name: str
     address: str
     is_current: bool
-    """The console shows it."""
+    """The console shows this profile."""
     read_only: bool
     vitals: Vitals | None = None
     """None: not read yet."""
     problem: str = ""
-    """Why nothing can be read of it: our own files. Empty: nothing keeps us from it."""
+    """Why our own files for it cannot be read; empty: they can."""
     note: Badge | None = None
-    """Said of it in place of its worst trouble, where that is not looked for."""
+    """Shown in place of its state, if the profile is not polled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Criteria:
-    """What facts are held against."""
+    """What a profile's facts are judged by."""
 
     timing: PollTiming
     healthy_words: Collection[str]
@@ -64,7 +64,7 @@ def worst(facts: ProfileFacts, criteria: Criteria) -> Badge:
 
 
 def link_words(facts: ProfileFacts, criteria: Criteria) -> Part:
-    """How fresh what is known is."""
+    """How fresh the facts are; empty if the state says it already."""
     if facts.vitals is None:
         return "", ""
     badge = freshness(facts.vitals.runs_link, criteria.timing, criteria.now)
@@ -73,7 +73,7 @@ def link_words(facts: ProfileFacts, criteria: Criteria) -> Part:
 
 
 def count_words(facts: ProfileFacts) -> tuple[Part, ...]:
-    """How many runs are at work, wait, and failed today."""
+    """How many runs are working, are queued, and failed today."""
     vitals = facts.vitals
     if vitals is None or not vitals.known:
         return ()
@@ -86,7 +86,7 @@ def count_words(facts: ProfileFacts) -> tuple[Part, ...]:
 
 
 def host_words(facts: ProfileFacts, criteria: Criteria) -> tuple[Part, ...]:
-    """Its code hosts."""
+    """The states of its code hosts."""
     if facts.vitals is None:
         return ()
     is_stale = facts.vitals.health_is_stale
@@ -94,7 +94,7 @@ def host_words(facts: ProfileFacts, criteria: Criteria) -> tuple[Part, ...]:
 
 
 def place_words(facts: ProfileFacts, *, with_address: bool = True) -> SafeText:
-    """Where it is, and what may be done there; what is wrong with our files, where that is the trouble."""
+    """Its address and what is allowed there, or what is wrong with our files."""
     if facts.problem:
         return safe_text(facts.problem, limit=300)
     words = ((facts.address, with_address), ("on show", facts.is_current), ("read-only", facts.read_only))
@@ -122,20 +122,20 @@ def _host(host: PlatformHealth, criteria: Criteria, *, is_stale: bool) -> Part:
 
 
 Detail = Literal["line", "block"]
-"""One line for each, or all that is known of it."""
+"""One line for each profile, or all that is known about it."""
 WIDE = 120
-"""From this width on a block is two lines and a blank one; below, three and a blank one."""
+"""From this width on a block has two lines and a blank one; below, three and a blank one."""
 NAME = 24
 STATE = 30
 LINK = 24
 _UNKNOWN: Final[tuple[Part, ...]] = (("nothing is known of it yet", STYLES["quiet"]),)
 ADDRESS = 24
-"""Fewer cells than that say nothing of an address."""
+"""The fewest cells in which an address is readable."""
 INDENT = 4
 
 
 class ProfileList(Widget, can_focus=True):
-    """The list."""
+    """The profiles, one below the other, with a cursor."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,j", "move(1)", "down", show=False, id="profiles.down"),
@@ -147,7 +147,7 @@ class ProfileList(Widget, can_focus=True):
 
     @dataclass
     class Chosen(Message):
-        """A profile is to be opened."""
+        """A profile was chosen."""
 
         name: str
 
@@ -157,7 +157,7 @@ class ProfileList(Widget, can_focus=True):
         self._facts: tuple[ProfileFacts, ...] = ()
         self._criteria: Criteria | None = None
         self._cursor = ""
-        """The name of the profile it is on."""
+        """The name of the profile under the cursor."""
         self._shown: Content | None = None
 
     @property
@@ -166,7 +166,7 @@ class ProfileList(Widget, can_focus=True):
         return self._facts[self._at].name if self._facts else None
 
     def show(self, facts: tuple[ProfileFacts, ...], criteria: Criteria) -> None:
-        """Takes the facts; the cursor stays on its profile, and paints only what reads differently."""
+        """Shows the profiles; the cursor stays on its own. Repaints only if something changed."""
         if len(facts) != len(self._facts):
             self.refresh(layout=True)
         self._facts, self._criteria = facts, criteria
@@ -176,7 +176,7 @@ class ProfileList(Widget, can_focus=True):
             self.refresh()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """All of them, where there is room."""
+        """The lines of all profiles."""
         del container, viewport, width
         return max(1, len(self._facts) * self._height)
 
@@ -186,7 +186,7 @@ class ProfileList(Widget, can_focus=True):
         return self._shown
 
     def action_move(self, step: int) -> None:
-        """Moves the cursor, around the ends by one step."""
+        """Moves the cursor; a single step wraps around the ends."""
         if self._facts:
             last, there = len(self._facts) - 1, self._at + step
             if abs(step) == 1:
@@ -195,12 +195,12 @@ class ProfileList(Widget, can_focus=True):
             self.refresh()
 
     def action_choose(self) -> None:
-        """Names the profile under the cursor."""
+        """Announces the profile under the cursor."""
         if self.name_at_cursor is not None:
             self.post_message(self.Chosen(self.name_at_cursor))
 
     def on_click(self, event: events.Click) -> None:
-        """Moves the cursor there; a second click opens."""
+        """Moves the cursor to the clicked profile; a double click chooses it."""
         index = self._top + event.y // self._height
         if index < len(self._facts):
             self._cursor = self._facts[index].name
@@ -209,11 +209,11 @@ class ProfileList(Widget, can_focus=True):
                 self.action_choose()
 
     def on_mouse_scroll_down(self) -> None:
-        """Goes down."""
+        """Moves down."""
         self.action_move(1 if self._at < len(self._facts) - 1 else 0)
 
     def on_mouse_scroll_up(self) -> None:
-        """Goes up."""
+        """Moves up."""
         self.action_move(-1 if self._at else 0)
 
     @property
@@ -222,14 +222,14 @@ class ProfileList(Widget, can_focus=True):
 
     @property
     def _height(self) -> int:
-        """Lines that a profile takes."""
+        """Lines per profile."""
         if self._detail == "line":
             return 1
         return 3 if self.size.width >= WIDE else 4
 
     @property
     def _top(self) -> int:
-        """The first profile on show."""
+        """The first visible profile."""
         room = max(1, self.size.height // self._height)
         return max(0, min(self._at - room // 2, len(self._facts) - room))
 
@@ -272,7 +272,7 @@ class ProfileList(Widget, can_focus=True):
         ]
 
     def _line(self, parts: list[Part], *, is_here: bool) -> Content:
-        """One line, the cursor's ground under all of it, cut where it would not fit."""
+        """One line, cut to fit, with the cursor's background under all of it."""
         ground = " on $block-cursor-blurred-background" if is_here else ""
         room, fitted = self.size.width, list[Part]()
         for text, style in parts:

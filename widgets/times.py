@@ -1,4 +1,4 @@
-"""Times as people read them: pure functions of a moment and of now."""
+"""Times as people read them: pure functions of a moment and the present."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -7,11 +7,11 @@ MINUTE_S: Final = 60
 HOUR_S: Final = 60 * MINUTE_S
 DAY_S: Final = 24 * HOUR_S
 DATED_AFTER: Final = timedelta(days=30)
-"""From this age on a date says more than a number of days."""
+"""From this age on, a date is shown instead of a number of days."""
 
 
 def age(then: datetime, now: datetime) -> str:
-    """How long ago, in one unit: `now`, `12s`, `4m`, `3h`, `2d`; `in 5m` where the other clock is ahead."""
+    """How long ago, in one unit: `now`, `12s`, `4m`, `3h`, `2d`; `in 5m` if the other clock is ahead."""
     seconds = int((now - then).total_seconds())
     if seconds <= -MINUTE_S:
         return f"in {_one_unit(-seconds)}"
@@ -27,7 +27,7 @@ def ago(then: datetime, now: datetime) -> str:
 
 
 def started(then: datetime | None, now: datetime) -> str:
-    """A column of starts, at most eight cells: `4m ago`, then `12 Apr`, then `Apr 2025`; `-` where unknown."""
+    """When something started, in at most eight cells: `4m ago`, then `12 Apr`, then `Apr 2025`; `-` if unknown."""
     if then is None:
         return "-"
     if now - then < DATED_AFTER:
@@ -64,7 +64,7 @@ def stamp(at: datetime) -> str:
 
 
 def day(at: datetime, now: datetime) -> str:
-    """A date in local time: `12 Apr`, with the year where it is not this one."""
+    """A date in local time: `12 Apr`, with the year if it is another one."""
     local = at.astimezone()
     return f"{local.day} {local:%b}" if local.year == now.astimezone().year else f"{local.day} {local:%b %Y}"
 

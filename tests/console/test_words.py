@@ -15,7 +15,7 @@ from widgets.badges import health_badge, run_badge
 from widgets.cells import fit, shorten
 from widgets.frame.freshness import PollTiming, freshness
 from widgets.runs.columns import GAP, ColumnChoice, ColumnKey, lay_out
-from widgets.runs.search_highlight import SearchHighlight
+from widgets.runs.row_cells import SearchHighlight
 from widgets.runs.timeline import Period, periods
 from widgets.times import ago, clock_time, span, started
 

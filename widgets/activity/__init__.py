@@ -1,1 +1,1 @@
-"""What happened."""
+"""The activity log: writes and polls."""

@@ -1,4 +1,4 @@
-"""The line above what happened: views, the search, the filters, and how much of how much is on show."""
+"""The line above the activity: views, search, filters, and how many entries are shown."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ class Chip:
     """One filter."""
 
     name: str
-    """What the program calls it."""
+    """Its name in the program."""
     text: SafeText
-    """What it says: `what any`."""
+    """What it shows: `what any`."""
     is_set: bool = False
 
 
 class ChipBar(ClickableLine):
-    """Chips in a line; each can be clicked."""
+    """A line of clickable chips."""
 
     DEFAULT_CSS = "ChipBar { width: auto; height: 1; }"
 
@@ -47,7 +47,7 @@ class ChipBar(ClickableLine):
         self._chips: tuple[Chip, ...] = ()
 
     def show(self, chips: tuple[Chip, ...]) -> None:
-        """Takes the chips."""
+        """Shows the chips."""
         if chips != self._chips:
             self._chips = chips
             self.refresh(layout=True)
@@ -69,24 +69,24 @@ class ActivitySearch(LineInput):
 
     @dataclass
     class Left(Message):
-        """The keys go back to the rows."""
+        """The focus goes back to the rows."""
 
     def __init__(self) -> None:
         super().__init__(placeholder=PLACEHOLDERS[0], compact=True, select_on_focus=False)
 
     def on_resize(self) -> None:
-        """Says what can be searched for in as many words as fit."""
+        """Chooses the longest placeholder that fits."""
         self.placeholder = next((words for words in PLACEHOLDERS if len(words) < self.size.width), PLACEHOLDERS[-1])
 
     def action_leave(self, clear: bool) -> None:  # noqa: FBT001 — an action's argument has no name
-        """Gives the keys back."""
+        """Leaves the search, after clearing it if asked to."""
         if clear:
             self.value = ""
         self.post_message(self.Left())
 
 
 class ActivityBar(Horizontal):
-    """Views, search, filters, extent."""
+    """Views, search, filters and extent."""
 
     DEFAULT_CSS = """
     ActivityBar {
@@ -109,7 +109,7 @@ class ActivityBar(Horizontal):
         yield Static(id="activity-extent", markup=False)
 
     def show(self, views: tuple[Chip, ...], filters: tuple[Chip, ...], extent: str) -> None:
-        """Takes what is filtered by, and how much of how much is on show."""
+        """Shows the views, the filters, and how many entries are shown."""
         self.query_one("#activity-views", ChipBar).show(views)
         self.query_one("#activity-filters", ChipBar).show(filters)
         self.query_one("#activity-extent", Static).update(Content.styled(extent, STYLES["quiet"]))

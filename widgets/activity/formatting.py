@@ -1,4 +1,4 @@
-"""What happened in words: a write or a stretch of polls as a line of the table, and as the facts beside it."""
+"""An entry of the activity log in words: as a line of the table, and as the facts beside it."""
 
 import json
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ WHAT: Final = {
     "poll.runs": "poll runs",
     "poll.health": "poll health",
 }
-"""Kinds in words; one that is not here is shown as it is."""
+"""Kinds in words; other kinds are shown as they are."""
 _SENT_AGAIN: Final = Badge("↻", "sent again", "quiet")
 _ANSWERED: Final = Badge("✓", ANSWERED, "good")
 _FAILED: Final = Badge("✗", FAILED, "bad")
@@ -36,20 +36,20 @@ NO_ACTOR: Final[Part] = (SafeText(), "quiet")
 _BODY_CHARACTERS: Final = 20_000
 _BODY_LINES: Final = 400
 _SHORTEST_S: Final = 60
-"""Polls of a shorter stretch are only counted."""
+"""The shortest span of polls whose length is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that happened."""
+    """One entry: a write, or a span of polls with the same outcome."""
 
     source: Action | PollSpan
     about: SafeText
-    """What it was about, in a line."""
+    """Its subject, in one line."""
 
     @property
     def key(self) -> str:
-        """What makes it the same entry as before."""
+        """Identifies the entry across updates."""
         return self.source.action_id if isinstance(self.source, Action) else f"poll-{self.source.span_id}"
 
     @property
@@ -59,7 +59,7 @@ class Entry:
 
     @property
     def unknown(self) -> Action | None:
-        """The action, where a person still has to find out what became of it."""
+        """The action, if a person still has to find out its outcome."""
         source = self.source
         is_unknown = isinstance(source, Action) and source.state == "unknown" and source.resolution is None
         return source if is_unknown and isinstance(source, Action) else None
@@ -82,15 +82,15 @@ def what(kind: str) -> SafeText:
 
 
 def outcome_badge(outcome: str) -> Badge:
-    """An outcome as a filter names it."""
+    """The badge of an outcome, as a filter names it."""
     if outcome in {ANSWERED, FAILED}:
         return _ANSWERED if outcome == ANSWERED else _FAILED
-    # What is no outcome of a poll is a state of the ledger.
+    # Any other outcome is a state of the ledger.
     return action_badge(cast("ActionState", outcome))
 
 
 def badge_of(entry: Entry) -> Badge:
-    """How it went."""
+    """The entry's outcome."""
     source = entry.source
     if isinstance(source, PollSpan):
         return outcome_badge(source.outcome)
@@ -98,17 +98,17 @@ def badge_of(entry: Entry) -> Badge:
 
 
 def facts_of(entry: Entry, now: datetime) -> tuple[tuple[str, Part], ...]:
-    """Everything known of it; names are ours, values are anyone's."""
+    """Everything known about the entry; our names, possibly foreign values."""
     source = entry.source
     return tuple(_poll_facts(source, now) if isinstance(source, PollSpan) else _action_facts(entry, source))
 
 
 def sent(entry: Entry) -> tuple[SafeText, ...]:
-    """What was sent, as indented JSON; nothing for polls, which send no body."""
+    """The body that was sent, as indented JSON; empty for polls."""
     if isinstance(entry.source, PollSpan):
         return ()
     body = entry.source.body_json
-    # What is no JSON is shown as it is: what stands in the ledger is what was sent.
+    # Show a body that is not JSON as it is: the ledger holds what was sent.
     with suppress(ValueError, RecursionError):
         body = json.dumps(json.loads(body), indent=2, ensure_ascii=False)
     return safe_block(body, limit=_BODY_CHARACTERS, lines=_BODY_LINES)
@@ -168,7 +168,7 @@ def _action_facts(entry: Entry, action: Action) -> Iterator[tuple[str, Part]]:
     if action.superseded_by:
         yield "sent again", (safe_text(action.superseded_by), "plain")
     yield "asked", (safe_text(f"{stamp(action.created_at)} by {action.actor}"), "plain")
-    yield "sent", (safe_text(stamp(action.sending_at) if action.sending_at else "no byte of it ever left"), "plain")
+    yield "sent", (safe_text(stamp(action.sending_at) if action.sending_at else "no byte was ever sent"), "plain")
     if action.settled_at is not None:
         since = action.sending_at or action.created_at
         took = span((action.settled_at - since).total_seconds())

@@ -19,11 +19,11 @@ _WHAT: Final = LineColumn("what", 1, 19)
 _BY: Final = LineColumn("by", 4, 14)
 _WHEN: Final = LineColumn("when", 5, 9)
 _RESULT_FROM: Final = 100
-"""Narrower tables leave the result, and who asked, to the facts beside them."""
+"""Narrower tables leave the result and the actor to the facts beside them."""
 
 
 class ActivityTable(LineTable[Entry]):
-    """Writes and stretches of polls, a line each."""
+    """Writes and spans of polls, a line each."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -31,13 +31,13 @@ class ActivityTable(LineTable[Entry]):
             "choose",
             "open",
             key_display="enter",
-            tooltip="The run, or the room, that it is about",
+            tooltip="Open the run or the tab that it is about",
             id="activity.open",
         )
     ]
 
     def columns_for(self, width: int) -> tuple[LineColumn, ...]:
-        """Outcome, what, about, when; result and by whom where there is room."""
+        """Outcome, what, about and when; result and actor if there is room."""
         fixed = (_OUTCOME, _WHAT, _WHEN)
         rest = width - sum(column.width + GAP for column in fixed) - GAP
         if width < _RESULT_FROM:
@@ -55,7 +55,7 @@ class ActivityTable(LineTable[Entry]):
 
 
 class ActivityPane(VerticalScroll, can_focus=True):
-    """One entry."""
+    """The facts of one entry, and what was sent."""
 
     DEFAULT_CSS = """
     ActivityPane {
@@ -85,14 +85,14 @@ class ActivityPane(VerticalScroll, can_focus=True):
         yield Static(classes="activity-pane--sent", markup=False)
 
     def show(self, entry: Entry | None, now: datetime) -> None:
-        """Takes the entry; None: there is none."""
+        """Shows the entry; None: there is none."""
         if entry is None or self._entry is None or entry.key != self._entry.key:
             self.scroll_home(animate=False)
         self._entry = entry
         self.tick(now)
 
     def tick(self, now: datetime) -> None:
-        """Paints again what reads differently."""
+        """Repaints what changed."""
         facts = facts_of(self._entry, now) if self._entry is not None else ()
         self.query_one(FactList).show(toned(facts))
         body = sent(self._entry) if self._entry is not None else ()

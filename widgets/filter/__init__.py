@@ -1,1 +1,1 @@
-"""What narrows the runs."""
+"""The filter above the run table."""

@@ -22,7 +22,7 @@ from widgets.times import day
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How much of how much is on show."""
+    """How many runs are shown, of how many."""
 
     matching: int
     held: int
@@ -30,11 +30,11 @@ class Extent:
     coverage: Coverage
     is_filtered: bool
     is_counted: bool = True
-    """False: `matching` are those found so far; there may be more."""
+    """False: `matching` counts the runs found so far."""
 
 
 def extent_text(extent: Extent, now: datetime, *, wide: bool) -> str:
-    """`1,204 of 48,231 · complete since 1 May`, or less of it."""
+    """`1,204 of 48,231 · complete since 1 May`, shorter where it is not wide."""
     so_far = "" if extent.is_counted else "+"
     of = f"{extent.matching:,}{so_far} of {extent.held:,}" if extent.is_filtered else f"{extent.held:,}"
     coverage = extent.coverage
@@ -49,13 +49,13 @@ def extent_text(extent: Extent, now: datetime, *, wide: bool) -> str:
 
 
 WIDE: Final = 110
-"""From this width on nothing has to be abbreviated."""
+"""From this width on nothing is abbreviated."""
 REMARK: Final = 0.6
-"""Of the line at most, as the style sheet has it: the rest is what is typed."""
+"""The share of the line that a remark may take, as in the style sheet."""
 
 
 class FilterBar(Vertical):
-    """Two lines, and the offers below them while one types."""
+    """Two lines, and the suggestions below them while the user types."""
 
     def __init__(self, understand: FindSpans) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class FilterBar(Vertical):
         self._said = ""
 
     def compose(self) -> ComposeResult:
-        """From left to right, twice."""
+        """Two lines from left to right, then the suggestions."""
         with Horizontal():
             yield ViewBar()
             yield StatusCounts(words=True, id="counts")
@@ -79,7 +79,7 @@ class FilterBar(Vertical):
 
     @property
     def line(self) -> SearchInput:
-        """The query."""
+        """The query line."""
         return self.query_one(SearchInput)
 
     @property
@@ -88,21 +88,21 @@ class FilterBar(Vertical):
         return self.query_one(ViewBar)
 
     def show(self, extent: Extent, now: datetime) -> None:
-        """Takes how much of how much is on show."""
+        """Shows how many runs are shown, of how many."""
         self._extent = (extent, now)
         self._update()
 
     def count(self, counts: Mapping[str, int], shown: frozenset[str]) -> None:
-        """Takes how many runs of each status there are, and which statuses the filter lets through."""
+        """Shows the number of runs by status, and which statuses the filter lets through."""
         for widget in self.query(StatusCounts):
             widget.show(counts, shown)
 
     def facets(self, facets: tuple[Facet, ...]) -> None:
-        """Takes what the filter says."""
+        """Shows the facets."""
         self.query_one(FacetBar).show(facets)
 
     def remark(self, *texts: SafeText, tone: Tone = "quiet") -> None:
-        """Says something instead of the facets, in the first of these ways that fits; none: nothing."""
+        """Shows the first of these texts that fits, in place of the facets; without texts the facets."""
         if (texts, tone) == self._remark:
             return
         self._remark = (texts, tone)
@@ -110,14 +110,14 @@ class FilterBar(Vertical):
         self.set_class(bool(texts), "-remark")
 
     def offer(self, offers: tuple[Suggestion, ...]) -> None:
-        """Takes what could come next in the line."""
+        """Shows suggestions for the query."""
         shown = self.query_one(SuggestionList)
-        # Nothing in place of nothing is no reason to lay out the screen, at every letter of a search.
+        # An empty list that stays empty must not cost a layout at every letter.
         if offers or shown.display:
             shown.show(offers)
 
     def on_resize(self) -> None:
-        """Says it in as many words as fit."""
+        """Shows as many words as fit."""
         self._update()
         self._say_remark()
 
@@ -143,7 +143,7 @@ class FilterBar(Vertical):
 
     def _take(self, offer: Suggestion) -> None:
         line, cursor = offer.applied(self.line.value)
-        # A value is done with, and the next term begins; a key still lacks its value.
+        # After a value the next term begins; after a key its value is still missing.
         if not line[:cursor].endswith(":") and cursor == len(line):
             line, cursor = f"{line} ", cursor + 1
         self.line.value = line

@@ -19,31 +19,31 @@ from app.text import SafeText, safe_text
 from widgets.cells import fit
 
 MOST = 8
-"""Offers on show."""
+"""Suggestions shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """One way to go on."""
+    """One way to continue the query."""
 
     start: int
-    """Index of the first character it replaces."""
+    """Index of the first character that it replaces."""
     end: int
     """Index behind the last one."""
     insert: SafeText
     about: str = ""
 
     def applied(self, line: str) -> tuple[str, int]:
-        """The line with the offer in it, and where the cursor then is."""
+        """The line with the suggestion inserted, and the new cursor position."""
         return line[: self.start] + self.insert + line[self.end :], self.start + len(self.insert)
 
 
 class SuggestionList(Widget):
-    """The offers; one may be chosen, else the first is meant."""
+    """The suggestions; the first one is chosen at first."""
 
     @dataclass
     class Clicked(Message):
-        """An offer was clicked."""
+        """A suggestion was clicked."""
 
         offer: Suggestion
 
@@ -55,28 +55,28 @@ class SuggestionList(Widget):
 
     @property
     def chosen(self) -> Suggestion | None:
-        """The offer that tab takes; None: there is none."""
+        """The suggestion that tab inserts; None: there is none."""
         return self._offers[self._chosen] if self._offers else None
 
     def show(self, offers: tuple[Suggestion, ...]) -> None:
-        """Takes the offers."""
+        """Shows the suggestions."""
         self._offers, self._chosen = offers[:MOST], 0
         self.display = bool(self._offers)
         self.refresh(layout=True)
 
     def choose(self, step: int) -> None:
-        """Goes to another one, around the ends."""
+        """Chooses another one, wrapping around the ends."""
         if self._offers:
             self._chosen = (self._chosen + step) % len(self._offers)
             self.refresh()
 
     def render(self) -> Content:
-        """A line each."""
+        """One line each."""
         width = max((cell_len(offer.insert) for offer in self._offers), default=0)
         return Content("\n").join(self._line(index, width) for index in range(len(self._offers)))
 
     def on_click(self, event: events.Click) -> None:
-        """Takes the offer under the pointer."""
+        """Announces the clicked suggestion."""
         if event.y < len(self._offers):
             self.post_message(self.Clicked(self._offers[event.y]))
 
@@ -91,49 +91,49 @@ class SuggestionList(Widget):
 
 
 LONGEST: Final = 1_000
-"""Characters of a line."""
+"""The most characters in a query."""
 KINDS: Final = ("sign", "key", "value", "word", "problem")
 
 StyledSpan = tuple[int, int, str]
-"""A piece of the line, from the first character to behind the last, and which of `KINDS` it is."""
+"""A part of the query: its first character, the one behind its last, and its kind, one of `KINDS`."""
 FindSpans = Callable[[str], Sequence[StyledSpan]]
 
 
 class SearchInput(Input):
-    """The line; escape clears it, enter goes to the rows, tab takes what is offered."""
+    """The query line; escape clears it, enter goes to the rows, tab inserts the suggestion."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"search--{kind}" for kind in KINDS}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "leave", "to the runs", key_display="enter", id="search.leave"),
         Binding("tab", "take", "complete", key_display="tab", id="search.take"),
-        Binding("down", "choose(1)", "next offer", show=False, id="search.next"),
-        Binding("up", "choose(-1)", "offer before", show=False, id="search.previous"),
+        Binding("down", "choose(1)", "next suggestion", show=False, id="search.next"),
+        Binding("up", "choose(-1)", "previous suggestion", show=False, id="search.previous"),
         Binding("escape", "clear", "clear", id="search.clear"),
     ]
 
     @dataclass
     class Left(Message):
-        """The keys go back to the rows."""
+        """The focus goes back to the rows."""
 
     @dataclass
     class Cleared(Message):
-        """Nothing is wanted any more but what the view asks for; the keys go back to the rows."""
+        """The query was cleared; the focus goes back to the rows."""
 
     @dataclass
     class SuggestionAccepted(Message):
-        """Asks to take an offer: the chosen one, or the first."""
+        """The chosen suggestion is to be inserted."""
 
     @dataclass
     class SuggestionMoved(Message):
-        """Asks to choose another offer."""
+        """Another suggestion is to be chosen."""
 
         step: int
 
     def __init__(self, understand: FindSpans) -> None:
-        """Nothing is typed yet.
+        """Starts empty.
 
         Args:
-            understand: Says what the pieces of a line are.
+            understand: Finds the parts of a query.
         """
         super().__init__(
             placeholder="/ search, or status:failed repo:acme/* since:7d",
@@ -143,50 +143,50 @@ class SearchInput(Input):
         )
 
     def validate_value(self, value: str) -> str:
-        """What was typed or pasted, with nothing in it that a terminal would obey."""
+        """What was typed or pasted, without terminal control characters."""
         return safe_text(value, limit=LONGEST)
 
     def put(self, line: str, cursor: int | None = None) -> None:
-        """Set another line without announcing it."""
+        """Replaces the query without announcing a change."""
         with self.prevent(Input.Changed):
             self.value = line
         self.cursor_position = len(self.value) if cursor is None else cursor
 
     def action_leave(self) -> None:
-        """Gives the keys back."""
+        """Leaves the query line."""
         self.post_message(self.Left())
 
     def action_clear(self) -> None:
-        """Gives the keys back and takes away what was typed."""
+        """Clears the query and leaves the line."""
         self.post_message(self.Cleared())
 
     def action_take(self) -> None:
-        """Takes what is offered."""
+        """Inserts the chosen suggestion."""
         self.post_message(self.SuggestionAccepted())
 
     def action_choose(self, step: int) -> None:
-        """Chooses another offer."""
+        """Chooses another suggestion."""
         self.post_message(self.SuggestionMoved(step))
 
     def on_blur(self, event: events.Blur) -> None:
-        """A line that was left stands at its beginning."""
+        """Scrolls the query back to its beginning."""
         del event
         self.cursor_position = 0
 
 
 class _QueryHighlighter(Highlighter):
-    """Paints the pieces of a line in the input's own colours."""
+    """Colours the parts of a query as the style sheet says."""
 
     def __init__(self, widget: Input, understand: FindSpans) -> None:
         self._widget = widget
         self._understand = understand
 
     def highlight(self, text: Text) -> None:
-        """Paints."""
+        """Colours the parts."""
         for start, end, kind in self._understand(text.plain):
             text.stylize(self._style(kind), start, end)
 
     def _style(self, kind: str) -> Style:
-        # Without its ground: that of the input shows, focused or not.
+        # Without its background: the input's own shows, focused or not.
         style = self._widget.get_component_rich_style(f"search--{kind}")
         return Style(color=style.color, bold=style.bold, underline=style.underline)

@@ -22,14 +22,14 @@ _STEP_WORDS: Final = ("edit", "preview", "sent")
 
 @dataclass(frozen=True, slots=True)
 class FormButton:
-    """One button."""
+    """One button of a form."""
 
     name: str
     label: str
     key: str
-    """As it is written on the keyboard."""
+    """The key, as shown on the button."""
     action: str
-    """The screen's action."""
+    """The screen's action that it runs."""
     phases: tuple[Phase, ...]
     is_primary: bool = False
 
@@ -91,7 +91,7 @@ class FormDialog(Vertical):
         self._banner: SafeText | None = None
 
     def compose(self) -> ComposeResult:
-        """The four parts in one place, one of them on show; the buttons below."""
+        """The four pages in one place, one of them visible; the buttons below."""
         yield Static(id="note")
         with VerticalScroll(id="fields", can_focus=False):
             yield from self._rows
@@ -106,7 +106,7 @@ class FormDialog(Vertical):
             yield from (_button(verb) for verb in self._verbs if verb.is_primary)
 
     def enter(self, phase: Phase, without: frozenset[str] = frozenset()) -> None:
-        """Shows the phase's part and its buttons, but for those named in `without`."""
+        """Shows the phase's page and its buttons, except those named in `without`."""
         for name in _STEPS:
             self.set_class(name == phase, f"-phase-{name}")
         for verb in self._verbs:
@@ -118,11 +118,11 @@ class FormDialog(Vertical):
         )
 
     def note(self, text: SafeText, tone: Tone = "quiet") -> None:
-        """Says something about the form as a whole; its line is always there."""
+        """Shows a note about the whole form; its line is always there."""
         self.query_one("#note", Static).update(toned(text, tone))
 
     def banner(self, text: SafeText | None) -> None:
-        """Says why the last try had no effect; None: nothing to say."""
+        """Shows why the last attempt had no effect; None: hides it."""
         if text == self._banner:
             return
         self._banner = text
@@ -131,7 +131,7 @@ class FormDialog(Vertical):
         banner.update(toned(text or SafeText(), "bad"))
 
     def sending(self, text: SafeText) -> None:
-        """Says what is being waited for."""
+        """Shows what the form is waiting for."""
         self.query_one("#sending-text", Static).update(Content(text))
 
 

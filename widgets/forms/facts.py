@@ -1,4 +1,4 @@
-"""What a form shows beside its fields: what it is about, what to know before typing, what to choose from."""
+"""What a form shows beside its fields: facts, notices and choices."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from widgets.badges import STYLES, Badge, Tone
 
 
 class FormFact(Widget):
-    """A fact in the place of a field."""
+    """A fact in place of a field."""
 
     DEFAULT_CSS = """
     FormFact {
@@ -39,14 +39,14 @@ class FormFact(Widget):
         self._badge = badge
 
     def compose(self) -> ComposeResult:
-        """The label, then the badge, which the longest value must not push away, then the value."""
+        """The label, then the badge, which a long value must not push away, then the value."""
         badge = ((self._badge.text, self._badge.style), "  ") if self._badge else ()
         yield Static(self._label, classes="form-fact--label", markup=False)
         yield Static(Content.assemble(*badge, self._value), classes="form-fact--value")
 
 
 class FactList(Vertical):
-    """Named facts, one below the other; long ones go on below themselves, not below their names."""
+    """Named facts, one below the other; long values wrap below themselves, not below their names."""
 
     DEFAULT_CSS = """
     FactList {
@@ -62,7 +62,7 @@ class FactList(Vertical):
         self._facts: tuple[tuple[str, Content], ...] = ()
 
     def show(self, facts: tuple[tuple[str, Content], ...]) -> None:
-        """Takes the facts: names of our own, values of anyone's. Only what differs is painted again."""
+        """Shows the facts: our names, possibly foreign values. Only what changed is repainted."""
         before, self._facts = self._facts, facts
         self.display = bool(facts)
         if [name for name, _ in before] == [name for name, _ in facts]:
@@ -76,7 +76,7 @@ class FactList(Vertical):
 
 
 def toned(facts: tuple[tuple[str, tuple[str, Tone]], ...]) -> tuple[tuple[str, Content], ...]:
-    """Facts in words, each with its tone, as a list of facts shows them."""
+    """Facts with their tones, as a `FactList` shows them."""
     return tuple((name, Content.styled(text, STYLES[tone])) for name, (text, tone) in facts)
 
 
@@ -85,7 +85,7 @@ def _fact(name: str, value: Content) -> Horizontal:
 
 
 class FormNotice(Static):
-    """What a person has to know before typing."""
+    """What the user must know before typing."""
 
     DEFAULT_CSS = """
     FormNotice { margin: 0 1 1 1; padding: 0 1; border-left: outer $warning; color: $foreground; }
@@ -96,7 +96,7 @@ class FormNotice(Static):
 
 
 class FormChoice(Widget, can_focus=True):
-    """One of a few things, none of them chosen beforehand."""
+    """A choice between a few options, with none chosen at first."""
 
     DEFAULT_CSS = """
     FormChoice { height: auto; margin: 1 0; padding: 0 1; border-left: outer $surface; }
@@ -107,46 +107,46 @@ class FormChoice(Widget, can_focus=True):
         Binding("up,k", "step(-1)", "Previous", show=False),
     ]
     chosen: reactive[int | None] = reactive(None)
-    """Which one, from 0; None: none yet."""
+    """Index of the chosen option; None: none yet."""
 
     @dataclass
     class Changed(Message):
-        """Something was chosen."""
+        """An option was chosen."""
 
     def __init__(self, labels: Sequence[str]) -> None:
         super().__init__()
         self._labels = labels
 
     def render(self) -> Content:
-        """A line each."""
+        """One line per option."""
         return Content("\n").join(
             Content.assemble(("◉ " if at == self.chosen else "○ ", "$primary"), (label, _weight(at == self.chosen)))
             for at, label in enumerate(self._labels)
         )
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """A line each."""
+        """One line per option."""
         del container, viewport, width
         return len(self._labels)
 
     def watch_chosen(self) -> None:
-        """Tells the form."""
+        """Announces the choice."""
         if self.chosen is not None:
             self.post_message(self.Changed())
 
     def action_step(self, step: int) -> None:
-        """Chooses the next or the one before; the first step chooses an end."""
+        """Chooses the next or the previous option; the first step chooses an end."""
         here = self.chosen if self.chosen is not None else (-1 if step > 0 else 0)
         self.chosen = (here + step) % len(self._labels)
 
     def on_key(self, event: events.Key) -> None:
-        """A digit chooses."""
+        """Chooses by digit."""
         if event.character is not None and event.character in "123456789"[: len(self._labels)]:
             event.stop()
             self.chosen = int(event.character) - 1
 
     def on_click(self, event: events.Click) -> None:
-        """Chooses the line under the pointer."""
+        """Chooses the clicked option."""
         offset = event.get_content_offset(self)
         if offset is not None and offset.y < len(self._labels):
             self.chosen = offset.y

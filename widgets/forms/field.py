@@ -18,25 +18,25 @@ from widgets.badges import STYLES, Tone
 from widgets.forms.inputs import CharactersRemoved, ChoiceInput, LineInput, ParagraphInput, printable
 
 _MARKS: Final[dict[Tone, str]] = {"good": "✓ ", "warn": "! ", "bad": "✗ "}
-"""What a line begins with, so that its colour is not needed; other tones have no mark."""
+"""The mark before a line, so that colour only repeats it; other tones have none."""
 _SUGGESTIONS_SHOWN: Final = 4
 
 
 def toned(text: SafeText, tone: Tone) -> Content:
-    """The text in its tone's mark and colour."""
-    # Quiet is what the stylesheet says: the theme knows its own shade.
+    """The text with its tone's mark and colour."""
+    # Quiet text keeps the style sheet's colour.
     return Content.assemble((f"{_MARKS.get(tone, '')}{text}" if text else "", "" if tone == "quiet" else STYLES[tone]))
 
 
 def _fitting(text: SafeText, width: int) -> SafeText:
-    """The text, or its first sentence where there is no room for the rest."""
+    """The text, or its first sentence if the rest does not fit."""
     if cell_len(text) <= width:
         return text
     return safe_text(text.partition(". ")[0])
 
 
 class FormField(Widget):
-    """The label, the line below, and when to speak: after the field was touched, never before."""
+    """A label, a control and the line below; problems are shown only after the field was touched."""
 
     DEFAULT_CSS = """
     FormField {
@@ -67,13 +67,13 @@ class FormField(Widget):
 
     @dataclass
     class Changed(Message):
-        """What the field holds was changed by a person."""
+        """The user changed the field's value."""
 
         field: str
 
     @dataclass
     class Left(Message):
-        """The focus moved on from the field."""
+        """The focus left the field."""
 
         field: str
 
@@ -86,9 +86,9 @@ class FormField(Widget):
         self._problem: SafeText | None = None
         self._shown: tuple[SafeText, Tone] = self._hint
         self._known = ""
-        """What it held when a change was last announced."""
+        """The value that was last announced."""
         self.touched = False
-        """Whether a person has been here: only then is a problem shown."""
+        """Whether the user has been here: only then is a problem shown."""
 
     def compose(self) -> ComposeResult:
         """The label beside the control and its line."""
@@ -100,24 +100,24 @@ class FormField(Widget):
 
     @abstractmethod
     def compose_control(self) -> ComposeResult:
-        """What is typed into."""
+        """The control that the user types into."""
 
     @property
     @abstractmethod
     def value(self) -> str:
-        """What was typed."""
+        """The typed value."""
 
     @abstractmethod
     def fill(self, value: str) -> None:
-        """Replaces what was typed."""
+        """Replaces the value."""
 
     def rename(self, label: str) -> None:
-        """Gives it another label."""
+        """Changes the label."""
         self.label = label
         self.query_one(".form-field--label", Static).update(Content(label))
 
     def take_focus(self) -> None:
-        """Puts the cursor behind what was typed, to go on with it; tabbing in selects it, to replace it."""
+        """Focuses the control with the cursor behind the value; tabbing in would select the value."""
         control = self.query("Input, TextArea").first()
         if isinstance(control, Input):
             control.select_on_focus = False
@@ -128,12 +128,12 @@ class FormField(Widget):
         control.select_on_focus = True
 
     def say(self, text: SafeText, tone: Tone = "quiet") -> None:
-        """Sets what the line says while there is no problem."""
+        """Sets the hint, shown while there is no problem."""
         self._hint = (text, tone)
         self._redraw()
 
     def complain(self, problem: SafeText | None) -> None:
-        """Shows what is wrong; None: nothing is."""
+        """Shows a problem; None: there is none."""
         self._problem = problem
         self.set_class(problem is not None, "-error")
         self._redraw()
@@ -144,7 +144,7 @@ class FormField(Widget):
             self._shown = line
             message = self.query_one(".form-field--message", Static)
             text = _fitting(line[0], message.content_size.width - len(_MARKS.get(line[1], "")))
-            # Its height is one line whatever it says: no layout, which would cost more than all the rest of a key.
+            # The line's height never changes, and a layout would cost more than the rest of a key.
             message.update(toned(text, line[1]), layout=False)
 
     def _edited(self) -> None:
@@ -156,11 +156,11 @@ class FormField(Widget):
         self.post_message(self.Changed(self.key))
 
     def on_descendant_focus(self) -> None:
-        """The label says where the keys go."""
+        """Highlights the label of the focused field."""
         self.add_class("-focused")
 
     def on_descendant_blur(self) -> None:
-        """Leaving the field counts as having been there, where something was typed."""
+        """Counts a field with a value as touched when it is left."""
         self.remove_class("-focused")
         if self.value:
             self.touched = True
@@ -174,7 +174,7 @@ class FormField(Widget):
 
 
 class LineField(FormField):
-    """A field of one line."""
+    """A one-line field."""
 
     def __init__(self, key: str, label: str, hint: str, *, value: str = "", placeholder: str = "") -> None:
         super().__init__(key, label, hint)
@@ -182,16 +182,16 @@ class LineField(FormField):
         self._known = self._control.value
 
     def compose_control(self) -> ComposeResult:
-        """One line."""
+        """The one-line input."""
         yield self._control
 
     @property
     def value(self) -> str:
-        """What was typed."""
+        """The typed value."""
         return self._control.value
 
     def fill(self, value: str) -> None:
-        """Replaces what was typed."""
+        """Replaces the value."""
         self._control.value = value
         self._control.cursor_position = len(self._control.value)
 
@@ -202,7 +202,7 @@ class LineField(FormField):
 
 
 class ChoiceField(LineField):
-    """A field of one line with suggestions."""
+    """A one-line field with suggestions."""
 
     def __init__(self, key: str, label: str, hint: str, *, value: str = "", placeholder: str = "") -> None:
         super().__init__(key, label, hint, value=value, placeholder=placeholder)
@@ -211,7 +211,7 @@ class ChoiceField(LineField):
         self._resting_hint = safe_text(hint)
 
     def offer(self, choices: tuple[str, ...]) -> None:
-        """Takes the choices, best first."""
+        """Sets the suggestions, best first."""
         self._choice_control.offer(choices)
         self._show_matches()
 
@@ -229,7 +229,7 @@ class ChoiceField(LineField):
 
 
 class ParagraphField(FormField):
-    """A field of many lines; it takes the height that is left."""
+    """A multi-line field; it takes the remaining height."""
 
     DEFAULT_CSS = """
     ParagraphField { height: 1fr; min-height: 5; .form-field--body { height: 1fr; } }
@@ -241,21 +241,21 @@ class ParagraphField(FormField):
         self._known = self._control.text
 
     def compose_control(self) -> ComposeResult:
-        """Many lines."""
+        """The multi-line input."""
         yield self._control
 
     @property
     def value(self) -> str:
-        """What was typed."""
+        """The typed value."""
         return self._control.text
 
     def fill(self, value: str) -> None:
-        """Replaces what was typed; undo brings it back."""
+        """Replaces the value; undo brings it back."""
         self._control.replace(value, self._control.document.start, self._control.document.end)
         self._control.move_cursor(self._control.document.end)
 
     def insert(self, text: str) -> None:
-        """Puts text in at the cursor."""
+        """Inserts text at the cursor."""
         self._control.insert(text)
 
     @on(TextArea.Changed)
@@ -265,21 +265,21 @@ class ParagraphField(FormField):
 
 
 class SecretInput(LineInput):
-    """A one-line input that shows dots. Textual's own would copy what is behind them."""
+    """A one-line input that shows dots; Textual's own would copy the secret behind them."""
 
     def __init__(self) -> None:
         super().__init__(password=True)
 
     def action_copy(self) -> None:
-        """Nothing: a clipboard is read by every program, and kept by some."""
+        """Copies nothing: every program can read the clipboard, and some keep it."""
 
     def action_cut(self) -> None:
-        """Takes the selection away, without keeping it."""
+        """Deletes the selection without copying it."""
         self.delete_selection()
 
 
 class SecretField(LineField):
-    """A labelled secret."""
+    """A field for a secret."""
 
     def __init__(self, key: str, label: str, hint: str) -> None:
         super().__init__(key, label, hint)

@@ -13,13 +13,13 @@ from textual.widgets.text_area import Edit, EditResult
 from app.text import safe_text
 
 LONGEST_LINE = 4_000
-"""Characters a one-line input takes; longer pastes are cut there."""
+"""The most characters of a one-line input; longer pastes are cut."""
 
 
 def printable(text: str) -> str:
-    """The text without the characters that a terminal would obey, or show as something else.
+    """The text without characters that a terminal would obey, or show as something else.
 
-    Line breaks and tabs stay; a one-line input removes them.
+    Line breaks and tabs stay; a one-line input replaces them.
     """
     return "\n".join(_printable_line(line) for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
 
@@ -33,7 +33,7 @@ def _printable_line(line: str) -> str:
 
 @dataclass
 class CharactersRemoved(Message):
-    """Characters that cannot be shown were left out of what was pasted."""
+    """Unprintable characters were removed from a paste."""
 
     count: int
 
@@ -42,7 +42,7 @@ class LineInput(Input):
     """A one-line input."""
 
     def _on_paste(self, event: events.Paste) -> None:
-        # Textual calls this on every class of the hierarchy unless told not to.
+        # Otherwise Textual also calls the base class's handler.
         event.prevent_default()
         event.stop()
         lines = event.text.strip().splitlines()
@@ -51,19 +51,19 @@ class LineInput(Input):
             self.replace(lines[0], start, end)
 
     def replace(self, text: str, start: int, end: int) -> None:
-        """Replaces a range with the text's printable part."""
+        """Replaces a range with the printable part of the text."""
         kept = _one_line(text)[:LONGEST_LINE]
         super().replace(kept, start, end)
         if len(kept) < len(text):
             self.post_message(CharactersRemoved(len(text) - len(kept)))
 
     def validate_value(self, value: str) -> str:
-        """Holds for every way in, those that do not pass `replace` too."""
+        """Cleans values that do not pass through `replace` too."""
         return _one_line(value)
 
 
 class ChoiceInput(LineInput):
-    """A one-line input with things to choose from: the ghost completes, up and down walk through what matches."""
+    """A one-line input with suggestions: one is completed in place, up and down walk through the matches."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down", "choose(1)", "Next suggestion", show=False),
@@ -74,22 +74,22 @@ class ChoiceInput(LineInput):
         super().__init__(value, placeholder, suggester=Completion(()))
         self._choices: tuple[str, ...] = ()
         self._stem: str = value
-        """What the person typed, while suggestions take its place."""
+        """What the user typed, while a suggestion is shown in its place."""
         self._chosen: str | None = None
 
     def offer(self, choices: tuple[str, ...]) -> None:
-        """Takes the choices, best first; those that cannot be shown faithfully are left out."""
+        """Sets the suggestions, best first, without those that cannot be shown faithfully."""
         self._choices = tuple(choice for choice in choices if printable(choice) == choice)
         self.suggester = Completion(self._choices)
 
     def matches(self) -> tuple[str, ...]:
-        """The choices that hold what was typed, those beginning with it first."""
+        """The suggestions that contain what was typed, those beginning with it first."""
         stem = self._typed().strip().casefold()
         found = [choice for choice in self._choices if stem in choice.casefold()]
         return tuple(sorted(found, key=lambda choice: not choice.casefold().startswith(stem)))
 
     def action_choose(self, step: int) -> None:
-        """Puts the next match in; going past the ends brings back what was typed."""
+        """Shows the next match; past the ends it restores what was typed."""
         stem, found = self._typed(), self.matches()
         ring = (stem, *(choice for choice in found if choice != stem))
         here = ring.index(self.value) if self.value in ring else 0
@@ -102,14 +102,14 @@ class ChoiceInput(LineInput):
 
 
 class Completion(Suggester):
-    """Completes what was typed from its beginning."""
+    """Completes what was typed."""
 
     def __init__(self, choices: tuple[str, ...]) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
         self._choices = choices
 
     async def get_suggestion(self, value: str) -> str | None:
-        """The first choice that goes on from the value."""
+        """The first suggestion that begins with the value."""
         start = value.casefold()
         if not start:
             return None
@@ -120,7 +120,7 @@ class ParagraphInput(TextArea):
     """A multi-line input."""
 
     def edit(self, edit: Edit) -> EditResult:
-        """Makes the edit with the printable part of its text."""
+        """Applies the edit with the printable part of its text."""
         given = edit.text.replace("\r\n", "\n")
         edit.text = printable(given)
         result = super().edit(edit)
@@ -129,7 +129,7 @@ class ParagraphInput(TextArea):
         return result
 
     def load_text(self, text: str) -> None:
-        """Replaces everything; what was there is forgotten by undo too."""
+        """Replaces everything, and clears the undo history."""
         super().load_text(printable(text))
 
 

@@ -23,7 +23,7 @@ _STYLES: Final = {"key": "$primary", "text": "$foreground", "number": "$warning"
 
 
 def coloured(line: SafeText) -> Content:
-    """A line of indented JSON with its keys, texts and numbers told apart."""
+    """A line of indented JSON in colour, by kind of token."""
     return Content.assemble(*_parts(line))
 
 
@@ -37,7 +37,7 @@ def _parts(line: SafeText) -> Iterator[str | tuple[str, str]]:
 
 
 class RequestPreview(VerticalScroll):
-    """One request before it is sent."""
+    """A request before it is sent."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "scroll_down", "Down", show=False),
@@ -53,13 +53,13 @@ class RequestPreview(VerticalScroll):
     """
 
     def compose(self) -> ComposeResult:
-        """What it does, in words; where it goes; what is in it."""
+        """Its consequence, its target and its body."""
         yield Static(classes="request-preview--consequence")
         yield Static(classes="request-preview--target")
         yield Static(classes="request-preview--body")
 
     def show(self, method: str, address: SafeText, body: Sequence[SafeText], consequence: Content) -> None:
-        """Takes the request: its address whole, its body as lines of indented JSON."""
+        """Shows the request: its full address, and its body as lines of indented JSON."""
         target = Content.assemble((method, "bold $accent"), " ", address)
         self.query_one(".request-preview--consequence", Static).update(consequence)
         self.query_one(".request-preview--target", Static).update(target)
@@ -67,7 +67,7 @@ class RequestPreview(VerticalScroll):
         self.scroll_home(animate=False)
 
     def explain(self, consequence: Content) -> None:
-        """Says more of what it does."""
+        """Replaces the description of its consequence."""
         self.query_one(".request-preview--consequence", Static).update(consequence)
 
 
@@ -87,13 +87,13 @@ class Outcome:
     verdict: Verdict
     headline: SafeText
     facts: tuple[tuple[str, SafeText], ...] = ()
-    """Names of our own, values of anyone's."""
+    """Our names, possibly foreign values."""
     meaning: tuple[SafeText, ...] = ()
     """Paragraphs: what it means and what to do."""
 
 
 def reason(error: ActionError) -> str:
-    """An error with its status and code."""
+    """An error's message with its status and code."""
     parts = (f"HTTP {error.http_status}" if error.http_status else "", error.error_code or "")
     where = ", ".join(part for part in parts if part)
     return f"{error.message} ({where})" if where else error.message
@@ -112,13 +112,13 @@ class OutcomePage(VerticalScroll):
     can_focus = False
 
     def compose(self) -> ComposeResult:
-        """The headline, the facts, the meaning."""
+        """The headline, the facts and the meaning."""
         yield Static(classes="outcome-page--headline")
         yield FactList()
         yield Static(classes="outcome-page--meaning")
 
     def show(self, outcome: Outcome) -> None:
-        """Takes the outcome."""
+        """Shows the outcome."""
         mark = _MARKS[outcome.verdict]
         self.query_one(".outcome-page--headline", Static).update(
             Content.assemble((f"{mark.glyph} {outcome.headline}", mark.style))

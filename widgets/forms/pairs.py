@@ -1,4 +1,4 @@
-"""Keys and values, as many as needed: a free line is always there, and each value says how it will be read."""
+"""A field of keys and values: an empty line is always there, and each value shows how it will be read."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -17,18 +17,18 @@ from widgets.forms.field import FormField
 from widgets.forms.inputs import LineInput
 
 Pairs = tuple[tuple[str, str], ...]
-"""Keys and values as typed, empty lines left out."""
+"""Keys and values as typed, without empty lines."""
 Reading = Callable[[str], SafeText]
 """How a value as typed will be read, in a word or two."""
 
 
 def packed(pairs: Pairs) -> str:
-    """The pairs as one text; `unpacked` reads it back."""
+    """The pairs as one text, which `unpacked` reads."""
     return json.dumps(pairs, ensure_ascii=False) if pairs else ""
 
 
 def unpacked(text: str) -> Pairs:
-    """The pairs that `packed` made a text of; nothing where it is not such a text."""
+    """The pairs of a text from `packed`; none if it is not such a text."""
     try:
         loaded = json.loads(text or "[]")
         return tuple((str(key), str(value)) for key, value in loaded)
@@ -61,7 +61,7 @@ class PairLine(Widget):
         self._reading = reading
 
     def compose(self) -> ComposeResult:
-        """The key = the value, and how it is read."""
+        """Key = value, and how the value will be read."""
         yield self._key
         yield Static("=", classes="pair-line--equals")
         yield self._value
@@ -74,7 +74,7 @@ class PairLine(Widget):
 
     @property
     def is_free(self) -> bool:
-        """Whether nothing is in it."""
+        """Whether it is empty."""
         return self.pair == ("", "")
 
     def _read(self) -> Content:
@@ -101,7 +101,7 @@ class PairsField(FormField):
         self._known = packed(self._initial)
 
     def compose_control(self) -> ComposeResult:
-        """A line for each pair, and a free one."""
+        """A line for each pair, and an empty one."""
         with Vertical(classes="pairs-field--lines"):
             yield from self._lines_for(self._initial)
 

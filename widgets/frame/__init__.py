@@ -1,1 +1,1 @@
-"""What stands around every room: header, tabs, keys, and what is said of troubles."""
+"""The frame of every screen: header, tabs, keys and notices."""

@@ -1,4 +1,4 @@
-"""How fresh the facts on show are: said of our own link to the service, never of its code hosts."""
+"""How fresh the shown facts are; about our link to the service, not about its code hosts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from widgets.times import age, ago
 
 LATE_AFTER_POLLS: Final = 4
 LATE_FLOOR_S: Final = 45.0
-"""However short the polls' period is, facts this young are not stale yet."""
+"""Facts younger than this are never stale, however short the polling period."""
 DUE_AFTER_POLLS: Final = 2
 DUE_GRACE_S: Final = 5.0
-"""An answer may take this long: facts are live while their age is explained by the period and that."""
+"""How long a response may take before it is overdue."""
 
 TROUBLES: Final[Mapping[str, str]] = {
     "unreachable": "service unreachable",
@@ -29,31 +29,31 @@ TROUBLES: Final[Mapping[str, str]] = {
     "no_token": "no token",
     "token": "no token",
 }
-"""An error's kind in as few words as fit into the header."""
+"""An error's kind in few words, to fit into the header."""
 
 
 @dataclass(frozen=True, slots=True)
 class PollTiming:
-    """What `live` means here."""
+    """When polling began and how often it happens, which decides what counts as live."""
 
     opened_at: datetime
-    """When this console began to ask."""
+    """When this console started polling."""
     period_s: float
     """Seconds between polls."""
 
     @property
     def due_after_s(self) -> float:
-        """The age from which an answer should have come, and has not."""
+        """The age from which a response is overdue."""
         return max(DUE_AFTER_POLLS * self.period_s, self.period_s + DUE_GRACE_S)
 
     @property
     def late_after_s(self) -> float:
-        """The age from which facts are stale although nothing failed."""
+        """The age from which facts are stale, even if no poll failed."""
         return max(LATE_FLOOR_S, LATE_AFTER_POLLS * self.period_s)
 
 
 def freshness(link: LinkState | None, timing: PollTiming, now: datetime) -> Badge:
-    """The state of one subject's facts: live, waited for, stale since when and why, or asked for the first time."""
+    """The state of one subject's facts: connecting, live, overdue, or stale with its age and reason."""
     known = link is not None and link.last_ok_at is not None
     since = age(link.last_ok_at, now) if link is not None and link.last_ok_at is not None else ""
     if link is not None and link.failing_since is not None:

@@ -1,4 +1,4 @@
-"""The line at the top: which service this is, how fresh its facts are, how many runs it has, how its hosts fare."""
+"""The line at the top: the profile, how fresh its facts are, its run counts, and its code hosts' health."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from widgets.times import age
 
 PRODUCT: Final = "runwarden"
 FILES_FAIL: Final = Badge("✗", "own files unusable", "bad")
-"""Whatever the link says, what is on show stays as it is."""
+"""Replaces the link's state: nothing on the screen can change."""
 SPACE: Final = 3
 """Cells between the groups."""
 
@@ -30,14 +30,14 @@ Part = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """What the header knows."""
+    """What the header shows."""
 
     profile: str
     read_only: bool = False
     files_fail: bool = False
-    """Our own files cannot be used: nothing on show follows the service."""
+    """Our own files cannot be used, so nothing on the screen follows the service."""
     can_switch: bool = False
-    """There are other profiles to go to."""
+    """There are other profiles to switch to."""
     runs_link: LinkState | None = None
     working: int = 0
     queued: int = 0
@@ -45,23 +45,23 @@ class Vitals:
     """Runs of the last 24 hours that failed."""
     health: tuple[PlatformHealth, ...] = ()
     health_is_stale: bool = False
-    """The last health poll failed: what is known of the hosts is old."""
+    """The last health poll failed: the hosts' states are old."""
     known: bool = False
-    """Whether there is anything to count yet."""
+    """Whether the counts are known yet."""
 
 
 class Brevity(IntEnum):
-    """How little is said, where there is little room."""
+    """How much is abbreviated where there is little room."""
 
     FULL = 0
     WORDS = 1
     GLYPHS = 2
     COUNTS = 3
-    """No hosts: they have a room of their own."""
+    """Without hosts, which have their own screen."""
 
 
 class HeaderBar(Widget):
-    """One line; where it is short, words give way to glyphs and the least important facts go first."""
+    """One line; if it is short, words give way to glyphs, and the least important facts are dropped first."""
 
     @dataclass
     class ProfileClicked(Message):
@@ -77,16 +77,16 @@ class HeaderBar(Widget):
         self._clock = clock
         self._shown: Content | None = None
         self._name_end = 0
-        """Where the profile's name ends, in cells."""
+        """The cell where the profile's name ends."""
 
     def show(self, vitals: Vitals) -> None:
-        """Takes new facts."""
+        """Shows new facts."""
         self._vitals = vitals
         self.tick()
 
     def tick(self) -> None:
-        """Paints again if an age reads differently."""
-        # Content is equal to what has the same text: a host that only turns grey would stay as it is.
+        """Repaints if an age changed."""
+        # `==` compares only text: a host that merely turns grey would not be repainted.
         if self._shown is None or not self._content().is_same(self._shown):
             self.refresh()
 
@@ -96,7 +96,7 @@ class HeaderBar(Widget):
         return self._shown
 
     def on_click(self, event: events.Click) -> None:
-        """The left part is the profile's: a click on it asks for another."""
+        """Announces a click on the profile's name."""
         if self._vitals.can_switch and event.x < self._name_end:
             self.post_message(self.ProfileClicked())
 

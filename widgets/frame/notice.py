@@ -11,9 +11,9 @@ from textual.widgets import Static
 from widgets.badges import STYLES, Tone
 
 MEASURE: Final = 64
-"""Cells of a notice's longest line."""
+"""The most cells in a line of a notice."""
 MARGIN: Final = 2
-"""Cells that stay empty at each side of it."""
+"""Empty cells at each side of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +28,18 @@ class Notice:
 
 
 def wrapped(notice: Notice, width: int) -> list[str]:
-    """What stands below the title, in lines for a view of that many cells."""
+    """The paragraphs, wrapped for a view of this width."""
     measure = max(1, min(MEASURE, width - 2 * MARGIN))
     return [part for text in notice.lines for part in wrap(text, measure) or [""]]
 
 
 def above(height: int, lines: int) -> int:
-    """Lines that stay empty above a notice of so many: it stands a little higher than the middle, in every room."""
+    """Empty lines above a notice of this many lines, which places it a little above the middle."""
     return max(0, (height - lines) // 3)
 
 
 class NoticePage(Widget):
-    """A notice where nothing else is."""
+    """A notice in place of a screen's content."""
 
     DEFAULT_CSS = "NoticePage { width: 1fr; height: 1fr; text-align: center; }"
 
@@ -48,7 +48,7 @@ class NoticePage(Widget):
         self._notice: Notice | None = None
 
     def show(self, notice: Notice) -> None:
-        """Takes what is to be said."""
+        """Shows the notice."""
         if notice != self._notice:
             self._notice = notice
             self.refresh()
@@ -65,7 +65,7 @@ class NoticePage(Widget):
 
 
 class Banner(Static):
-    """Hidden while all is well; it never covers the facts."""
+    """A notice in one line; hidden while there is none."""
 
     def __init__(self) -> None:
         super().__init__(markup=False)
@@ -73,7 +73,7 @@ class Banner(Static):
         self.display = False
 
     def show(self, notice: Notice | None) -> None:
-        """Takes what is wrong; None: nothing."""
+        """Shows the notice; None: hides it."""
         if notice == self._notice:
             return
         self._notice = notice

@@ -1,1 +1,1 @@
-"""Charts and tables of figures."""
+"""The charts and tables of Insights."""

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 LEAST_WIDTH: Final = 24
 LEAST_HEIGHT: Final = 5
-"""Smaller charts would show nothing that can be read."""
+"""Smaller charts would be unreadable."""
 _LABEL_GAP: Final = 2
 Colour = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A name below a place."""
+    """A label below a place."""
 
     at: int
     """Index of the bar or point, from 0."""
@@ -32,7 +32,7 @@ class Tick:
 
 
 class Chart(PlotextPlot):
-    """A plot in the theme's colours; `draw` says what is on it, and is asked again whenever it is painted."""
+    """A plot in the theme's colours; `draw` is called whenever it is painted."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"chart--{tone}" for tone in STYLES}
     DEFAULT_CSS = """
@@ -49,10 +49,10 @@ class Chart(PlotextPlot):
     """
 
     _axis_cells = 0
-    """At the left of what is drawn, for the names of heights."""
+    """Cells at the left, for the labels of the axis."""
 
     def draw(self, width: int, height: int) -> None:
-        """Puts everything on the plot, which is empty and so many cells large."""
+        """Draws on the empty plot of this size in cells."""
         raise NotImplementedError
 
     def render(self) -> RenderResult:
@@ -71,12 +71,12 @@ class Chart(PlotextPlot):
         return colour.r, colour.g, colour.b
 
     def label(self, text: str, x: int, y: int, tone: Tone) -> None:
-        """Writes above a place."""
+        """Writes a text at a place."""
         _, ground = self.background_colors
         self.plt.text(text, x, y, color=self.colour(tone), background=ground.rgb, alignment="center")
 
     def axis(self, top: float, rows: int, *, ticks: int = 3) -> int:
-        """Names heights from 0 to `top` at the left; returns how many cells the names take."""
+        """Labels heights from 0 to `top` at the left; returns the cells that the labels take."""
         values = [top * index / (ticks - 1) for index in range(ticks)]
         labels = [number(value) for value in values]
         wide = max(map(len, labels)) + 1
@@ -86,15 +86,15 @@ class Chart(PlotextPlot):
         return wide
 
     def below(self, ticks: Sequence[Tick], places: Sequence[int]) -> None:
-        """Names places at the bottom: every one, every second or so, so that none runs into its neighbour."""
+        """Labels places at the bottom, as many as do not run into each other."""
         some = (ticks[::step] for step in range(1, len(ticks)))
         kept = next((each for each in some if _stand_apart(each, places)), ticks[:1])
-        # Plotext pushes a name that would stand out at the left edge into its neighbour's reach.
+        # Plotext pushes a label that would cross the left edge towards its neighbour.
         pushed = len(kept[0].text) // 2 - places[kept[0].at] - self._axis_cells
         if pushed > 0 and not _stand_apart(kept, places, pushed + 1):
             kept = kept[1:]
         self.plt.xticks([places[tick.at] for tick in kept], [tick.text for tick in kept])
-        # Plotext names them in the order of a set, and moves each one by what is there already.
+        # Plotext labels them in the order of a set, and moves each one by what is there already.
         monitor = cast("Any", self.plt).monitor
         named = sorted(zip(monitor.xticks[0], monitor.xlabels[0], strict=True))
         monitor.xticks[0], monitor.xlabels[0] = [place for place, _ in named], [text for _, text in named]
@@ -111,7 +111,7 @@ def number(value: float) -> str:
 
 
 def ceiling(highest: float) -> float:
-    """The top of an axis: 1, 2 or 5 times a power of ten, or the even number above a small count."""
+    """The top of an axis: a round number that is not below the highest value."""
     if highest <= 2:  # noqa: PLR2004 — the smallest axis whose middle is a whole number
         return 2
     power = 10 ** floor(log10(highest))
@@ -119,9 +119,9 @@ def ceiling(highest: float) -> float:
 
 
 def stacked(values: Sequence[int], top: float, rows: int) -> list[int]:
-    """How many rows each part of a bar takes, from its foot up.
+    """How many rows each part of a bar takes, from the bottom up.
 
-    A part that is there takes a row at least, so that one failure among a thousand is seen.
+    Each part takes at least one row, so that one failure among a thousand is visible.
     """
     taken: list[int] = []
     total = 0
@@ -135,27 +135,27 @@ def stacked(values: Sequence[int], top: float, rows: int) -> list[int]:
 
 
 def columns(count: int, width: int) -> tuple[list[int], int]:
-    """Where each of so many bars begins, spread over the width, and how wide all of them are."""
+    """Where each bar begins, spread over the width, and how wide the bars are."""
     step = width / count
     gap = 0 if step < 2 else 1 if step < 6 else 2  # noqa: PLR2004 — wide bars stand better further apart
     return [int(index * step) for index in range(count)], max(1, int(step) - gap)
 
 
 _STACK: Final = (FAILED, COMPLETED, UNFINISHED)
-"""From the foot of a bar up: failures share a base line, so that they can be compared."""
+"""From the bottom up: failures share a base line, so that they can be compared."""
 _FOOT: Final = 1
-"""Rows that the names below a chart take."""
+"""Rows of the labels below a chart."""
 _LABELLED_FROM: Final = 5
-"""Bars this wide have room for the number of failures above them."""
+"""From this width on, a bar has its number of failures above it."""
 
 
 class _InsightsChart(Chart):
-    """A chart of the figures on show."""
+    """A chart of the current figures."""
 
     view: InsightsView | None = None
 
     def show(self, view: InsightsView) -> None:
-        """Takes the figures."""
+        """Shows the figures."""
         self.view = view
         self.refresh()
 
@@ -201,10 +201,10 @@ class OutcomesChart(_InsightsChart):
 
 
 class ConcurrencyChart(_InsightsChart):
-    """How many runs at once, over time."""
+    """How many runs are in progress at once, over time."""
 
     def draw(self, width: int, height: int) -> None:
-        """The line, and what is below it filled."""
+        """A line with the area below it filled."""
         view = self.view
         if view is None:
             return
@@ -227,7 +227,7 @@ class ConcurrencyChart(_InsightsChart):
 
 
 def _ticks(view: InsightsView) -> list[Tick]:
-    """At the beginnings of the outcomes' stretches, so that the two charts can be read side by side."""
+    """Where the outcomes' periods begin, so that the two charts can be read side by side."""
     starts = [each.start for each in view.concurrency]
     edges = {each.start for each in view.outcomes}
     return [Tick(index, tick(start, view.step, is_short=False)) for index, start in enumerate(starts) if start in edges]

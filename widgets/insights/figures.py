@@ -14,14 +14,14 @@ Step = Literal["hour", "day"]
 
 @dataclass(frozen=True, slots=True)
 class InsightsView:
-    """Figures up to a moment."""
+    """The figures of a period, up to now."""
 
     title: str
-    """Of the stretch: `the last 7 days`."""
+    """The period in words: `the last 7 days`."""
     step: Step
-    """What an outcome's stretch is."""
+    """The length of time that one outcome covers."""
     at: datetime
-    """Up to when."""
+    """The end of the period."""
     outcomes: tuple[Outcomes, ...]
     """Oldest first."""
     concurrency: tuple[Concurrency, ...]
@@ -32,37 +32,37 @@ class InsightsView:
 
     @property
     def since(self) -> datetime:
-        """The beginning of it."""
+        """The beginning of the period."""
         return self.outcomes[0].start
 
     @property
     def completed(self) -> int:
-        """All of it together."""
+        """Completed runs in the whole period."""
         return sum(each.completed for each in self.outcomes)
 
     @property
     def failed(self) -> int:
-        """All of it together."""
+        """Failed runs in the whole period."""
         return sum(each.failed for each in self.outcomes)
 
     @property
     def unfinished(self) -> int:
-        """All of it together."""
+        """Unfinished runs in the whole period."""
         return sum(each.unfinished for each in self.outcomes)
 
     @property
     def runs(self) -> int:
-        """All of it together."""
+        """All runs in the whole period."""
         return self.completed + self.failed + self.unfinished
 
     @property
     def is_complete(self) -> bool:
-        """Whether every run of the stretch is held."""
+        """Whether the cache holds every run of the period."""
         coverage = self.coverage
         return coverage.whole or (coverage.complete_since is not None and coverage.complete_since <= self.since)
 
     def is_partial(self, each: Outcomes) -> bool:
-        """Whether some of its runs may be missing."""
+        """Whether some runs of this outcome may be missing."""
         complete_since = self.coverage.complete_since
         return not self.coverage.whole and (complete_since is None or complete_since > each.start)
 
@@ -71,12 +71,12 @@ COMPLETED: Final = Badge("█", "completed", "good")
 FAILED: Final = Badge("x", "failed", "bad")
 UNFINISHED: Final = Badge("░", "not finished", "busy")
 UNKNOWN: Final = Badge("·", "not known", "quiet")
-"""Each with a shape of its own: colour only repeats what the shape says."""
+"""Each has a shape of its own; colour only repeats it."""
 NOTHING: Final = "-"
 
 
 def share(part: float | None) -> str:
-    """A part of one as whole per cent; never 0% or 100% for what is only nearly so."""
+    """A share as a whole percentage; 0% and 100% only if exact."""
     if part is None:
         return NOTHING
     if 0 < part < 1:
@@ -85,18 +85,18 @@ def share(part: float | None) -> str:
 
 
 def seconds(value_s: float | None) -> str:
-    """A duration."""
+    """A duration, or `-`."""
     return NOTHING if value_s is None else span(value_s)
 
 
 def started(at: datetime, step: Step) -> str:
-    """The beginning of a stretch: `14:00`, or `Mon 4 May`."""
+    """When an outcome's time begins: `14:00`, or `Mon 4 May`."""
     local = at.astimezone()
     return f"{local:%H:%M}" if step == "hour" else f"{local:%a} {local.day} {local:%b}"
 
 
 def tick(at: datetime, step: Step, *, is_short: bool) -> str:
-    """The beginning of a stretch, below its bar: `14h`, `4` or `4 May`."""
+    """The same below its bar: `14h`, `4` or `4 May`."""
     local = at.astimezone()
     if step == "hour":
         return f"{local:%H}h" if is_short else f"{local:%H:%M}"
@@ -104,14 +104,14 @@ def tick(at: datetime, step: Step, *, is_short: bool) -> str:
 
 
 def extent(view: InsightsView) -> str:
-    """How many runs, since when, and how much of it is known: `1,204 runs since 1 May · complete`."""
+    """How many runs, since when, and how much is known: `1,204 runs since 1 May · complete`."""
     runs = "1 run" if view.runs == 1 else f"{view.runs:,} runs"
     since = day(view.since, view.at) if view.step == "day" else f"{view.since.astimezone():%H:%M} yesterday"
     return f"{runs} since {since} · {known(view)}"
 
 
 def known(view: InsightsView) -> str:
-    """How much of the stretch is held: `complete`, or since when it is."""
+    """How much of the period the cache holds: `complete`, or since when it is."""
     if view.is_complete:
         return "complete"
     complete_since = view.coverage.complete_since
@@ -121,5 +121,5 @@ def known(view: InsightsView) -> str:
 
 
 def sampled(figures: tuple[RepositoryFigures, ...]) -> bool:
-    """Whether some percentiles are made of the newest runs only."""
+    """Whether some percentiles cover only the newest runs."""
     return any(each.timed < each.completed + each.failed for each in figures)

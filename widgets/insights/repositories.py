@@ -1,4 +1,4 @@
-"""Repositories as lines of a chart: success as a bar, p50 and p95 as places on one scale, each with its number."""
+"""A chart with a line per repository: success as a bar, p50 and p95 on one scale, each with its number."""
 
 from dataclasses import dataclass
 from math import log
@@ -17,7 +17,7 @@ from widgets.insights.figures import COMPLETED, FAILED, InsightsView, sampled, s
 from widgets.times import span
 
 MOST: Final = 12
-"""Repositories on the chart; the table has all of them."""
+"""The most repositories on the chart; the table has all of them."""
 P50: Final = "●"
 P95: Final = "▲"
 _WIDE: Final = 100
@@ -38,12 +38,12 @@ class RepositoryChart(Widget):
         self._view: InsightsView | None = None
 
     def show(self, view: InsightsView) -> None:
-        """Takes the figures."""
+        """Shows the figures."""
         self._view = view
         self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """A line each, one above them, and one for what was left out."""
+        """A header, a line each, and a line of notes."""
         del container, viewport, width
         return len(self._lines(80)) if self._view is not None else 1
 
@@ -70,14 +70,14 @@ class RepositoryChart(Widget):
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """Durations as places on a line, by their logarithm: seconds and hours fit on the same one."""
+    """A logarithmic scale of durations, on which seconds and hours both fit."""
 
     shortest_s: float
     longest_s: float
 
     @classmethod
     def of(cls, figures: tuple[RepositoryFigures, ...]) -> "_Scale":
-        """One that holds all of them."""
+        """A scale for all of these figures."""
         shortest = min((each.p50_s for each in figures if each.p50_s is not None), default=_SHORTEST_S)
         longest = max((each.p95_s for each in figures if each.p95_s is not None), default=_SHORTEST_S)
         shortest = max(shortest, _SHORTEST_S)
@@ -90,7 +90,7 @@ class _Scale:
 
 
 def _widths(width: int) -> tuple[int, int, int]:
-    """Cells of the name, of the bar and of the line of durations, which narrow charts have not."""
+    """Cells of the name, the bar and the scale of durations; 0: a narrow chart has no scale."""
     if width < _WIDE:
         bar = 10
         return max(12, width - bar - 41), bar, 0
@@ -117,7 +117,7 @@ def _line(each: RepositoryFigures, scale: _Scale, width: int) -> Segments:
     name, bar, line = _widths(width)
     success = each.success
     full = 0 if success is None else round(success * bar)
-    # What is only nearly all, or nearly nothing, does not look like it.
+    # Only an exact 0% or 100% may look like it.
     full = min(bar - 1, max(1, full)) if success is not None and 0 < success < 1 else full
     empty = 0 if success is None else bar - full
     parts: Segments = [

@@ -1,4 +1,4 @@
-"""The charts' numbers as tables, for reading exact numbers, and for screen readers."""
+"""The charts' numbers as tables, for users who prefer numbers or cannot see charts."""
 
 from collections.abc import Sequence
 
@@ -17,18 +17,18 @@ NARROW_CELLS = 8
 
 
 class InsightTables(Static):
-    """One table below the other."""
+    """The tables, one below the other."""
 
     def __init__(self) -> None:
         super().__init__(markup=False)
 
     def show(self, view: InsightsView) -> None:
-        """Takes the figures."""
+        """Shows the figures."""
         self.update(tables(view))
 
 
 def tables(view: InsightsView) -> Content:
-    """Outcomes, repositories, concurrency."""
+    """The tables of outcomes, repositories and concurrency."""
     blocks = (
         _table(
             f"Outcomes of {view.title}, by the {view.step} of creation",

@@ -1,1 +1,1 @@
-"""Organizations, and lists of them to import."""
+"""Organizations, and imports of them."""

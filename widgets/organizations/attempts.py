@@ -17,14 +17,14 @@ from widgets.line_table import GAP, Line, LineColumn, LineTable, Part
 from widgets.times import ago, span, stamp
 
 SOON: Final = timedelta(days=3)
-"""An invitation that ends within this time is worth a reminder."""
+"""An invitation that ends within this time is highlighted."""
 _CREATED: Final = Badge("✓", "created", "good")
 _SENT_AGAIN: Final = Badge("↻", "sent again", "quiet")
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt, as the ledger has it."""
+    """One attempt, as the ledger holds it."""
 
     action: Action
     email: str
@@ -32,11 +32,11 @@ class Attempt:
     offer_code: str | None
     """None: the standard trial."""
     organization: Organization | None
-    """None: nothing was created, or only a person knows."""
+    """None: nothing was created, or the outcome is unknown."""
 
     @property
     def is_unknown(self) -> bool:
-        """Whether a person still has to find out what became of it."""
+        """Whether a person still has to find out its outcome."""
         return self.action.state == "unknown" and self.action.resolution is None
 
     @property
@@ -45,7 +45,7 @@ class Attempt:
         action = self.action
         if action.state != "confirmed":
             return None
-        # Where a person found it later, the invitation is as old as the sending.
+        # If a person confirmed it later, the invitation dates from the sending.
         sent = action.settled_at if action.resolution is None else action.sending_at
         return sent + INVITATION_LIFETIME if sent is not None else None
 
@@ -67,7 +67,7 @@ class Attempt:
 
 
 def attempt_badge(attempt: Attempt) -> Badge:
-    """The attempt's state, in the words of creation."""
+    """The attempt's state."""
     if attempt.action.state == "confirmed":
         return _CREATED
     if attempt.action.resolution == "sent_again":
@@ -76,7 +76,7 @@ def attempt_badge(attempt: Attempt) -> Badge:
 
 
 def facts_of(attempt: Attempt, now: datetime) -> tuple[tuple[str, Part], ...]:
-    """Everything known of the attempt; names are ours, values are anyone's."""
+    """Everything known about the attempt; our names, possibly foreign values."""
     return tuple(_facts(attempt, now))
 
 
@@ -141,10 +141,10 @@ _ORGANIZATION_FROM: Final = 72
 
 
 class OrganizationTable(LineTable[Attempt]):
-    """Attempts, a line each."""
+    """Attempts, a line each, newest first."""
 
     def columns_for(self, width: int) -> tuple[LineColumn, ...]:
-        """State, email, invitation and when; the organization where there is room."""
+        """State, email, invitation and when; the organization if there is room."""
         fixed = (_STATE, _INVITATION, _WHEN)
         rest = max(8, width - sum(column.width + GAP for column in fixed))
         if width < _ORGANIZATION_FROM:
@@ -155,7 +155,7 @@ class OrganizationTable(LineTable[Attempt]):
 
 
 class OrganizationPane(VerticalScroll):
-    """One attempt."""
+    """The facts of one attempt."""
 
     DEFAULT_CSS = """
     OrganizationPane {
@@ -178,13 +178,13 @@ class OrganizationPane(VerticalScroll):
         yield FactList()
 
     def show(self, attempt: Attempt | None, now: datetime) -> None:
-        """Takes the attempt; None: there is none."""
+        """Shows the attempt; None: there is none."""
         if attempt is None or self._attempt is None or attempt.action.action_id != self._attempt.action.action_id:
             self.scroll_home(animate=False)
         self._attempt = attempt
         self.tick(now)
 
     def tick(self, now: datetime) -> None:
-        """Paints again if something reads differently."""
+        """Repaints what changed."""
         facts = facts_of(self._attempt, now) if self._attempt is not None else ()
         self.query_one(FactList).show(toned(facts))

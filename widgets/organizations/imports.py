@@ -47,7 +47,7 @@ BADGES: Final[Mapping[RowState, Badge]] = {
 
 @dataclass(frozen=True, slots=True)
 class ImportLine:
-    """One row of the file, and how it stands."""
+    """One row of the file, and its state."""
 
     line: int
     """Its line in the file, from 1."""
@@ -86,7 +86,7 @@ class ImportLine:
 
 
 def counts(rows: Iterable[ImportLine]) -> Content:
-    """How many rows there are of each state."""
+    """The number of rows in each state."""
     found = Counter(row.state for row in rows)
     return Content("   ").join(
         Content.assemble((badge.glyph, badge.style), f" {found[state]:,} {badge.word}")
@@ -114,14 +114,14 @@ _LINE: Final = LineColumn(" line", 0, 5)
 _STATE: Final = LineColumn("state", 1, 13)
 _OFFER: Final = LineColumn("offer", 3, 15)
 _OFFER_FROM: Final = 100
-"""Narrower tables leave the offer out: what there is to say of a row counts more."""
+"""Narrower tables leave out the offer: a row's detail matters more."""
 
 
 class ImportTable(LineTable[ImportLine]):
-    """Rows, a line each."""
+    """The rows of an import, in the file's order."""
 
     def columns_for(self, width: int) -> tuple[LineColumn, ...]:
-        """Line, state, email, offer where there is room, and what there is to say."""
+        """Line, state, email and detail; the offer if there is room."""
         fixed = (_LINE, _STATE, _OFFER) if width >= _OFFER_FROM else (_LINE, _STATE)
         rest = width - sum(column.width + GAP for column in fixed) - 2 * GAP
         email = max(8, rest * 2 // 5)
@@ -146,7 +146,7 @@ class ImportBar(Vertical):
     def __init__(self, most: int) -> None:
         super().__init__()
         self.file = LineField("file", "file", "A CSV with the columns email and, if wanted, offer_code.")
-        self.most = LineField("most", "at most", "So many are sent at once; then it asks again.", value=str(most))
+        self.most = LineField("most", "at most", "How many are sent before it asks again.", value=str(most))
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -156,15 +156,15 @@ class ImportBar(Vertical):
         yield Static(id="import-progress", markup=False)
 
     def show_counts(self, counts: Content) -> None:
-        """How the rows stand."""
+        """Shows the number of rows in each state."""
         self.query_one("#import-counts", Static).update(counts)
 
     def show_progress(self, done: int, of: int, text: SafeText) -> None:
-        """How far it is."""
+        """Shows how far the import is."""
         full = done * BAR // max(1, of)
         bar = (("█" * full, STYLES["busy"]), ("░" * (BAR - full), STYLES["quiet"]))
         self.query_one("#import-progress", Static).update(Content.assemble(*bar, f" {done:,} of {of:,}  ", text))
 
     def say(self, text: SafeText, tone: Tone) -> None:
-        """In place of how far it is."""
+        """Shows a message in place of the progress."""
         self.query_one("#import-progress", Static).update(Content.styled(text, STYLES[tone]))

@@ -19,17 +19,17 @@ AIR: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column and how it may grow."""
+    """A column, and how it may grow."""
 
     key: ColumnKey
     width: int
-    """Cells it has at least."""
+    """Its minimum in cells."""
     sort: SortColumn
-    """What the table is sorted by when this column is asked for."""
+    """What a click on its title sorts by."""
     grows: int = 0
-    """Its share of the room to spare."""
+    """Its share of the spare cells."""
     most: int = 0
-    """Cells it has at most; 0: `width`."""
+    """Its maximum in cells; 0: `width`."""
     cut: Cut = "end"
     frozen: bool = False
     """Stays in view while the others scroll sideways."""
@@ -44,7 +44,7 @@ COLUMNS: Final = (
     Column("took", 7, "took"),
     Column("run", 14, "run", grows=2, most=40, cut="middle"),
 )
-"""All there are."""
+"""All columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class PlacedColumn:
 
     column: Column
     x: int
-    """The first cell, counted from the line's beginning."""
+    """Its first cell."""
     width: int
 
     @property
@@ -68,7 +68,7 @@ class Layout:
 
     placed: tuple[PlacedColumn, ...]
     width: int
-    """Cells of the whole line; more than the view's where the table scrolls sideways."""
+    """Cells of the whole line; more than the view's if the table scrolls sideways."""
     frozen_width: int
     """Cells at the left that do not scroll."""
 
@@ -78,12 +78,12 @@ class Layout:
 
     @property
     def stops(self) -> tuple[int, ...]:
-        """Where scrolling sideways may rest: with a column just behind the frozen ones."""
+        """Where scrolling sideways stops: with a column right behind the frozen ones."""
         return tuple(p.x - self.frozen_width for p in self.placed if not p.column.frozen)
 
 
 def lay_out(view_width: int, columns: Sequence[Column]) -> Layout:
-    """The columns for a view: those that fit fill it to the last cell, the others follow to the right of it."""
+    """Lays out the columns: those that fit fill the view to its last cell, the others follow to its right."""
     fitting = _fitting(view_width, columns)
     widths = _grown(fitting, view_width - _needed(fitting)) + [c.width for c in columns[len(fitting) :]]
     placed: list[PlacedColumn] = []
@@ -97,7 +97,7 @@ def lay_out(view_width: int, columns: Sequence[Column]) -> Layout:
 
 
 def _to_the_last_stop(layout: Layout, view_width: int) -> Layout:
-    """The layout with its last column so wide that scrolling ends at a stop: no column is ever cut at its left."""
+    """Widens the last column so that scrolling ends at a stop: no column is ever cut at its left."""
     hidden = layout.width - view_width
     stop = next((stop for stop in layout.stops if stop >= hidden), hidden)
     if hidden <= 0 or stop == hidden:
@@ -124,7 +124,7 @@ def _grown(columns: Sequence[Column], spare: int) -> list[int]:
         hungry = [i for i, c in enumerate(columns) if c.grows and widths[i] < c.most]
         if not hungry:
             break
-        # Those furthest behind their share grow first; cell by cell there is nothing left to round.
+        # The column furthest behind its share grows first; cell by cell nothing needs rounding.
         smallest = min(hungry, key=lambda i: (widths[i] - columns[i].width) / columns[i].grows)
         widths[smallest] += 1
         spare -= 1
@@ -140,33 +140,33 @@ _BY_KEY: Final = {column.key: column for column in COLUMNS}
 
 @dataclass(frozen=True, slots=True)
 class ColumnChoice:
-    """A choice of columns; at least one is always shown."""
+    """Which columns are shown, in which order and how wide; at least one is always shown."""
 
     shown: tuple[ColumnKey, ...] = DEFAULT_COLUMNS
     widths: dict[ColumnKey, int] = field(default_factory=dict)
-    """Cells of the columns that have a width of their own; the others take what fits."""
+    """The columns with a width of their own, in cells; the others take what fits."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns, those that stay in view first."""
+        """The columns, the frozen ones first."""
         found = [self._column(key) for key in self.shown]
         return tuple(sorted(found, key=lambda column: not column.frozen))
 
     @property
     def every_key(self) -> tuple[ColumnKey, ...]:
-        """All columns there are: those shown in their order, then the others."""
+        """All columns: the shown ones in their order, then the others."""
         shown = tuple(column.key for column in self.columns)
         return (*shown, *(key for key in COLUMN_KEYS if key not in shown))
 
     def toggled(self, key: ColumnKey) -> "ColumnChoice":
-        """With the column shown, or hidden."""
+        """The choice with the column shown, or hidden if it was shown."""
         if key not in self.shown:
             return replace(self, shown=(*self.shown, key))
         rest = tuple(other for other in self.shown if other != key)
         return replace(self, shown=rest) if rest else self
 
     def moved(self, key: ColumnKey, to: ColumnKey) -> "ColumnChoice":
-        """With the column in another's place; those that stay in view stay in front."""
+        """The choice with the column in another's place; frozen columns stay in front."""
         order = [column.key for column in self.columns]
         if key not in order or to not in order or _BY_KEY[key].frozen != _BY_KEY[to].frozen:
             return self
@@ -176,7 +176,7 @@ class ColumnChoice:
         return replace(self, shown=tuple(order))
 
     def sized(self, key: ColumnKey, width: int | None) -> "ColumnChoice":
-        """With the column so wide; None: as wide as fits."""
+        """The choice with the column this wide; None: as wide as fits."""
         widths = {other: cells for other, cells in self.widths.items() if other != key}
         if width is not None:
             widths[key] = min(MOST_WIDTH, max(LEAST_WIDTH, width))
@@ -193,23 +193,23 @@ class ColumnChoice:
 
 
 _DRAG_CELLS: Final = 2
-"""Cells that a title has to be dragged before it moves: a click may tremble."""
+"""The fewest cells a title is dragged before it moves, so that an unsteady click moves nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class TitleDrag:
-    """Where the titles were taken hold of, and how they stood then."""
+    """A drag of a title or of its edge, and the columns when it began."""
 
     place: PlacedColumn
     x: int
-    """Cell of the line."""
+    """The cell where the drag began."""
     is_edge: bool
-    """The space behind the title, which makes its column wider; else the title itself."""
+    """Whether the gap behind the title is dragged, which resizes the column; else the column moves."""
     layout: Layout
     choice: ColumnChoice
 
     def dragged_to(self, x: int) -> ColumnChoice:
-        """The columns, once the pointer is at this cell of the line."""
+        """The columns with the pointer at this cell."""
         key = self.place.column.key
         if self.is_edge:
             return self.choice if x == self.x else self.choice.sized(key, self.place.width + x - self.x)
@@ -220,9 +220,9 @@ class TitleDrag:
 
 
 def title_at(layout: Layout, choice: ColumnChoice, x: int) -> TitleDrag | None:
-    """What is at a cell of the titles' line; None: nothing."""
+    """The title or edge at this cell; None: there is neither."""
     place = layout.at(x)
     if place is None:
         return None
-    # A title that fills its column to the last cell still leaves the gap behind it to take hold of.
+    # The edge is the gap: a title may fill its column to the last cell.
     return TitleDrag(place, x, place.end <= x < place.end + GAP, layout, choice)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One thing said to the agent from this machine, and what became of saying it."""
+    """One message sent to the agent from this machine, and its outcome."""
 
     at: datetime
     actor: SafeText
@@ -31,15 +31,15 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The runs on a run's branch, those around it."""
+    """The runs on a run's branch, as far as they are near it."""
 
     total: int
-    """Counted up to a hundred."""
+    """Counted up to 100."""
     rows: tuple[RunRow, ...] = ()
     """Newest first, the run itself among them."""
 
     def beside(self, run_id: str, step: int) -> str | None:
-        """The run before (-1: newer) or after (1: older); None: there is none."""
+        """The next newer (-1) or older (1) run; None: there is none."""
         ids = [row.run_id for row in self.rows]
         there = ids.index(run_id) + step if run_id in ids else -1
         return ids[there] if 0 <= there < len(ids) else None
@@ -54,7 +54,7 @@ class RunView:
     """Oldest first."""
     stuck: bool = False
     continues: str | None = None
-    """The run whose conversation this one goes on with, where that has another id."""
+    """The run whose conversation this one continues, if that has another id."""
     branch: Branch = Branch(0)
     raw: tuple[SafeText, ...] = ()
     """The run object as received, indented."""
@@ -72,7 +72,7 @@ Part = tuple[str, str]
 
 
 def title(view: RunView, now: datetime, width: int) -> list[Line]:
-    """Status and id, the two things to recognise a run by."""
+    """Status and id."""
     run = view.detail.run
     badge = run_badge(run.status)
     when = ago(run.updated_at, now) if run.updated_at is not None else ""
@@ -85,7 +85,7 @@ def title(view: RunView, now: datetime, width: int) -> list[Line]:
 
 
 def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Line]:
-    """The run's fields, by name; what goes on is counted up to the last answer."""
+    """The run's fields; an active run is timed up to the last response."""
     detail, run = view.detail, view.detail.run
     facts: list[tuple[str, str]] = [
         ("repository", safe_text(run.repository.label, limit=FIELD_LIMIT)),
@@ -106,7 +106,7 @@ def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Li
 
 
 def conversation(view: RunView, now: datetime, width: int) -> list[Line]:
-    """What was said to the agent from this machine; the service never gives it back."""
+    """The messages sent to the agent from this machine; the service does not return them."""
     if not view.turns:
         return wrapped("Nothing was sent to it from this machine.", width, QUIET)
     lines: list[Line] = []
@@ -119,13 +119,13 @@ def conversation(view: RunView, now: datetime, width: int) -> list[Line]:
 
 def raw(view: RunView) -> list[Line]:
     """The run object as received."""
-    from widgets.forms.pages import coloured  # not for the first picture
+    from widgets.forms.pages import coloured  # keeps the first frame quick
 
     return [coloured(text) for text in view.raw]
 
 
 def branch(view: RunView, now: datetime, width: int, more: str) -> list[Line]:
-    """The runs on the same branch, the newest first; `more` says how the others are found."""
+    """The runs on the same branch, newest first; `more` says how to see the others."""
     lines = [_beside(view, row, now, width) for row in view.branch.rows]
     hidden = view.branch.total - len(view.branch.rows)
     if hidden > 0:
@@ -134,12 +134,12 @@ def branch(view: RunView, now: datetime, width: int, more: str) -> list[Line]:
 
 
 def counted(total: int, plus: int = 0) -> str:
-    """A number of runs on a branch: they are counted up to a hundred."""
+    """A number of runs on a branch, which are counted up to 100."""
     return f"{total + plus:,}{'' if total < MOST_COUNTED else '+'}"
 
 
 def heading(text: str, note: str = "") -> list[Line]:
-    """A section's title, with air above it."""
+    """A section's title, with a blank line above it."""
     return [line(), line((text, HEADING), ("  ", ""), (note, QUIET))]
 
 
@@ -165,7 +165,9 @@ def _presence(view: RunView, width: int) -> list[Line]:
     if view.detail.presence == "lost":
         return wrapped("The service no longer shows this run: these are the last facts it gave.", width, STYLES["warn"])
     if view.detail.presence == "unconfirmed":
-        return wrapped("Not in the last answer: being looked up. Its status may be old.", width, STYLES["warn"])
+        return wrapped(
+            "Missing from the last response and being looked up. Its status may be out of date.", width, STYLES["warn"]
+        )
     return []
 
 

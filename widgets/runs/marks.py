@@ -1,16 +1,16 @@
-"""Marked runs, by id: they stay marked wherever they go, and while a filter hides them."""
+"""Marked runs, by id: they stay marked when they move, and while a filter hides them."""
 
 from collections.abc import Iterable
 
 
 class RunMarks:
-    """The marks of one table, and the range that is being drawn."""
+    """The marks of one table, and the range that is being extended."""
 
     def __init__(self) -> None:
         self._ids: dict[str, None] = {}
-        """A dictionary for its order: that in which they were marked."""
+        """A dictionary, which keeps the order of marking."""
         self._range: list[str] = []
-        """The runs of the range, from where it began."""
+        """The runs of the range, from its beginning."""
 
     def __contains__(self, run_id: object) -> bool:
         return run_id in self._ids
@@ -20,16 +20,16 @@ class RunMarks:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The marked runs, in the order in which they were marked."""
+        """The marked runs, in the order of marking."""
         return tuple(self._ids)
 
     @property
     def anchor(self) -> str | None:
-        """The run marked last: where a range begins."""
+        """The run marked last, where a range begins."""
         return next(reversed(self._ids), None)
 
     def toggle(self, run_id: str) -> None:
-        """Marks the run, or takes its mark away."""
+        """Marks or unmarks the run."""
         self._range = []
         if run_id in self._ids:
             del self._ids[run_id]
@@ -37,7 +37,7 @@ class RunMarks:
             self._ids[run_id] = None
 
     def extend(self, from_id: str, to_id: str) -> None:
-        """The range goes on to the next run; going back takes the mark of the run that is left."""
+        """Extends the range to the next run; going back unmarks the run that was left."""
         if not self._range or self._range[-1] != from_id:
             self._range = [from_id]
             self._ids[from_id] = None
@@ -48,17 +48,17 @@ class RunMarks:
             self._ids[to_id] = None
 
     def add(self, run_ids: Iterable[str]) -> None:
-        """Marks all of these."""
+        """Marks these runs."""
         self._range = []
         self._ids.update(dict.fromkeys(run_ids))
 
     def remove(self, run_ids: Iterable[str]) -> None:
-        """Takes the marks of these away."""
+        """Unmarks these runs."""
         self._range = []
         for run_id in run_ids:
             self._ids.pop(run_id, None)
 
     def clear(self) -> None:
-        """Takes every mark away."""
+        """Unmarks every run."""
         self._range = []
         self._ids.clear()

@@ -1,4 +1,4 @@
-"""The pane of one run: two lines, a column, or the whole screen, by the room there is."""
+"""The pane of one run: two lines, a column or a whole page, depending on the room."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -48,11 +48,11 @@ class RunPane(VerticalScroll, can_focus=True):
         yield LineText()
 
     def show(self, view: RunView | None, *, otherwise: str = "") -> None:
-        """Takes the run.
+        """Shows the run.
 
         Args:
             view: The run; None: there is none.
-            otherwise: What to say where there is none.
+            otherwise: What to say if there is none.
         """
         other = _run_id(view) != _run_id(self._view)
         self._view, self._said, self._now = view, otherwise, self._clock()
@@ -61,7 +61,7 @@ class RunPane(VerticalScroll, can_focus=True):
         self._paint()
 
     def shape(self, form: PaneForm) -> None:
-        """Takes another form, for another size of the screen."""
+        """Changes the form, for another screen size."""
         if form != self._form:
             self._form = form
             self.set_class(form == "strip", "-strip")
@@ -69,17 +69,17 @@ class RunPane(VerticalScroll, can_focus=True):
             self._paint()
 
     def toggle_raw(self) -> None:
-        """Facts, or the JSON as received."""
+        """Switches between the facts and the JSON as received."""
         self._raw = not self._raw
         self.scroll_home(animate=False)
         self._paint()
 
     def tick(self, now: datetime, as_of: datetime | None = None) -> None:
-        """Moves the clock; paints again if something reads differently.
+        """Moves the clock and repaints what changed.
 
         Args:
             now: The time.
-            as_of: When the service last answered, while it does not any more: what goes on is counted up to then.
+            as_of: When the service last answered, if it has stopped answering: active runs are timed up to then.
         """
         self._now, self._as_of = now, as_of
         self._paint()
@@ -89,14 +89,14 @@ class RunPane(VerticalScroll, can_focus=True):
             self.query_one(LineText).take(self._lines())
 
     def on_resize(self) -> None:
-        """Wrap the lines again."""
+        """Wraps the lines for the new width."""
         self._paint()
 
     def _raw_lines(self) -> list[Content]:
         if self._view is None:
             return []
         if self._raw_of is not self._view:
-            # A long document is coloured once, not at every tick.
+            # Colour a long document once, not at every tick.
             self._raw_of, self._raw_shown = self._view, facts.raw(self._view)
         return self._raw_shown
 

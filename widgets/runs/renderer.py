@@ -1,4 +1,4 @@
-"""The run table's brush: lines of cells become strips in the theme's colours."""
+"""Renders the run table's lines as strips in the theme's colours."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,17 +24,17 @@ COMPONENTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RowState:
-    """How a line stands out."""
+    """What sets a row apart."""
 
     at_cursor: bool
     marked: bool
     focused: bool
-    """Whether the table has the keys."""
+    """Whether the table has the focus."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableRenderer:
-    """Every style of the table, looked up once for each theme."""
+    """Draws the table's lines; its styles are looked up once per theme."""
 
     base: Style
     header_style: Style
@@ -45,17 +45,17 @@ class TableRenderer:
     tones: dict[Tone, Style]
     cursor: Style
     resting: Style
-    """The cursor's line while the keys go elsewhere."""
+    """The cursor's line while the table has no focus."""
 
     @classmethod
     def of(cls, widget: Widget) -> Self:
-        """The styles as the style sheet has them for a widget now."""
+        """Looks up the widget's current styles."""
 
         def component(name: str) -> Style:
             return widget.get_component_rich_style(f"run-table--{name}")
 
         def foreground(name: str) -> Style:
-            # Without its background, so that it can be laid on the cursor's.
+            # Without its background: the cursor line's must show.
             style = component(name)
             return Style(color=style.color, bold=style.bold, underline=style.underline)
 
@@ -72,11 +72,11 @@ class TableRenderer:
         )
 
     def blank(self, width: int) -> Strip:
-        """A line with nothing on it."""
+        """An empty line."""
         return Strip.blank(width, self.base)
 
     def header(self, layout: Layout, sort: RunSort, unseen: int, width: int, scroll_x: int) -> Strip:
-        """The titles, the order's arrow, and how many runs wait above."""
+        """The titles, the sort arrow, and how many new runs are above the view."""
         segments: list[Segment] = []
         x = 0
         for place in layout.placed:
@@ -100,10 +100,10 @@ class TableRenderer:
 
         Args:
             line: Its cells.
-            layout: Where they are.
+            layout: The places of the columns.
             width: Cells of the view.
             scroll_x: Cells scrolled sideways.
-            state: How it stands out.
+            state: What sets it apart.
         """
         background = (self.cursor if state.focused else self.resting) if state.at_cursor else self.base
         segments = [
@@ -120,13 +120,13 @@ class TableRenderer:
         return _scrolled(segments, layout, width, scroll_x, background)
 
     def placeholder(self, layout: Layout, width: int, *, at_cursor: bool) -> Strip:
-        """A line whose run is being read."""
+        """A line whose run is still being read."""
         background = self.cursor if at_cursor else self.base
         text = "".join(" " * (p.x if i == 0 else 2) + fit("·", p.width) for i, p in enumerate(layout.placed))
         return Strip([Segment(fit(text, width), background + self.tones["quiet"])], width)
 
     def notice(self, notice: Notice | None, y: int, width: int, height: int) -> Strip:
-        """One line of what there is to say where rows would be, in the middle of them."""
+        """One line of the notice that takes the place of the rows."""
         if notice is None:
             return self.blank(width)
         lines = wrapped(notice, width)
@@ -159,7 +159,7 @@ class TableRenderer:
 
 
 def unseen_note(unseen: int) -> str:
-    """How many runs wait above; empty: none."""
+    """How many new runs are above the view; empty: none."""
     return f" {unseen:,} new ↑ " if unseen else ""
 
 

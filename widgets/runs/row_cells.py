@@ -1,25 +1,87 @@
-"""One run as a line of the table: its cells as text and tone, without a style and without a screen."""
+"""A run as the cells of its row: text, tone and what the search matched, without styles or a screen."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, Self
 
 from app.text import safe_text
-from storage.records import RunRow
+from storage.records import RunFilter, RunRow
 from widgets.badges import Badge, Tone, run_badge
 from widgets.cells import fit
 from widgets.runs.columns import ColumnKey, Layout, PlacedColumn
-from widgets.runs.search_highlight import NOTHING, SearchHighlight
 from widgets.times import span, started
 
+MatchRange = tuple[int, int]
+"""A range of characters, without its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHighlight:
+    """What to highlight: words in every searched column, patterns in one each."""
+
+    words: tuple[str, ...] = ()
+    """Case-folded."""
+    repositories: tuple[str, ...] = ()
+    branches: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, wanted: RunFilter) -> Self:
+        """What a filter searches for."""
+        return cls(tuple(wanted.search.casefold().split()), wanted.repositories, wanted.branches)
+
+    def found(self, shown: str, column: ColumnKey) -> Iterator[MatchRange]:
+        """The matching ranges of a cell's text, which may be padded or cut."""
+        if column not in {"repository", "branch", "run"}:
+            return
+        yield from _words(shown, self.words)
+        patterns = {"repository": self.repositories, "branch": self.branches}.get(column, ())
+        for pattern in patterns:
+            yield from _pattern(shown, pattern)
+
+
+NO_HIGHLIGHT: Final = SearchHighlight()
+
+
+def _words(shown: str, words: tuple[str, ...]) -> Iterator[MatchRange]:
+    """The ranges of the words; none in text whose length changes with case folding."""
+    folded = shown.casefold()
+    if len(folded) != len(shown):
+        return
+    for word in words:
+        yield from _everywhere(folded, word)
+
+
+def _pattern(shown: str, pattern: str) -> Iterator[MatchRange]:
+    """The literal pieces of a pattern: first and last at the ends of the text, the others anywhere."""
+    text = shown.rstrip()
+    first, *rest = pattern.split("*")
+    if not rest:
+        yield from [(0, len(text))] if text == pattern else []
+        return
+    if first and text.startswith(first):
+        yield 0, len(first)
+    *middle, last = rest
+    for piece in middle:
+        yield from _everywhere(text, piece)
+    if last and text.endswith(last):
+        yield len(text) - len(last), len(text)
+
+
+def _everywhere(text: str, piece: str) -> Iterator[MatchRange]:
+    start = text.find(piece)
+    while piece and start >= 0:
+        yield start, start + len(piece)
+        start = text.find(piece, start + len(piece))
+
+
 FIELD_LIMIT: Final = 200
-"""Characters of a foreign field that a table ever looks at."""
+"""The most characters of a foreign field that a table looks at."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowTimes:
-    """The cells of a line that change by themselves."""
+    """The cells of a line that change with time."""
 
     started: str
     updated: str
@@ -34,18 +96,18 @@ class Cell:
     text: str
     tone: Tone
     matches: tuple[tuple[int, int], ...] = ()
-    """Ranges of the text that the search found."""
+    """Ranges of the text that the search matched."""
 
 
 def row_times(row: RunRow, now: datetime, as_of: datetime | None = None) -> RowTimes:
-    """The row's times as they read now; `as_of` is when the service last answered, where that is over."""
+    """The row's times as they read now; `as_of` is when the service last answered, if it has stopped."""
     return RowTimes(
         started(row.created_at or row.first_seen_at, now), started(row.updated_at, now), took(row, now, as_of)
     )
 
 
 def took(row: RunRow, now: datetime, as_of: datetime | None = None) -> str:
-    """How long the run took: so far while it is active, at least so long if it can no longer be observed."""
+    """How long the run took; so far if it is active, and at least that if the service does not answer."""
     if row.created_at is None:
         return "-"
     if row.is_final:
@@ -55,16 +117,16 @@ def took(row: RunRow, now: datetime, as_of: datetime | None = None) -> str:
 
 
 def row_cells(
-    row: RunRow, layout: Layout, times: RowTimes, sought: SearchHighlight = NOTHING, *, stuck: bool = False
+    row: RunRow, layout: Layout, times: RowTimes, sought: SearchHighlight = NO_HIGHLIGHT, *, stuck: bool = False
 ) -> Iterator[Cell]:
     """The line's cells from left to right.
 
     Args:
         row: The run.
-        layout: Where its columns are.
-        times: Its times, see `row_times`.
-        sought: What is looked for; found again in repository, branch and run id.
-        stuck: Whether the run takes far longer than its repository's runs do.
+        layout: The places of the columns.
+        times: Its times, from `row_times`.
+        sought: What to highlight in repository, branch and run id.
+        stuck: Whether the run takes far longer than its repository's runs usually do.
     """
     badge = _badge(row, stuck=stuck)
     texts: dict[ColumnKey, tuple[str, Tone]] = {

@@ -1,4 +1,4 @@
-"""The table of runs: as long as there are runs, as heavy as what is on show; its columns and marks are its reader's."""
+"""The run table: it draws any number of runs, holding only those near the view."""
 
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
@@ -19,13 +19,12 @@ from widgets.frame.notice import Notice
 from widgets.runs.columns import COLUMNS, ColumnChoice, ColumnKey, TitleDrag, lay_out, title_at
 from widgets.runs.marks import RunMarks
 from widgets.runs.renderer import COMPONENTS, RowState, TableRenderer, unseen_note
-from widgets.runs.row_cells import RowTimes, row_cells, row_times
+from widgets.runs.row_cells import RowTimes, SearchHighlight, row_cells, row_times
 from widgets.runs.rows import FreezeFrame, RunRows
-from widgets.runs.search_highlight import SearchHighlight
 
 
 class RunTable(RunRows):
-    """Draws runs, one a line, under titles that sort, move and stretch."""
+    """Draws runs, one a line, under titles that sort, move and resize the columns."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = COMPONENTS
 
@@ -34,7 +33,7 @@ class RunTable(RunRows):
         Binding("left,h", "sideways(-1)", "columns to the left", show=False, id="table.left"),
         Binding("enter", "choose", "open", show=False, key_display="enter", id="table.open"),
         Binding(
-            "space", "mark", "mark", show=False, tooltip="Mark the run, for doing one thing to many", id="table.mark"
+            "space", "mark", "mark", show=False, tooltip="Mark the run, to act on several at once", id="table.mark"
         ),
         Binding("shift+down,J", "stretch(1)", "mark down", show=False, id="table.mark_down"),
         Binding("shift+up,K", "stretch(-1)", "mark up", show=False, id="table.mark_up"),
@@ -54,19 +53,19 @@ class RunTable(RunRows):
 
     @dataclass
     class Arranged(Message):
-        """Columns were moved or stretched."""
+        """Columns were moved or resized."""
 
         choice: ColumnChoice
 
     @dataclass
     class Marked(Message):
-        """There are other marks."""
+        """The marks changed."""
 
         count: int
 
     @dataclass
     class RangeRequested(Message):
-        """Asks to mark every run between these two, also those that are not loaded."""
+        """All runs between these two are to be marked; the table may not hold them all."""
 
         first_id: str
         last_id: str
@@ -79,10 +78,10 @@ class RunTable(RunRows):
         *,
         id: str | None = None,  # noqa: A002 — Textual's word
     ) -> None:
-        """Holds nothing yet.
+        """Starts empty.
 
         Args:
-            clock: The time.
+            clock: Tells the time.
             choice: Its columns.
             freeze: Keeps the screen's frame while rows are being read.
             id: Its name in the style sheet.
@@ -100,66 +99,62 @@ class RunTable(RunRows):
         self._drag: TitleDrag | None = None
         self._was_dragged = False
 
-    # What it is told
-
     def tick(self, now: datetime, as_of: datetime | None = None) -> None:
-        """Moves the clock; only lines whose times read differently are painted again.
+        """Moves the clock and repaints the lines whose times changed.
 
         Args:
             now: The time.
-            as_of: When the service last answered, while it does not any more: what goes on is counted up to then.
+            as_of: When the service last answered, if it has stopped answering: active runs are timed up to then.
         """
         self._now, self._as_of = now, as_of
-        for index in self.rows_on_show:
+        for index in self.visible_rows:
             row = self._window.row(index)
             if row is not None and self._painted.get(index) != row_times(row, now, as_of):
                 self.repaint_row(index)
 
     def say(self, notice: Notice | None) -> None:
-        """What to say where rows would be, while there are none."""
+        """Shows a notice in place of the rows while there are none."""
         if notice != self._notice:
             self._notice = notice
             if not self._window.total:
                 self.refresh()
 
     def sorted_by(self, sort: RunSort) -> None:
-        """Which order the rows come in."""
+        """Shows the order of the rows."""
         if sort != self._sort:
             self._sort = sort
             self.repaint_header()
 
     def take_columns(self, choice: ColumnChoice) -> None:
-        """Which columns there are, in which order and how wide."""
+        """Changes the columns, their order and widths."""
         if choice != self._choice:
             self._choice = choice
             self.resize_to(self.total)
             self.refresh()
 
     def mark_stuck(self, run_ids: frozenset[str]) -> None:
-        """Which runs take far longer than they should."""
+        """Marks the runs that take far longer than usual."""
         changed, self._stuck = self._stuck ^ run_ids, run_ids
         self._repaint_runs(changed)
 
     def highlight(self, sought: SearchHighlight) -> None:
-        """What is looked for, to be seen where it was found."""
+        """Highlights what the search matched."""
         if sought != self._sought:
             self._sought = sought
             self.refresh()
 
     def mark_all(self, run_ids: Iterable[str]) -> None:
-        """Marks these runs as well."""
+        """Marks these runs too."""
         self._marks.add(run_ids)
         self._marks_changed()
 
     def unmark(self, run_ids: Iterable[str] | None = None) -> None:
-        """Takes the marks of these runs away; None: all of them."""
+        """Unmarks these runs; None: all runs."""
         if run_ids is None:
             self._marks.clear()
         else:
             self._marks.remove(run_ids)
         self._marks_changed()
-
-    # What it knows
 
     @property
     def marks(self) -> RunMarks:
@@ -168,22 +163,20 @@ class RunTable(RunRows):
 
     @property
     def choice(self) -> ColumnChoice:
-        """Its columns."""
+        """The shown columns."""
         return self._choice
 
     def width_of(self, key: ColumnKey) -> int:
-        """How wide a column is drawn; of one that is hidden, how wide it would be at least."""
+        """The drawn width of a column; for a hidden one, its minimum."""
         columns = (*((placed.column, placed.width) for placed in self._layout.placed), *((c, c.width) for c in COLUMNS))
         return next(width for column, width in columns if column.key == key)
 
     def is_stuck(self, run_id: str) -> bool:
-        """Whether the run takes far longer than it should."""
+        """Whether the run takes far longer than usual."""
         return run_id in self._stuck
 
-    # What its keys do
-
     def action_sideways(self, columns: int) -> None:
-        """Scrolls until another column stands beside those that stay."""
+        """Scrolls sideways to the next stop."""
         here, stops = self.scroll_offset.x, self._layout.stops
         later = [stop for stop in stops if (stop > here if columns > 0 else stop < here)]
         if later:
@@ -195,25 +188,23 @@ class RunTable(RunRows):
             self.post_message(self.Chosen(self._row.run_id))
 
     def action_mark(self) -> None:
-        """Marks the run under the cursor, or takes its mark away, and goes to the next one."""
+        """Marks or unmarks the run under the cursor, and moves on to the next one."""
         if self._row is not None:
             self._marks.toggle(self._row.run_id)
             self._marks_changed()
             self.action_move(1)
 
     def action_stretch(self, rows: int) -> None:
-        """Marks the run under the cursor and the next one; going back takes marks away."""
+        """Marks the run under the cursor and the next one; going back unmarks."""
         here, there = self._row, self._window.row(self._cursor + rows)
-        # Not beyond what is here: a range never leaves a run out.
+        # Stop where rows are missing: a range never skips a run.
         if here is not None and there is not None:
             self._marks.extend(here.run_id, there.run_id)
             self.action_move(rows)
             self._marks_changed()
 
-    # What the mouse does
-
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Takes hold of a title."""
+        """Begins to drag a title or its edge."""
         self._was_dragged = False
         if event.y < HEADER and event.button == 1:
             self._drag = title_at(self._layout, self._choice, self._line_x(event.x))
@@ -221,14 +212,14 @@ class RunTable(RunRows):
                 self.capture_mouse()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Stretches the column that is held by its edge."""
+        """Moves or resizes the dragged column."""
         if self._drag is not None:
             choice = self._drag.dragged_to(self._line_x(event.x))
             self._was_dragged = self._was_dragged or choice != self._drag.choice
             self.take_columns(choice)
 
     def on_mouse_up(self) -> None:
-        """Lets go."""
+        """Ends the drag."""
         if self._drag is not None:
             self.release_mouse()
             if self._choice != self._drag.choice:
@@ -236,7 +227,7 @@ class RunTable(RunRows):
             self._drag = None
 
     def on_click(self, event: events.Click) -> None:
-        """Moves the cursor to the row, opens it on a double click, or sorts by the column; with shift it marks."""
+        """Moves the cursor to the row, opens it on a double click, or sorts by the column; shift and ctrl mark."""
         if event.y < HEADER:
             self._click_title(event)
             return
@@ -271,10 +262,8 @@ class RunTable(RunRows):
     def _line_x(self, x: int) -> int:
         return x if x < self._layout.frozen_width else x + self.scroll_offset.x
 
-    # How it is painted
-
     def resize_to(self, total: int) -> None:
-        """Places the columns, and makes room for so many rows."""
+        """Lays out the columns, and makes room for this many rows."""
         self._lay_out(self.scrollable_content_region.width)
         self.virtual_size = Size(self._layout.width, total + HEADER)
 
@@ -283,28 +272,28 @@ class RunTable(RunRows):
         self._layout = lay_out(width, self._choice.columns)
 
     def rows_came_into_view(self) -> None:
-        """Forgets what was painted where."""
+        """Forgets the times of rows that left the view."""
         super().rows_came_into_view()
-        self._painted = {index: self._painted[index] for index in self.rows_on_show if index in self._painted}
+        self._painted = {index: self._painted[index] for index in self.visible_rows if index in self._painted}
 
     def on_resize(self) -> None:
-        """Lay out the columns again."""
+        """Lays out the columns again."""
         self.resize_to(self.total)
         self.put_cursor(self._cursor)
-        self._want_rows()
+        self._request_rows()
 
     def notify_style_update(self) -> None:
-        """Forgets colours that may be other colours now."""
+        """Drops the styles of the previous theme."""
         super().notify_style_update()
         self._renderer = None
 
     def render_line(self, y: int) -> Strip:
-        """One line of what is on show: the titles, a row, or what there is to say."""
+        """One line of the view: the titles, a row or the notice."""
         renderer = self._renderer = self._renderer or TableRenderer.of(self)
         view = self.scrollable_content_region.size
         scroll_x = self.scroll_offset.x
         if view.width != self._laid_out_for:
-            # A first frame is painted before its size is told: its columns would jump with the second.
+            # The first frame is painted before on_resize: its columns would jump with the second.
             self._lay_out(view.width)
         if y < HEADER:
             return renderer.header(self._layout, self._sort, self._unseen, view.width, scroll_x)
@@ -327,7 +316,7 @@ class RunTable(RunRows):
         self.post_message(self.Marked(len(self._marks)))
 
     def _repaint_runs(self, run_ids: frozenset[str]) -> None:
-        for index in self.rows_on_show:
+        for index in self.visible_rows:
             row = self._window.row(index)
             if row is not None and row.run_id in run_ids:
                 self.repaint_row(index)

@@ -16,15 +16,15 @@ from widgets.times import clock_time, span
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A time in one status."""
+    """A time spent in one status."""
 
     status: str | None
-    """None: not observed yet."""
+    """None: before the run was first observed."""
     start: datetime
     seconds: float | None
-    """None: an end, which takes no time."""
+    """None: a final status, which takes no time."""
     goes_on: bool = False
-    """It has not ended: `seconds` is as of now."""
+    """Still going on: `seconds` is as of now."""
 
 
 def periods(detail: RunDetail, now: datetime) -> tuple[Period, ...]:
@@ -34,7 +34,7 @@ def periods(detail: RunDetail, now: datetime) -> tuple[Period, ...]:
         return (_last(detail.run.status, detail.run.created_at or detail.first_seen_at, now),)
     found: list[Period] = []
     first, created = moves[0], detail.run.created_at
-    # A run first seen as queued has been nothing else since its creation.
+    # A run first seen as queued was queued since its creation.
     start = created if created is not None and first.new == "queued" else first.at
     if created is not None and start > created:
         found.append(Period(None, created, (start - created).total_seconds()))
@@ -55,19 +55,19 @@ LABEL: Final = 13
 SPAN: Final = 8
 """Cells of a duration."""
 BAR_LEAST: Final = 8
-"""With fewer cells a bar would say nothing."""
+"""The fewest cells of a bar."""
 BAR_MOST: Final = 64
 FILLS: Final = {"queued": "░", "working": "━", "": "·"}
-"""What a status is drawn with, so that it can be told without its colour; the empty one is time without observation."""
+"""The fill of each status, so that colour only repeats it; the empty one is unobserved time."""
 OTHER: Final = "▒"
 RESTING: Final = "┈"
-"""Between an end and the turn that followed."""
+"""Between a final status and the next turn."""
 
 QUIET: Final = STYLES["quiet"]
 
 
 def timeline(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Content]:
-    """What was observed of the run, to scale."""
+    """The observed periods, drawn to scale."""
     seen = periods(view.detail, as_of)
     begin = seen[0].start
     whole_s = max(1.0, max((_end_s(period, begin) for period in seen), default=1.0))
@@ -124,7 +124,7 @@ def _whole(seen: tuple[Period, ...], times: int, whole_s: float, bar: int) -> Co
 
 
 def _bar_place(period: Period, begin: datetime, whole_s: float, bar: int) -> tuple[int, int]:
-    """The cells before a stretch's bar, and those of the bar itself: at least one, and never beyond the end."""
+    """The cells before a period's bar, and of the bar itself: at least one, and never beyond the end."""
     if not bar:
         return 0, 0
     start = round(bar * (period.start - begin).total_seconds() / whole_s)

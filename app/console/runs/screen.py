@@ -34,7 +34,7 @@ from widgets.filter.search import SearchInput
 from widgets.frame.notice import Notice
 from widgets.runs.columns import ColumnChoice
 from widgets.runs.pane import RunPane
-from widgets.runs.search_highlight import SearchHighlight
+from widgets.runs.row_cells import SearchHighlight
 from widgets.runs.table import RunTable
 
 WIDE: Final = 120
