@@ -68,7 +68,6 @@ def link_words(facts: ProfileFacts, criteria: Criteria) -> Part:
     if facts.vitals is None:
         return "", ""
     badge = freshness(facts.vitals.runs_link, criteria.timing, criteria.now)
-    # Where that is the worst of it, it stands there already.
     return ("", "") if badge == worst(facts, criteria) else (badge.text, badge.style)
 
 
@@ -77,12 +76,7 @@ def count_words(facts: ProfileFacts) -> tuple[Part, ...]:
     vitals = facts.vitals
     if vitals is None or not vitals.known:
         return ()
-    counts: tuple[tuple[str, int, str, Tone], ...] = (
-        ("●", vitals.working, "working", "busy"),
-        ("○", vitals.queued, "queued", "wait"),
-        ("✗", vitals.failed_today, "failed 24h", "bad"),
-    )
-    return tuple((f"{glyph} {n:,} {word}", STYLES[tone if n else "quiet"]) for glyph, n, word, tone in counts)
+    return tuple((f"{glyph} {n:,} {word}", style) for glyph, n, word, style in vitals.counts)
 
 
 def host_words(facts: ProfileFacts, criteria: Criteria) -> tuple[Part, ...]:

@@ -75,6 +75,11 @@ class Entry:
         actor: Part = (safe_text(source.actor, limit=60), "quiet")
         return first, (what(source.kind), "plain"), (self.about, "plain"), _result(source), actor, when
 
+    def facts(self, now: datetime) -> tuple[tuple[str, Part], ...]:
+        """Everything known about the entry; our names, possibly foreign values."""
+        source = self.source
+        return tuple(_poll_facts(source, now) if isinstance(source, PollSpan) else _action_facts(self, source))
+
 
 def what(kind: str) -> SafeText:
     """A kind in words."""
@@ -95,12 +100,6 @@ def badge_of(entry: Entry) -> Badge:
     if isinstance(source, PollSpan):
         return outcome_badge(source.outcome)
     return _SENT_AGAIN if source.resolution == "sent_again" else action_badge(source.state)
-
-
-def facts_of(entry: Entry, now: datetime) -> tuple[tuple[str, Part], ...]:
-    """Everything known about the entry; our names, possibly foreign values."""
-    source = entry.source
-    return tuple(_poll_facts(source, now) if isinstance(source, PollSpan) else _action_facts(entry, source))
 
 
 def sent(entry: Entry) -> tuple[SafeText, ...]:

@@ -5,13 +5,12 @@ from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
 from app.text import SafeText
-from widgets.activity.formatting import Entry, facts_of, sent
-from widgets.forms.facts import FactList, toned
+from widgets.activity.formatting import Entry, sent
+from widgets.forms.facts import FactPane
 from widgets.line_table import GAP, LineColumn, LineTable
 
 _OUTCOME: Final = LineColumn("outcome", 0, 13)
@@ -44,31 +43,13 @@ class ActivityTable(LineTable[Entry]):
             return (_OUTCOME, _WHAT, LineColumn("about", 2, max(8, rest)), _WHEN)
         rest -= _BY.width + 2 * GAP
         about = rest * 3 // 5
-        return (
-            _OUTCOME,
-            _WHAT,
-            LineColumn("about", 2, about),
-            LineColumn("result", 3, rest - about),
-            _BY,
-            _WHEN,
-        )
+        return (_OUTCOME, _WHAT, LineColumn("about", 2, about), LineColumn("result", 3, rest - about), _BY, _WHEN)
 
 
-class ActivityPane(VerticalScroll, can_focus=True):
+class ActivityPane(FactPane[Entry], can_focus=True):
     """The facts of one entry, and what was sent."""
 
-    DEFAULT_CSS = """
-    ActivityPane {
-        height: 10;
-        padding: 0 2;
-        border-top: solid $panel;
-        scrollbar-size-vertical: 1;
-        scrollbar-background: $background;
-        scrollbar-color: $panel;
-        .activity-pane--sent { height: auto; margin-top: 1; }
-    }
-    ActivityPane:focus { border-top: solid $accent; }
-    """
+    DEFAULT_CSS = "ActivityPane .activity-pane--sent { height: auto; margin-top: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "scroll_down", "down", show=False, id="pane.down"),
         Binding("k", "scroll_up", "up", show=False, id="pane.up"),
@@ -76,26 +57,17 @@ class ActivityPane(VerticalScroll, can_focus=True):
 
     def __init__(self) -> None:
         super().__init__()
-        self._entry: Entry | None = None
         self._sent: tuple[SafeText, ...] | None = None
 
     def compose(self) -> ComposeResult:
         """The facts, then the request's body."""
-        yield FactList()
+        yield from super().compose()
         yield Static(classes="activity-pane--sent", markup=False)
-
-    def show(self, entry: Entry | None, now: datetime) -> None:
-        """Shows the entry; None: there is none."""
-        if entry is None or self._entry is None or entry.key != self._entry.key:
-            self.scroll_home(animate=False)
-        self._entry = entry
-        self.tick(now)
 
     def tick(self, now: datetime) -> None:
         """Repaints what changed."""
-        facts = facts_of(self._entry, now) if self._entry is not None else ()
-        self.query_one(FactList).show(toned(facts))
-        body = sent(self._entry) if self._entry is not None else ()
+        super().tick(now)
+        body = sent(self._item) if self._item is not None else ()
         if body != self._sent:
             self._sent = body
             self.query_one(".activity-pane--sent", Static).update(_body(body))

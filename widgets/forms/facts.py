@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from datetime import datetime
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
@@ -75,13 +76,58 @@ class FactList(Vertical):
         self.mount(*(_fact(name, value) for name, value in facts))
 
 
-def toned(facts: tuple[tuple[str, tuple[str, Tone]], ...]) -> tuple[tuple[str, Content], ...]:
-    """Facts with their tones, as a `FactList` shows them."""
-    return tuple((name, Content.styled(text, STYLES[tone])) for name, (text, tone) in facts)
-
-
 def _fact(name: str, value: Content) -> Horizontal:
     return Horizontal(Static(Content(name), classes="fact-list--name"), Static(value, classes="fact-list--value"))
+
+
+class Described(Protocol):
+    """An item with facts."""
+
+    @property
+    def key(self) -> str:
+        """Identifies the item across updates."""
+
+    def facts(self, now: datetime) -> tuple[tuple[str, tuple[SafeText, Tone]], ...]:
+        """Everything known about it; our names, possibly foreign values."""
+
+
+T = TypeVar("T", bound=Described)
+
+
+class FactPane(VerticalScroll, Generic[T]):
+    """The facts of one item, beside or below the table of all items."""
+
+    DEFAULT_CSS = """
+    FactPane {
+        height: 10;
+        padding: 0 2;
+        border-top: solid $panel;
+        scrollbar-size-vertical: 1;
+        scrollbar-background: $background;
+        scrollbar-color: $panel;
+    }
+    FactPane:focus { border-top: solid $accent; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._item: T | None = None
+
+    def compose(self) -> ComposeResult:
+        """The facts."""
+        yield FactList()
+
+    def show(self, item: T | None, now: datetime) -> None:
+        """Shows an item's facts; None: there is none."""
+        if item is None or self._item is None or item.key != self._item.key:
+            self.scroll_home(animate=False)
+        self._item = item
+        self.tick(now)
+
+    def tick(self, now: datetime) -> None:
+        """Repaints what changed."""
+        facts = self._item.facts(now) if self._item is not None else ()
+        self.query_one(FactList).show(tuple((name, Content.styled(text, STYLES[tone])) for name, (text, tone) in facts))
 
 
 class FormNotice(Static):

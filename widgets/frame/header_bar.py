@@ -49,6 +49,16 @@ class Vitals:
     known: bool = False
     """Whether the counts are known yet."""
 
+    @property
+    def counts(self) -> tuple[tuple[str, int, str, str], ...]:
+        """The run counts: glyph, number, words and style."""
+        counts: tuple[tuple[str, int, str, Tone], ...] = (
+            ("●", self.working, "working", "busy"),
+            ("○", self.queued, "queued", "wait"),
+            ("✗", self.failed_today, "failed 24h", "bad"),
+        )
+        return tuple((glyph, n, words, STYLES[tone if n else "quiet"]) for glyph, n, words, tone in counts)
+
 
 class Brevity(IntEnum):
     """How much is abbreviated where there is little room."""
@@ -72,7 +82,7 @@ class HeaderBar(Widget):
     ) -> None:
         super().__init__()
         self._vitals = vitals
-        self._patience = timing
+        self._timing = timing
         self._healthy_words = healthy_words
         self._clock = clock
         self._shown: Content | None = None
@@ -113,14 +123,15 @@ class HeaderBar(Widget):
 
     def _left(self, now: datetime, brevity: Brevity) -> list[Part]:
         name = shorten(safe_text(self._vitals.profile, limit=60), 28 if brevity < Brevity.GLYPHS else 14, "middle")
-        fresh = self._freshness(now)
+        link, files_fail = self._vitals.runs_link, self._vitals.files_fail
+        fresh = FILES_FAIL if files_fail else freshness(link, self._timing, now)
         parts: list[Part] = [(f"{PRODUCT}  ", "$accent bold")] if brevity is Brevity.FULL else []
         parts.append((name, "bold"))
         if self._vitals.can_switch:
             parts.append((" ▾", STYLES["quiet"]))
         if self._vitals.read_only:
             parts.append((" read-only", STYLES["warn"]))
-        if self._vitals.runs_link is not None and self._vitals.runs_link.in_lab:
+        if link is not None and link.in_lab:
             parts.append((" lab", STYLES["wait"]))
         self._name_end = 1 + _width(parts)
         word = fresh.word if brevity < Brevity.GLYPHS else _in_brief(fresh.word)
@@ -129,7 +140,7 @@ class HeaderBar(Widget):
     def _freshness(self, now: datetime) -> Badge:
         if self._vitals.files_fail:
             return FILES_FAIL
-        return freshness(self._vitals.runs_link, self._patience, now)
+        return freshness(self._vitals.runs_link, self._timing, now)
 
     def _right(self, now: datetime, brevity: Brevity) -> list[Part]:
         counts = self._counts(brevity) if self._vitals.known else []
@@ -138,15 +149,11 @@ class HeaderBar(Widget):
         return [*_spaced(counts, gap), (" " * SPACE if counts and hosts else "", ""), *_spaced(hosts, gap)]
 
     def _counts(self, brevity: Brevity) -> list[Part]:
-        vitals = self._vitals
-        counts: tuple[tuple[str, int, str, Tone], ...] = (
-            ("●", vitals.working, "working", "busy"),
-            ("○", vitals.queued, "queued", "wait"),
-            ("✗", vitals.failed_today, "failed 24h" if brevity is Brevity.FULL else "failed", "bad"),
-        )
-        if brevity < Brevity.GLYPHS:
-            return [(f"{glyph} {n:,} {word}", STYLES[tone if n else "quiet"]) for glyph, n, word, tone in counts]
-        return [(f"{glyph}{n:,}", STYLES[tone if n else "quiet"]) for glyph, n, _, tone in counts]
+        if brevity is Brevity.FULL:
+            return [(f"{glyph} {n:,} {word}", style) for glyph, n, word, style in self._vitals.counts]
+        if brevity is Brevity.WORDS:
+            return [(f"{glyph} {n:,} {word.split()[0]}", style) for glyph, n, word, style in self._vitals.counts]
+        return [(f"{glyph}{n:,}", style) for glyph, n, _, style in self._vitals.counts]
 
     def _hosts(self, now: datetime, brevity: Brevity) -> list[Part]:
         return [self._host(host, now, brevity) for host in self._vitals.health if host.connected]

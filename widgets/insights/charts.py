@@ -217,11 +217,7 @@ class ConcurrencyChart(_InsightsChart):
         self.plt.xlim(0, room - 1)
         self.plt.ylim(0, rows - 1)
         self.plt.plot(
-            xs,
-            [each.average / top * (rows - 1) for each in points],
-            marker="hd",
-            color=self.colour("busy"),
-            fillx=True,
+            xs, [each.average / top * (rows - 1) for each in points], marker="hd", color=self.colour("busy"), fillx=True
         )
         self.below(_ticks(view), [round(x) for x in xs])
 

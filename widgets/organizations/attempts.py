@@ -5,13 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from textual.app import ComposeResult
-from textual.containers import VerticalScroll
-
 from app.text import safe_text
 from storage.records import INVITATION_LIFETIME, Action, Organization
 from widgets.badges import Badge, action_badge
-from widgets.forms.facts import FactList, toned
+from widgets.forms.facts import FactPane
 from widgets.forms.pages import reason
 from widgets.line_table import GAP, Line, LineColumn, LineTable, Part
 from widgets.times import ago, span, stamp
@@ -65,6 +62,10 @@ class Attempt:
             (safe_text(ago(self.action.created_at, now)), "quiet"),
         )
 
+    def facts(self, now: datetime) -> tuple[tuple[str, Part], ...]:
+        """Everything known about the attempt; our names, possibly foreign values."""
+        return tuple(_facts(self, now))
+
 
 def attempt_badge(attempt: Attempt) -> Badge:
     """The attempt's state."""
@@ -73,11 +74,6 @@ def attempt_badge(attempt: Attempt) -> Badge:
     if attempt.action.resolution == "sent_again":
         return _SENT_AGAIN
     return action_badge(attempt.action.state)
-
-
-def facts_of(attempt: Attempt, now: datetime) -> tuple[tuple[str, Part], ...]:
-    """Everything known about the attempt; our names, possibly foreign values."""
-    return tuple(_facts(attempt, now))
 
 
 def _organization(attempt: Attempt) -> Part:
@@ -154,37 +150,5 @@ class OrganizationTable(LineTable[Attempt]):
         return (_STATE, LineColumn("email", 1, email), organization, _INVITATION, _WHEN)
 
 
-class OrganizationPane(VerticalScroll):
+class OrganizationPane(FactPane[Attempt]):
     """The facts of one attempt."""
-
-    DEFAULT_CSS = """
-    OrganizationPane {
-        height: 10;
-        padding: 0 2;
-        border-top: solid $panel;
-        scrollbar-size-vertical: 1;
-        scrollbar-background: $background;
-        scrollbar-color: $panel;
-    }
-    OrganizationPane:focus { border-top: solid $accent; }
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._attempt: Attempt | None = None
-
-    def compose(self) -> ComposeResult:
-        """One list."""
-        yield FactList()
-
-    def show(self, attempt: Attempt | None, now: datetime) -> None:
-        """Shows the attempt; None: there is none."""
-        if attempt is None or self._attempt is None or attempt.action.action_id != self._attempt.action.action_id:
-            self.scroll_home(animate=False)
-        self._attempt = attempt
-        self.tick(now)
-
-    def tick(self, now: datetime) -> None:
-        """Repaints what changed."""
-        facts = facts_of(self._attempt, now) if self._attempt is not None else ()
-        self.query_one(FactList).show(toned(facts))

@@ -20,15 +20,7 @@ from widgets.line_table import GAP, Line, LineColumn, LineTable
 from widgets.times import ago
 
 RowState = Literal[
-    "invalid",
-    "twice",
-    "to_create",
-    "sending",
-    "already_created",
-    "created",
-    "rejected",
-    "unknown",
-    "blocked",
+    "invalid", "twice", "to_create", "sending", "already_created", "created", "rejected", "unknown", "blocked"
 ]
 
 BADGES: Final[Mapping[RowState, Badge]] = {
