@@ -30,7 +30,7 @@ class ActivityTable(LineTable[Entry]):
             "choose",
             "open",
             key_display="enter",
-            tooltip="Open the run or the tab that it is about",
+            tooltip="The run, or the room, that it is about",
             id="activity.open",
         )
     ]
