@@ -137,11 +137,6 @@ class HeaderBar(Widget):
         word = fresh.word if brevity < Brevity.GLYPHS else _in_brief(fresh.word)
         return [*parts, (" " * SPACE, ""), (f"{fresh.glyph} {word}", fresh.style)]
 
-    def _freshness(self, now: datetime) -> Badge:
-        if self._vitals.files_fail:
-            return FILES_FAIL
-        return freshness(self._vitals.runs_link, self._timing, now)
-
     def _right(self, now: datetime, brevity: Brevity) -> list[Part]:
         counts = self._counts(brevity) if self._vitals.known else []
         hosts = self._hosts(now, brevity) if brevity < Brevity.COUNTS else []
