@@ -89,25 +89,25 @@ class ViewSaver(PickerScreen[ViewSettings]):
     TITLE_TEXT = "Keep this as a view"
     HINT = "enter keeps it as a tab"
 
-    def __init__(self, wanted: TableQuery, views: Sequence[View]) -> None:
+    def __init__(self, query: TableQuery, views: Sequence[View]) -> None:
         """Prepare.
 
         Args:
-            wanted: What is shown.
+            query: What is shown.
             views: All views: a saved one with the same name is replaced; the other names are taken.
         """
         super().__init__()
-        self._wanted = wanted
+        self._query = query
         self._views = {view.name.casefold(): view for view in views}
 
     def compose_choice(self) -> ComposeResult:
         """The name, and what will be saved."""
-        suggested = self._wanted.view.name if self._wanted.view.origin == "saved" else ""
+        suggested = self._query.view.name if self._query.view.origin == "saved" else ""
         yield LineInput(suggested, placeholder="name", compact=True, max_length=LONGEST_NAME)
         yield Static(
             Content.assemble(
-                (safe_text(self._wanted.line) or "every run", ""),
-                (f"  sorted by {written_order(self._wanted.sort)}", STYLES["quiet"]),
+                (safe_text(self._query.line) or "every run", ""),
+                (f"  sorted by {written_order(self._query.sort)}", STYLES["quiet"]),
             ),
             markup=False,
         )
@@ -121,7 +121,7 @@ class ViewSaver(PickerScreen[ViewSettings]):
     def _on_entered(self, message: Input.Submitted) -> None:
         name = message.value.strip()
         if name and self._explain():
-            self.dismiss(ViewSettings(name, self._wanted.line, self._wanted.sort))
+            self.dismiss(ViewSettings(name, self._query.line, self._query.sort))
 
     def _explain(self) -> bool:
         """Say what the name means; False: it is taken."""
