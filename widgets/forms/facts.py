@@ -166,7 +166,9 @@ class FormChoice(Widget, can_focus=True):
     def render(self) -> Content:
         """One line per option."""
         return Content("\n").join(
-            Content.assemble(("◉ " if at == self.chosen else "○ ", "$primary"), (label, _weight(at == self.chosen)))
+            Content.assemble(
+                ("◉ " if at == self.chosen else "○ ", "$primary"), (label, "bold" if at == self.chosen else "")
+            )
             for at, label in enumerate(self._labels)
         )
 
@@ -196,7 +198,3 @@ class FormChoice(Widget, can_focus=True):
         offset = event.get_content_offset(self)
         if offset is not None and offset.y < len(self._labels):
             self.chosen = offset.y
-
-
-def _weight(is_chosen: bool) -> str:  # noqa: FBT001 — private and positional by nature
-    return "bold" if is_chosen else ""

@@ -94,8 +94,7 @@ class Outcome:
 
 def reason(error: ActionError) -> str:
     """An error's message with its status and code."""
-    parts = (f"HTTP {error.http_status}" if error.http_status else "", error.error_code or "")
-    where = ", ".join(part for part in parts if part)
+    where = ", ".join(filter(None, (f"HTTP {error.http_status}" if error.http_status else "", error.error_code)))
     return f"{error.message} ({where})" if where else error.message
 
 

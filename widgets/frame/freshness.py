@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from storage.records import LinkState
-from widgets.badges import Badge, Tone
+from widgets.badges import Badge
 from widgets.times import age, ago
 
 LATE_AFTER_POLLS: Final = 4
@@ -59,7 +59,9 @@ def freshness(link: LinkState | None, timing: PollTiming, now: datetime) -> Badg
     if link is not None and link.failing_since is not None:
         refused = link.error_kind in {"not_authorized", "forbidden", "no_token", "token"}
         trouble = trouble_word(link.error_kind)
-        return Badge("✗" if refused else "◌", f"stale {since}: {trouble}" if known else trouble, _tone(refused))
+        return Badge(
+            "✗" if refused else "◌", f"stale {since}: {trouble}" if known else trouble, "bad" if refused else "warn"
+        )
     if link is None or link.last_ok_at is None:
         return Badge("◌", "connecting…", "wait")
     age_s = (now - link.last_ok_at).total_seconds()
@@ -76,7 +78,3 @@ def freshness(link: LinkState | None, timing: PollTiming, now: datetime) -> Badg
 def trouble_word(kind: str | None) -> str:
     """An error's kind in a few words."""
     return TROUBLES.get(kind or "", "not answering")
-
-
-def _tone(refused: bool) -> Tone:  # noqa: FBT001 — one private caller
-    return "bad" if refused else "warn"

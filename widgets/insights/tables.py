@@ -10,7 +10,6 @@ from widgets.badges import STYLES
 from widgets.cells import fit
 from widgets.insights.figures import InsightsView, seconds, share, started
 
-Row = Sequence[str]
 NAME_CELLS = 24
 CELLS = 10
 NARROW_CELLS = 8
@@ -73,7 +72,7 @@ def tables(view: InsightsView) -> Content:
     return Content("\n\n").join(blocks)
 
 
-def _table(title: str, head: Row, rows: Sequence[Row], cells: int = CELLS) -> Content:
+def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], cells: int = CELLS) -> Content:
     lines = [
         Content.styled(title, "$accent bold"),
         Content.styled(_line(head, cells), STYLES["quiet"]),
@@ -82,5 +81,5 @@ def _table(title: str, head: Row, rows: Sequence[Row], cells: int = CELLS) -> Co
     return Content("\n").join(lines)
 
 
-def _line(row: Row, cells: int) -> str:
+def _line(row: Sequence[str], cells: int) -> str:
     return fit(row[0], NAME_CELLS, "middle") + "".join(f"{cell:>{cells}}" for cell in row[1:])

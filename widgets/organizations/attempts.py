@@ -99,7 +99,8 @@ def _invitation(attempt: Attempt, now: datetime) -> Part:
 def _facts(attempt: Attempt, now: datetime) -> Iterator[tuple[str, Part]]:
     action, found = attempt.action, attempt.organization
     badge = attempt_badge(attempt)
-    yield "state", (safe_text(f"{badge.text}{_by_whom(action)}"), badge.tone)
+    found_out = ", as a person found out" if action.resolution in {"created", "not_created"} else ""
+    yield "state", (safe_text(f"{badge.text}{found_out}"), badge.tone)
     yield "email", (safe_text(attempt.email), "plain")
     yield "offer", (safe_text(attempt.offer_code or "standard trial"), "plain")
     if action.result_id:
@@ -121,12 +122,6 @@ def _facts(attempt: Attempt, now: datetime) -> Iterator[tuple[str, Part]]:
         yield "sent again", (safe_text(action.superseded_by), "plain")
     yield "asked", (safe_text(f"{stamp(action.created_at)} by {action.actor}"), "quiet")
     yield "action", (safe_text(action.action_id), "quiet")
-
-
-def _by_whom(action: Action) -> str:
-    if action.resolution in {"created", "not_created"}:
-        return ", as a person found out"
-    return ""
 
 
 _STATE: Final = LineColumn("state", 0, 13)

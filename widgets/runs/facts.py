@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from textual.content import Content
 
@@ -11,9 +11,6 @@ from storage.records import ActionState, RunDetail, RunRow
 from widgets.badges import STYLES, action_badge, run_badge
 from widgets.cells import shorten
 from widgets.times import ago, clock_time, span, stamp, started
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +148,8 @@ def line(*parts: Part) -> Line:
 def wrapped(text: str, width: int, style: str = "", indent: int = 0) -> list[Line]:
     """A text as lines of at most `width` cells, indented."""
     pad = " " * indent
-    found: Iterable[Content] = Content.styled(text, style).wrap(max(8, width - indent)) if text else [Content()]
-    return [Content.assemble(pad, part) for part in found]
+    lines = Content.styled(text, style).wrap(max(8, width - indent)) if text else [Content()]
+    return [Content.assemble(pad, part) for part in lines]
 
 
 def _field(name: str, value: str, width: int) -> list[Line]:
