@@ -108,7 +108,7 @@ def test_an_interrupted_import_tells_how_far_it_came(faulty: CommandLine, faults
     faults.wait_for(2)
 
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=120)
 
     assert process.returncode == 130
     assert [row["outcome"] for row in json.loads(out)["rows"]] == ["created", "unknown", "not_tried"]

@@ -50,7 +50,7 @@ def test_waiting_sees_a_run_end(boarded: CommandLine, board: Board) -> None:
     assert "working" in process.stderr.readline()
 
     board.put("run_1", "completed", created=0, updated=1)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
 
     assert process.returncode == 0
     assert "completed" in out
@@ -68,7 +68,7 @@ def test_waiting_outlasts_a_service_that_is_busy_for_a_while(boarded: CommandLin
 
     board.put("run_1", "completed", created=0, updated=1)
     board.fail_from = None
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
 
     assert process.returncode == 0
 
@@ -81,7 +81,7 @@ def test_ctrl_c_ends_the_waiting(boarded: CommandLine, board: Board) -> None:
     assert "working" in process.stderr.readline()
 
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
 
     assert (process.returncode, json.loads(out)["error"]["kind"]) == (130, "interrupted")
     assert "Traceback" not in err
@@ -96,6 +96,6 @@ def test_waiting_for_a_run_that_vanishes_ends(boarded: CommandLine, board: Board
     assert "working" in process.stderr.readline()
 
     del board.runs["run_1"]
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=120)
 
     assert (process.returncode, json.loads(out)["error"]["kind"]) == (7, "not_found")

@@ -191,7 +191,7 @@ def test_a_signal_while_a_started_run_is_waited_for_tells_the_run(faulty: Comman
         assert line
 
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=120)
 
     document = json.loads(out)
     assert (process.returncode, document["error"]["kind"]) == (130, "interrupted")
@@ -208,7 +208,7 @@ def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(
     faults.wait_for(1)
 
     process.send_signal(number)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=120)
 
     document = json.loads(out)
     assert (process.returncode, document["state"], document["error"]["kind"]) == (code, "unknown", "interrupted")

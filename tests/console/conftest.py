@@ -1,3 +1,4 @@
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -27,6 +28,8 @@ WIDE = (140, 40)
 SMALL = (80, 24)
 MESSAGE = "disk I/O error. Look at the disk"
 """What a disk that fails is said to do."""
+DEADLINE_S = 60.0
+"""For what is certain to come; only a fault waits so long."""
 
 
 @dataclass
@@ -70,6 +73,14 @@ class Scene:
     async def settle(self) -> None:
         """Waits until nothing is on its way any more."""
         await quiet(self.app)
+
+    async def shows(self, *words: str) -> None:
+        """Waits until all the words are on the screen, however its lines break."""
+        end = time.monotonic() + DEADLINE_S
+        while missing := [word for word in words if word not in " ".join(self.text.split())]:
+            assert time.monotonic() < end, f"{missing} not on the screen:\n{self.text}"
+            await self.settle()
+            await asyncio.sleep(0.01)
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)

@@ -70,7 +70,7 @@ def a_day(board: Board, runs: int = 60) -> None:
 def settings_for(base_url: str, data_dir: Path, *, read_only: bool = False, **console: object) -> Settings:
     """Settings with one profile, `acme-prod`."""
     profile = Profile(
-        "acme-prod", base_url, EnvToken(TOKEN_VARIABLE), poll=PollSettings(deadline_s=5.0), read_only=read_only
+        "acme-prod", base_url, EnvToken(TOKEN_VARIABLE), poll=PollSettings(deadline_s=60.0), read_only=read_only
     )
     run_url = "https://runs.example/{run_id}"
     return Settings(

@@ -1,14 +1,6 @@
 """The console's shell: rooms, keys, palette, and how it ends."""
 
 import asyncio
-import os
-import pty
-import select
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +17,7 @@ from app.events import StorageFailed
 from storage.records import Action, PollOutcome
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.scenes import MINUTES_INTO_THE_DAY, SceneClock, a_day, app_on, engine_on, settings_for
+from tests.pty.terminal import Terminal
 from tests.run_board import Board, served
 from widgets.line_text import LineText
 
@@ -38,51 +31,8 @@ from app.token import EnvToken
 
 profile = Profile("acme", sys.argv[1], EnvToken("RUNWARDEN_SCENE_TOKEN"))
 settings = Settings(data_dir=Path(sys.argv[2]), profiles=(profile,))
-if sys.argv[3] == "crash":
-    from app.console.runs.table_loader import TableLoader
-
-    async def broken(self):
-        secret_in_a_local = "sesame-" + "sesame"
-        raise RuntimeError("broken on purpose")
-
-    TableLoader._read = broken
 sys.exit(run_console(settings, profile))
 """
-
-
-class Terminal:
-    """The console in a process of its own, on a terminal of its own."""
-
-    def __init__(self, *arguments: str) -> None:
-        self.master, slave = pty.openpty()
-        self.seen = b""
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *arguments],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            cwd=ROOT,
-            env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)},
-            start_new_session=True,
-        )
-        os.close(slave)
-
-    def read_until(self, fact: Callable[[bytes], bool], deadline_s: float = 30.0) -> None:
-        """Reads until the fact holds for all that was written, or the program has ended."""
-        end = time.monotonic() + deadline_s
-        while not fact(self.seen) and time.monotonic() < end:
-            if not select.select([self.master], [], [], 0.2)[0]:
-                continue
-            try:
-                self.seen += os.read(self.master, 65536)
-            except OSError:
-                return
-
-    def end(self) -> int:
-        """Reads to the end; the exit status."""
-        self.read_until(lambda _: False, 15.0)
-        os.close(self.master)
-        return self.process.wait(15)
 
 
 def confirmed(run_id: str) -> Action:
@@ -286,46 +236,23 @@ async def test_every_line_has_the_screen_width(staged: Staged, size: tuple[int, 
             assert scene.lines[-1].rstrip().endswith("? help")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_gives_the_terminal_back(board: Board, tmp_path: Path, number: signal.Signals) -> None:
-    """The alternate screen and the mouse are off, the cursor is on, and the status tells the signal."""
-    terminal = Terminal(board.base_url, str(tmp_path), "")
-    terminal.read_until(lambda seen: b"complete" in seen)
-    terminal.process.send_signal(number)
-    status = terminal.end()
-
-    assert status == 128 + number
-    for sequence in (b"\x1b[?1049l", b"\x1b[?1000l", b"\x1b[?25h"):
-        assert sequence in terminal.seen
-
-
-def test_a_crash_prints_no_values_and_exits_with_1(board: Board, tmp_path: Path) -> None:
-    """The traceback names the place; neither locals nor the token are in it."""
-    terminal = Terminal(board.base_url, str(tmp_path), "crash")
-    status = terminal.end()
-
-    assert status == 1
-    assert b"broken on purpose" in terminal.seen
-    assert b"sesame-sesame" not in terminal.seen
-    assert b"token-of-the-scene" not in terminal.seen
-    assert b"\x1b[?1049l" in terminal.seen
-
-
 def test_the_service_killed_leaves_the_same_rows_after_a_restart(tmp_path: Path) -> None:
     """Closed and opened again without a service: the cached rows, marked stale, and no error over them."""
     with served(Board()) as board:
         a_day(board)
-        first = Terminal(board.base_url, str(tmp_path), "")
+        first = Terminal(["-c", PROGRAM, board.base_url, str(tmp_path)], {})
         # The rows are there a moment before it is written down that the service answered.
-        first.read_until(lambda seen: b"complete" in seen and b"live" in seen)
-        os.write(first.master, b"q")
+        first.shows("complete", "live")
+        first.type("q")
         assert first.end() == 0
+        first.close()
 
-    second = Terminal(board.base_url, str(tmp_path), "")
-    second.read_until(lambda seen: b"it turns live by itself" in seen)
-    os.write(second.master, b"q")
+    second = Terminal(["-c", PROGRAM, board.base_url, str(tmp_path)], {})
+    second.shows("it turns live by itself")
+    second.type("q")
 
     assert second.end() == 0
+    second.close()
     assert b"fix/login-timeout" in second.seen
     assert b"it turns live by itself" in second.seen
     assert second.seen.index(b"fix/login-timeout") < second.seen.index(b"service unreachable")

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 @dataclass
@@ -62,7 +62,6 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     demo.process.communicate()
 
 
-@pytest.mark.timeout(180)
 def test_the_first_line_tells_a_script_all_it_needs(demo: Demo) -> None:
     """Address, token, data folder, repositories, agents and outbox: what is named is there."""
     assert set(demo.told) == {"base_url", "token", "data_dir", "repositories", "agents", "outbox"}
@@ -73,7 +72,6 @@ def test_the_first_line_tells_a_script_all_it_needs(demo: Demo) -> None:
         assert "main" in branches.split()
 
 
-@pytest.mark.timeout(180)
 def test_the_history_was_really_executed(demo: Demo) -> None:
     """Two turns of one run left two commits on its branch; what could not be cloned failed."""
     until(lambda: not active(demo), "every run has ended")
@@ -86,14 +84,12 @@ def test_the_history_was_really_executed(demo: Demo) -> None:
     assert len([subject for subject in subjects if "Review" in subject or "review" in subject]) >= 2
 
 
-@pytest.mark.timeout(180)
 def test_an_invitation_lies_in_the_outbox(demo: Demo) -> None:
     """The organization's administrator was really written to."""
     (mail,) = Path(demo.told["outbox"]).glob("*.eml")
     assert "ada@newcustomer.example" in mail.read_text()
 
 
-@pytest.mark.timeout(180)
 def test_the_token_may_create_organizations(demo: Demo) -> None:
     """Scope admin, and the organization has both entitlements."""
     answer = httpx.post(
@@ -104,7 +100,6 @@ def test_the_token_may_create_organizations(demo: Demo) -> None:
     assert answer.status_code == 201
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_and_all_it_started(number: signal.Signals, tmp_path: Path) -> None:
     """Afterwards nothing answers and nothing lies about."""
@@ -117,7 +112,6 @@ def test_a_signal_ends_it_and_all_it_started(number: signal.Signals, tmp_path: P
     assert list(tmp_path.glob("runwarden-demo-*")) == []
 
 
-@pytest.mark.timeout(180)
 def test_the_service_does_not_outlive_a_killed_demo(tmp_path: Path) -> None:
     """Even kill -9 leaves no service behind."""
     demo = begun(tmp_path)
@@ -127,7 +121,6 @@ def test_the_service_does_not_outlive_a_killed_demo(tmp_path: Path) -> None:
     until(lambda: not demo.is_answering(), "the service has ended")
 
 
-@pytest.mark.timeout(180)
 def test_a_service_that_dies_ends_the_demo_with_a_reason(tmp_path: Path) -> None:
     """Killed from outside, it is missed at once: the demo says so, takes the rest down, and does not claim success."""
     demo = begun(tmp_path)
@@ -140,7 +133,6 @@ def test_a_service_that_dies_ends_the_demo_with_a_reason(tmp_path: Path) -> None
     assert list(tmp_path.glob("runwarden-demo-*")) == []
 
 
-@pytest.mark.timeout(180)
 def test_what_is_kept_can_be_taken_up_again(tmp_path: Path) -> None:
     """The last words name the two commands, and they work as they stand."""
     kept = tmp_path / "kept demo"
@@ -161,7 +153,6 @@ def test_what_is_kept_can_be_taken_up_again(tmp_path: Path) -> None:
     assert "fix/login-timeout" in seen
 
 
-@pytest.mark.timeout(180)
 def test_it_starts_in_a_folder_whose_modules_have_our_names(tmp_path: Path) -> None:
     """A newcomer types the command in a project of his own: its `service` and `json` are not executed."""
     project = tmp_path / "project"
@@ -176,7 +167,6 @@ def test_it_starts_in_a_folder_whose_modules_have_our_names(tmp_path: Path) -> N
     demo.process.communicate(timeout=PATIENCE_S)
 
 
-@pytest.mark.timeout(180)
 def test_a_folder_that_was_there_before_is_there_afterwards(tmp_path: Path) -> None:
     """Empty, as it was: the demo removes what it made."""
     folder = tmp_path / "mine"

@@ -25,7 +25,7 @@ class Listener:
         self._rang.set()
 
     async def heard(self, wanted: Callable[[Event], bool]) -> Event:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while True:
                 self._rang.clear()
                 for event in self.events:

@@ -16,7 +16,12 @@ from pathlib import Path
 from tests.pty.ansi import Screen
 
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_S = 40.0
+DEADLINE_S = 120.0
+"""For what is certain to come; only a fault waits so long."""
+SILENCE_S = 0.15
+"""Longer than any pause of the console between a key and its answer; after an escape it waits 0.1 for the rest."""
+ASLEEP = frozenset("SZTtX")
+"""States of a thread, as the kernel names them, that does nothing; one without a turn on the processor is in R."""
 
 
 class Terminal:
@@ -64,6 +69,13 @@ class Terminal:
         """Presses keys, as a terminal sends them."""
         os.write(self.master, keys.encode())
 
+    def press(self, *keys: str) -> None:
+        """Presses keys one by one, each once the one before it is answered: nothing is painted and no thread works."""
+        for key in keys:
+            self.type(key)
+            while self._read(SILENCE_S) or not self._is_asleep():
+                pass
+
     def resize(self, size: tuple[int, int]) -> None:
         """The window has another size from now on; what was drawn in the old one is forgotten."""
         self.screen = self.screen.blank(*size)
@@ -76,7 +88,7 @@ class Terminal:
 
     def state(self) -> str:
         """The process's state, as the kernel names it: T is stopped."""
-        return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(") ")[2][0]
+        return _state(Path(f"/proc/{self.process.pid}/stat"))
 
     @property
     def attributes(self) -> object:
@@ -110,6 +122,9 @@ class Terminal:
             self.process.wait()
         self._close_both()
 
+    def _is_asleep(self) -> bool:
+        return all(_state(stat) in ASLEEP for stat in Path(f"/proc/{self.process.pid}/task").glob("*/stat"))
+
     def _close_both(self) -> None:
         if not self._closed:
             self._closed = True
@@ -127,3 +142,10 @@ class Terminal:
     def _set_size(self, size: tuple[int, int]) -> None:
         width, height = size
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+
+def _state(stat: Path) -> str:
+    try:
+        return stat.read_text().rpartition(") ")[2][0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"

@@ -29,7 +29,7 @@ FLAGS: Final = (
     "--remote-debugging-port=0",
     "--window-size=1200,760",
 )
-PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 120.0
 ESCAPES: Final = re.compile(r"\x1b\[[0-9;?:<>=]*[ -/]*[@-~]|\x1b[@-_]")
 
 

@@ -13,7 +13,7 @@ from tests.run_board import Board, served
 from tests.web.chromium import Chromium, find
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 class Web:

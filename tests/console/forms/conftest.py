@@ -66,7 +66,7 @@ def server() -> Iterator[FaultServer]:
 def profile(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> Profile:
     """A profile of that service."""
     monkeypatch.setenv("TOKEN_FOR_TESTS", "token-for-tests")
-    return Profile("acme", server.base_url, EnvToken("TOKEN_FOR_TESTS"), poll=PollSettings(deadline_s=5.0))
+    return Profile("acme", server.base_url, EnvToken("TOKEN_FOR_TESTS"), poll=PollSettings(deadline_s=60.0))
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
 def profile(service: RunningService, monkeypatch: pytest.MonkeyPatch) -> Profile:
     """An administrator's profile there."""
     monkeypatch.setenv(TOKEN, service.admin_token)
-    return Profile("acme", service.base_url, EnvToken(TOKEN), poll=PollSettings(deadline_s=20.0))
+    return Profile("acme", service.base_url, EnvToken(TOKEN), poll=PollSettings(deadline_s=60.0))
 
 
 async def send(stage: Any, make: Any, typed: str) -> tuple[Any, str]:

@@ -44,16 +44,8 @@ def hostile_board(board: Board, payloads: list[str]) -> None:
 
 def visit(terminal: Terminal, keys: tuple[str, ...] = (*TABS, *ROWS, *SHEETS, *OVER_ALL)) -> None:
     """Into every room, every run of the first page, every sheet and form, the palette and the help."""
-    for key in keys:
-        press(terminal, key)
+    terminal.press(*keys)
     assert terminal.process.poll() is None, terminal.seen[-2000:]
-
-
-def press(terminal: Terminal, key: str) -> None:
-    # A question about the cursor's place is answered by no terminal here: what a key paints ends in silence.
-    terminal.type(key)
-    while terminal._read(0.15):
-        pass
 
 
 def assert_clean(terminal: Terminal) -> None:
@@ -74,8 +66,7 @@ def test_the_worst_known_text_in_every_field(terminals: Terminals) -> None:
         for run in board.runs.values():
             run.update(status="failed", updated_at=stamp(700.0))
         board.health = {"github": {"status": SEQUENCES[0], "host": "".join(SEQUENCES[:6])}}
-        for key in ("r", "2", "6", "1"):
-            press(terminal, key)
+        terminal.press("r", "2", "6", "1")
 
     assert_clean(terminal)
 

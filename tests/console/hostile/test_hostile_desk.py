@@ -15,7 +15,7 @@ from app.text import FORMULA_STARTS
 from tests.console.hostile.conftest import foreign
 from tests.console.hostile.desk import configuration, ledger_file, now, write_ledger, write_list
 from tests.console.hostile.payloads import SEQUENCES
-from tests.console.hostile.test_hostile_bytes import ESCAPE, OVER_ALL, hostile_board, press
+from tests.console.hostile.test_hostile_bytes import ESCAPE, OVER_ALL, hostile_board
 from tests.pty.ansi import pieces, unprintable
 from tests.pty.terminal import Terminal
 from tests.run_board import Board, served
@@ -86,29 +86,25 @@ def _opened(board: Board, folder: Path) -> Terminal:
 
 def _visit(terminal: Terminal, board: Board, folder: Path) -> None:
     terminal.shows("the-marker")
-    for key in (*COPYING, *FORM, *ORGANIZATIONS, *ACTIVITY, *PROFILES, *OVER_ALL, *OWN):
-        press(terminal, key)
+    terminal.press(*COPYING, *FORM, *ORGANIZATIONS, *ACTIVITY, *PROFILES, *OVER_ALL, *OWN)
     _import(terminal, folder)
     for name in ("runs.csv", "runs.ndjson", "runs.json"):
-        for key in ("1", "e", f"{TO_START}{folder / FOLDER / name}"):
-            press(terminal, key)
+        terminal.press("1", "e", f"{TO_START}{folder / FOLDER / name}")
         terminal.type("\r")
         terminal.read_until((folder / FOLDER / name).exists)
     _bad_paths(terminal)
     for run in board.runs.values():
         if run["status"] == "working":
             run.update(status="failed", updated_at=now())
-    press(terminal, "r")
+    terminal.press("r")
     terminal.wrote(b"\x1b]777;notify;")
     terminal.read_until(lambda: _has_lines(folder / "told"))
-    for key in ("6", "1"):
-        press(terminal, key)
+    terminal.press("6", "1")
     assert terminal.process.poll() is None, terminal.seen[-2000:]
 
 
 def _import(terminal: Terminal, folder: Path) -> None:
-    for key in ("3", "i", f"{TO_START}{folder / FOLDER / 'list.csv'}", "\r", *"jjjjjj", ESCAPE, ESCAPE):
-        press(terminal, key)
+    terminal.press("3", "i", f"{TO_START}{folder / FOLDER / 'list.csv'}", "\r", *"jjjjjj", ESCAPE, ESCAPE)
     assert "evil.example" in terminal.seen.decode(errors="replace")
 
 
@@ -116,10 +112,9 @@ def _bad_paths(terminal: Terminal) -> None:
     """Names that no file can have are answered in the sheet, which stays."""
     for path, answer in ((f"/{'x' * 300}.csv", "no such file"), ("~nobody-at-all/x.csv", "no folder")):
         terminal.forget()
-        for key in ("1", "e", f"{TO_START}{path}", "\r"):
-            press(terminal, key)
+        terminal.press("1", "e", f"{TO_START}{path}", "\r")
         terminal.shows(answer)
-        press(terminal, ESCAPE)
+        terminal.press(ESCAPE)
 
 
 def _has_lines(file: Path) -> bool:

@@ -11,7 +11,7 @@ from app.text import FORMULA_STARTS
 from tests.console.hostile.conftest import foreign
 from tests.console.hostile.desk import now
 from tests.console.hostile.payloads import SEQUENCES
-from tests.console.hostile.test_hostile_bytes import Terminals, hostile_board, press
+from tests.console.hostile.test_hostile_bytes import Terminals, hostile_board
 from tests.pty.ansi import pieces, unprintable
 from tests.pty.terminal import Terminal
 from tests.run_board import Board, served
@@ -49,7 +49,7 @@ def test_exported_figures_hold_no_sequence_and_no_formula(terminals: Terminals, 
             terminal.shows("Export these figures")
             terminal.type(f"{TO_START}{file}\r")
             terminal.read_until(file.exists)
-            press(terminal, "t")
+            terminal.press("t")
             terminal.forget()
 
     assert foreign(terminal.seen) == []
@@ -76,9 +76,9 @@ def test_a_notification_of_one_text_ends_where_ours_ends(
         for run in board.runs.values():
             if run["status"] == "working":
                 run.update(status="failed", updated_at=now())
-        press(terminal, "r")
+        terminal.press("r")
         terminal.wrote(b"\x1b]9;")
-        press(terminal, "6")
+        terminal.press("6")
 
     sent = _notifications(terminal)
     assert sent

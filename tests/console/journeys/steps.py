@@ -16,7 +16,7 @@ from tests.fault_server import Drop, FaultServer, Received, Respond, Step
 from tests.run_board import Board
 
 PATIENCE: Final = 50
-"""How often the screen is looked at again before words count as missing."""
+"""How many steps of a key or the wheel lead at most to a row or a field."""
 NEW_RUN: Final = "run_01JYSTARTED"
 
 
@@ -103,13 +103,7 @@ class Hand(ABC):
 
     async def see(self, *words: str) -> None:
         """Waits until all the words are on the screen, however its lines break."""
-        missing: list[str] = []
-        for _ in range(PATIENCE):
-            missing = [word for word in words if word not in " ".join(self.scene.text.split())]
-            if not missing:
-                return
-            await self.scene.settle()
-        raise AssertionError(f"{missing} not on the screen:\n{self.scene.text}")
+        await self.scene.shows(*words)
 
     async def type(self, text: str) -> None:
         """Types into whatever has the keys, which has to be something to type into."""

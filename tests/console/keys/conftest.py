@@ -14,7 +14,7 @@ from tests.run_board import Board
 Configured = Callable[..., AbstractAsyncContextManager[Scene]]
 
 
-async def until(fact: Callable[[], bool], deadline_s: float = 20.0) -> None:
+async def until(fact: Callable[[], bool], deadline_s: float = 60.0) -> None:
     """Waits until something is so."""
     async with asyncio.timeout(deadline_s):
         while not fact():  # noqa: ASYNC110 — whoever makes it so has no event to wait for

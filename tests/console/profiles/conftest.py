@@ -36,7 +36,7 @@ def several(board: Board, staging: Board, tmp_path: Path) -> Settings:
     with FaultServer() as gone:
         nowhere = gone.base_url
     one = settings_for(board.base_url, tmp_path)
-    poll = PollSettings(deadline_s=5.0)
+    poll = PollSettings(deadline_s=60.0)
     return replace(
         one,
         profiles=(

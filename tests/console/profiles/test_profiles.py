@@ -23,13 +23,6 @@ from tests.run_board import Board
 from widgets.profiles import ProfileList
 
 
-async def until(scene: Scene, *words: str) -> None:
-    """Waits until these words are on the screen."""
-    async with asyncio.timeout(20):
-        while not all(word in scene.text for word in words):
-            await scene.pilot.pause(0.02)
-
-
 def said(scene: Scene) -> str:
     """What the toasts say."""
     return " ".join(scene.toasts)
@@ -40,7 +33,7 @@ async def test_another_profile_by_its_letters_and_back_again(fleet_staged: Fleet
     async with fleet_staged() as scene:
         left = scene.engine
         await scene.press("ctrl+o", *"stag", "enter")
-        await until(scene, "acme-staging ▾ read-only", "3 · all")
+        await scene.shows("acme-staging ▾ read-only", "3 · all")
 
         assert scene.app.session.engine is not None
         assert scene.app.session.engine.profile.base_url == staging.base_url
@@ -50,7 +43,7 @@ async def test_another_profile_by_its_letters_and_back_again(fleet_staged: Fleet
             await left.cache.count(scene.app.session.profile)  # type: ignore[arg-type]  # closed: it is not even looked at
 
         await scene.press("ctrl+o", *"prod", "enter")
-        await until(scene, "acme-prod ▾", "60 · all")
+        await scene.shows("acme-prod ▾", "60 · all")
 
         assert scene.app.session.engine.token_problem is None
 
@@ -61,18 +54,18 @@ async def test_another_profile_by_mouse(fleet_staged: FleetStaged) -> None:
         await scene.pilot.click("HeaderBar", offset=(14, 0))
         await scene.settle()
         await scene.pilot.click(ProfileList, offset=(6, 1))
-        await until(scene, "acme-staging ▾ read-only")
+        await scene.shows("acme-staging ▾ read-only")
 
 
 async def test_the_rooms_are_those_of_the_profile_on_show(fleet_staged: FleetStaged) -> None:
     """Health and the others are made anew; the keys work as before."""
     async with fleet_staged(WIDE) as scene:
         await scene.press("2")
-        await until(scene, "gitlab.acme.example")
+        await scene.shows("gitlab.acme.example")
         await scene.press("ctrl+o", *"stag", "enter")
-        await until(scene, "acme-staging ▾", "3 runs")
+        await scene.shows("acme-staging ▾", "3 runs")
         await scene.press("2")
-        await until(scene, "Code hosts", "github")
+        await scene.shows("Code hosts", "github")
 
         assert "gitlab.acme.example" not in scene.text
 
@@ -97,13 +90,13 @@ async def test_every_profile_says_its_worst(fleet_staged: FleetStaged) -> None:
     """One with a degraded host, one that is well, one whose service is not there."""
     async with fleet_staged() as scene:
         await scene.press("0")
-        await until(scene, "gitlab degraded just now", "all is well", "✗ 4 failed 24h", "nothing is known of it yet")
+        await scene.shows("gitlab degraded just now", "all is well", "✗ 4 failed 24h", "nothing is known of it yet")
 
         assert "All profiles  2 of 3 need a look" in scene.text
         assert "service unreachable" in scene.text
 
         await scene.press("G", "k", "enter")
-        await until(scene, "acme-staging ▾ read-only", "3 · all")
+        await scene.shows("acme-staging ▾ read-only", "3 · all")
 
 
 async def test_the_profile_on_show_is_gone_back_to(fleet_staged: FleetStaged) -> None:
@@ -163,7 +156,7 @@ async def test_nobody_is_asked_while_nobody_looks(fleet_staged: FleetStaged, sta
     """Back in another room the look around rests."""
     async with fleet_staged() as scene:
         await scene.press("0")
-        await until(scene, "all is well", "service unreachable")
+        await scene.shows("all is well", "service unreachable")
         await scene.press("1")
         asked = len(staging.requests)
         clock = scene.clock
@@ -181,12 +174,12 @@ async def test_files_that_cannot_be_used_are_one_profiles_trouble(fleet_staged: 
     ledger.mkdir(parents=True)
     async with fleet_staged(WIDE) as scene:
         await scene.press("0")
-        await until(scene, "our files are unusable", "gitlab degraded")
+        await scene.shows("our files are unusable", "gitlab degraded")
         # Not `press`: its room goes on waiting for files that never open.
         await scene.pilot.press("j", "enter")
-        await until(scene, "What is seen cannot be kept")
+        await scene.shows("What is seen cannot be kept")
         await scene.pilot.press("ctrl+o", *"prod", "enter")
-        await until(scene, "60 runs")
+        await scene.shows("60 runs")
 
 
 async def test_nobody_leaves_while_something_is_sent(fleet_staged: FleetStaged) -> None:
@@ -203,7 +196,7 @@ async def test_nobody_leaves_while_something_is_sent(fleet_staged: FleetStaged) 
         outcome.set()
         await scene.settle()
         scene.app.switch_profile("acme-staging")
-        await until(scene, "acme-staging ▾")
+        await scene.shows("acme-staging ▾")
 
 
 async def test_read_only_is_said_in_every_room(fleet_staged: FleetStaged, several: Settings) -> None:
@@ -269,7 +262,7 @@ async def test_many_profiles_with_any_name_stay_a_list(fleet_staged: FleetStaged
         assert "\x1b" not in scene.text
 
         await scene.press("escape", "0", "G")
-        await until(scene, "[/b]␛[2J�29")
+        await scene.shows("[/b]␛[2J�29")
 
         assert "▌ " in scene.text
         assert "\x1b" not in scene.text

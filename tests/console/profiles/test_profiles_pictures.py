@@ -8,7 +8,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from app.console.profiles.screen import ProfilesScreen
 from app.console.profiles.switcher import ProfileSwitcher
-from tests.console.conftest import SMALL, WIDE, Scene
+from tests.console.conftest import DEADLINE_S, SMALL, WIDE, Scene
 from tests.console.profiles.conftest import FleetStaged
 from widgets.profiles import ProfileFacts
 
@@ -26,10 +26,10 @@ async def overview(scene: Scene) -> ProfilesScreen:
     screen = scene.app.screen
     assert isinstance(screen, ProfilesScreen)
     assert screen._look is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE_S):
         while "nothing is known" not in scene.text and "service unreachable" not in scene.text:
-            await scene.pilot.pause(0.02)
-    await scene.settle()
+            await scene.settle()
+            await asyncio.sleep(0.01)
     screen._look.facts = {name: at_home(facts) for name, facts in screen._look.facts.items()}
     return screen
 
