@@ -1,8 +1,11 @@
 """What a person does with a form, key by key."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from textual import events
+from textual.app import App
 from textual.pilot import Pilot
 
 from app.config import data_folder
@@ -24,6 +27,19 @@ FILLED = "acme/web\t\tFix the flaky test.\nThen run it.\tdepth\t3"
 async def settle(pilot: Pilot[Any]) -> None:
     """Waits until everything that was begun is done and painted."""
     await quiet(pilot.app)
+
+
+@asynccontextmanager
+async def opened(
+    app: App[Any], typed: str = "", *keys: str, size: tuple[int, int] = (80, 24)
+) -> AsyncIterator[Pilot[Any]]:
+    """An app on show, with fields filled in and then keys pressed."""
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        await write(pilot, typed)
+        await pilot.press(*keys)
+        await settle(pilot)
+        yield pilot
 
 
 async def write(pilot: Pilot[Any], text: str) -> None:

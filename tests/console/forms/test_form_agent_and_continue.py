@@ -5,7 +5,7 @@ import pytest
 from app.console.forms import ContinueRunForm, OnboardForm, StartAgentForm
 from app.engine import Engine
 from storage.records import Action, Repository, Run
-from tests.console.forms.steps import painted, settle, words, write
+from tests.console.forms.steps import opened, painted, settle, words, write
 from tests.fault_server import Drop, Respond
 
 EXECUTION = {
@@ -38,10 +38,7 @@ async def test_an_agents_inputs_are_sent_as_they_were_read(stage: Any, post: Any
     """Each value says how it is read while it is typed."""
     post.next(Respond(202, EXECUTION))
     app = stage(lambda engine: StartAgentForm(engine, repository="gitlab:acme/web"))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await write(pilot, "security-review\t\tmain\tdepth\tfull\tlimit\t3\tonly\t[1, null]\tdry\ttrue")
-        await settle(pilot)
+    async with opened(app, "security-review\t\tmain\tdepth\tfull\tlimit\t3\tonly\t[1, null]\tdry\ttrue") as pilot:
         text = painted(app)
         await pilot.press("ctrl+s", "ctrl+s")
         await settle(pilot)
@@ -62,12 +59,7 @@ async def test_an_agents_inputs_are_sent_as_they_were_read(stage: Any, post: Any
 async def test_an_agents_name_cannot_lead_elsewhere(stage: Any, post: Any) -> None:
     """`..` would make another endpoint of the path."""
     app = stage(StartAgentForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await write(pilot, "..\tacme/web")
-        await pilot.press("ctrl+s", "ctrl+s")
-        await settle(pilot)
-
+    async with opened(app, "..\tacme/web", "ctrl+s", "ctrl+s"):
         assert "Name the agent as the service knows it" in painted(app)
         assert app.screen.phase == "editing"
 
@@ -77,11 +69,7 @@ async def test_an_agents_name_cannot_lead_elsewhere(stage: Any, post: Any) -> No
 async def test_a_key_given_twice_is_said_before_anything_is_sent(stage: Any) -> None:
     """Under the inputs, as it is typed."""
     app = stage(StartAgentForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await write(pilot, "scan\tacme/web\t\tdepth\t1\tdepth\t2")
-        await settle(pilot)
-
+    async with opened(app, "scan\tacme/web\t\tdepth\t1\tdepth\t2"):
         assert "✗ depth is there twice; keep one." in painted(app)
 
 
@@ -89,8 +77,7 @@ async def test_a_continuation_names_the_run_and_its_branch(stage: Any, clock: An
     """The run is not typed but shown; its id makes the attempt's subject."""
     post.next(Respond(201, continued("run_1")))
     app = stage(lambda engine: ContinueRunForm(engine, a_run(clock)))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with opened(app) as pilot:
         text = painted(app)
         await write(pilot, "And now the docs.")
         await pilot.press("ctrl+s", "ctrl+s")
@@ -113,21 +100,14 @@ async def test_a_continuation_names_the_run_and_its_branch(stage: Any, clock: An
 async def test_each_run_has_its_own_draft(stage: Any, clock: Any) -> None:
     """What was begun for one run is not offered for another."""
     first = stage(lambda engine: ContinueRunForm(engine, a_run(clock)))
-    async with first.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await write(pilot, "for run_1")
-        await pilot.press("escape")
-        await settle(pilot)
+    async with opened(first, "for run_1", "escape"):
+        pass
     other = stage(lambda engine: ContinueRunForm(engine, a_run(clock, run_id="run_2")))
-    async with other.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-
+    async with opened(other):
         assert other.screen.values == {"instructions": ""}
 
     again = stage(lambda engine: ContinueRunForm(engine, a_run(clock)))
-    async with again.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-
+    async with opened(again):
         assert again.screen.values == {"instructions": "for run_1"}
 
 
@@ -136,9 +116,7 @@ async def test_a_continuation_waits_while_an_earlier_one_is_unknown(stage: Any, 
     post.next(Drop(), Respond(201, continued("run_1")))
     for text in ("first", "second"):
         app = stage(lambda engine: ContinueRunForm(engine, a_run(clock)))
-        async with app.run_test(size=(80, 24)) as pilot:
-            await settle(pilot)
-            await pilot.press("ctrl+n")
+        async with opened(app, "", "ctrl+n") as pilot:
             await write(pilot, text)
             await pilot.press("ctrl+s", "ctrl+s")
             await settle(pilot)
@@ -165,8 +143,7 @@ async def test_a_hostile_run_is_shown_harmlessly(stage: Any, clock: Any, post: A
     hostile = a_run(clock, branch="x\x1b]52;c;eA==\x07[/nope]\u202e", run_id="run_[@click=app.quit]\x1b[2J")
     post.next(Respond(201, continued("run_1")))
     app = stage(lambda engine: ContinueRunForm(engine, hostile))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with opened(app) as pilot:
         text = painted(app)
         await write(pilot, "Go on.")
         await pilot.press("ctrl+s")
@@ -189,12 +166,7 @@ async def test_a_hostile_run_is_shown_harmlessly(stage: Any, clock: Any, post: A
 async def test_a_project_needs_a_path_or_a_number(stage: Any, typed: str, problem: str, post: Any) -> None:
     """Said before anything is sent."""
     app = stage(OnboardForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await write(pilot, typed)
-        await pilot.press("ctrl+s", "ctrl+s")
-        await settle(pilot)
-
+    async with opened(app, typed, "ctrl+s", "ctrl+s"):
         assert problem in painted(app)
 
     assert post.requests == []
@@ -204,12 +176,7 @@ async def test_a_project_is_onboarded(stage: Any, post: Any) -> None:
     """Path and id go along."""
     post.next(Respond(200, {"success": True, "project_path": "acme/web", "status": "onboarded"}))
     app = stage(OnboardForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await write(pilot, "acme/web\t7")
-        await pilot.press("ctrl+s", "ctrl+s")
-        await settle(pilot)
-
+    async with opened(app, "acme/web\t7", "ctrl+s", "ctrl+s"):
         assert "The service took the project" in painted(app)
 
     assert [request.json() for request in post.requests] == [{"project_path": "acme/web", "project_id": 7}]

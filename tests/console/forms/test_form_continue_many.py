@@ -7,7 +7,7 @@ import pytest
 from app.console.runs.continue_many import ContinueManyForm
 from app.engine import Engine
 from storage.records import Repository, Run
-from tests.console.forms.steps import painted, settle, words, write
+from tests.console.forms.steps import opened, painted, settle, words, write
 from tests.fault_server import Drop, Respond
 
 
@@ -46,8 +46,7 @@ async def test_every_run_gets_the_same_words(stage: Any, clock: Any, engine: Eng
     runs = (a_run(clock, 1), a_run(clock, 2), a_run(clock, 3, "working"))
     form = ContinueManyForm(engine, runs, cap=25)
     app = stage(lambda _: form)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with opened(app) as pilot:
         assert "2 on 1 repository" in painted(app)
         assert "1 still active" in painted(app)
         await write(pilot, "Try again.")

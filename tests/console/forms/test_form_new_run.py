@@ -9,7 +9,7 @@ from textual.widgets import Input, TextArea
 from app.console.forms import NewRunForm
 from app.engine import Engine
 from storage.records import Action, Repository, Run
-from tests.console.forms.steps import CREATED, FILLED, drafts_of, painted, settle, words, write
+from tests.console.forms.steps import CREATED, FILLED, drafts_of, opened, painted, settle, words, write
 from tests.fault_server import Drop, Respond
 from widgets.forms.pairs import packed
 
@@ -18,11 +18,7 @@ async def test_what_is_previewed_is_what_is_sent(stage: Any, engine: Engine, pos
     """Method, address and every byte of the body's meaning; sent once, shown with the id it made."""
     post.next(Respond(201, CREATED))
     app = stage(NewRunForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await write(pilot, FILLED)
-        await pilot.press("ctrl+s")
-        await settle(pilot)
+    async with opened(app, FILLED, "ctrl+s") as pilot:
         preview = painted(app)
         sent_before = len(post.requests)
         await pilot.press("ctrl+s")
@@ -50,8 +46,7 @@ async def test_what_is_previewed_is_what_is_sent(stage: Any, engine: Engine, pos
 async def test_a_problem_shows_under_its_field_as_one_types_and_nothing_moves(stage: Any) -> None:
     """Only fields that were touched complain; the buttons stay where they were."""
     app = stage(NewRunForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with opened(app) as pilot:
         before = painted(app).splitlines()
         await write(pilot, "\tfix..x")
         await settle(pilot)
@@ -68,11 +63,7 @@ async def test_a_problem_shows_under_its_field_as_one_types_and_nothing_moves(st
 async def test_preview_with_problems_goes_to_the_first_of_them(stage: Any, post: Any) -> None:
     """Every missing field says what it needs, and nothing is sent."""
     app = stage(NewRunForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await write(pilot, "\t\t")
-        await pilot.press("ctrl+s", "ctrl+s")
-        await settle(pilot)
+    async with opened(app, "\t\t", "ctrl+s", "ctrl+s"):
         text = painted(app)
         focused = app.screen.focused
 
@@ -87,11 +78,7 @@ async def test_a_rejection_leads_back_to_the_fields_with_everything_kept(stage: 
     """Message, status and code are shown; changed and sent again, it succeeds."""
     post.next(Respond(400, {"message": "Branch is protected.", "error_code": "protected"}), Respond(201, CREATED))
     app = stage(NewRunForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await write(pilot, FILLED)
-        await pilot.press("ctrl+s", "ctrl+s")
-        await settle(pilot)
+    async with opened(app, FILLED, "ctrl+s", "ctrl+s") as pilot:
         text = painted(app)
         values = app.screen.values
         await pilot.press("ctrl+s", "ctrl+s")
@@ -112,12 +99,7 @@ async def test_a_refusal_names_its_cure(stage: Any, post: Any, status: int, cure
     """The service's own words come with what to do about them."""
     post.next(Respond(status, {"message": "No."}))
     app = stage(NewRunForm)
-    async with app.run_test(size=(100, 30)) as pilot:
-        await settle(pilot)
-        await write(pilot, FILLED)
-        await pilot.press("ctrl+s", "ctrl+s")
-        await settle(pilot)
-
+    async with opened(app, FILLED, "ctrl+s", "ctrl+s", size=(100, 30)):
         assert cure in words(app)
 
 
@@ -125,11 +107,7 @@ async def test_a_service_that_is_down_leaves_it_unsent(stage: Any, engine: Engin
     """Nothing left this machine, the form is as it was, and the ledger knows."""
     server.close()
     app = stage(NewRunForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await write(pilot, FILLED)
-        await pilot.press("ctrl+s", "ctrl+s")
-        await settle(pilot)
+    async with opened(app, FILLED, "ctrl+s", "ctrl+s"):
         text = words(app)
         phase = app.screen.phase
 
@@ -143,17 +121,12 @@ async def test_a_lost_answer_is_shown_as_unknown_and_never_sent_again(stage: Any
     """The keys that sent it now do nothing; the draft stays and says that it was sent."""
     post.next(Drop())
     app = stage(NewRunForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await write(pilot, FILLED)
-        await pilot.press("ctrl+s", "ctrl+s")
-        await settle(pilot)
+    async with opened(app, FILLED, "ctrl+s", "ctrl+s") as pilot:
         text = words(app)
         await pilot.press("ctrl+s", "ctrl+s", "escape")
         await settle(pilot)
     again = stage(NewRunForm)
-    async with again.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with opened(again) as pilot:
         reopened = words(again)
 
     assert "The outcome is unknown" in text
@@ -168,11 +141,7 @@ async def test_keys_pressed_while_sending_neither_send_twice_nor_close(stage: An
     """One request, however often the key is pressed."""
     post.next(Respond(201, CREATED), Respond(201, CREATED))
     app = stage(NewRunForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await write(pilot, FILLED)
-        await pilot.press("ctrl+s")
-        await settle(pilot)
+    async with opened(app, FILLED, "ctrl+s") as pilot:
         form = app.screen
         form.action_forward()
         sending = form.phase
@@ -191,8 +160,7 @@ async def test_repositories_are_suggested_from_the_cache(stage: Any, engine: Eng
     runs = [Run(f"run_{label}", "failed", "", Repository.parse(label), clock(), clock(), "{}") for label in labels]
     await engine.cache.store_runs(runs, seen_at=clock())
     app = stage(NewRunForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with opened(app) as pilot:
         offered = painted(app)
         await write(pilot, "web")
         await pilot.press("down")
@@ -216,10 +184,7 @@ async def test_repositories_are_suggested_from_the_cache(stage: Any, engine: Eng
 async def test_templates_come_from_the_configuration(stage: Any) -> None:
     """Names that look like markup are shown as they are; the text goes in at the cursor and undo takes it out."""
     app = stage(NewRunForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await pilot.press("ctrl+t")
-        await settle(pilot)
+    async with opened(app, "", "ctrl+t") as pilot:
         text = painted(app)
         await pilot.press("j", "enter")
         await settle(pilot)
@@ -241,8 +206,7 @@ async def test_the_editor_gets_the_instructions_and_gives_them_back(
     editor.chmod(0o700)
     monkeypatch.setenv("VISUAL", str(editor))
     app = stage(lambda engine: NewRunForm(engine, instructions="Fix it."))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with opened(app) as pilot:
         # The headless terminal of the tests has nothing to hand over: the hand-over itself is tried on a real one.
         monkeypatch.setattr(type(app._driver), "can_suspend", property(lambda driver: True))
         await pilot.press("ctrl+e")
@@ -257,8 +221,7 @@ async def test_what_a_terminal_would_obey_does_not_get_into_a_field(stage: Any) 
     app = stage(
         lambda engine: NewRunForm(engine, repository=hostile, branch="x\x1b[2J", instructions="a\x1b[2J\u200bb")
     )
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with opened(app) as pilot:
         prefilled = app.screen.values
         app.screen.query_one(Input).replace(hostile, 0, 0)
         await settle(pilot)
@@ -279,8 +242,7 @@ async def test_a_read_only_profile_previews_and_never_sends(
 
     async with await Engine.open(settings, replace(profile, read_only=True), actor="console", clock=clock) as engine:
         app = Stage(lambda: NewRunForm(engine))
-        async with app.run_test(size=(100, 30)) as pilot:
-            await settle(pilot)
+        async with opened(app, size=(100, 30)) as pilot:
             text = painted(app)
             await write(pilot, FILLED)
             await pilot.press("ctrl+s", "ctrl+s", "ctrl+s")
@@ -297,9 +259,7 @@ async def test_a_read_only_profile_previews_and_never_sends(
 async def test_the_buttons_are_never_pushed_off_the_screen(stage: Any, size: tuple[int, int]) -> None:
     """Twenty lines of metadata and a long rejection scroll inside the form."""
     app = stage(NewRunForm)
-    async with app.run_test(size=size) as pilot:
-        await settle(pilot)
-        await write(pilot, "acme/web\t\tFix")
+    async with opened(app, "acme/web\t\tFix", size=size) as pilot:
         app.screen.field("metadata").fill(packed(tuple((f"k{n}", str(n)) for n in range(20))))
         app.screen.dialog.banner("long " * 200)
         await settle(pilot)
@@ -311,9 +271,7 @@ async def test_the_buttons_are_never_pushed_off_the_screen(stage: Any, size: tup
 async def test_tabbing_into_a_prefilled_field_lets_one_type_over_it(stage: Any) -> None:
     """Where the form itself leads to a field, what stands there is kept and gone on with."""
     app = stage(lambda engine: NewRunForm(engine, repository="acme/api", branch="fix/x"))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await pilot.press("shift+tab", "shift+tab", "a")
+    async with opened(app, "", "shift+tab", "shift+tab", "a") as pilot:
         over = app.screen.values["repository"]
         await pilot.press("ctrl+s", "b")
         on = app.screen.values

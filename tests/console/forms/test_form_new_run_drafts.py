@@ -6,22 +6,18 @@ from typing import Any
 
 from app.console.forms import NewRunForm
 from app.engine import Engine
-from tests.console.forms.steps import CREATED, FILLED, drafts_of, painted, settle, words, write
+from tests.console.forms.steps import CREATED, FILLED, drafts_of, opened, painted, settle, words, write
 from tests.fault_server import Respond
 
 
 async def test_a_draft_survives_escape_and_is_swapped_for_a_fresh_form_and_back(stage: Any, clock: Any) -> None:
     """It says how old it is; ctrl+n puts it aside and brings it back."""
     app = stage(NewRunForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await write(pilot, FILLED)
-        await pilot.press("escape")
-        await settle(pilot)
+    async with opened(app, FILLED, "escape") as pilot:
+        pass
     clock.move(timedelta(minutes=7))
     again = stage(lambda engine: NewRunForm(engine, repository="acme/api"))
-    async with again.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with opened(again) as pilot:
         text, restored = painted(again), again.screen.values
         await pilot.press("ctrl+n")
         await settle(pilot)
@@ -41,9 +37,7 @@ async def test_a_draft_survives_escape_and_is_swapped_for_a_fresh_form_and_back(
 async def test_a_draft_survives_a_killed_program(stage: Any, engine: Engine) -> None:
     """It is on the disk while the form is still open."""
     app = stage(NewRunForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await write(pilot, "acme/web")
+    async with opened(app, "acme/web"):
         await app.screen._keep_draft()
         draft = await drafts_of(engine).load("run.start")
 
@@ -56,8 +50,7 @@ async def test_drafts_that_cannot_be_kept_are_said_and_hinder_nothing(stage: Any
     post.next(Respond(201, CREATED))
     drafts_of(engine).path.write_text(json.dumps({"version": 99, "drafts": {}}))
     app = stage(NewRunForm)
-    async with app.run_test(size=(100, 30)) as pilot:
-        await settle(pilot)
+    async with opened(app, size=(100, 30)) as pilot:
         text = words(app)
         await write(pilot, FILLED)
         await pilot.press("ctrl+s", "ctrl+s")

@@ -7,7 +7,7 @@ from app.api.requests import CreateOrganization
 from app.console.forms import OrganizationForm, ResolveForm
 from app.engine import Engine
 from storage.records import Action
-from tests.console.forms.steps import painted, settle, words, write
+from tests.console.forms.steps import opened, painted, settle, words, write
 from tests.fault_server import Drop, Respond
 
 CREATED = {
@@ -21,9 +21,7 @@ CREATED = {
 async def send(stage: Any, typed: str) -> tuple[Any, str, str]:
     """Fills the form, previews and sends; the app, the preview and the last screen."""
     app = stage(OrganizationForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await pilot.press("ctrl+n")
+    async with opened(app, "", "ctrl+n") as pilot:
         await write(pilot, typed)
         await pilot.press("ctrl+s")
         await settle(pilot)
@@ -52,9 +50,7 @@ async def test_an_organization_is_created_and_its_invitation_dated(stage: Any, p
 async def test_the_form_says_what_every_success_does(stage: Any) -> None:
     """Before anything is typed."""
     app = stage(OrganizationForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-
+    async with opened(app):
         assert "Every success makes another organization" in words(app)
 
 
@@ -64,10 +60,7 @@ async def test_an_address_that_has_an_organization_is_pointed_out(stage: Any, po
     await send(stage, "ada@globex.example")
     clock.move(timedelta(days=2))
     app = stage(OrganizationForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await write(pilot, "ADA@globex.example")
-        await settle(pilot)
+    async with opened(app, "ADA@globex.example") as pilot:
         typed = words(app)
         await pilot.press("ctrl+s")
         await settle(pilot)
@@ -81,12 +74,7 @@ async def test_an_address_that_has_an_organization_is_pointed_out(stage: Any, po
 async def test_what_is_no_address_is_not_sent(stage: Any, post: Any, email: str) -> None:
     """Said under the field."""
     app = stage(OrganizationForm)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await write(pilot, email)
-        await pilot.press("ctrl+s", "ctrl+s")
-        await settle(pilot)
-
+    async with opened(app, email, "ctrl+s", "ctrl+s"):
         assert "✗ Give one email address" in painted(app)
 
     assert post.requests == []
@@ -125,9 +113,7 @@ async def unknown_attempt(engine: Engine, post: Any) -> Action:
 async def resolve(stage: Any, action: Action, *keys: str, typed: str = "") -> tuple[Any, str]:
     """Decides, and applies the decision; the app and the screen before it closed, or as it stayed."""
     app = stage(lambda engine: ResolveForm(engine, action))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await pilot.press(*keys)
+    async with opened(app, "", *keys) as pilot:
         if typed:
             await pilot.press("tab")
             await write(pilot, typed)

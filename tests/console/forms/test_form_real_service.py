@@ -10,7 +10,7 @@ from app.config import PollSettings, Profile
 from app.console.forms import ContinueRunForm, NewRunForm, OrganizationForm, StartAgentForm
 from app.engine import Engine
 from app.token import EnvToken
-from tests.console.forms.steps import settle, words, write
+from tests.console.forms.steps import opened, settle, words
 from tests.service_process import RunningService, git, start_service
 
 TOKEN = "TOKEN_OF_THE_SERVICE"
@@ -34,11 +34,7 @@ def profile(service: RunningService, monkeypatch: pytest.MonkeyPatch) -> Profile
 async def send(stage: Any, make: Any, typed: str) -> tuple[Any, str]:
     """Fills, previews, sends and closes; the app and what the outcome said."""
     app = stage(make)
-    async with app.run_test(size=(100, 30)) as pilot:
-        await settle(pilot)
-        await write(pilot, typed)
-        await pilot.press("ctrl+s")
-        await settle(pilot)
+    async with opened(app, typed, "ctrl+s", size=(100, 30)) as pilot:
         await pilot.press("ctrl+s")
         await settle(pilot)
         text = words(app)

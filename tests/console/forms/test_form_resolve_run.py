@@ -4,7 +4,7 @@ from app.api.requests import StartRun
 from app.console.forms import ResolveForm
 from app.engine import Engine
 from storage.records import Action, Repository
-from tests.console.forms.steps import settle, words
+from tests.console.forms.steps import opened, settle, words
 from tests.fault_server import Drop, FaultServer, Received, Respond, Step
 
 
@@ -35,8 +35,7 @@ async def test_the_run_it_made_is_found_and_offered(stage: Any, engine: Engine, 
     runs = [listed("run_other", "main"), listed("run_made", "fix/x")]
     action = await unknown_start(engine, server, Respond(200, {"runs": runs}))
     app = stage(lambda engine: ResolveForm(engine, action))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with opened(app) as pilot:
         text = words(app)
         await pilot.press("1", "tab", "down", "ctrl+s")
         await settle(pilot)
@@ -50,8 +49,7 @@ async def test_where_no_run_fits_it_says_so(stage: Any, engine: Engine, server: 
     """And decides nothing by itself."""
     action = await unknown_start(engine, server, Respond(200, {"runs": [listed("run_other", "main")]}))
     app = stage(lambda engine: ResolveForm(engine, action))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with opened(app) as pilot:
         text = words(app)
         await pilot.press("escape")
         await settle(pilot)
@@ -66,8 +64,7 @@ async def test_a_service_that_cannot_be_asked_leaves_the_decision_open(
     """The three words work all the same."""
     action = await unknown_start(engine, server, Respond(503, {"message": "Down for repairs."}))
     app = stage(lambda engine: ResolveForm(engine, action))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with opened(app) as pilot:
         text = words(app)
         await pilot.press("2", "ctrl+s")
         await settle(pilot)

@@ -20,7 +20,7 @@ from app.console.runs.continue_many import ContinueManyForm
 from app.engine import Engine
 from storage.records import ActionError, Repository, Run
 from tests.console.conftest import SMALL, WIDE
-from tests.console.forms.steps import settle, write
+from tests.console.forms.steps import opened, settle, write
 
 HOSTILE = "例え/\x1b]52;c;eA==\x07[/nope]\u202e" + "long-" * 40
 Steps = Callable[[Pilot[Any]], Awaitable[None]]
@@ -121,8 +121,7 @@ async def test_a_form_looks_as_it_was_accepted(stage: Any, picture: Any, name: s
     """Empty, wrong, previewed, blocked, hostile."""
     make, steps = SCENES[name]
     app = stage(make)
-    async with app.run_test(size=size) as pilot:
-        await settle(pilot)
+    async with opened(app, size=size) as pilot:
         await steps(pilot)
         await settle(pilot)
 
@@ -133,11 +132,7 @@ async def test_resolving_looks_as_it_was_accepted(stage: Any, engine: Engine, pi
     """Sending again asks for the address."""
     action, *_ = await engine.ledger.organizations()
     app = stage(lambda engine: ResolveForm(engine, action))
-    async with app.run_test(size=SMALL) as pilot:
-        await settle(pilot)
-        await pilot.press("3")
-        await settle(pilot)
-
+    async with opened(app, "", "3", size=SMALL):
         assert still(app) == picture
 
 
@@ -148,10 +143,7 @@ async def test_the_room_looks_as_it_was_accepted(
     console: Any, picture: Any, size: tuple[int, int], keys: tuple[str, ...]
 ) -> None:
     """An attempt of each kind, the unknown one under the cursor."""
-    async with console.run_test(size=size) as pilot:
-        await settle(pilot)
-        await pilot.press("3")
-        await settle(pilot)
+    async with opened(console, "", "3", size=size) as pilot:
         await pilot.press(*keys)
         await settle(pilot)
 
