@@ -83,8 +83,10 @@ class Scene:
             await asyncio.sleep(0.01)
 
     async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
-        await self.settle()
+        """One after the other, each once the one before it is answered, what it reads in the background included."""
+        for key in keys:
+            await self.pilot.press(key)
+            await self.settle()
 
     async def sync(self) -> None:
         """Asks the service once."""

@@ -9,22 +9,37 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from rich.segment import Segment
 from textual._context import active_app
 from textual.app import App
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
+from textual.events import MouseEvent
 from textual.pilot import Pilot
 from textual.worker import WorkerCancelled
 
 MOMENT_S = 0.1
 """A timer of at most this is a part of the answer to a key, such as the pause before a search."""
+ENOUGH_S = 0.5
+"""A key waits so long for work in the background, which may hang on purpose; `quiet` waits for all of it."""
 CALM_ROUNDS = 2
 """An answer may have been on its way to a queue, in the loop's own hands, while the queues were looked at."""
 
 
 def lines(app: App[Any]) -> list[str]:
     """What is on the screen, line by line."""
-    return ["".join(segment.text for segment in strip) for strip in app.screen._compositor.render_strips()]
+    return ["".join(segment.text for segment in strip) for strip in strips(app)]
+
+
+def strips(app: App[Any]) -> list[list[Segment]]:
+    """What is on the screen, line by line, with its colours."""
+    return [list(strip) for strip in app.screen._compositor.render_strips()]
+
+
+async def wheel(pilot: Pilot[Any], widget: Any, offset: tuple[int, int], event: type[MouseEvent]) -> None:
+    """One notch of the mouse's wheel over a widget."""
+    await pilot._post_mouse_events([event], widget, offset, times=1)
+    await quiet(pilot.app)
 
 
 def toasts(app: App[Any]) -> list[str]:
@@ -77,7 +92,11 @@ def _is_busy(app: App[Any]) -> bool:
 async def idle(min_sleep: float = 0, max_sleep: float = 1) -> None:
     """In the place of Textual's look at the processor."""
     del min_sleep, max_sleep
-    await answered(active_app.get())
+    app = active_app.get()
+    await answered(app)
+    if working := [worker._task for worker in app.workers if worker._task is not None and not worker.is_finished]:
+        await asyncio.wait(working, timeout=ENOUGH_S)
+        await answered(app)
 
 
 def kept(parse: Callable[..., list[RuleSet]]) -> Callable[..., list[RuleSet]]:

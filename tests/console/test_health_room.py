@@ -4,6 +4,7 @@ from rich.color import Color
 
 from storage.records.activity import PollOutcome, Subject
 from tests.console.conftest import SMALL, Scene, Staged
+from tests.console.quiet import strips
 from tests.run_board import Board
 
 
@@ -141,6 +142,6 @@ async def ended(scene: Scene, subject: Subject) -> None:
 
 def colour_of(scene: Scene, words: str) -> Color | None:
     """Of those words in the screen's first line."""
-    line = scene.app.screen._compositor.render_strips()[0]
+    line = strips(scene.app)[0]
     (style,) = [segment.style for segment in line if words in segment.text]
     return style.color if style is not None else None

@@ -87,13 +87,13 @@ class Post:
     """Answers writes as told, one step each; reading always works and finds nothing."""
 
     def __init__(self, server: FaultServer) -> None:
-        self._steps: list[Step] = []
+        self.steps: list[Step] = []
         self._server = server
         server.otherwise = self._answer
 
     def next(self, *steps: Step) -> None:
         """What the writes to come are answered with."""
-        self._steps.extend(steps)
+        self.steps.extend(steps)
 
     @property
     def requests(self) -> list[Received]:
@@ -102,7 +102,7 @@ class Post:
 
     def _answer(self, request: Received) -> Step:
         if request.method == "POST":
-            return self._steps.pop(0)
+            return self.steps.pop(0)
         return Respond(
             200, {"code_hosting": {}} if request.path.endswith("health") else {"runs": [], "next_token": None}
         )

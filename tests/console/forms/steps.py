@@ -37,7 +37,9 @@ async def opened(
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
         await write(pilot, typed)
-        await pilot.press(*keys)
+        for key in keys:
+            await pilot.press(key)
+            await settle(pilot)
         await settle(pilot)
         yield pilot
 

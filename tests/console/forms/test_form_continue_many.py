@@ -119,7 +119,7 @@ async def test_sending_stops_between_two_runs(stage: Any, clock: Any, engine: En
             app.call_from_thread(form.action_back)
             return goes_on(1)
 
-    post._steps = Stopping()
+    post.steps = Stopping()
     async with app.run_test(size=(80, 24)) as pilot:
         await sent(pilot)
 

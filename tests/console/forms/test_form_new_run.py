@@ -92,15 +92,16 @@ async def test_a_rejection_leads_back_to_the_fields_with_everything_kept(stage: 
     assert len(post.requests) == 2
 
 
-@pytest.mark.parametrize(
-    ("status", "cure"), [(401, "give this profile a new one"), (403, "Administrator scope"), (429, "wait")]
-)
-async def test_a_refusal_names_its_cure(stage: Any, post: Any, status: int, cure: str) -> None:
+async def test_a_refusal_names_its_cure(stage: Any, post: Any) -> None:
     """The service's own words come with what to do about them."""
-    post.next(Respond(status, {"message": "No."}))
     app = stage(NewRunForm)
-    async with opened(app, FILLED, "ctrl+s", "ctrl+s", size=(100, 30)):
-        assert cure in words(app)
+    async with opened(app, FILLED, size=(100, 30)) as pilot:
+        for status, cure in ((401, "give this profile a new one"), (403, "Administrator scope"), (429, "wait")):
+            post.next(Respond(status, {"message": "No."}))
+            await pilot.press("ctrl+s", "ctrl+s")
+            await settle(pilot)
+
+            assert cure in words(app)
 
 
 async def test_a_service_that_is_down_leaves_it_unsent(stage: Any, engine: Engine, server: Any) -> None:
@@ -255,17 +256,18 @@ async def test_a_read_only_profile_previews_and_never_sends(
     assert post.requests == []
 
 
-@pytest.mark.parametrize("size", [(80, 24), (60, 20), (140, 40)])
-async def test_the_buttons_are_never_pushed_off_the_screen(stage: Any, size: tuple[int, int]) -> None:
-    """Twenty lines of metadata and a long rejection scroll inside the form."""
+async def test_the_buttons_are_never_pushed_off_the_screen(stage: Any) -> None:
+    """Twenty lines of metadata and a long rejection scroll inside the form, at every size."""
     app = stage(NewRunForm)
-    async with opened(app, "acme/web\t\tFix", size=size) as pilot:
+    async with opened(app, "acme/web\t\tFix") as pilot:
         app.screen.field("metadata").fill(packed(tuple((f"k{n}", str(n)) for n in range(20))))
         app.screen.dialog.banner("long " * 200)
-        await settle(pilot)
+        for size in ((80, 24), (60, 20), (140, 40)):
+            await pilot.resize_terminal(*size)
+            await settle(pilot)
 
-        assert "Preview ^s" in painted(app)
-        assert "Close esc" in painted(app)
+            assert "Preview ^s" in painted(app)
+            assert "Close esc" in painted(app)
 
 
 async def test_tabbing_into_a_prefilled_field_lets_one_type_over_it(stage: Any) -> None:

@@ -37,11 +37,10 @@ async def test_a_draft_survives_escape_and_is_swapped_for_a_fresh_form_and_back(
 async def test_a_draft_survives_a_killed_program(stage: Any, engine: Engine) -> None:
     """It is on the disk while the form is still open."""
     app = stage(NewRunForm)
-    async with opened(app, "acme/web"):
-        await app.screen._keep_draft()
-        draft = await drafts_of(engine).load("run.start")
+    async with opened(app, "acme/web") as pilot:
+        while (draft := await drafts_of(engine).load("run.start")) is None:
+            await pilot.pause(0.05)
 
-    assert draft is not None
     assert draft.values["repository"] == "acme/web"
 
 

@@ -11,6 +11,7 @@ from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from tests.console.conftest import Scene
+from tests.console.quiet import wheel
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.fault_server import Drop, FaultServer, Received, Respond, Step
 from tests.run_board import Board
@@ -182,13 +183,12 @@ class Mouse(Hand):
 
     async def _row(self, words: str) -> tuple[int, int]:
         """Where the row is; the wheel brings it into view."""
-        for wheel in (events.MouseScrollUp, events.MouseScrollDown):
+        for turn in (events.MouseScrollUp, events.MouseScrollDown):
             for _ in range(PATIENCE):
                 for place in self._seen(words):
                     if self.rows.region.contains(*place):
                         return place
-                await self.scene.pilot._post_mouse_events([wheel], self.rows, (5, 3))
-                await self.scene.settle()
+                await wheel(self.scene.pilot, self.rows, (5, 3), turn)
         raise AssertionError(f"No row with {words}:\n{self.scene.text}")
 
     def _places(self, words: str) -> list[tuple[int, int]]:

@@ -161,9 +161,7 @@ async def test_nobody_is_asked_while_nobody_looks(fleet_staged: FleetStaged, sta
         asked = len(staging.requests)
         clock = scene.clock
         clock.move(seconds=10 * GENTLE_S)
-        overview = scene.app._screen_stacks["profiles"][0]
-        overview._ask_again()  # type: ignore[attr-defined]
-        await scene.settle()
+        await scene.ring()
 
         assert len(staging.requests) == asked
 

@@ -7,7 +7,7 @@ from textual.app import App, ComposeResult
 from textual.content import Content
 from textual.geometry import Region
 
-from tests.console.quiet import lines
+from tests.console.quiet import lines, strips
 from widgets.line_text import LineText
 
 WIDTH = 30
@@ -88,8 +88,8 @@ async def test_what_is_painted_line_by_line_reads_as_what_is_painted_whole() -> 
     async with shown(*(line.plain for line in first)) as (app, _):
         for lines in (first, [*last[:2], *first[2:]], last):
             app.shown.take(lines)
-        by_line = app.screen._compositor.render_strips()
+        by_line = strips(app)
         app.shown.refresh()
 
-        assert [list(strip) for strip in app.screen._compositor.render_strips()] == [list(strip) for strip in by_line]
+        assert strips(app) == by_line
         assert app.lines[:4] == ["title", "9s", "two", "end"]

@@ -9,6 +9,7 @@ import pytest
 from textual import events
 
 from tests.console.conftest import SMALL, Scene, Staged
+from tests.console.quiet import wheel
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.run_board import Board
 from widgets.cursor_view import HEADER
@@ -184,8 +185,7 @@ async def test_the_wheel_and_the_scroll_bar_move_the_view(staged: Staged, board:
         board.put(f"run_old{number:03}", "completed", created=-number - 10.0, branch_name=f"old-{number:03}")
     async with staged() as scene:
         before, pilot = scene.table.row, scene.pilot
-        await pilot._post_mouse_events([events.MouseScrollDown], "RunTable", offset=(10, 5), times=1)
-        await scene.settle()
+        await wheel(pilot, "RunTable", (10, 5), events.MouseScrollDown)
         assert scene.table.scroll_offset.y > 0
 
         bar = scene.table.vertical_scrollbar
