@@ -16,30 +16,20 @@ class StartRun:
     """POST /external/runs (spec 4.3)."""
 
     kind: ClassVar[ActionKind] = "run.start"
+    path: ClassVar[str] = "/external/runs"
+    subject: ClassVar[str] = ""
+    """Empty: any number of runs may be started."""
     instructions: str
     repository: Repository
     branch_name: str | None = None
     """None: the service makes a default branch."""
     metadata: dict[str, Json] = field(default_factory=dict)
 
-    @property
-    def path(self) -> str:
-        """Below the base address."""
-        return "/external/runs"
-
-    @property
-    def subject(self) -> str:
-        """Empty: any number of runs may be started."""
-        return ""
-
     def body(self) -> dict[str, Json]:
         """The JSON body; optional fields are left out when they say nothing."""
-        body: dict[str, Json] = {"instructions": self.instructions, "repository": _reference(self.repository)}
-        if self.branch_name:
-            body["branch_name"] = self.branch_name
-        if self.metadata:
-            body["metadata"] = self.metadata
-        return body
+        repository = {"platform": self.repository.platform, "data": json.loads(self.repository.data_json)}
+        optional = _given(branch_name=self.branch_name, metadata=self.metadata)
+        return {"instructions": self.instructions, "repository": repository, **optional}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +37,12 @@ class ContinueRun:
     """POST /external/runs with a run_id: the next turn of a conversation (spec 4.3)."""
 
     kind: ClassVar[ActionKind] = "run.continue"
+    path: ClassVar[str] = "/external/runs"
     run_id: str
     instructions: str
     repository: Repository
     branch_name: str | None = None
     metadata: dict[str, Json] = field(default_factory=dict)
-
-    @property
-    def path(self) -> str:
-        """Below the base address."""
-        return "/external/runs"
 
     @property
     def subject(self) -> str:
@@ -74,6 +60,8 @@ class StartAgent:
     """POST /external/agents/{name}/runs (spec 4.4)."""
 
     kind: ClassVar[ActionKind] = "agent.start"
+    subject: ClassVar[str] = ""
+    """Empty: any number of executions may be started."""
     name: str
     repository: str
     """One of the spec's four forms: owner/repo, group/project, a full URL, or a configured name."""
@@ -89,19 +77,9 @@ class StartAgent:
         """
         return f"/external/agents/{agent_segment(self.name)}/runs"
 
-    @property
-    def subject(self) -> str:
-        """Empty: any number of executions may be started."""
-        return ""
-
     def body(self) -> dict[str, Json]:
         """The JSON body; optional fields are left out when they say nothing."""
-        body: dict[str, Json] = {"repository": self.repository}
-        if self.branch_name:
-            body["branch_name"] = self.branch_name
-        if self.inputs:
-            body["inputs"] = self.inputs
-        return body
+        return {"repository": self.repository, **_given(branch_name=self.branch_name, inputs=self.inputs)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +87,10 @@ class CreateOrganization:
     """POST /external/organizations (spec 4.1). Each success makes another organization."""
 
     kind: ClassVar[ActionKind] = "organization.create"
+    path: ClassVar[str] = "/external/organizations"
     email: str
     offer_code: str | None = None
     """None: the standard trial."""
-
-    @property
-    def path(self) -> str:
-        """Below the base address."""
-        return "/external/organizations"
 
     @property
     def subject(self) -> str:
@@ -125,10 +99,7 @@ class CreateOrganization:
 
     def body(self) -> dict[str, Json]:
         """The JSON body (spec 2.1)."""
-        body: dict[str, Json] = {"email": self.email}
-        if self.offer_code:
-            body["offer_code"] = self.offer_code
-        return body
+        return {"email": self.email, **_given(offer_code=self.offer_code)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,28 +107,21 @@ class OnboardProject:
     """POST /external/gitlab/projects: named but not described by the spec (4.6)."""
 
     kind: ClassVar[ActionKind] = "gitlab.onboard"
+    path: ClassVar[str] = "/external/gitlab/projects"
+    subject: ClassVar[str] = ""
+    """Empty: the call is idempotent."""
     project_path: str | None = None
     project_id: int | None = None
     """Wins where both are given."""
 
-    @property
-    def path(self) -> str:
-        """Below the base address."""
-        return "/external/gitlab/projects"
-
-    @property
-    def subject(self) -> str:
-        """Empty: the call is idempotent."""
-        return ""
-
     def body(self) -> dict[str, Json]:
         """The JSON body."""
-        body: dict[str, Json] = {}
-        if self.project_path:
-            body["project_path"] = self.project_path
-        if self.project_id is not None:
-            body["project_id"] = self.project_id
-        return body
+        identity: dict[str, Json] = {} if self.project_id is None else {"project_id": self.project_id}
+        return _given(project_path=self.project_path) | identity
+
+
+def _given(**optional: Json) -> dict[str, Json]:
+    return {name: value for name, value in optional.items() if value}
 
 
 WriteRequest = StartRun | ContinueRun | StartAgent | CreateOrganization | OnboardProject
@@ -182,11 +146,6 @@ def as_json(request: WriteRequest) -> str:
     return json.dumps(request.body(), ensure_ascii=False, allow_nan=False)
 
 
-def _reference(repository: Repository) -> Json:
-    data = json.loads(repository.data_json)
-    return {"platform": repository.platform, "data": data}
-
-
 def request_of(action: Action) -> WriteRequest:
     """The request that the action sent."""
     body = json.loads(action.body_json)
@@ -194,13 +153,8 @@ def request_of(action: Action) -> WriteRequest:
         case "run.start":
             return StartRun(body["instructions"], _repository(body), body.get("branch_name"), body.get("metadata", {}))
         case "run.continue":
-            return ContinueRun(
-                body["run_id"],
-                body["instructions"],
-                _repository(body),
-                body.get("branch_name"),
-                body.get("metadata", {}),
-            )
+            first = (body["instructions"], _repository(body), body.get("branch_name"), body.get("metadata", {}))
+            return ContinueRun(body["run_id"], *first)
         case "agent.start":
             name = unquote(action.path.split("/")[-2])
             return StartAgent(name, body["repository"], body.get("branch_name"), body.get("inputs", {}))

@@ -194,12 +194,8 @@ def _status(view: RunView) -> str:
     return badge(view.run.status) + (f" ({', '.join(marks)})" if marks else "")
 
 
-def _tone(view: RunView) -> str:
-    return BADGES.get(view.run.status, ("", ""))[1]
-
-
 COLUMNS: Final[tuple[Column[RunView], ...]] = (
-    Column("status", _status, "status", lambda v: v.run.status, tone=_tone),
+    Column("status", _status, "status", lambda v: v.run.status, tone=lambda v: BADGES.get(v.run.status, ("", ""))[1]),
     Column("repository", lambda v: v.run.repository.label, "repository", flexible=True),
     Column("branch", lambda v: v.run.branch_name, "branch_name", flexible=True),
     Column("started", lambda v: age(v.run.created_at, v.now), "created_at", lambda v: rfc3339(v.run.created_at)),

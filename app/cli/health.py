@@ -51,13 +51,12 @@ class HostView:
     level: Level
     now: datetime
 
-    def document(self) -> dict[str, object]:
+    def facts(self) -> dict[str, object]:
         """As JSON: the platform's object as received (spec 2.7), and what was observed."""
         platform = self.platform
         return {
             "status": platform.status,
             **as_received(platform.raw_json),
-            "platform": platform.platform,
             "observed": {
                 "level": self.level.name.lower(),
                 "since": rfc3339(platform.since),
@@ -100,7 +99,7 @@ def tell(output: Output, hosts: Sequence[HostView], checked_at: datetime | None,
     level = max((host.level for host in hosts), default=Level.UNKNOWN)
     document = {
         "status": level.name.lower(),
-        "code_hosting": {host.platform.platform: _without_name(host.document()) for host in hosts},
+        "code_hosting": {host.platform.platform: host.facts() for host in hosts},
         "as_of": rfc3339(checked_at),
         "source": source,
     }
@@ -112,7 +111,9 @@ def tell(output: Output, hosts: Sequence[HostView], checked_at: datetime | None,
             for host in hosts:
                 output.text(_detail(host))
         case Format.NDJSON | Format.CSV:
-            output.listing("code_hosting", [host.document() for host in hosts], hosts, COLUMNS)
+            output.listing(
+                "code_hosting", [{"platform": host.platform.platform, **host.facts()} for host in hosts], hosts, COLUMNS
+            )
     return level
 
 
@@ -135,10 +136,6 @@ def _detail(host: HostView) -> str:
     place = " ".join(part for part in (host.platform.host, host.platform.group) if part)
     since = age(host.platform.since, host.now)
     return f"{host.platform.platform}: {host.platform.status} since {since}{f', {place}' if place else ''}"
-
-
-def _without_name(document: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in document.items() if name != "platform"}
 
 
 def _checked_at(links: Sequence[LinkState]) -> datetime | None:

@@ -22,30 +22,20 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _keep(attribute: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+def _keep(
+    attribute: str, read: Callable[[Any], Any] | None = None
+) -> Callable[[click.Context, click.Parameter, Any], None]:
     def callback(ctx: click.Context, _: click.Parameter, value: Any) -> None:
         # An option that was not given must not undo the group's.
         if value is not None and value is not False:
-            setattr(ctx.ensure_object(Invocation), attribute, value)
+            setattr(ctx.ensure_object(Invocation), attribute, value if read is None else read(value))
 
     return callback
 
 
-def _keep_format(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        ctx.ensure_object(Invocation).format = Format(value)
-
-
-def _keep_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 — click's signature
-    if value:
-        ctx.ensure_object(Invocation).format = Format.JSON
-
-
-def _keep_token(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 — click's signature
-    if value:
-        # Read now, and only one line: instructions may follow on the same stream.
-        line = sys.stdin.buffer.readline().decode("ascii", errors="replace")
-        ctx.ensure_object(Invocation).token_stream = StringIO(line)
+def _token_line(_: object) -> StringIO:
+    # Read now, and only one line: instructions may follow on the same stream.
+    return StringIO(sys.stdin.buffer.readline().decode("ascii", errors="replace"))
 
 
 def global_options(*, hidden: bool) -> list[click.Option]:
@@ -86,7 +76,7 @@ def global_options(*, hidden: bool) -> list[click.Option]:
         option(
             ["--token-stdin"],
             is_flag=True,
-            callback=_keep_token,
+            callback=_keep("token_stream", _token_line),
             help="Read the API token from the first line of stdin.",
         ),
     ]
@@ -98,14 +88,14 @@ def output_options() -> list[click.Option]:
         click.Option(
             ["--json"],
             is_flag=True,
-            callback=_keep_json,
+            callback=_keep("format", lambda _: Format.JSON),
             expose_value=False,
             help="One JSON document, errors included.",
         ),
         click.Option(
             ["-o", "--output"],
             type=click.Choice([form.value for form in Format]),
-            callback=_keep_format,
+            callback=_keep("format", Format),
             expose_value=False,
             help="Output format on stdout.",
         ),

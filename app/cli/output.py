@@ -101,19 +101,16 @@ def _widths(columns: Sequence[Column[T]], rows: Sequence[Sequence[str]], availab
     widths = [max(cell_width(row[i]) for row in rows) for i in range(len(columns))]
     if available is None:
         return widths
+    least = [max(MIN_FLEXIBLE, cell_width(column.title)) for column in columns]
     excess = sum(widths) + len(GAP) * (len(columns) - 1) - available
     while excess > 0:
-        candidates = [i for i, column in enumerate(columns) if column.flexible and widths[i] > _least(column)]
+        candidates = [i for i, column in enumerate(columns) if column.flexible and widths[i] > least[i]]
         if not candidates:
             break
         # Shrink the widest first, so that no column is crushed while another has room.
         widths[max(candidates, key=widths.__getitem__)] -= 1
         excess -= 1
     return widths
-
-
-def _least(column: Column[T]) -> int:
-    return max(MIN_FLEXIBLE, cell_width(column.title))
 
 
 def _line(row: Sequence[str], widths: Sequence[int], tones: Sequence[str] | None = None) -> str:

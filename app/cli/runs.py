@@ -192,19 +192,16 @@ async def _collect(
 ) -> tuple[tuple[RunView, ...], dict[str, object]]:
     if asked.stuck and not cached:
         raise failed("usage", "is:stuck is known to the cache only: add --cached.")
-    runs = await (_seen(engine, asked, limit) if cached else _fetched(engine, asked, limit))
+    cache = engine.cache
+    runs = await (cache.runs(asked, RunSort(), limit=limit) if cached else _fetched(engine, asked, limit))
     shown = await views(engine, runs)
-    coverage = await engine.cache.coverage()
+    coverage = await cache.coverage()
     more: dict[str, object] = {
         "as_of": rfc3339(await _confirmed_at(engine, shown) if cached else engine.clock()),
         "complete_since": rfc3339(coverage.complete_since),
         "source": "cache" if cached else "live",
     }
     return shown, more
-
-
-async def _seen(engine: "Engine", asked: RunFilter, limit: int | None) -> tuple[Run, ...]:
-    return await engine.cache.runs(asked, RunSort(), limit=limit)
 
 
 async def _fetched(engine: "Engine", asked: RunFilter, limit: int | None) -> tuple[Run, ...]:

@@ -1,6 +1,6 @@
 """The console's own themes; Textual's come on top."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.color import Color as RichColor
 from rich.segment import Segment
@@ -37,92 +37,54 @@ FEW_COLOURS: Final = "runwarden-16"
 NO_COLOURS: Final = "runwarden-no-colour"
 """Under NO_COLOR: all is black and white, so that whatever is lit is a cursor or a choice."""
 
+_PARTS: Final = "primary secondary accent success warning error foreground background surface panel"
+
+
+def _theme(name: str, hues: str, cursor: str, selection: str | None = None, *, dark: bool = True) -> Theme:
+    """`hues` are those of the `_PARTS`, `cursor` is the ground of a list's cursor; None: Textual's own selection."""
+    variables = {"block-cursor-blurred-background": cursor}
+    if selection is not None:
+        variables["input-selection-background"] = selection
+    colours: dict[str, Any] = dict(zip(_PARTS.split(), hues.split(), strict=True))
+    return Theme(name, dark=dark, variables=variables, **colours)
+
+
 THEMES: Final = (
-    Theme(
-        name="runwarden",
-        primary="#6cb6ff",
-        secondary="#b6a4f0",
-        accent="#7fd6c2",
-        success="#6fcf97",
-        warning="#f0c05a",
-        error="#ff7b72",
-        foreground="#dbe2ea",
-        background="#0f1318",
-        surface="#141a21",
-        panel="#1d2530",
-        variables={"block-cursor-blurred-background": "#1e3145", "input-selection-background": "#6cb6ff 35%"},
+    _theme(
+        "runwarden",
+        "#6cb6ff #b6a4f0 #7fd6c2 #6fcf97 #f0c05a #ff7b72 #dbe2ea #0f1318 #141a21 #1d2530",
+        "#1e3145",
+        "#6cb6ff 35%",
     ),
-    Theme(
-        name="runwarden-light",
-        primary="#0b62b8",
-        secondary="#6b4fc0",
-        accent="#0a7c6a",
-        success="#12733b",
-        warning="#875500",
-        error="#b8261f",
-        foreground="#1b2229",
-        background="#fafbfc",
-        surface="#f1f4f7",
-        panel="#e3e9ef",
+    _theme(
+        "runwarden-light",
+        "#0b62b8 #6b4fc0 #0a7c6a #12733b #875500 #b8261f #1b2229 #fafbfc #f1f4f7 #e3e9ef",
+        "#dfeaf6",
+        "#0b62b8 25%",
         dark=False,
-        variables={"block-cursor-blurred-background": "#dfeaf6", "input-selection-background": "#0b62b8 25%"},
     ),
     # Okabe and Ito's hues: they stay apart for every kind of colour blindness.
-    Theme(
-        name="runwarden-colour-blind",
-        primary="#56b4e9",
-        secondary="#cfcfcf",
-        accent="#f0e442",
-        success="#3cc9a3",
-        warning="#f0e442",
-        error="#ff8a3d",
-        foreground="#f2f2f2",
-        background="#101114",
-        surface="#16181c",
-        panel="#23262c",
-        variables={"block-cursor-blurred-background": "#1d3442"},
+    _theme(
+        "runwarden-colour-blind",
+        "#56b4e9 #cfcfcf #f0e442 #3cc9a3 #f0e442 #ff8a3d #f2f2f2 #101114 #16181c #23262c",
+        "#1d3442",
     ),
-    Theme(
-        name="runwarden-contrast",
-        primary="#7fc8ff",
-        secondary="#e0c8ff",
-        accent="#ffffff",
-        success="#7dff9b",
-        warning="#ffe45c",
-        error="#ff8f8f",
-        foreground="#ffffff",
-        background="#000000",
-        surface="#000000",
-        panel="#2a2a2a",
-        variables={"block-cursor-blurred-background": "#00456b"},
+    _theme(
+        "runwarden-contrast",
+        "#7fc8ff #e0c8ff #ffffff #7dff9b #ffe45c #ff8f8f #ffffff #000000 #000000 #2a2a2a",
+        "#00456b",
     ),
-    Theme(
-        name=FEW_COLOURS,
-        primary="#00ffff",
-        secondary="#ff00ff",
-        accent="#00ffff",
-        success="#00ff00",
-        warning="#ffff00",
-        error="#ff0000",
-        foreground="#ffffff",
-        background="#000000",
-        surface="#000000",
-        panel="#000080",
-        variables={"block-cursor-blurred-background": "#000080", "input-selection-background": "#000080"},
+    _theme(
+        FEW_COLOURS,
+        "#00ffff #ff00ff #00ffff #00ff00 #ffff00 #ff0000 #ffffff #000000 #000000 #000080",
+        "#000080",
+        "#000080",
     ),
-    Theme(
-        name=NO_COLOURS,
-        primary="#ffffff",
-        secondary="#ffffff",
-        accent="#ffffff",
-        success="#ffffff",
-        warning="#ffffff",
-        error="#ffffff",
-        foreground="#ffffff",
-        background="#000000",
-        surface="#000000",
-        panel="#000000",
-        variables={"block-cursor-blurred-background": "#ffffff", "input-selection-background": "#ffffff"},
+    _theme(
+        NO_COLOURS,
+        "#ffffff #ffffff #ffffff #ffffff #ffffff #ffffff #ffffff #000000 #000000 #000000",
+        "#ffffff",
+        "#ffffff",
     ),
 )
 

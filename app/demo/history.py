@@ -6,7 +6,7 @@ from typing import Final
 from app.api.requests import ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
 from app.config import Profile, Settings
 from app.engine import Engine
-from storage.records import Repository, Run
+from storage.records import Repository
 
 PATIENCE_S: Final = 30.0
 """How long the demo waits for its first runs; a slow machine then shows them still working."""
@@ -40,14 +40,11 @@ async def make(settings: Settings, profile: Profile) -> None:
         await _settled(engine)
         conversation = await engine.cache.detail(first[0].result_id or "")
         if conversation is not None and conversation.run.is_final:
-            await engine.actions.submit(_second_turn(conversation.run))
+            run = conversation.run
+            await engine.actions.submit(ContinueRun(run.run_id, SECOND_TURN, run.repository))
         for request in LAST:
             await engine.actions.submit(request)
         await engine.refresh()
-
-
-def _second_turn(run: Run) -> ContinueRun:
-    return ContinueRun(run.run_id, SECOND_TURN, run.repository)
 
 
 async def _settled(engine: Engine) -> None:

@@ -125,7 +125,7 @@ class RunSync:
             await self.store(page.runs)
             if any(found.run_id == run.run_id for found in page.runs):
                 return True
-            if _older_than(page.runs, start):
+            if any(found.created_at is not None and found.created_at < start for found in page.runs):
                 break  # The service ignores the dates, and we have walked past the place.
         return False
 
@@ -185,10 +185,6 @@ class RunSync:
             if not await self.look_up(run) and run.created_at is not None:
                 await self.cache.set_presence([run.run_id], "lost")
                 self._announce(RunsChanged(RunChanges()))
-
-
-def _older_than(runs: tuple[Run, ...], start: datetime) -> bool:
-    return any(run.created_at is not None and run.created_at < start for run in runs)
 
 
 def _combined(parts: list[RunChanges]) -> RunChanges:

@@ -96,7 +96,7 @@ class UsageWatch:
         now = time.monotonic()
         if now < self._walk_due:
             return None
-        taken = folder_bytes(self._workspace) + _deleted_bytes(tree)
+        taken = sum(_sizes(self._workspace)) + _deleted_bytes(tree)
         ended = time.monotonic()
         self._walk_due = ended + max(_WALK_PAUSE_S, _WALK_SHARE * (ended - now))
         if taken > self._limits.workspace_bytes:
@@ -108,11 +108,6 @@ def free_bytes(folder: Path) -> int:
     """Return what an ordinary user may still write beside a folder."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize
-
-
-def folder_bytes(folder: Path) -> int:
-    """Return what the files below a folder take on the disk."""
-    return sum(_sizes(folder))
 
 
 def _sizes(folder: Path) -> Iterator[int]:

@@ -50,13 +50,10 @@ def by_name(connection: sa.Connection, organization_id: str, name: str) -> Agent
     if "\0" in name:
         # Names come from paths, and PostgreSQL refuses to be asked for NUL.
         return None
-    condition = sa.and_(
-        agents.c.name == name,
-        sa.or_(agents.c.organization_id == organization_id, agents.c.organization_id.is_(None)),
-    )
-    found = connection.execute(
-        sa.select(*columns_of(agents, Agent)).where(condition).order_by(agents.c.organization_id.is_(None))
-    ).first()
+    for_all = agents.c.organization_id.is_(None)
+    condition = (agents.c.name == name, sa.or_(agents.c.organization_id == organization_id, for_all))
+    query = sa.select(*columns_of(agents, Agent)).where(*condition).order_by(for_all)
+    found = connection.execute(query).first()
     if found is not None:
         return _agent(found)
     return REVIEWER if name == REVIEWER.name else None

@@ -34,14 +34,9 @@ class Host:
 
 def connect(connection: sa.Connection, organization_id: str, host: Host, now: int) -> None:
     """Connect a host, in place of the organization's present one on that platform."""
-    key = (hosts.c.organization_id == organization_id, hosts.c.platform == host.platform)
-    connection.execute(sa.delete(hosts).where(*key))
-    values = asdict(host)
-    connection.execute(
-        sa.insert(hosts).values(
-            values | {"id": f"host_{ids.ulid(now)}", "organization_id": organization_id, "connected_at": now}
-        )
-    )
+    disconnect(connection, organization_id, host.platform)
+    key = {"id": f"host_{ids.ulid(now)}", "organization_id": organization_id, "connected_at": now}
+    connection.execute(sa.insert(hosts).values(asdict(host) | key))
 
 
 def disconnect(connection: sa.Connection, organization_id: str, platform: str) -> bool:
@@ -52,8 +47,5 @@ def disconnect(connection: sa.Connection, organization_id: str, platform: str) -
 
 def of(connection: sa.Connection, organization_id: str) -> list[Host]:
     """Return an organization's hosts, by platform."""
-    condition = hosts.c.organization_id == organization_id
-    return [
-        Host(*row)
-        for row in connection.execute(sa.select(*columns_of(hosts, Host)).where(condition).order_by(hosts.c.platform))
-    ]
+    query = sa.select(*columns_of(hosts, Host)).where(hosts.c.organization_id == organization_id)
+    return [Host(*row) for row in connection.execute(query.order_by(hosts.c.platform))]

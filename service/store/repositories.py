@@ -37,17 +37,8 @@ def put(connection: sa.Connection, organization_id: str, repository: Repository,
     if namesake is not None:
         raise ValueError(f"the name {repository.name!r} belongs to {namesake}; choose another name")
     removed = connection.execute(sa.delete(repositories).where(same)).rowcount
-    values = asdict(repository)
-    connection.execute(
-        sa.insert(repositories).values(
-            values
-            | {
-                "id": f"repo_{ids.ulid(now)}",
-                "organization_id": organization_id,
-                "path_key": repository.path.lower(),
-            }
-        )
-    )
+    key = {"id": f"repo_{ids.ulid(now)}", "organization_id": organization_id, "path_key": repository.path.lower()}
+    connection.execute(sa.insert(repositories).values(asdict(repository) | key))
     return removed == 0
 
 
@@ -59,34 +50,30 @@ def remove(connection: sa.Connection, organization_id: str, name: str) -> bool:
 
 def of(connection: sa.Connection, organization_id: str) -> list[Repository]:
     """Return an organization's repositories, by name."""
-    return _where(connection, repositories.c.organization_id == organization_id)
+    return _where(connection, organization_id)
 
 
 def by_path(connection: sa.Connection, organization_id: str, platform: str, path: str) -> Repository | None:
     """Return the repository at a path, whatever the case it is written in: code hosts do not tell cases apart."""
-    found = _where(
-        connection,
-        repositories.c.organization_id == organization_id,
-        repositories.c.platform == platform,
-        repositories.c.path_key == path.lower(),
-    )
-    return found[0] if found else None
+    at_path = (repositories.c.platform == platform, repositories.c.path_key == path.lower())
+    return _first(connection, organization_id, *at_path)
 
 
 def by_name(connection: sa.Connection, organization_id: str, name: str) -> Repository | None:
     """Return the repository configured under a name."""
-    found = _where(connection, repositories.c.organization_id == organization_id, repositories.c.name == name)
-    return found[0] if found else None
+    return _first(connection, organization_id, repositories.c.name == name)
 
 
 def by_url(connection: sa.Connection, organization_id: str, url: str) -> Repository | None:
     """Return the repository that is cloned from a URL."""
-    found = _where(connection, repositories.c.organization_id == organization_id, repositories.c.url == url)
-    return found[0] if found else None
+    return _first(connection, organization_id, repositories.c.url == url)
 
 
-def _where(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[Repository]:
-    rows = connection.execute(
-        sa.select(*columns_of(repositories, Repository)).where(*conditions).order_by(repositories.c.name)
-    )
-    return [Repository(*row) for row in rows]
+def _first(connection: sa.Connection, organization_id: str, *conditions: sa.ColumnElement[bool]) -> Repository | None:
+    return next(iter(_where(connection, organization_id, *conditions)), None)
+
+
+def _where(connection: sa.Connection, organization_id: str, *conditions: sa.ColumnElement[bool]) -> list[Repository]:
+    mine = repositories.c.organization_id == organization_id
+    query = sa.select(*columns_of(repositories, Repository)).where(mine, *conditions).order_by(repositories.c.name)
+    return [Repository(*row) for row in connection.execute(query)]

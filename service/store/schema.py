@@ -1,9 +1,11 @@
 """The tables, named as in the spec; instants are microseconds since 1970 (UTC)."""
 
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any, Final
 
 import sqlalchemy as sa
+from sqlalchemy.schema import SchemaItem
 
 VERSION: Final = 2
 
@@ -23,15 +25,22 @@ def _text(name: str, *, nullable: bool = False, key: bool = False) -> sa.Column[
     return sa.Column(name, sa.Text, nullable=nullable, primary_key=key)
 
 
+def _texts(*names: str, nullable: bool = False) -> Iterator[sa.Column[str]]:
+    return (_text(name, nullable=nullable) for name in names)
+
+
 def _owner(*, nullable: bool = False) -> sa.Column[str]:
     return sa.Column("organization_id", sa.ForeignKey("organizations.id", ondelete="CASCADE"), nullable=nullable)
 
 
-meta = sa.Table("runwarden_meta", metadata, _text("key", key=True), _text("value"))
+def _table(name: str, *parts: SchemaItem) -> sa.Table:
+    return sa.Table(name, metadata, *parts)
 
-organizations = sa.Table(
+
+meta = _table("runwarden_meta", _text("key", key=True), _text("value"))
+
+organizations = _table(
     "organizations",
-    metadata,
     _text("id", key=True),
     _text("name"),
     sa.Column("slug", sa.Text, nullable=False, unique=True),
@@ -43,9 +52,8 @@ organizations = sa.Table(
     _instant("created_at"),
 )
 
-invitations = sa.Table(
+invitations = _table(
     "invitations",
-    metadata,
     _text("id", key=True),
     _owner(),
     _text("email"),
@@ -55,9 +63,8 @@ invitations = sa.Table(
     _instant("accepted_at", nullable=True),
 )
 
-mails = sa.Table(
+mails = _table(
     "mails",
-    metadata,
     sa.Column("invitation_id", sa.ForeignKey("invitations.id", ondelete="CASCADE"), primary_key=True),
     # In clear until the mail is sent, which cannot be written without it; then removed.
     _text("code", nullable=True),
@@ -68,9 +75,8 @@ mails = sa.Table(
     sa.Index("mails_due", "state", "due_at"),
 )
 
-tokens = sa.Table(
+tokens = _table(
     "tokens",
-    metadata,
     _text("id", key=True),
     # No foreign key: a token whose organization is gone answers 404, as the spec says (7.1).
     sa.Column("organization_id", sa.Text, nullable=False, index=True),
@@ -82,60 +88,47 @@ tokens = sa.Table(
     _instant("revoked_at", nullable=True),
 )
 
-offers = sa.Table(
+offers = _table(
     "offers",
-    metadata,
     _text("code", key=True),
     _text("kind"),
     sa.Column("retired", sa.Boolean, nullable=False),
     _text("price", nullable=True),
 )
 
-trials = sa.Table(
+trials = _table(
     "trials",
-    metadata,
     sa.Column("organization_id", sa.ForeignKey("organizations.id", ondelete="CASCADE"), primary_key=True),
-    _text("signup_code", nullable=True),
-    _text("signup_price", nullable=True),
+    *_texts("signup_code", "signup_price", nullable=True),
     _instant("started_at", nullable=True),
     _text("granted_code", nullable=True),
 )
 
-hosts = sa.Table(
+hosts = _table(
     "hosts",
-    metadata,
     _text("id", key=True),
     _owner(),
-    _text("platform"),
-    _text("host"),
+    *_texts("platform", "host"),
     _text("group", nullable=True),
     _text("probe"),
-    _text("api_url", nullable=True),
-    _text("clone_url", nullable=True),
-    _text("token_env", nullable=True),
+    *_texts("api_url", "clone_url", "token_env", nullable=True),
     _instant("connected_at"),
     sa.UniqueConstraint("organization_id", "platform"),
 )
 
-repositories = sa.Table(
+repositories = _table(
     "repositories",
-    metadata,
     _text("id", key=True),
     _owner(),
-    _text("name"),
-    _text("platform"),
-    _text("path"),
-    _text("path_key"),
-    _text("url"),
+    *_texts("name", "platform", "path", "path_key", "url"),
     sa.Column("project_id", sa.BigInteger),
     sa.Column("webhook_configured", sa.Boolean, nullable=False, default=False),
     sa.UniqueConstraint("organization_id", "platform", "path_key"),
     sa.UniqueConstraint("organization_id", "name"),
 )
 
-agents = sa.Table(
+agents = _table(
     "agents",
-    metadata,
     _text("id", key=True),
     _owner(nullable=True),
     _text("name"),
@@ -146,18 +139,11 @@ agents = sa.Table(
     sa.UniqueConstraint("organization_id", "name"),
 )
 
-runs = sa.Table(
+runs = _table(
     "runs",
-    metadata,
     _text("id", key=True),
     _owner(),
-    _text("agent"),
-    _text("status"),
-    _text("branch"),
-    _text("platform"),
-    _text("path"),
-    _text("path_key"),
-    _text("url"),
+    *_texts("agent", "status", "branch", "platform", "path", "path_key", "url"),
     sa.Column("metadata", sa.JSON),
     sa.Column("turn", sa.Integer, nullable=False),
     _instant("created_at"),
@@ -167,13 +153,11 @@ runs = sa.Table(
     sa.Index("runs_by_repository", "organization_id", "path_key", "created_at", "id"),
 )
 
-turns = sa.Table(
+turns = _table(
     "turns",
-    metadata,
     sa.Column("run_id", sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True),
-    _text("status"),
-    _text("instructions"),
+    *_texts("status", "instructions"),
     sa.Column("inputs", sa.JSON, nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False),
     _text("executor", nullable=True),
@@ -181,37 +165,31 @@ turns = sa.Table(
     _instant("dispatched_at", nullable=True),
     _instant("started_at", nullable=True),
     _instant("finished_at", nullable=True),
-    _text("commit_sha", nullable=True),
-    _text("summary", nullable=True),
-    _text("failure", nullable=True),
+    *_texts("commit_sha", "summary", "failure", nullable=True),
     sa.Index("turns_waiting", "dispatched_at", "accepted_at"),
     sa.Index("turns_by_status", "status", "started_at"),
 )
 
-turn_files = sa.Table(
+turn_files = _table(
     "turn_files",
-    metadata,
     sa.Column("run_id", sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True),
     _text("kind", key=True),
     sa.Column("content", sa.LargeBinary, nullable=False),
 )
 
-workers = sa.Table(
+workers = _table(
     "workers",
-    metadata,
     _text("executor", key=True),
-    _text("host"),
-    _text("sandbox"),
+    *_texts("host", "sandbox"),
     sa.Column("pid", sa.Integer, nullable=False),
     sa.Column("concurrency", sa.Integer, nullable=False),
     _instant("started_at"),
     _instant("seen_at"),
 )
 
-rate_limits = sa.Table(
+rate_limits = _table(
     "rate_limits",
-    metadata,
     # No foreign key: it is written every few requests, and a row without an owner does no harm.
     sa.Column("organization_id", sa.Text, primary_key=True),
     sa.Column("remaining", sa.Float, nullable=False),

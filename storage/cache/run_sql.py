@@ -29,6 +29,7 @@ class Where:
 
 def where(wanted: RunFilter) -> Where:
     """The condition that a run must meet to get through the filter."""
+    words = sqlite_text(wanted.search).casefold().split()[:MAX_WORDS]
     parts = [
         _among("status", wanted.statuses),
         _negated(_among("status", wanted.not_statuses)),
@@ -39,7 +40,8 @@ def where(wanted: RunFilter) -> Where:
         _matching("branch", wanted.branches),
         _negated(_matching("branch", wanted.not_branches)),
         _created(wanted),
-        *(_occurring(word) for word in search_words(wanted.search)),
+        # Not LIKE: here nothing has to be escaped, and _ and % are only characters.
+        *(Where("instr(search, ?) > 0", (word,)) for word in words),
     ]
     return _joined([part for part in parts if part is not None], " AND ") or Where("1", ())
 
@@ -52,16 +54,6 @@ def both(one: Where, other: Where) -> Where:
 def search_text(run_id: str, repository: str, branch: str) -> str:
     """What a search looks into: case-folded, one field a line, so that no word spans two."""
     return f"{run_id}\n{repository}\n{branch}".casefold()
-
-
-def search_words(search: str) -> tuple[str, ...]:
-    """The words that must all occur."""
-    return tuple(sqlite_text(search).casefold().split()[:MAX_WORDS])
-
-
-def _occurring(word: str) -> Where:
-    # Not LIKE: here nothing has to be escaped, and _ and % are only characters.
-    return Where("instr(search, ?) > 0", (word,))
 
 
 def _among(column: str, values: tuple[str, ...]) -> Where | None:

@@ -1,7 +1,7 @@
 """How long runs take, and which ones are stuck: active for far longer than their repository's runs take."""
 
 import sqlite3
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from math import ceil
@@ -77,7 +77,8 @@ def judge(connection: sqlite3.Connection) -> frozenset[str]:
         limits = durations(connection, (candidate.repository for candidate in candidates))
         p95_us = {label: round(figures.p95_s * _MICROSECONDS) for label, figures in limits.items()}
         stuck = {s.run: s for s in candidates if _is_stuck(s, p95_us.get(s.repository, 0))}
-        _unflag(connection, flagged.keys() - stuck.keys())
+        freed = [(run,) for run in flagged.keys() - stuck.keys()]
+        connection.executemany("DELETE FROM stuck WHERE run = ?", freed)
         connection.executemany(
             "INSERT INTO stuck (run, active_since_us, p95_us) VALUES (?, ?, ?)",
             [(s.run, s.active_since_us, p95_us.get(s.repository, 0)) for s in stuck.values() if s.run not in flagged],
@@ -121,7 +122,3 @@ def _candidates(connection: sqlite3.Connection) -> list[_Candidate]:
 def _is_stuck(candidate: _Candidate, p95_us: int) -> bool:
     limit_us = max(_FLOOR_US, FACTOR * p95_us)
     return candidate.taken_us > (limit_us * HOLD if candidate.is_flagged else limit_us)
-
-
-def _unflag(connection: sqlite3.Connection, runs: Collection[int]) -> None:
-    connection.executemany("DELETE FROM stuck WHERE run = ?", [(run,) for run in runs])

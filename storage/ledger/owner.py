@@ -32,14 +32,11 @@ class Owner:
 
 def this_process() -> Owner:
     """The process that asks."""
-    return _describe(os.getpid())
-
-
-@cache
-def _describe(pid: int) -> Owner:
+    pid = os.getpid()
     return Owner(pid=pid, started=_started(pid) or NOT_TOLD, boot=_boot(), namespace=_namespace())
 
 
+@cache
 def is_dead(owner: Owner) -> bool | None:
     """Whether the process has certainly ended; None: it runs in another container and cannot be seen from here."""
     if _differ(owner.boot, _boot()):

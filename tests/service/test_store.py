@@ -138,7 +138,7 @@ def test_a_worker_is_heard_of_until_it_falls_silent_or_says_good_bye(database: D
         for worker in (one, two):
             workers.beat(connection, worker, clock)
             workers.beat(connection, worker, clock)
-        workers.leave(connection, "two")
+        workers.sign_off(connection, "two")
         living = workers.heard_within(connection, 60_000_000, clock)
         silent = workers.silent_for(connection, 60_000_000, clock)
 
