@@ -16,20 +16,25 @@ if TYPE_CHECKING:
 VERSION = 1
 MOST_FRAMES, MOST_BYTES = 20, 1 << 20
 _VARIABLES = (
-    *("TERM", "COLORTERM", "NO_COLOR", "TERM_PROGRAM", "HOME", "XDG_CONFIG_HOME"),
+    *("TERM", "COLORTERM", "NO_COLOR", "HOME", "XDG_CONFIG_HOME"),
     *("RUNWARDEN_CONFIG", "RUNWARDEN_PROFILE", "RUNWARDEN_BASE_URL", "RUNWARDEN_DATA_DIR"),
 )
 """What decides which profile is on show, and in which colours."""
 
 
 class FirstFrame:
-    """The frame of one kind and size of terminal; it belongs to one configuration file, as it was then."""
+    """The frame of one kind and size of terminal; it belongs to one configuration file, as it was then.
+
+    A window of a size never seen is shown the newest frame of its kind, cut at its edges.
+    """
 
     def __init__(self, env: Mapping[str, str], size: Sequence[int]) -> None:
         state = env.get("XDG_STATE_HOME") or os.path.join(env.get("HOME", "/"), ".local", "state")
         self._folder = os.path.join(env.get("RUNWARDEN_DATA_DIR") or os.path.join(state, "runwarden"), "frames")
-        self._key = repr((VERSION, *size, *(env.get(name, "") for name in _VARIABLES)))
-        self._path = os.path.join(self._folder, f"{zlib.crc32(self._key.encode()):08x}")
+        self._key = repr((VERSION, *(env.get(name, "") for name in _VARIABLES)))
+        self._kind = f"{zlib.crc32(self._key.encode()):08x}-"
+        self._path = os.path.join(self._folder, f"{self._kind}{size[0]}x{size[1]}")
+        self._lines = size[1]
 
     def keep(self, config_path: str, title: str, rows: Iterable[str]) -> None:
         """Keep the frame for the next start; where it cannot be written, the next start shows none."""
@@ -40,8 +45,7 @@ class FirstFrame:
             with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
                 file.write("\n".join((*head, *rows)))
             os.replace(new, self._path)
-            frames = sorted(os.scandir(self._folder), key=lambda entry: entry.stat().st_mtime)
-            for old in frames[:-MOST_FRAMES]:
+            for old in self._newest_first("")[MOST_FRAMES:]:
                 os.unlink(old)
         except (OSError, ValueError):
             return
@@ -65,7 +69,8 @@ class FirstFrame:
         Raises:
             OSError, ValueError: There is no frame, it is not ours alone, or it belongs to another configuration.
         """
-        with open(os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW), encoding="utf-8") as file:
+        path = self._path if os.path.exists(self._path) else next(iter(self._newest_first(self._kind)), self._path)
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), encoding="utf-8") as file:
             entry = os.fstat(file.fileno())
             if entry.st_uid != os.getuid() or entry.st_mode & 0o077 or entry.st_size > MOST_BYTES:
                 raise ValueError("Others can write or read it, or it is no frame.")
@@ -76,7 +81,12 @@ class FirstFrame:
         kept = time.localtime(float(at))
         day = "" if kept[:3] == time.localtime()[:3] else time.strftime("%d %b ", kept)
         rows[0] = f"{title}as of {day}{time.strftime('%H:%M:%S', kept)} · opening\x1b[K"
-        return "".join(f"\x1b[{line};1H{row}\x1b[0m" for line, row in enumerate(rows, 1))
+        painted = "".join(f"\x1b[{line};1H{row}\x1b[0m" for line, row in enumerate(rows[: self._lines], 1))
+        return f"\x1b[?7l{painted}\x1b[?7h"
+
+    def _newest_first(self, prefix: str) -> list[str]:
+        frames = [entry for entry in os.scandir(self._folder) if entry.name.startswith(prefix)]
+        return [entry.path for entry in sorted(frames, key=lambda entry: -entry.stat().st_mtime)]
 
 
 def take_down(modes: list[Any]) -> None:

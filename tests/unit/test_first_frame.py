@@ -29,7 +29,7 @@ def test_what_was_kept_is_read(kept: FirstFrame, tmp_path: Path) -> None:
     """The title with the time, then each row at its place; nobody else can read the file."""
     text = kept.read()
 
-    assert text.startswith("\x1b[1;1H runwarden  acme   as of ")
+    assert text.startswith("\x1b[?7l\x1b[1;1H runwarden  acme   as of ")
     assert f"\x1b[2;1H{ROWS[1]}\x1b[0m" in text
     assert file_of(tmp_path).stat().st_mode & 0o777 == 0o600
 
@@ -65,3 +65,11 @@ def test_old_frames_go(kept: FirstFrame, tmp_path: Path) -> None:
         FirstFrame({"RUNWARDEN_DATA_DIR": str(tmp_path)}, (width, 24)).keep("", "title", ROWS)
 
     assert len(list((tmp_path / "frames").iterdir())) == MOST_FRAMES
+
+
+def test_a_window_of_a_new_size_shows_the_newest_frame_cut_at_its_edges(kept: FirstFrame, tmp_path: Path) -> None:
+    """The terminal cuts what is too wide, since it wraps no line; rows below its last line are left out."""
+    narrow = FirstFrame({"RUNWARDEN_DATA_DIR": str(tmp_path)}, (40, 1))
+
+    assert "runwarden  acme" in narrow.read()
+    assert "live" not in narrow.read()
