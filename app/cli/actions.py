@@ -10,7 +10,7 @@ import click
 from app.cli.context import Invocation
 from app.cli.documents import action_document, state_text, write_document
 from app.cli.exits import Exit, failed
-from app.cli.options import CommandGroup, FactCommand
+from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Column, Format
 from app.cli.writes import advice, resend, tell
 from app.run_document import as_received
@@ -32,17 +32,11 @@ def actions() -> None:
 @click.option("--state", "states", multiple=True, type=click.Choice(get_args(ActionState)), help="Repeatable.")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(get_args(ActionKind)), help="Repeatable.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Maximum number of actions.")
-@click.pass_obj
-def list_actions(
+@async_command
+async def list_actions(
     invocation: Invocation, /, *, states: tuple[ActionState, ...], kinds: tuple[ActionKind, ...], limit: int
 ) -> int:
     """List writes, newest first; does not contact the service."""
-    return invocation.run(lambda: _list(invocation, states, kinds, limit))
-
-
-async def _list(
-    invocation: Invocation, states: tuple[ActionState, ...], kinds: tuple[ActionKind, ...], limit: int
-) -> int:
     async with invocation.engine(needs_token=False) as engine:
         found = await engine.ledger.actions(kinds=kinds or None, states=states or None, limit=limit)
         now = engine.clock()
@@ -62,13 +56,9 @@ async def _list(
 @actions.command("show", cls=FactCommand)
 @click.argument("action_id")
 @click.option("--candidates", is_flag=True, help="After a start of unknown outcome: list the runs it may have made.")
-@click.pass_obj
-def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -> int:
+@async_command
+async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -> int:
     """Show one write: what was sent, when, and its outcome. ACTION_ID may be abbreviated."""
-    return invocation.run(lambda: _show(invocation, action_id, candidates=candidates))
-
-
-async def _show(invocation: Invocation, action_id: str, *, candidates: bool) -> int:
     async with invocation.engine(needs_token=candidates) as engine:
         action = await _named(engine.ledger, action_id)
         found = await _candidates(engine, action) if candidates else None

@@ -11,7 +11,7 @@ import click
 from app.api.errors import ApiError
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Failure, of_api_error
-from app.cli.options import FactCommand
+from app.cli.options import FactCommand, async_command
 from app.cli.output import Column, Format, Output
 from app.run_document import as_received
 from app.times import age, rfc3339
@@ -33,14 +33,25 @@ WARNING_WORDS: Final = frozenset({"degraded", "warning", "warn", "partial", "slo
 
 @click.command(cls=FactCommand, short_help="Ask how the code hosts are, as a monitoring plugin.")
 @click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
-@click.pass_obj
-def health(invocation: Invocation, /, *, cached: bool) -> int:
+@async_command
+async def health(invocation: Invocation, /, *, cached: bool) -> int:
     """Ask how the code hosts are: exit code 0 ok, 1 warning, 2 critical, 3 unknown.
 
     Unknown also means that the service itself could not be asked.
     """
     invocation.is_plugin = True
-    return invocation.run(lambda: _health(invocation, cached=cached))
+    async with invocation.engine(needs_token=not cached) as engine:
+        if not cached:
+            try:
+                await engine.health.refresh()
+            except ApiError as error:
+                raise CommandFailedError(of_api_error(error, hint="Show earlier results with --cached.")) from error
+        platforms = await engine.cache.health()
+        links = await engine.cache.links()
+        now = engine.clock()
+        ok_words = engine.settings.console.health_ok
+    hosts = [HostView(each, level_of(each.status, ok_words), now) for each in platforms if each.connected]
+    return tell(invocation.output, hosts, _checked_at(links), "cache" if cached else "live")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +75,6 @@ class HostView:
                 "connected": platform.connected,
             },
         }
-
-
-async def _health(invocation: Invocation, *, cached: bool) -> int:
-    async with invocation.engine(needs_token=not cached) as engine:
-        if not cached:
-            try:
-                await engine.health.refresh()
-            except ApiError as error:
-                raise CommandFailedError(of_api_error(error, hint="Show earlier results with --cached.")) from error
-        platforms = await engine.cache.health()
-        links = await engine.cache.links()
-        now = engine.clock()
-        ok_words = engine.settings.console.health_ok
-    hosts = [HostView(each, level_of(each.status, ok_words), now) for each in platforms if each.connected]
-    return tell(invocation.output, hosts, _checked_at(links), "cache" if cached else "live")
 
 
 def level_of(status: str, ok_words: Sequence[str]) -> Level:

@@ -2,9 +2,9 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import partial, wraps
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -100,6 +100,17 @@ def output_options() -> list[click.Option]:
             help="Output format on stdout.",
         ),
     ]
+
+
+def async_command(function: Callable[..., Coroutine[None, None, int]]) -> Callable[..., int]:
+    """A command's coroutine as a function that runs it on an event loop, with the invocation as first argument."""
+
+    @wraps(function)
+    @click.pass_obj
+    def command(invocation: Invocation, /, **options: Any) -> int:
+        return invocation.run(lambda: function(invocation, **options))
+
+    return command
 
 
 class CommandGroup(click.Group):

@@ -13,7 +13,7 @@ import click
 from app.cli.context import Invocation
 from app.cli.documents import invitation_ends_at, organization_document, state_text, unsent_document
 from app.cli.exits import ErrorDetail, Exit, failed
-from app.cli.options import CommandGroup, FactCommand
+from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Column, Output
 from app.cli.writes import advice, carry_out, exit_of, submit
 from app.run_document import as_received
@@ -64,15 +64,28 @@ def create(invocation: Invocation, /, *, email: str, offer_code: str | None, key
 @orgs.command("import", cls=FactCommand)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
-@click.pass_obj
-def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool) -> int:
+@async_command
+async def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool) -> int:
     """Create an organization for each row of FILE, a CSV with the columns email and offer_code.
 
     It may be interrupted and started again: emails whose organization was created from here are skipped. It stops
     at the first row whose outcome is unknown, or when the service cannot be reached.
     """
+    from app.actions.imports import Imported
+
     rows = _rows(file)
-    return invocation.run(lambda: _import(invocation, rows, dry_run=dry_run))
+    results: list[Imported] = []
+    async with invocation.engine(needs_token=not dry_run) as engine:
+        work = _work(engine, dry_run=dry_run)
+        try:
+            for row in rows:
+                results.append(await _take(work, row, dry_run=dry_run))
+                invocation.output.note(f"{len(results)}/{len(rows)}  {results[-1].outcome:15}  {row.email}")
+        except asyncio.CancelledError:
+            # Reported below: the ledger knows what was done, and the rest can be resumed.
+            results += [Imported(row, "not_tried") for row in rows[len(results) :]]
+    _tell(invocation.output, results)
+    return max((_exit(result) for result in results), key=SEVERITY.index)
 
 
 def _rows(path: Path) -> "tuple[ImportRow, ...]":
@@ -96,23 +109,6 @@ def _rows(path: Path) -> "tuple[ImportRow, ...]":
         told = " ".join(f"Line {each['line']}: {each['message']}" for each in found[:MOST_TOLD])
         raise failed("invalid", f"{path}: nothing was sent. {told}", problems=list(found))
     return rows
-
-
-async def _import(invocation: Invocation, rows: "Sequence[ImportRow]", *, dry_run: bool) -> int:
-    from app.actions.imports import Imported
-
-    results: list[Imported] = []
-    async with invocation.engine(needs_token=not dry_run) as engine:
-        work = _work(engine, dry_run=dry_run)
-        try:
-            for row in rows:
-                results.append(await _take(work, row, dry_run=dry_run))
-                invocation.output.note(f"{len(results)}/{len(rows)}  {results[-1].outcome:15}  {row.email}")
-        except asyncio.CancelledError:
-            # Reported below: the ledger knows what was done, and the rest can be resumed.
-            results += [Imported(row, "not_tried") for row in rows[len(results) :]]
-    _tell(invocation.output, results)
-    return max((_exit(result) for result in results), key=SEVERITY.index)
 
 
 def _work(engine: "Engine", *, dry_run: bool) -> "Import":
@@ -170,13 +166,9 @@ COLUMNS: "Final[tuple[Column[Imported], ...]]" = (
 
 
 @orgs.command("list", cls=FactCommand)
-@click.pass_obj
-def list_organizations(invocation: Invocation, /) -> int:
+@async_command
+async def list_organizations(invocation: Invocation, /) -> int:
     """List the organizations requested from here, newest first; does not contact the service."""
-    return invocation.run(lambda: _list(invocation))
-
-
-async def _list(invocation: Invocation) -> int:
     async with invocation.engine(needs_token=False) as engine:
         found = await engine.ledger.organizations()
         now = engine.clock()

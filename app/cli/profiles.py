@@ -7,7 +7,7 @@ import click
 from app.api.errors import ForbiddenError, NotAuthorizedError
 from app.cli.context import Invocation
 from app.cli.exits import Exit
-from app.cli.options import CommandGroup, FactCommand
+from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Column
 from app.config import ConfigError, Profile, Settings
 from app.token import CommandToken, EnvToken, FileToken, KeyringToken, StreamToken, TokenSource
@@ -82,16 +82,12 @@ def token() -> None:
 
 
 @token.command("check", cls=FactCommand)
-@click.pass_obj
-def check(invocation: Invocation, /) -> int:
+@async_command
+async def check(invocation: Invocation, /) -> int:
     """Ask the service whether it accepts the token: exit code 0 if runs may be read, 4 if not.
 
     The API does not report when a token expires, or whether it may create organizations.
     """
-    return invocation.run(lambda: _check(invocation))
-
-
-async def _check(invocation: Invocation) -> int:
     async with invocation.engine(needs_token=True) as engine:
         origin = token_origin(engine.profile.token)
         base_url = engine.profile.base_url

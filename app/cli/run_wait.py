@@ -13,7 +13,7 @@ from app.api.errors import ApiError, ForbiddenError, NotAuthorizedError, RateLim
 from app.cli.context import Invocation
 from app.cli.documents import COLUMNS, badge, views
 from app.cli.exits import Exit, Failure, failed
-from app.cli.options import FactCommand, as_duration
+from app.cli.options import FactCommand, as_duration, async_command
 from app.times import rfc3339
 from storage.records import Run, RunFilter, RunSort
 
@@ -130,19 +130,16 @@ class WaitResult:
 @click.argument("run_ids", nargs=-1, required=True, metavar="RUN_ID...")
 @click.option(
     "--timeout",
+    "patience",
     callback=as_duration,
     default=DEFAULT_TIMEOUT,
     show_default=True,
     metavar="TIME",
     help="Such as 90s, 30m, 2h.",
 )
-@click.pass_obj
-def wait(invocation: Invocation, *, run_ids: tuple[str, ...], timeout: timedelta) -> int:
+@async_command
+async def wait(invocation: Invocation, *, run_ids: tuple[str, ...], patience: timedelta) -> int:
     """Wait until all of these runs have ended: exit code 0 if all completed, 1 if one failed, 3 on a time-out."""
-    return invocation.run(lambda: _wait(invocation, run_ids, timeout))
-
-
-async def _wait(invocation: Invocation, run_ids: Sequence[str], patience: timedelta) -> int:
     output = invocation.output
     async with invocation.engine(needs_token=True) as engine:
         lookup = RunLookup(engine)

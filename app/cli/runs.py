@@ -14,7 +14,7 @@ from app.api.errors import ApiError, NotFoundError
 from app.cli.context import Invocation
 from app.cli.documents import COLUMNS, RunView, action_document, badge, views
 from app.cli.exits import CommandFailedError, ErrorDetail, Exit, failed, of_api_error
-from app.cli.options import CommandGroup, FactCommand, as_last_moment, as_moment
+from app.cli.options import CommandGroup, FactCommand, as_last_moment, as_moment, async_command
 from app.cli.output import Format, Output
 from app.cli.run_start import continue_run, start
 from app.cli.run_wait import RunLookup, wait
@@ -138,11 +138,20 @@ def _label(name: str) -> str:
 @click.option("--limit", type=click.IntRange(min=1), default=DEFAULT_LIMIT, show_default=True, help="At most so many.")
 @click.option("--all", "everything", is_flag=True, help="All of them, however many.")
 @click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
-@click.pass_obj
-def list_runs(invocation: Invocation, /, *, limit: int, everything: bool, cached: bool, **filters: Any) -> int:
+@async_command
+async def list_runs(invocation: Invocation, /, *, limit: int, everything: bool, cached: bool, **filters: Any) -> int:
     """List runs from the service, newest first, and cache them."""
     asked = run_filter(**filters)
-    return invocation.run(lambda: _list(invocation, asked, None if everything else limit, cached=cached))
+    most = None if everything else limit
+    async with invocation.engine(needs_token=not cached) as engine:
+        shown, more = await _collect(engine, asked, most, cached=cached)
+        now = engine.clock()
+        coverage = await engine.cache.coverage()
+    output = invocation.output
+    _print(output, shown, more)
+    if output.format is Format.TABLE:
+        output.note(_remark(shown, most, more, coverage, now))
+    return Exit.DONE
 
 
 @runs.command("export", cls=FactCommand, short_help="Write every run that matches to a file.")
@@ -152,30 +161,14 @@ def list_runs(invocation: Invocation, /, *, limit: int, everything: bool, cached
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Into a file, all or nothing."
 )
-@click.pass_obj
-def export(invocation: Invocation, /, *, limit: int | None, cached: bool, out: Path | None, **filters: Any) -> int:
+@async_command
+async def export(
+    invocation: Invocation, /, *, limit: int | None, cached: bool, out: Path | None, **filters: Any
+) -> int:
     """Write every run that matches, as NDJSON unless --output says otherwise."""
     asked = run_filter(**filters)
     if invocation.format is Format.TABLE:
         invocation.format = Format.NDJSON
-    return invocation.run(lambda: _export(invocation, asked, limit, out, cached=cached))
-
-
-async def _list(invocation: Invocation, asked: RunFilter, limit: int | None, *, cached: bool) -> int:
-    async with invocation.engine(needs_token=not cached) as engine:
-        shown, more = await _collect(engine, asked, limit, cached=cached)
-        now = engine.clock()
-        coverage = await engine.cache.coverage()
-    output = invocation.output
-    _print(output, shown, more)
-    if output.format is Format.TABLE:
-        output.note(_remark(shown, limit, more, coverage, now))
-    return Exit.DONE
-
-
-async def _export(
-    invocation: Invocation, asked: RunFilter, limit: int | None, out: Path | None, *, cached: bool
-) -> int:
     async with invocation.engine(needs_token=not cached) as engine:
         shown, more = await _collect(engine, asked, limit, cached=cached)
     if out is None or str(out) == "-":
@@ -252,16 +245,12 @@ def _replacing(path: Path, like: Output) -> Iterator[Output]:
 @runs.command("show", cls=FactCommand, short_help="Show everything known about one run.")
 @click.argument("run_id")
 @click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
-@click.pass_obj
-def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
+@async_command
+async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
     """Show one run: its fields, its observed timeline, and the instructions sent from here.
 
     RUN_ID may be abbreviated, as long as it is unique.
     """
-    return invocation.run(lambda: _show(invocation, run_id, cached=cached))
-
-
-async def _show(invocation: Invocation, run_id: str, *, cached: bool) -> int:
     async with invocation.engine(needs_token=not cached) as engine:
         view = await _view(engine, run_id, cached=cached)
         said = await engine.ledger.for_run(view.run.run_id)
