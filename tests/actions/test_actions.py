@@ -148,16 +148,6 @@ async def test_a_time_out_after_sending_is_unknown(desk: Desk) -> None:
     assert action.error.kind == "timed_out"
 
 
-async def test_no_connection_is_not_sent_and_blocks_nothing(desk: Desk) -> None:
-    """Where no byte left, trying again is safe, and allowed."""
-    desk.server.close()
-    first = await desk.actions().submit(ADA)
-    second = await desk.actions().submit(ADA)
-
-    assert (first.state, first.sending_at) == ("not_sent", None)
-    assert second.state == "not_sent"
-
-
 async def test_a_cancelled_send_is_unknown(desk: Desk) -> None:
     """Whoever presses Ctrl-C while the answer is out leaves an open question, not a hole in the ledger."""
     desk.server.script(Hang())
@@ -207,19 +197,6 @@ async def test_invalid_and_read_only_leave_no_trace(desk: Desk) -> None:
     assert await desk.ledger.actions() == ()
 
 
-async def test_sending_again_makes_a_new_action_that_the_old_one_names(desk: Desk) -> None:
-    """The old outcome stays unknown and says by which action it was superseded; the body is the same."""
-    desk.server.script(Drop(), Respond(201, ORGANIZATION))
-    old = await desk.actions().submit(ADA)
-    new = await desk.actions().send_again(old.action_id)
-
-    after = await desk.ledger.action(old.action_id)
-    assert after is not None
-    assert (after.state, after.resolution, after.superseded_by) == ("unknown", "sent_again", new.action_id)
-    assert (new.state, new.body_json) == ("confirmed", old.body_json)
-    assert not after.is_open
-
-
 async def test_a_known_outcome_is_not_sent_again(desk: Desk) -> None:
     """Sending again is for unknown outcomes only."""
     desk.server.script(Respond(201, ORGANIZATION))
@@ -228,17 +205,6 @@ async def test_a_known_outcome_is_not_sent_again(desk: Desk) -> None:
         await desk.actions().send_again(action.action_id)
 
     assert len(desk.server.requests) == 1
-
-
-async def test_a_person_may_say_that_nothing_was_created(desk: Desk) -> None:
-    """After that the email is free again."""
-    desk.server.script(Drop(), Respond(201, ORGANIZATION))
-    old = await desk.actions().submit(ADA)
-    resolved = await desk.actions().resolve_not_created(old.action_id)
-    again = await desk.actions().submit(ADA)
-
-    assert (resolved.state, resolved.resolution) == ("not_created", "not_created")
-    assert again.state == "confirmed"
 
 
 async def test_an_unknown_start_is_found_by_its_branch(desk: Desk) -> None:

@@ -4,7 +4,6 @@ import pytest
 
 from app.api.client import Client
 from app.token import Token
-from tests.contract.world import World, open_world
 from tests.fault_server import FaultServer
 
 
@@ -20,10 +19,3 @@ async def client(server: FaultServer) -> AsyncIterator[Client]:
     """A client of that server, with a deadline that no answer needs."""
     async with Client(server.base_url, Token("token-for-tests"), deadline_s=60.0) as client:
         yield client
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """One service for all tests that ask it."""
-    with open_world(tmp_path_factory.mktemp("service")) as world:
-        yield world

@@ -11,6 +11,7 @@ from app.api.requests import ContinueRun, CreateOrganization, OnboardProject, St
 from app.token import Token
 from app.version import __version__
 from storage.records import Repository
+from tests.contract.attempts import nothing
 from tests.fault_server import FaultServer, Respond
 
 API = Repository.parse("acme/api")
@@ -22,10 +23,6 @@ RUN = {
     "created_at": "2026-05-01T10:00:00.123456Z",
     "updated_at": "2026-05-01T12:00:01+02:00",
 }
-
-
-async def nothing() -> None:
-    """Commit without more."""
 
 
 async def test_every_request_carries_the_token_and_asks_for_plain_json(server: FaultServer, client: Client) -> None:

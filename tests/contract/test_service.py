@@ -1,55 +1,61 @@
-"""The client against the real service, over its socket: each endpoint."""
+"""The client against the real service, over its socket."""
 
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
-from app.api.requests import ContinueRun, CreateOrganization, OnboardProject, StartAgent, StartRun
+import pytest
+
+from app.api.client import Client
+from app.api.errors import (
+    ForbiddenError,
+    NotAuthorizedError,
+    NotFoundError,
+    RefusedError,
+    ServerFailedError,
+)
+from app.api.requests import StartAgent
+from app.token import Token
 from storage.records import Repository, Run
-from tests.contract.world import API, World, listed, nothing, started
+from tests.contract.attempts import create, nothing
+from tests.service_process import RunningService, demo_setup, start_service
+
+API = Repository.parse("acme/api")
+PLAIN = {"name": "Plain", "slug": "plain", "entitlements": ["ServiceAPI"]}
+ADMIN = [{"alias": "tests", "scopes": ["admin"]}]
 
 
-async def test_a_run_is_started_listed_and_continued(world: World) -> None:
-    """Spec 4.2 and 4.3, from queued to completed and queued again, under the same id."""
-    async with world.client() as client:
-        first = await client.send(StartRun("Review the login", API, "fix/login"), before_first_byte=nothing)
-        assert first.run is not None
-        assert (first.status, first.run.status, first.run.branch_name) == (201, "queued", "fix/login")
-        assert first.run.repository == API
+@dataclass(frozen=True)
+class World:
+    """A service with organizations of every kind, and a client for each."""
 
-        done = await listed(client, first.run.run_id, "completed")
-        assert done.created_at is not None
-        assert done.updated_at is not None
-        assert done.created_at < done.updated_at
+    service: RunningService
+    tokens: dict[str, str]
+    """By organization's slug; `nobody` is unknown."""
 
-        again = await client.send(ContinueRun(done.run_id, "Once more", API), before_first_byte=nothing)
-        assert again.run is not None
-        assert (again.run.run_id, again.run.status) == (done.run_id, "queued")
+    def client(self, who: str = "acme") -> Client:
+        """A client with that organization's token; use it as a context."""
+        return Client(self.service.base_url, Token(self.tokens[who]))
 
 
-async def test_a_named_agent_is_accepted(world: World) -> None:
-    """Spec 4.4: an execution with an id and a status."""
-    async with world.client() as client:
-        answer = await client.send(StartAgent("scribe", "acme/web"), before_first_byte=nothing)
-
-    execution = answer.execution
-    assert execution is not None
-    assert (execution.agent_name, execution.repository, execution.status) == ("scribe", "acme/web", "queued")
-    assert execution.execution_id
-    assert execution.created_at
-
-
-async def test_an_organization_is_created_and_invited_twice_over(world: World) -> None:
-    """Spec 4.1: each success is another organization, and each has its invitation."""
-    async with world.client("creator") as client:
-        both = [
-            await client.send(CreateOrganization("ada@example.com", "PARTNER"), before_first_byte=nothing)
-            for _ in range(2)
-        ]
-
-    assert len({answer.result_id for answer in both}) == 2
-    for answer in both:
-        assert answer.organization is not None
-        assert answer.organization.parent_organization_id == world.service.organization["id"]
-        assert (world.service.outbox / f"{answer.result_id}.eml").exists()
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("service")
+    setup = demo_setup(folder)
+    setup["organizations"] += [
+        {**PLAIN, "name": name, "slug": name, "tokens": ADMIN} for name in ("plain", "closed", "gone")
+    ]
+    service = start_service(folder, setup=setup, settings='[execution]\nsandbox = "none"\n')
+    tokens = {one["slug"]: one["tokens"][0]["value"] for one in service.setup["organizations"]}
+    service.admin("org", "deactivate", "closed")
+    # No command takes an organization away; the spec's 404 is about one that somebody did.
+    with closing(sqlite3.connect(service.data_dir / "service.sqlite", timeout=10)) as connection, connection:
+        connection.execute("DELETE FROM organizations WHERE slug = 'gone'")
+    yield World(service, tokens | {"nobody": "no-such-token"})
+    service.stop()
 
 
 async def test_health_names_the_connected_hosts(world: World) -> None:
@@ -62,29 +68,12 @@ async def test_health_names_the_connected_hosts(world: World) -> None:
     assert (found["gitlab"].host, found["gitlab"].group) == ("gitlab.example", "acme")
 
 
-async def test_health_of_an_organization_without_hosts_is_empty(world: World) -> None:
-    """No installation is a fact, and no failure."""
-    async with world.client("plain") as client:
-        assert (await client.health()).samples == ()
-
-
-async def test_a_known_gitlab_project_is_connected_already(world: World) -> None:
-    """Spec 4.6, by the design's decision; a project that cannot be found is an answer as well."""
-    async with world.client() as client:
-        known = (await client.send(OnboardProject("acme/tools"), before_first_byte=nothing)).project
-        missing = (await client.send(OnboardProject("acme/nothing"), before_first_byte=nothing)).project
-
-    assert known is not None
-    assert missing is not None
-    assert (known.success, known.status, known.project_path) == (True, "already_connected", "acme/tools")
-    assert (missing.success, missing.status) == (False, "failed")
-    assert missing.error
-
-
 async def test_the_list_pages_and_filters(world: World) -> None:
     """Spec 4.2: newest first, page by page, without a run lost or repeated; both ends of a window are inclusive."""
     async with world.client() as client:
-        ids = [(await started(client, f"note {number}")).run_id for number in range(3)]
+        ids = [
+            (await client.send(StartAgent("scribe", "acme/api"), before_first_byte=nothing)).result_id for _ in range(3)
+        ]
         everything = (await client.list_runs()).runs
         walked: list[Run] = []
         token: str | None = None
@@ -105,3 +94,54 @@ async def test_the_list_pages_and_filters(world: World) -> None:
     assert [run.run_id for run in window.runs] == [one.run_id]
     assert (elsewhere.runs, odd.runs, past.runs) == ((), (), ())
     assert set(ids) <= {run.run_id for run in here.runs}
+
+
+@pytest.mark.parametrize(
+    ("who", "kind", "code"),
+    [
+        ("nobody", NotAuthorizedError, "invalid_token"),
+        ("closed", ForbiddenError, "organization_inactive"),
+        ("gone", NotFoundError, "organization_not_found"),
+        ("plain", ForbiddenError, "missing_entitlement"),
+    ],
+)
+async def test_an_organization_is_not_created_for_just_anyone(
+    world: World, who: str, kind: type[RefusedError], code: str
+) -> None:
+    """Spec 7.1: 401, 403 and 404."""
+    async with world.client(who) as client:
+        error = await create(client)
+
+    assert (type(error), error.error_code) == (kind, code)
+    assert not error.may_have_been_executed
+
+
+async def test_provisioning_that_fails_half_way_is_in_doubt(world: World) -> None:
+    """Spec 7.1: after a 500 the organization may exist."""
+    outbox, aside = world.service.outbox, world.service.outbox.with_name("aside")
+    outbox.rename(aside)
+    try:
+        async with world.client() as client:
+            error = await create(client)
+    finally:
+        aside.rename(outbox)
+
+    assert (type(error), error.error_code) == (ServerFailedError, "provisioning_failed")
+    assert error.may_have_been_executed
+
+
+async def test_a_service_that_was_stopped_was_not_asked(tmp_path: Path) -> None:
+    """Afterwards nothing is in doubt; back again, it answers the same client."""
+    service = start_service(tmp_path, setup={"organizations": [{**PLAIN, "tokens": ADMIN}]})
+    try:
+        async with Client(service.base_url, Token(service.admin_token)) as client:
+            await client.list_runs()
+            service.kill()
+            error = await create(client)
+            service.restart()
+            page = await client.list_runs()
+    finally:
+        service.stop()
+
+    assert error.surely_not_sent
+    assert page.runs == ()
