@@ -18,23 +18,10 @@ from app.token import Token
 from storage.cache import Cache
 from storage.ledger import Ledger, WrongStateError
 from storage.records import Repository, RunFilter
+from tests.answers import EXECUTION, ORGANIZATION, RUN
 from tests.fault_server import Drop, FaultServer, Hang, Raw, Respond
 
 API = Repository.parse("acme/api")
-RUN = {
-    "run_id": "run_1",
-    "status": "queued",
-    "branch_name": "agent/x",
-    "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
-    "created_at": "2026-05-01T12:00:00.000000Z",
-    "updated_at": "2026-05-01T12:00:00.000000Z",
-}
-ORGANIZATION = {
-    "organization_id": "org_1",
-    "organization_name": "New",
-    "organization_slug": "new",
-    "parent_organization_id": "org_0",
-}
 ADA = CreateOrganization("Ada@Customer.example")
 PATIENT, HASTY = 10.0, 0.2
 """Deadlines in seconds."""
@@ -76,17 +63,7 @@ async def desk(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[
         (StartRun("Look", API), RUN, "run_1"),
         (ContinueRun("run_1", "Again", API), RUN, "run_1"),
         (ADA, ORGANIZATION, "org_1"),
-        (
-            StartAgent("reviewer", "acme/api"),
-            {
-                "agent_name": "reviewer",
-                "execution_id": "exe_1",
-                "repository": "acme/api",
-                "status": "queued",
-                "created_at": "now",
-            },
-            "exe_1",
-        ),
+        (StartAgent("nightly", "acme/api"), EXECUTION, "exe_1"),
     ],
 )
 async def test_a_success_is_confirmed_with_what_it_made(

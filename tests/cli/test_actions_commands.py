@@ -1,6 +1,6 @@
 """The ledger on the command line: what became of each write, and what a person says of it."""
 
-from tests.cli.answers import CREATE, EXECUTION, ORGANIZATION, RUN, posts
+from tests.answers import CREATE, EXECUTION, ORGANIZATION, RUN, posts
 from tests.cli.conftest import CommandLine
 from tests.fault_server import Drop, FaultServer, Hang, Respond
 
@@ -58,6 +58,7 @@ def test_sending_again_needs_the_email_typed(faulty: CommandLine, faults: FaultS
     assert unconfirmed.json()["error"]["expected"] == "new.admin@example.com"
     assert (second.code, second.json()["state"]) == (6, "unknown")
     assert (third.code, third.json()["organization"], len(posts(faults))) == (0, ORGANIZATION, 3)
+    assert len(set(posts(faults))) == 1
     shown = faulty("actions", "show", first, "--json").json()["action"]
     assert (shown["resolution"], shown["superseded_by"]) == ("sent_again", second.json()["action_id"])
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from app.actions import ActionRefusedError
-from app.api.errors import ApiError, RateLimitedError, RequestTimeoutError, UnreachableError, UnusableAnswerError
+from app.api.errors import ApiError, RateLimitedError
 from app.cli.exits import EXIT_BY_KIND, of_api_error
 from app.cli.main import failure_of
 from storage.errors import StorageError
@@ -17,12 +17,6 @@ def descendants(root: type) -> list[type]:
 def test_every_kind_of_error_has_an_exit_code(error: type) -> None:
     """A new error cannot slip through with somebody else's code."""
     assert error.kind == "refused_here" or error.kind in EXIT_BY_KIND  # type: ignore[attr-defined] — both trees have it
-
-
-@pytest.mark.parametrize("error", [UnreachableError, RequestTimeoutError, UnusableAnswerError])
-def test_without_an_answer_the_service_counts_as_unreachable(error: type[ApiError]) -> None:
-    """Whatever kept the answer away: exit code 8."""
-    assert of_api_error(error("x")).exit == 8
 
 
 def test_a_rate_limit_tells_its_wait() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.answers import RUN
+from tests.answers import RUN
 from tests.cli.conftest import CommandLine
-from tests.fault_server import FaultServer, Respond
+from tests.fault_server import FaultServer, Hang, Respond
 from tests.run_board import Board, stamp
 from tests.service_process import RunningService, git
 
@@ -269,3 +269,27 @@ def test_one_run_as_csv_is_for_programs(boarded: CommandLine, board: Board) -> N
 
     assert (row["run_id"], row["status"]) == ("run_1", "completed")
     assert row["last_seen_at"].endswith("Z")
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(400, 2), (401, 4), (403, 4), (404, 7), (429, 5), (500, 8), (503, 8), (302, 8)]
+)
+def test_a_failed_reading_tells_what_failed(faulty: CommandLine, faults: FaultServer, status: int, code: int) -> None:
+    """By the service's answer."""
+    faults.script(Respond(status, {"message": "so it is"}, {"Location": "/v1/elsewhere"}))
+
+    result = faulty("runs", "list", "--json")
+
+    assert result.code == code
+    assert result.json()["error"]["message"]
+
+
+def test_an_answer_that_takes_too_long_is_exit_code_8(faulty: CommandLine, faults: FaultServer) -> None:
+    """The deadline is the configuration's."""
+    faults.script(Hang())
+    file = faulty.home / "config.toml"
+    file.write_text("[poll]\ndeadline_s = 0.5\n")
+
+    result = faulty("--config", str(file), "runs", "list", "--json")
+
+    assert (result.code, result.json()["error"]["kind"]) == (8, "timed_out")

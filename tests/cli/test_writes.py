@@ -3,7 +3,7 @@ import signal
 
 import pytest
 
-from tests.cli.answers import CREATE, EXECUTION, ORGANIZATION, RUN, posts
+from tests.answers import CREATE, EXECUTION, ORGANIZATION, RUN, posts
 from tests.cli.conftest import CommandLine, Result
 from tests.fault_server import Drop, FaultServer, Hang, Raw, Respond
 from tests.service_process import RunningService
@@ -20,16 +20,6 @@ def test_an_organization_is_created_and_listed(real: CommandLine, service: Runni
     assert (listed["email"], listed["offer_code"]) == ("countdown@example.com", "PARTNER")
     assert listed["invitation_expires_at"] > listed["created_at"]
     assert (service.outbox / f"{document['organization']['organization_id']}.eml").exists()
-
-
-def test_a_named_agent_is_started(real: CommandLine) -> None:
-    """What comes back is an execution."""
-    result = real("agents", "start", "scribe", "--repository", "acme/api", "--input", "depth=3", "--json")
-
-    document = result.json()
-    assert (result.code, document["kind"], document["state"]) == (0, "agent.start", "confirmed")
-    assert document["execution"]["agent_name"] == "scribe"
-    assert document["execution"]["execution_id"]
 
 
 @pytest.mark.parametrize("form", [("--input", "a=1", "b=x"), ("--input", "a=1", "--input", "b=x")])
@@ -58,13 +48,6 @@ def test_what_the_service_refuses_is_told_with_its_reason(real: CommandLine) -> 
     document = result.json()
     assert (result.code, document["state"], document["organization"]) == (2, "rejected", None)
     assert (document["error"]["http_status"], document["error"]["error_code"]) == (400, "invalid_offer_code")
-
-
-def test_an_agent_the_service_does_not_have_is_not_found(real: CommandLine) -> None:
-    """Exit code 7."""
-    result = real("agents", "start", "nobody", "-R", "acme/api", "--json")
-
-    assert (result.code, result.json()["state"]) == (7, "rejected")
 
 
 def test_a_token_that_is_not_taken_is_exit_code_4(real: CommandLine) -> None:
