@@ -3,18 +3,21 @@
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Final
 
 import pytest
 
-from storage.cache import Cache
+from storage.cache import Cache, opening, store_runs
 from storage.ledger import Ledger
 from storage.records import Action, Repository, Run
 
 NOON: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
+Connections = tuple[Connection, Connection]
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 
@@ -29,6 +32,16 @@ class _Clock:
 
     def forward(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
+
+
+@contextmanager
+def connected(folder: Path, runs: Iterable[Run] = ()) -> Iterator[Connections]:
+    """A writer and a reader of a cache that holds these runs."""
+    path = folder / "cache.sqlite3"
+    opening.prepare(path, NOON)
+    with closing(opening.connect_writer(path)) as writer, closing(opening.connect_reader(path)) as reader:
+        store_runs.store(writer, list(runs), NOON)
+        yield writer, reader
 
 
 @pytest.fixture

@@ -2,8 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import datetime, timedelta
 from sqlite3 import Connection
 
 import pytest
@@ -11,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.cache import Cache, coverage
-from storage.cache.opening import connect_writer, prepare
 from storage.records import Coverage, Run
+from tests.storage.conftest import NOON, connected
 
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 ranges = st.tuples(st.integers(0, 30), st.integers(0, 8)).map(lambda pair: (pair[0], pair[0] + pair[1]))
@@ -22,11 +20,8 @@ ranges = st.tuples(st.integers(0, 30), st.integers(0, 8)).map(lambda pair: (pair
 
 @pytest.fixture(scope="module")
 def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
-    path = Path(tmp_path_factory.mktemp("coverage")) / "cache.sqlite3"
-    prepare(path, NOON)
-    opened = connect_writer(path)
-    yield opened
-    opened.close()
+    with connected(tmp_path_factory.mktemp("coverage")) as (writer, _):
+        yield writer
 
 
 def merged(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:

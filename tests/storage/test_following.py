@@ -60,15 +60,6 @@ async def test_the_active_come_first(cache: Cache, make_run: MakeRun, noon: date
     assert pinned[2].row is None
 
 
-async def test_pins_outlive_the_process(cache_path: Path, make_run: MakeRun, noon: datetime) -> None:
-    """They lie in the cache's file."""
-    async with await Cache.open(cache_path) as cache:
-        await cache.store_runs([make_run(1)], seen_at=noon)
-        await cache.following.pin("run_0001", at=noon)
-    async with await Cache.open(cache_path) as cache:
-        assert [p.run_id for p in await cache.following.pins()] == ["run_0001"]
-
-
 async def test_letting_go(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
     """One, or all that ended, vanished or were never there."""
     await cache.store_runs([make_run(n, "completed" if n == 2 else "working") for n in range(1, 5)], seen_at=noon)

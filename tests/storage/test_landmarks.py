@@ -2,8 +2,7 @@
 
 import random
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 from sqlite3 import Connection
 
 import pytest
@@ -11,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.cache import store_runs, window
-from storage.cache.opening import connect_reader, connect_writer, prepare
 from storage.cache.read_runs import Counts
 from storage.cache.window import Landmarks
 from storage.records import Repository, Run, RunFilter, RunSort
+from tests.storage.conftest import NOON, Connections, connected
 
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 COLUMNS = ("started", "updated", "took", "status", "repository", "branch", "run")
 RUNS = 90
 
@@ -46,22 +44,17 @@ def run(number: int, chance: random.Random) -> Run:
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Connection, Connection]]:
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connections]:
     """Runs of which many stand at the same instant."""
-    path = Path(tmp_path_factory.mktemp("landmarks")) / "cache.sqlite3"
-    prepare(path, NOON)
-    writer, reader = connect_writer(path), connect_reader(path)
     chance = random.Random(5)
-    store_runs.store(writer, [run(number, chance) for number in range(RUNS)], NOON)
-    yield writer, reader
-    reader.close()
-    writer.close()
+    with connected(tmp_path_factory.mktemp("landmarks"), [run(number, chance) for number in range(RUNS)]) as opened:
+        yield opened
 
 
 @settings(max_examples=150, deadline=None)
 @given(wanted=filters, sort=orders, journey=journeys)
 def test_a_journey_finds_the_same_rows(
-    database: tuple[Connection, Connection], wanted: RunFilter, sort: RunSort, journey: list[tuple[int, int]]
+    database: Connections, wanted: RunFilter, sort: RunSort, journey: list[tuple[int, int]]
 ) -> None:
     """Down, up, far and near, in every order: with landmarks and without."""
     _, reader = database
@@ -74,9 +67,7 @@ def test_a_journey_finds_the_same_rows(
             assert window.rows(reader, wanted, sort, offset, limit, Counts(), marks) == plain
 
 
-def test_a_change_of_the_cache_moves_them_all(
-    database: tuple[Connection, Connection], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_of_the_cache_moves_them_all(database: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new run above everything: what was fortieth is forty-first, and landmarks from before are forgotten."""
     writer, reader = database
     monkeypatch.setattr(window, "NEAR", 3)
@@ -89,9 +80,7 @@ def test_a_change_of_the_cache_moves_them_all(
     assert window.rows(reader, RunFilter(), sort, 41, 5, counts, marks) == before
 
 
-def test_paging_through_the_middle_skips_few_rows(
-    database: tuple[Connection, Connection], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paging_through_the_middle_skips_few_rows(database: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second window near the first one is found by a range of the index, with hardly anything to skip."""
     _, reader = database
     monkeypatch.setattr(window, "NEAR", 3)

@@ -67,19 +67,6 @@ async def test_history_is_newest_first_and_bounded(cache: Cache, noon: datetime)
     assert len(gitlab.history) == 1
 
 
-async def test_samples_are_counted_into_spans(cache: Cache, noon: datetime) -> None:
-    """A day of the same answers is one span; a change or an unobserved gap begins another."""
-    for minutes, status in ((0, "ok"), (1, "ok"), (2, "bad"), (3, "bad"), (60, "bad")):
-        await cache.store_health(report(github=status), at=noon + minutes * MINUTE)
-
-    spans = await cache.writer.run(
-        lambda connection: connection.execute(
-            "SELECT status, (end_us - start_us) / 60000000, samples FROM health_spans ORDER BY id"
-        ).fetchall()
-    )
-    assert spans == [("ok", 1, 2), ("bad", 1, 2), ("bad", 0, 1)]
-
-
 async def test_an_empty_report_is_an_answer(cache: Cache, noon: datetime) -> None:
     """No platform connected is a fact like any other."""
     assert await cache.store_health(report(), at=noon) == ()

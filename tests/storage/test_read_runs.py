@@ -4,7 +4,6 @@ import fnmatch
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from sqlite3 import Connection
 
 import pytest
@@ -13,9 +12,9 @@ from hypothesis import strategies as st
 
 from storage.cache import Cache, read_runs, store_runs
 from storage.cache import window as windows
-from storage.cache.opening import connect_reader, connect_writer, prepare
 from storage.cache.read_runs import Counts
 from storage.records import FINAL_STATUSES, Repository, Run, RunFilter, RunRow, RunSort
+from tests.storage.conftest import Connections, connected
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 COLUMNS = ("started", "updated", "took", "status", "repository", "branch", "run")
@@ -65,13 +64,9 @@ orders = st.builds(RunSort, column=st.sampled_from(COLUMNS), descending=st.boole
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Connection, Connection]]:
-    path = Path(tmp_path_factory.mktemp("model")) / "cache.sqlite3"
-    prepare(path, NOON)
-    writer, reader = connect_writer(path), connect_reader(path)
-    yield writer, reader
-    reader.close()
-    writer.close()
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connections]:
+    with connected(tmp_path_factory.mktemp("model")) as connections:
+        yield connections
 
 
 def emptied(writer: Connection) -> Connection:
@@ -164,17 +159,19 @@ def ordered(runs: list[Run], sort: RunSort) -> list[str]:
     sort=orders,
     offset=st.integers(0, 30),
     limit=st.integers(0, 9),
+    near=st.sampled_from([windows.NEAR, 0]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_reading_agrees_with_a_naive_model(
-    database: tuple[Connection, Connection],
+    database: Connections,
     batch: list[list[Run]],
     wanted: RunFilter,
     sort: RunSort,
     offset: int,
     limit: int,
+    near: int,
 ) -> None:
-    """For any batches, filter, order and window."""
+    """For any batches, filter, order and window; a window beyond `near` may be read backwards from the end."""
     writer, reader = emptied(database[0]), database[1]
     for one in batch:
         store_runs.store(writer, one, NOON)
@@ -182,8 +179,10 @@ def test_reading_agrees_with_a_naive_model(
     runs = held(batch)
     expected = ordered([run for run in runs if passes(run, wanted)], sort)
     counts = Counts()
-    near = windows.rows(reader, wanted, sort, offset, limit, counts)
-    assert [row.run_id for row in near] == expected[offset : offset + limit]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windows, "NEAR", near)
+        window = windows.rows(reader, wanted, sort, offset, limit, counts)
+    assert [row.run_id for row in window] == expected[offset : offset + limit]
     assert counts.total(reader, wanted) == len(expected)
     assert [windows.index_of(reader, run_id, wanted, sort) for run_id in expected] == list(range(len(expected)))
     hidden = {run.run_id for run in runs} - set(expected)
@@ -191,28 +190,6 @@ def test_reading_agrees_with_a_naive_model(
     rest = read_runs.replaced_statuses(wanted)
     assert counts.by_status(reader, wanted) == Counter(run.status for run in runs if passes(run, rest))
     assert counts.by_status(reader, RunFilter()) == Counter(run.status for run in runs)
-
-
-@given(batch=batches(), wanted=anything, sort=orders, offset=st.integers(0, 30), limit=st.integers(0, 9))
-@settings(max_examples=100, deadline=None)
-def test_windows_read_from_the_nearer_end_are_the_same(
-    database: tuple[Connection, Connection],
-    batch: list[Run],
-    wanted: RunFilter,
-    sort: RunSort,
-    offset: int,
-    limit: int,
-) -> None:
-    """A window beyond the middle is read backwards from the end, and comes out in order."""
-    writer, reader = emptied(database[0]), database[1]
-    store_runs.store(writer, batch, NOON)
-    everything = windows.rows(reader, wanted, sort, 0, 100, Counts())
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(windows, "NEAR", 0)
-        window = windows.rows(reader, wanted, sort, offset, limit, Counts())
-
-    assert window == everything[offset : offset + limit]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +208,7 @@ def test_windows_read_from_the_nearer_end_are_the_same(
     ],
 )
 def test_common_windows_are_walked_along_a_covering_index(
-    database: tuple[Connection, Connection], wanted: RunFilter, sort: RunSort, index: str
+    database: Connections, wanted: RunFilter, sort: RunSort, index: str
 ) -> None:
     """Without sorting: at a million runs a window of these costs what it costs at a hundred."""
     statements: list[str] = []

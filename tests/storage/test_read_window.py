@@ -1,19 +1,18 @@
 """A window is what counting by hand finds; a search's first rows are the first of what the whole search finds."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from sqlite3 import Connection, OperationalError
 
 import pytest
 
 from storage.cache import store_runs
-from storage.cache.opening import connect_reader, connect_writer, prepare
 from storage.cache.read_runs import Counts
 from storage.cache.window import Landmarks, first_rows, rows, window
 from storage.records import Repository, Run, RunFilter, RunSort, RunWindow, WindowRequest
+from tests.storage.conftest import NOON, Connections, connected
 
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RUNS = 60
 NEWEST_FIRST = RunSort()
 
@@ -25,22 +24,17 @@ def run(number: int) -> Run:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[tuple[Connection, Connection]]:
+def database(tmp_path: Path) -> Iterator[Connections]:
     """A writer and a reader of sixty runs, one a minute."""
-    path = tmp_path / "cache.sqlite3"
-    prepare(path, NOON)
-    writer, reader = connect_writer(path), connect_reader(path)
-    store_runs.store(writer, [run(number) for number in range(RUNS)], NOON)
-    yield writer, reader
-    reader.close()
-    writer.close()
+    with connected(tmp_path, [run(number) for number in range(RUNS)]) as opened:
+        yield opened
 
 
 def ask(reader: Connection, request: WindowRequest) -> RunWindow:
     return window(reader, request, Counts(), Landmarks())
 
 
-def test_a_window_moves_with_its_anchor(database: tuple[Connection, Connection]) -> None:
+def test_a_window_moves_with_its_anchor(database: Connections) -> None:
     """Two runs arrive above: the same rows are found two further down, and so is the cursor's."""
     writer, reader = database
     request = WindowRequest(RunFilter(), NEWEST_FIRST, 10, 5, "run_049", 10, "run_047")
@@ -55,7 +49,7 @@ def test_a_window_moves_with_its_anchor(database: tuple[Connection, Connection])
     assert after.total == before.total + 2
 
 
-def test_a_window_whose_anchor_is_gone_stays_where_it_is(database: tuple[Connection, Connection]) -> None:
+def test_a_window_whose_anchor_is_gone_stays_where_it_is(database: Connections) -> None:
     """What the filter hides has no row, and moves nothing."""
     request = WindowRequest(RunFilter(statuses=("failed",)), NEWEST_FIRST, 3, 4, "run_048", 7, "run_048")
 
@@ -64,14 +58,14 @@ def test_a_window_whose_anchor_is_gone_stays_where_it_is(database: tuple[Connect
     assert (found.shift, found.offset, found.cursor_index, found.total) == (0, 3, None, 40)
 
 
-def test_a_window_ends_where_the_order_does(database: tuple[Connection, Connection]) -> None:
+def test_a_window_ends_where_the_order_does(database: Connections) -> None:
     """Beyond the end there is nothing to show: the last rows are."""
     found = ask(database[1], WindowRequest(RunFilter(), NEWEST_FIRST, 58, 10))
 
     assert (found.offset, found.rows[-1].run_id) == (RUNS - 10, "run_000")
 
 
-def test_a_window_of_unchanged_runs_keeps_its_places(database: tuple[Connection, Connection]) -> None:
+def test_a_window_of_unchanged_runs_keeps_its_places(database: Connections) -> None:
     """When nothing changed since the last read, anchor and cursor are not looked for: they are where they were."""
     found = ask(
         database[1], WindowRequest(RunFilter(), NEWEST_FIRST, 10, 5, "run_049", 10, "run_047", 12, is_fresh=False)
@@ -80,7 +74,7 @@ def test_a_window_of_unchanged_runs_keeps_its_places(database: tuple[Connection,
     assert (found.shift, found.offset, found.cursor_index) == (0, 10, 12)
 
 
-def test_the_first_rows_of_a_search_are_its_first_rows(database: tuple[Connection, Connection]) -> None:
+def test_the_first_rows_of_a_search_are_its_first_rows(database: Connections) -> None:
     """With time enough they are what a window shows, in either direction."""
     wanted = RunFilter(search="run_0 5", not_statuses=("completed",))
     for sort in (NEWEST_FIRST, RunSort(descending=False), RunSort("branch")):
@@ -90,7 +84,7 @@ def test_the_first_rows_of_a_search_are_its_first_rows(database: tuple[Connectio
         assert found == rows(database[1], wanted, sort, 0, 7, Counts())
 
 
-def test_a_search_that_takes_too_long_shows_what_it_found(database: tuple[Connection, Connection]) -> None:
+def test_a_search_that_takes_too_long_shows_what_it_found(database: Connections) -> None:
     """Without any time it is some of the first rows, perhaps none, and the connection serves on without a limit."""
     writer, reader = database
     store_runs.store(writer, [run(number) for number in range(RUNS, 4_000)], NOON)
@@ -102,7 +96,7 @@ def test_a_search_that_takes_too_long_shows_what_it_found(database: tuple[Connec
     assert [row.run_id for row in rows(reader, wanted, NEWEST_FIRST, 0, 5, Counts())] == ["run_000"]
 
 
-def test_a_search_that_is_interrupted_says_so(database: tuple[Connection, Connection]) -> None:
+def test_a_search_that_is_interrupted_says_so(database: Connections) -> None:
     """Only the end of its time makes less of it; whoever interrupts it is told."""
     reader = database[1]
     reader.create_function("instr", 2, lambda *_: reader.interrupt())

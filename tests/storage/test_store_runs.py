@@ -23,11 +23,6 @@ async def test_new_runs_are_new_once(cache: Cache, make_run: MakeRun, noon: date
     assert again == RunChanges()
 
 
-async def test_nothing_stored_changes_nothing(cache: Cache, noon: datetime) -> None:
-    """An empty batch is no transaction."""
-    assert await cache.store_runs([], seen_at=noon) == RunChanges()
-
-
 async def test_transitions_carry_the_services_own_time(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
     """A change of status is a transition at `updated_at`, whenever it was seen; the detail tells the whole way."""
     await cache.store_runs([make_run(1, "queued")], seen_at=noon)
@@ -71,16 +66,6 @@ async def test_an_older_answer_never_wins(cache: Cache, make_run: MakeRun, noon:
     assert detail.last_seen_at == noon + 9 * SECOND
 
 
-async def test_the_newest_duplicate_wins(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
-    """Pages that shift while they are walked repeat runs: the newest one counts, wherever it stands."""
-    new, old = make_run(1, "completed", updated_at=noon + SECOND), make_run(1, "queued")
-
-    changes = await cache.store_runs([old, new, old], seen_at=noon)
-
-    assert changes.new == ("run_0001",)
-    assert await cache.runs(RunFilter(), RunSort(), limit=None) == (new,)
-
-
 async def test_other_facts_update_without_a_transition(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
     """A field nobody knows yet is kept as received, even where `updated_at` stayed."""
     await cache.store_runs([make_run(1)], seen_at=noon)
@@ -104,18 +89,6 @@ async def test_runs_without_readable_times_are_kept(cache: Cache, make_run: Make
     assert changes.transitions == (Transition("run_0001", "queued", "working", noon + 5 * SECOND),)
     rows = await cache.rows(RunFilter(), RunSort(), offset=0, limit=9)
     assert [(row.run_id, row.created_at) for row in rows] == [("run_0002", noon), ("run_0001", None)]
-
-
-async def test_an_unreadable_time_does_not_erase_a_readable_one(
-    cache: Cache, make_run: MakeRun, noon: datetime
-) -> None:
-    """A run keeps its place in the order when its times become unreadable."""
-    await cache.store_runs([make_run(1, "queued")], seen_at=noon)
-
-    await cache.store_runs([make_run(1, "working", created_at=None, updated_at=None)], seen_at=noon)
-
-    (row,) = await cache.rows(RunFilter(), RunSort(), offset=0, limit=9)
-    assert (row.status, row.created_at, row.updated_at) == ("working", noon, noon)
 
 
 async def test_hostile_text_is_kept(cache: Cache, make_run: MakeRun, noon: datetime) -> None:

@@ -1,12 +1,15 @@
 """The configuration: what it says, and what is said when it is wrong."""
 
+from datetime import time
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from app.config import (
+    Command,
     ConfigError,
+    NotifySettings,
     PollSettings,
     Profile,
     Settings,
@@ -16,10 +19,12 @@ from app.config import (
     data_folder,
     load,
 )
-from app.token import CommandToken, EnvToken, FileToken, KeyringToken
+from app.config.settings import QuietHours
+from app.token import EnvToken, FileToken
 from storage.records import RunSort
 
 REVIEW = '[[templates]]\nname = "Review"\ninstructions = "Look."\n'
+COMMAND = '[[commands]]\nname = "Log"\n'
 ACME = '[profiles.acme]\nbase_url = "https://api.example.com/v1/"\n'
 
 
@@ -58,22 +63,6 @@ def test_views_are_tabs_in_the_order_of_the_file(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("view", "key", "said"),
-    [
-        ('name = "A"\nquery = "stauts:failed"', "views[1].query", "at character 1: There is no stauts:. Did you mean"),
-        ('name = "A"\nsort = "age"', "views[1].sort", "no column 'age' to sort by: started"),
-        ('name = "A"\n[[views]]\nname = "a"', "views[2].name", "another view has this name"),
-    ],
-)
-def test_a_view_that_means_nothing_is_refused(tmp_path: Path, view: str, key: str, said: str) -> None:
-    """At the start, with the key to correct."""
-    error = mistake(tmp_path, f"[[views]]\n{view}\n")
-
-    assert error.key == key
-    assert said in str(error)
-
-
 def test_the_users_own_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under XDG_CONFIG_HOME on Linux."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -91,12 +80,6 @@ def test_a_file_that_was_asked_for_must_exist(tmp_path: Path) -> None:
     for path, env in ((tmp_path / "x.toml", {}), (None, {"RUNWARDEN_CONFIG": str(tmp_path / "x.toml")})):
         with pytest.raises(ConfigError, match=r"x\.toml: there is no such file"):
             load(path, env)
-
-
-def test_the_option_wins_over_the_environment(tmp_path: Path) -> None:
-    """--config, then RUNWARDEN_CONFIG."""
-    assert config_path(tmp_path / "a", {"RUNWARDEN_CONFIG": "b"}) == tmp_path / "a"
-    assert config_path(None, {"RUNWARDEN_CONFIG": "b"}) == Path("b")
 
 
 def test_a_full_profile_is_read(tmp_path: Path) -> None:
@@ -121,21 +104,6 @@ def test_a_full_profile_is_read(tmp_path: Path) -> None:
     )
     assert settings.profile("other").poll == settings.poll
     assert settings.profile("other").token == EnvToken()
-
-
-@pytest.mark.parametrize(
-    ("line", "source"),
-    [
-        ('token_env = "ACME"', EnvToken("ACME")),
-        ('token_file = "/run/secrets/t"', FileToken(Path("/run/secrets/t"))),
-        ('token_command = ["pass", "acme"]', CommandToken(("pass", "acme"))),
-        ('token_keyring = "acme"', KeyringToken("acme")),
-        ("", EnvToken("RUNWARDEN_TOKEN")),
-    ],
-)
-def test_a_token_has_one_source(tmp_path: Path, line: str, source: object) -> None:
-    """Four ways, and the environment where nothing is said."""
-    assert loaded(tmp_path, f"{ACME}{line}\n").profile().token == source
 
 
 def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
@@ -180,6 +148,28 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
         ('[profiles.environment]\nbase_url = "https://x.example"\n', 1, "profiles.environment", "RUNWARDEN_BASE_URL"),
         ('default_profile = "acne"\n' + ACME, 1, "default_profile", "There are: acme."),
         ("default_profile = 1979-05-27\n", 1, "default_profile", "It is a date or time."),
+        ('[notify]\nquiet = "late"\n', 2, "notify.quiet", "22:00-07:00"),
+        ('[notify]\nquiet = "25:00-07:00"\n', 2, "notify.quiet", "not valid hours"),
+        ('[notify]\nquiet = "07:00-07:00"\n', 2, "notify.quiet", "not valid hours"),
+        ('[notify]\ncommand = ["tell", "{token}"]\n', 2, "notify.command", "no placeholder {token}"),
+        ("[notify]\ncommand = [1]\n", 2, "notify.command", "not a list of strings"),
+        ("[notify]\nhold_s = -1\n", 2, "notify.hold_s", "out of range"),
+        ("[notify]\nbells = true\n", 2, "notify.bells", "Did you mean bell?"),
+        ('[keys]\nrun.continue = "ctrl + l"\n', 2, "keys.run.continue", "a key has no blanks"),
+        ("[keys]\nrun.continue = 3\n", 2, "keys.run.continue", "must be a string"),
+        ('[keys]\nrun.continue = ""\n', 2, "keys.run.continue", "this is empty"),
+        ('[[commands]]\nname = "Log"\n', 1, "commands[1].argv", "this key is missing"),
+        (COMMAND + 'argv = ["less", "{run}"]\n', 3, "commands[1].argv", "no placeholder {run}. There are: {run_id}"),
+        (COMMAND + 'argv = ["ls"]\nshell = true\n', 4, "commands[1].shell", "there is no such key"),
+        (COMMAND + 'argv = ["ls"]\n[[commands]]\nname = "log"\nargv = ["x"]\n', 5, "commands[2].name", "has this name"),
+        (
+            '[[views]]\nname = "A"\nquery = "stauts:x"\n',
+            3,
+            "views[1].query",
+            "at character 1: There is no stauts:",
+        ),
+        ('[[views]]\nname = "A"\nsort = "age"\n', 3, "views[1].sort", "no column 'age' to sort by: started"),
+        ('[[views]]\nname = "A"\n[[views]]\nname = "a"\n', 4, "views[2].name", "another view has this name"),
     ],
 )
 def test_a_mistake_is_said_with_file_line_key_and_cure(
@@ -247,3 +237,57 @@ def test_each_service_and_profile_has_a_folder_of_its_own(tmp_path: Path) -> Non
     assert {folder.parent for folder in folders} == {tmp_path}
     assert folders[0].name == f"acme-{sha256(b'https://a.example/v1').hexdigest()[:8]}"
     assert data_folder(Settings(), profiles[0]).parent.name == "runwarden"
+
+
+def test_everything_about_notifications_can_be_chosen(tmp_path: Path) -> None:
+    """Of what, how, and when not; empty lists are a choice."""
+    text = """
+        [notify]
+        on = ["completed"]
+        bell = false
+        desktop = true
+        command = ["tell", "{title}"]
+        quiet = "22:00-7:30"
+        hold_s = 5
+    """
+
+    assert loaded(tmp_path, text).notify == NotifySettings(
+        on=("completed",),
+        bell=False,
+        desktop=True,
+        command=("tell", "{title}"),
+        quiet=QuietHours(time(22), time(7, 30)),
+        hold_s=5.0,
+    )
+    assert loaded(tmp_path, "[notify]\non = []\ncommand = []").notify == NotifySettings(on=(), command=())
+
+
+@pytest.mark.parametrize(
+    ("hours", "quiet", "loud"),
+    [
+        ("22:00-07:00", ["22:00", "23:59", "00:00", "06:59"], ["07:00", "21:59"]),
+        ("12:30-13:00", ["12:30"], ["13:00", "12:29"]),
+    ],
+)
+def test_hours_may_reach_over_midnight(hours: str, quiet: list[str], loud: list[str]) -> None:
+    """The start is quiet, the end is not."""
+    parsed = QuietHours.parse(hours)
+
+    assert all(parsed.cover(time.fromisoformat(at)) for at in quiet)
+    assert not any(parsed.cover(time.fromisoformat(at)) for at in loud)
+
+
+def test_keys_and_commands_are_read(tmp_path: Path) -> None:
+    """To TOML `run.continue` is a table; to people, and to us, a name. A command needs a name and its argv."""
+    text = (
+        '[keys]\nrun.continue = "C,f7"\napp.quit = "ctrl+q"\n"table.down" = "n"\n'
+        '[[commands]]\nname = "Log"\nargv = ["less", "{run_id}.log"]\n'
+        '[[commands]]\nname = "Edit"\nargv = ["vi"]\nkey = "ctrl+l"\nconfirm = true\nterminal = true\n'
+    )
+    settings = loaded(tmp_path, text)
+
+    assert settings.keys == {"run.continue": "C,f7", "app.quit": "ctrl+q", "table.down": "n"}
+    assert settings.commands == (
+        Command("Log", ("less", "{run_id}.log")),
+        Command("Edit", ("vi",), "ctrl+l", confirm=True, terminal=True),
+    )
