@@ -24,10 +24,7 @@ def narrowed(specification: dict[str, Any]) -> dict[str, Any]:
     schemas = made["components"]["schemas"]
     for name in ("OrganizationCreation", "RunStart", "AgentStart", "ProjectOnboarding"):
         schemas[name]["additionalProperties"] = False
-    schemas["OrganizationCreation"]["properties"] = {
-        "email": EMAIL,
-        "offer_code": {"enum": ["PARTNER", "OLD", None]},
-    }
+    schemas["OrganizationCreation"]["properties"] = {"email": EMAIL, "offer_code": {"enum": ["PARTNER", "OLD", None]}}
     schemas["RepositoryReference"]["additionalProperties"] = False
     schemas["RepositoryReference"]["properties"]["data"]["additionalProperties"] = PLAIN_VALUE
     # A run that exists has its own repository; continuing one is the subject of other tests.

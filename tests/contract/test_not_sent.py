@@ -6,13 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from app.api.client import Client
-from app.api.errors import (
-    NoTokenError,
-    NotSendableError,
-    RejectedError,
-    RequestTimeoutError,
-    UnreachableError,
-)
+from app.api.errors import NoTokenError, NotSendableError, RejectedError, RequestTimeoutError, UnreachableError
 from app.api.requests import StartAgent, StartRun
 from app.token import Token, TokenError
 from storage.records import Repository

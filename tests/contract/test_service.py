@@ -10,13 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.api.client import Client
-from app.api.errors import (
-    ForbiddenError,
-    NotAuthorizedError,
-    NotFoundError,
-    RefusedError,
-    ServerFailedError,
-)
+from app.api.errors import ForbiddenError, NotAuthorizedError, NotFoundError, RefusedError, ServerFailedError
 from app.api.requests import StartAgent
 from app.token import Token
 from storage.records import Repository, Run

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+pytestmark = pytest.mark.timeout(180)
 PATIENCE_S = 120.0
 
 
@@ -24,11 +25,15 @@ class Demo:
 
     process: subprocess.Popen[str]
     told: dict[str, Any]
-    folder: Path
 
     def get(self, path: str, **query: str) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.told['token']}"}
         return httpx.get(f"{self.told['base_url']}{path}", params=query, headers=headers, timeout=10)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> str:
+        """Ends it; what it said on standard error."""
+        self.process.send_signal(number)
+        return self.process.communicate(timeout=PATIENCE_S)[1]
 
     def is_answering(self) -> bool:
         try:
@@ -45,7 +50,7 @@ def begun(folder: Path, *options: str, cwd: Path | None = None) -> Demo:
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line, process.communicate()[1]
-    return Demo(process, json.loads(line), folder)
+    return Demo(process, json.loads(line))
 
 
 def until(fact: Callable[[], bool], what: str) -> None:
@@ -58,8 +63,7 @@ def until(fact: Callable[[], bool], what: str) -> None:
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     demo = begun(tmp_path_factory.mktemp("demo"))
     yield demo
-    demo.process.kill()
-    demo.process.communicate()
+    demo.end(signal.SIGKILL)
 
 
 def test_the_first_line_tells_a_script_all_it_needs(demo: Demo) -> None:
@@ -104,8 +108,7 @@ def test_the_token_may_create_organizations(demo: Demo) -> None:
 def test_a_signal_ends_it_and_all_it_started(number: signal.Signals, tmp_path: Path) -> None:
     """Afterwards nothing answers and nothing lies about."""
     demo = begun(tmp_path)
-    demo.process.send_signal(number)
-    _, errors = demo.process.communicate(timeout=PATIENCE_S)
+    errors = demo.end(number)
 
     assert demo.process.returncode == 0, errors
     assert not demo.is_answering()
@@ -115,8 +118,7 @@ def test_a_signal_ends_it_and_all_it_started(number: signal.Signals, tmp_path: P
 def test_the_service_does_not_outlive_a_killed_demo(tmp_path: Path) -> None:
     """Even kill -9 leaves no service behind."""
     demo = begun(tmp_path)
-    demo.process.kill()
-    demo.process.communicate()
+    demo.end(signal.SIGKILL)
 
     until(lambda: not demo.is_answering(), "the service has ended")
 
@@ -137,8 +139,7 @@ def test_what_is_kept_can_be_taken_up_again(tmp_path: Path) -> None:
     """The last words name the two commands, and they work as they stand."""
     kept = tmp_path / "kept demo"
     demo = begun(tmp_path, "--keep", "--folder", str(kept))
-    demo.process.terminate()
-    _, said = demo.process.communicate(timeout=PATIENCE_S)
+    said = demo.end()
     serve, look = (shlex.split(line.partition(": runwarden ")[2]) for line in said.splitlines()[-2:])
 
     service = subprocess.Popen([sys.executable, "-m", "app", *serve], stdout=subprocess.PIPE, text=True)
@@ -163,8 +164,7 @@ def test_it_starts_in_a_folder_whose_modules_have_our_names(tmp_path: Path) -> N
     demo = begun(tmp_path, cwd=project)
 
     assert demo.is_answering()
-    demo.process.terminate()
-    demo.process.communicate(timeout=PATIENCE_S)
+    demo.end()
 
 
 def test_a_folder_that_was_there_before_is_there_afterwards(tmp_path: Path) -> None:
@@ -172,8 +172,7 @@ def test_a_folder_that_was_there_before_is_there_afterwards(tmp_path: Path) -> N
     folder = tmp_path / "mine"
     folder.mkdir()
     demo = begun(tmp_path, "--folder", str(folder))
-    demo.process.terminate()
-    demo.process.communicate(timeout=PATIENCE_S)
+    demo.end()
 
     assert list(folder.iterdir()) == []
 

@@ -51,14 +51,6 @@ def test_paths_of_the_tree_limit_the_review() -> None:
     assert focus(inputs={"paths": "*.js"}).wants(Rule.TODO, "src/web/app.js")
 
 
-def test_blockers_are_listed_whatever_the_focus() -> None:
-    """A focus on one topic or path never hides a leaked secret."""
-    narrow = focus(inputs={"focus": "docs", "paths": "README.md"})
-
-    assert narrow.wants(Rule.SECRET_TOKEN, "src/api.py")
-    assert not narrow.wants(Rule.EVAL, "src/api.py")
-
-
 @pytest.mark.parametrize(
     ("text", "inputs", "expected"),
     [

@@ -1,6 +1,7 @@
 """The process: what it takes, what it answers, and how it fails."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,6 @@ def test_bad_task_ends_with_2(branch: Any, task: bytes, said: str) -> None:
     assert done.result == {}
 
 
-def test_least_task_is_enough(branch: Any) -> None:
-    """Everything but run id, turn and instructions may be missing."""
-    assert branch.start(json.dumps(GOOD).encode()).status == 0
-
-
 def test_configured_inputs_hold_until_the_task_says_otherwise(branch: Any) -> None:
     """An agent's configuration may narrow the reviewer; the caller's own inputs win."""
     narrow = ("--input", "focus=security")
@@ -77,34 +73,31 @@ def test_other_arguments_are_refused(branch: Any, arguments: tuple[str, ...]) ->
     assert "--input KEY=VALUE" in done.errors
 
 
-def test_branch_without_a_commit_ends_with_1(repo: Any) -> None:
-    """There is nothing to look at, and the message says what to do."""
-    done = repo.turn()
-
-    assert done.status == 1
-    assert "no commit yet" in done.errors
+def a_repository_elsewhere(branch: Any) -> None:
+    (branch.folder / ".git").rename(branch.folder.parent / "gone")
 
 
-def test_folder_that_is_no_repository_ends_with_1(repo: Any, tmp_path: Path) -> None:
-    """Git's own words are passed on."""
-    (repo.folder / ".git").rename(tmp_path / "gone")
-
-    done = repo.turn()
-
-    assert done.status == 1
-    assert "not a git repository" in done.errors
+def a_missing_object(branch: Any) -> None:
+    tree = branch.git("rev-parse", "HEAD^{tree}").strip()
+    (branch.folder / ".git/objects" / tree[:2] / tree[2:]).unlink()
 
 
-def test_missing_objects_end_with_1(branch: Any) -> None:
-    """A damaged repository is a failure, not an empty review."""
-    blob = branch.git("rev-parse", "HEAD^{tree}").strip()
-    path = branch.folder / ".git/objects" / blob[:2] / blob[2:]
-    path.unlink()
+def no_commit(branch: Any) -> None:
+    branch.git("checkout", "-q", "--orphan", "empty")
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [(no_commit, "no commit yet"), (a_repository_elsewhere, "not a git repository"), (a_missing_object, "git ls-tree")],
+)
+def test_a_repository_that_cannot_be_read_ends_with_1(branch: Any, damage: Callable[[Any], None], said: str) -> None:
+    """A failure, not an empty review; git's own words are passed on."""
+    damage(branch)
 
     done = branch.turn()
 
     assert done.status == 1
-    assert "git ls-tree" in done.errors
+    assert said in done.errors
 
 
 def test_result_file_that_cannot_be_written_ends_with_1(branch: Any, tmp_path: Path) -> None:
@@ -130,10 +123,3 @@ def test_read_only_git_directory_is_enough(branch: Any, tmp_path: Path) -> None:
         path.chmod(0o700 if path.is_dir() else 0o600)
     assert done.status == 0
     assert {path: path.stat().st_mtime_ns for path in elsewhere.rglob("*")} == before
-
-
-def test_no_temporary_file_is_left(branch: Any) -> None:
-    """Only the review is new."""
-    branch.turn()
-
-    assert [path.name for path in (branch.folder / "reviews").iterdir()] == ["run_01TEST.md"]

@@ -102,10 +102,7 @@ def test_no_text_marks_up_a_whole_review(paths: list[str], text: str, turn: int)
         "hardbreak",
         "strong_open",
         "strong_close",
-    } | {
-        "em_open",
-        "em_close",
-    }
+    } | {"em_open", "em_close"}
     assert tops.count("h1") == 1
     assert tops.count("h3") <= len(paths)
     assert [token.type for token in tokens].count("html_block") == 1

@@ -145,8 +145,7 @@ async def test_a_key_is_used_once(ledger: Ledger, prepare: Prepare) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "blocks"),
-    [(state, state in {"prepared", "sending", "unknown"}) for state in WAY_TO],
+    ("state", "blocks"), [(state, state in {"prepared", "sending", "unknown"}) for state in WAY_TO]
 )
 async def test_an_open_action_blocks_its_subject(ledger: Ledger, prepare: Prepare, state: str, *, blocks: bool) -> None:
     """Until its outcome is known, or a person has spoken; other subjects and kinds go their way."""
@@ -268,10 +267,7 @@ async def test_text_that_sqlite_refuses_is_kept_readable(ledger: Ledger, prepare
 async def test_the_ledger_is_on_the_disk_before_it_answers(ledger: Ledger) -> None:
     """No write-ahead log, and every commit is synced with its folder."""
     pragmas = await ledger._thread.run(
-        lambda c: (
-            c.execute("PRAGMA journal_mode").fetchone()[0],
-            c.execute("PRAGMA synchronous").fetchone()[0],
-        )
+        lambda c: (c.execute("PRAGMA journal_mode").fetchone()[0], c.execute("PRAGMA synchronous").fetchone()[0])
     )
     extra = 3
 

@@ -3,14 +3,7 @@
 from datetime import datetime, timedelta
 
 from storage.cache import Cache
-from storage.records import (
-    HealthChange,
-    HealthReport,
-    HealthSample,
-    LinkState,
-    PlatformHealth,
-    PollOutcome,
-)
+from storage.records import HealthChange, HealthReport, HealthSample, LinkState, PlatformHealth, PollOutcome
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)

@@ -163,13 +163,7 @@ def ordered(runs: list[Run], sort: RunSort) -> list[str]:
 )
 @settings(max_examples=200, deadline=None)
 def test_reading_agrees_with_a_naive_model(
-    database: Connections,
-    batch: list[list[Run]],
-    wanted: RunFilter,
-    sort: RunSort,
-    offset: int,
-    limit: int,
-    near: int,
+    database: Connections, batch: list[list[Run]], wanted: RunFilter, sort: RunSort, offset: int, limit: int, near: int
 ) -> None:
     """For any batches, filter, order and window; a window beyond `near` may be read backwards from the end."""
     writer, reader = emptied(database[0]), database[1]

@@ -64,10 +64,7 @@ async def test_old_spans_and_changes_are_forgotten(cache: Cache, noon: datetime)
 
     spans = await cache.health_spans(noon - DAY, longest_gap=GAP)
 
-    assert [(span.platform, span.start) for span in spans] == [
-        ("github", noon + 40 * DAY),
-        ("gitlab", noon + 40 * DAY),
-    ]
+    assert [(span.platform, span.start) for span in spans] == [("github", noon + 40 * DAY), ("gitlab", noon + 40 * DAY)]
     github, gitlab = await cache.health()
     assert [change.new for change in github.history] == ["ok"]
     assert [change.new for change in gitlab.history] == ["ok"]

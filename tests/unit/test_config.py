@@ -162,12 +162,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
         (COMMAND + 'argv = ["less", "{run}"]\n', 3, "commands[1].argv", "no placeholder {run}. There are: {run_id}"),
         (COMMAND + 'argv = ["ls"]\nshell = true\n', 4, "commands[1].shell", "there is no such key"),
         (COMMAND + 'argv = ["ls"]\n[[commands]]\nname = "log"\nargv = ["x"]\n', 5, "commands[2].name", "has this name"),
-        (
-            '[[views]]\nname = "A"\nquery = "stauts:x"\n',
-            3,
-            "views[1].query",
-            "at character 1: There is no stauts:",
-        ),
+        ('[[views]]\nname = "A"\nquery = "stauts:x"\n', 3, "views[1].query", "at character 1: There is no stauts:"),
         ('[[views]]\nname = "A"\nsort = "age"\n', 3, "views[1].sort", "no column 'age' to sort by: started"),
         ('[[views]]\nname = "A"\n[[views]]\nname = "a"\n', 4, "views[2].name", "another view has this name"),
     ],

@@ -55,11 +55,7 @@ def test_what_was_there_stays(tmp_path: Path) -> None:
     name=line.map(str.strip).filter(lambda name: name_problem(name) is None), source=sources, read_only=st.booleans()
 )
 def test_any_profile_is_read_back_as_it_was_given(
-    tmp_path_factory: pytest.TempPathFactory,
-    *,
-    name: str,
-    source: TokenSource,
-    read_only: bool,
+    tmp_path_factory: pytest.TempPathFactory, *, name: str, source: TokenSource, read_only: bool
 ) -> None:
     """Whatever is in its name, its variable or its command."""
     file = tmp_path_factory.mktemp("config") / "config.toml"

@@ -185,10 +185,7 @@ class Page:
 @asynccontextmanager
 async def tab(browser: Chromium) -> AsyncIterator[Page]:
     """A tab in a context of its own: another person's browser, as far as cookies go."""
-    async with (
-        aiohttp.ClientSession() as client,
-        client.ws_connect(browser.address(), max_msg_size=0) as connection,
-    ):
+    async with aiohttp.ClientSession() as client, client.ws_connect(browser.address(), max_msg_size=0) as connection:
         page = Page(connection)
         listening = asyncio.create_task(page.listen())
         context = (await page.ask("Target.createBrowserContext"))["browserContextId"]

@@ -68,22 +68,6 @@ async def test_nothing_is_loaded_from_elsewhere(web: Web, browser: Chromium) -> 
         assert await page.evaluate("document.fonts.check('16px \"Roboto Mono\"')")
 
 
-async def test_the_link_leads_in_once(web: Web, browser: Chromium) -> None:
-    """Another browser is refused and told what to do; the first one can reload."""
-    async with tab(browser) as first, tab(browser) as second:
-        await first.go(web.link)
-        await first.until_drawn("fix/login-timeout")
-        await second.go(web.link)
-        await second.until_said("Enter in that terminal prints another.")
-        await second.go(await first.evaluate("location.href"))
-        await second.until_said("This console has another door")
-        seen = len(first.drawn)
-        await first.ask("Page.reload")
-        await first.until_drawn("fix/login-timeout", after=seen)
-
-        assert second.drawn == ""
-
-
 async def test_another_page_cannot_reach_the_console(web: Web, browser: Chromium) -> None:
     """Not even from the browser that has the pass, and knowing the address: no websocket, no frame, no text."""
     async with tab(browser) as page:
