@@ -165,7 +165,6 @@ class FaultServer:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            connection.settimeout(_DEADLINE_S)
             with self._changed:
                 self.connections += 1
                 self._sockets.add(connection)

@@ -4,15 +4,14 @@ The real service executes its runs, so a test cannot make one vanish, come alive
 it can.
 """
 
-import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.fault_server import FaultServer, Received, Respond
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -79,31 +78,15 @@ def _within(created: str, query: dict[str, str]) -> bool:
 def served(board: Board) -> Iterator[Board]:
     """The board on a free loopback port."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(request: Received) -> Respond:
+        if request.method != "GET":
+            return Respond(501, {"message": "the board only lists"})
+        if "health" in request.path:
+            return Respond(200, {"code_hosting": board.health})
+        query = {key: values[-1] for key, values in parse_qs(urlsplit(request.target).query).items()}
+        return Respond(*board.answer(query))
 
-        def do_GET(self) -> None:
-            url = urlsplit(self.path)
-            query = {key: values[-1] for key, values in parse_qs(url.query).items()}
-            status, body = (200, {"code_hosting": board.health}) if "health" in url.path else board.answer(query)
-            payload = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(payload)))
-            self.end_headers()
-            self.wfile.write(payload)
-
-        def log_message(self, *_: Any) -> None:
-            """Quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    board.base_url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    try:
+    with FaultServer() as server:
+        server.otherwise = answer
+        board.base_url = server.base_url
         yield board
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

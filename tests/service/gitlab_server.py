@@ -2,9 +2,10 @@
 
 import json
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.fault_server import FaultServer, Received, Respond
 
 PROJECT = {"id": 42, "path_with_namespace": "acme/web", "http_url_to_repo": "http://git.example/acme/web.git"}
 
@@ -24,46 +25,23 @@ class GitLabServer:
         self.asked: list[str] = []
         """Method and path of each request, without the query."""
         self._lock = threading.Lock()
-        gitlab = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                gitlab._serve(self)
-
-            def do_POST(self) -> None:
-                gitlab._serve(self)
-
-            def do_PUT(self) -> None:
-                gitlab._serve(self)
-
-            def do_DELETE(self) -> None:
-                gitlab._serve(self)
-
-            def log_message(self, *args: object) -> None:
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}/api/v4"
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        self._server = FaultServer()
+        self._server.otherwise = self._serve
+        self.url = f"{self._server.origin}/api/v4"
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.close()
 
-    def _serve(self, request: BaseHTTPRequestHandler) -> None:
-        parts = urlsplit(request.path)
-        self.asked.append(f"{request.command} {parts.path}")
-        raw = request.rfile.read(int(request.headers["Content-Length"] or 0))
+    def _serve(self, request: Received) -> Respond:
+        parts = urlsplit(request.target)
+        self.asked.append(f"{request.method} {parts.path}")
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-        token = request.headers["PRIVATE-TOKEN"]
+        token = request.headers.get("private-token")
         segments = parts.path.removeprefix("/api/v4/").split("/")
-        status, document, headers = self._answer(request.command, segments, token, query, json.loads(raw or b"{}"))
-        request.send_response(status)
-        for name, value in headers.items():
-            request.send_header(name, value)
-        request.end_headers()
-        request.wfile.write(b"" if document is None else json.dumps(document).encode())
+        status, document, headers = self._answer(
+            request.method, segments, token, query, json.loads(request.body or b"{}")
+        )
+        return Respond(status, b"" if document is None else document, headers)
 
     def _answer(
         self, method: str, segments: list[str], token: str | None, query: dict[str, str], given: dict[str, Any]

@@ -157,10 +157,6 @@ class Page:
         for kind in ("mousePressed", "mouseReleased"):
             await self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
-    async def screenshot(self) -> bytes:
-        """The tab as PNG."""
-        return base64.b64decode((await self.ask("Page.captureScreenshot"))["data"])
-
     async def listen(self) -> None:
         """Hears the browser until it hangs up."""
         async for message in self.connection:

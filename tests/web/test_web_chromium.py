@@ -1,38 +1,8 @@
 """The console in a real browser."""
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
+from tests.fault_server import FaultServer, Respond
 from tests.web.chromium import Chromium, tab
 from tests.web.conftest import Web
-
-
-@contextmanager
-def another_site() -> Iterator[str]:
-    """A page that somebody else serves, on this machine too."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write(b"<p>elsewhere</p>")
-
-        def log_message(self, *_: object) -> None:
-            """Quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 async def test_the_console_works_by_key_and_by_mouse(web: Web, browser: Chromium) -> None:
@@ -74,8 +44,9 @@ async def test_another_page_cannot_reach_the_console(web: Web, browser: Chromium
         await page.go(web.link)
         await page.until_drawn("fix/login-timeout")
         room = await page.evaluate("location.href")
-        with another_site() as elsewhere:
-            await page.go(elsewhere)
+        with FaultServer() as elsewhere:
+            elsewhere.otherwise = lambda _: Respond(200, "<p>elsewhere</p>", {"Content-Type": "text/html"})
+            await page.go(elsewhere.origin)
             await page.until_said("elsewhere")
             seen = len(page.drawn)
             socket = await page.evaluate(
