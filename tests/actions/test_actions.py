@@ -125,19 +125,6 @@ async def test_a_time_out_after_sending_is_unknown(desk: Desk) -> None:
     assert action.error.kind == "timed_out"
 
 
-async def test_a_cancelled_send_is_unknown(desk: Desk) -> None:
-    """Whoever presses Ctrl-C while the answer is out leaves an open question, not a hole in the ledger."""
-    desk.server.script(Hang())
-    sending = asyncio.create_task(desk.actions().submit(ADA))
-    await asyncio.to_thread(desk.server.wait_for, 1)
-    sending.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await sending
-
-    (action,) = await desk.ledger.actions()
-    assert action.state == "unknown"
-
-
 async def test_a_closed_ledger_sends_nothing(desk: Desk) -> None:
     """If the commit before the first byte fails, no byte leaves."""
     actions = desk.actions()

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cli.exits import Exit, Failure
 from app.cli.output import Column, Format, Output
 
 COLUMNS: tuple[Column[dict[str, Any]], ...] = (
@@ -69,18 +68,3 @@ def test_nothing_to_show_is_said_to_people_only() -> None:
 
     assert out.getvalue() == ""
     assert err.getvalue() == "No run matches.\n"
-
-
-@pytest.mark.parametrize(("form", "on_stdout"), [(Format.JSON, True), (Format.NDJSON, True), (Format.TABLE, False)])
-def test_an_error_is_json_where_json_was_asked_for(form: Format, on_stdout: bool) -> None:  # noqa: FBT001 — a parameter of the table above
-    """Elsewhere it is a sentence on stderr."""
-    output, out, err = printer(form)
-
-    output.failure(Failure("unreachable", "Nobody there.", Exit.UNREACHABLE, {"http_status": None}))
-
-    assert bool(out.getvalue()) is on_stdout
-    assert bool(err.getvalue()) is not on_stdout
-    if on_stdout:
-        assert json.loads(out.getvalue()) == {
-            "error": {"kind": "unreachable", "message": "Nobody there.", "http_status": None}
-        }

@@ -60,12 +60,6 @@ async def test_history_is_newest_first_and_bounded(cache: Cache, noon: datetime)
     assert len(gitlab.history) == 1
 
 
-async def test_an_empty_report_is_an_answer(cache: Cache, noon: datetime) -> None:
-    """No platform connected is a fact like any other."""
-    assert await cache.store_health(report(), at=noon) == ()
-    assert await cache.health() == ()
-
-
 async def test_a_link_never_polled_is_neither_good_nor_bad(cache: Cache) -> None:
     """Both subjects are always told."""
     assert await cache.links() == (LinkState("runs"), LinkState("health"))

@@ -63,23 +63,6 @@ def test_a_line_means_a_filter(line: str, wanted: RunFilter) -> None:
     assert query.problems == ()
 
 
-def test_the_example_of_the_documentation_is_read_whole() -> None:
-    """All kinds of terms in one line."""
-    line = 'status:failed repo:acme/* -branch:agent/* since:7d until:2026-05-01 is:active free words "quoted words"'
-    query = parse(line, NOW)
-
-    assert query.problems == ()
-    assert query.filter == RunFilter(
-        statuses=("failed",),
-        repositories=("acme/*",),
-        not_branches=("agent/*",),
-        since=NOW - 7 * DAY,
-        until=datetime(2026, 5, 2, tzinfo=UTC) - INSTANT,
-        search="free words quoted words",
-        active=True,
-    )
-
-
 @pytest.mark.parametrize(
     ("line", "since", "until"),
     [
