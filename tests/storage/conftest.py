@@ -45,11 +45,6 @@ def connected(folder: Path, runs: Iterable[Run] = ()) -> Iterator[Connections]:
 
 
 @pytest.fixture
-def noon() -> datetime:
-    return NOON
-
-
-@pytest.fixture
 def clock() -> _Clock:
     return _Clock()
 
@@ -60,26 +55,21 @@ def forward(clock: _Clock) -> Callable[[float], None]:
     return clock.forward
 
 
-@pytest.fixture(scope="session")
-def make_run() -> Callable[..., Run]:
-    """Builds a run; what is left out follows from its number, or is the same for all."""
-
-    def make(
-        number: int,
-        status: str = "working",
-        *,
-        branch: str | None = None,
-        repository: str = "acme/api",
-        created_at: datetime | None = NOON,
-        updated_at: datetime | None = NOON,
-        note: str = "",
-    ) -> Run:
-        run_id = f"run_{number:04d}"
-        raw = json.dumps({"run_id": run_id, "status": status, "note": note})
-        branch = f"agent/job-{number}" if branch is None else branch
-        return Run(run_id, status, branch, Repository.parse(repository), created_at, updated_at, raw)
-
-    return make
+def make_run(
+    number: int,
+    status: str = "working",
+    *,
+    branch: str | None = None,
+    repository: str = "acme/api",
+    created_at: datetime | None = NOON,
+    updated_at: datetime | None = NOON,
+    note: str = "",
+) -> Run:
+    """A run; what is left out follows from its number, or is the same for all."""
+    run_id = f"run_{number:04d}"
+    raw = json.dumps({"run_id": run_id, "status": status, "note": note})
+    branch = f"agent/job-{number}" if branch is None else branch
+    return Run(run_id, status, branch, Repository.parse(repository), created_at, updated_at, raw)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from storage.cache import Cache, polls
 from storage.ledger import Ledger
 from storage.records import ActionError, PollOutcome
 from storage.records.activity import ActivityFilter
+from tests.storage.conftest import NOON
 
 Prepare = Callable[..., Awaitable[Any]]
 ANY = ActivityFilter()
@@ -20,17 +21,17 @@ async def poll(cache: Cache, at: datetime, kind: str | None = None, message: str
     await cache.record_poll(PollOutcome("runs", at, kind, message, 503 if kind else None))
 
 
-async def test_polls_that_go_alike_are_one_entry(cache: Cache, noon: datetime) -> None:
+async def test_polls_that_go_alike_are_one_entry(cache: Cache) -> None:
     """From the first to the last, with their number; a change begins another."""
     for minute in range(3):
-        await poll(cache, noon + timedelta(minutes=minute))
+        await poll(cache, NOON + timedelta(minutes=minute))
     for minute in range(3, 5):
-        await poll(cache, noon + timedelta(minutes=minute), "server_failed", f"try {minute}")
+        await poll(cache, NOON + timedelta(minutes=minute), "server_failed", f"try {minute}")
 
     found = await cache.polls(ANY, limit=10)
 
     failed, answered = found.newest
-    assert (answered.polls, answered.first_at, answered.last_at) == (3, noon, noon + timedelta(minutes=2))
+    assert (answered.polls, answered.first_at, answered.last_at) == (3, NOON, NOON + timedelta(minutes=2))
     assert (failed.polls, failed.error_kind, failed.error_message, failed.http_status) == (
         2,
         "server_failed",
@@ -40,20 +41,20 @@ async def test_polls_that_go_alike_are_one_entry(cache: Cache, noon: datetime) -
     assert (found.matching, found.tally) == (2, {("poll.runs", "answered"): 1, ("poll.runs", "failed"): 1})
 
 
-async def test_a_gap_in_which_nobody_looked_begins_another_entry(cache: Cache, noon: datetime) -> None:
+async def test_a_gap_in_which_nobody_looked_begins_another_entry(cache: Cache) -> None:
     """One entry would claim that the service answered all night."""
-    await poll(cache, noon)
-    await poll(cache, noon + polls.LONGEST_GAP)
-    await poll(cache, noon + polls.LONGEST_GAP * 2 + timedelta(seconds=1))
+    await poll(cache, NOON)
+    await poll(cache, NOON + polls.LONGEST_GAP)
+    await poll(cache, NOON + polls.LONGEST_GAP * 2 + timedelta(seconds=1))
 
     assert [span.polls for span in (await cache.polls(ANY, limit=10)).newest] == [1, 2]
 
 
-async def test_subjects_do_not_interrupt_each_other(cache: Cache, noon: datetime) -> None:
+async def test_subjects_do_not_interrupt_each_other(cache: Cache) -> None:
     """Polls of runs and of health alternate; each has its own entry."""
     for second in range(6):
         subject = "runs" if second % 2 else "health"
-        await cache.record_poll(PollOutcome(subject, noon + timedelta(seconds=second)))  # type: ignore[arg-type]
+        await cache.record_poll(PollOutcome(subject, NOON + timedelta(seconds=second)))  # type: ignore[arg-type]
 
     assert [(span.kind, span.polls) for span in (await cache.polls(ANY, limit=10)).newest] == [
         ("poll.runs", 3),
@@ -61,18 +62,16 @@ async def test_subjects_do_not_interrupt_each_other(cache: Cache, noon: datetime
     ]
 
 
-async def test_a_link_that_flaps_for_ever_does_not_fill_the_disk(
-    cache: Cache, noon: datetime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_link_that_flaps_for_ever_does_not_fill_the_disk(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest entries go."""
     monkeypatch.setattr(polls, "CAP", 10)
     for number in range(25):
-        await poll(cache, noon + timedelta(seconds=number), "timed_out" if number % 2 else None)
+        await poll(cache, NOON + timedelta(seconds=number), "timed_out" if number % 2 else None)
 
     found = await cache.polls(ANY, limit=100)
 
     assert found.matching == 10
-    assert found.newest[0].first_at == noon + timedelta(seconds=24)
+    assert found.newest[0].first_at == NOON + timedelta(seconds=24)
 
 
 @pytest.mark.parametrize(
@@ -86,27 +85,27 @@ async def test_a_link_that_flaps_for_ever_does_not_fill_the_disk(
         (ActivityFilter(search="'; DROP TABLE poll_log"), []),
     ],
 )
-async def test_polls_are_filtered(cache: Cache, noon: datetime, wanted: ActivityFilter, minutes: list[int]) -> None:
+async def test_polls_are_filtered(cache: Cache, wanted: ActivityFilter, minutes: list[int]) -> None:
     """By kind, by outcome, and by words in any case of any script."""
-    await poll(cache, noon)
-    await poll(cache, noon + timedelta(minutes=1), "unreachable", "Connection refused ÜBER the wire")
-    await poll(cache, noon + timedelta(minutes=2))
-    await cache.record_poll(PollOutcome("health", noon + timedelta(minutes=3)))
+    await poll(cache, NOON)
+    await poll(cache, NOON + timedelta(minutes=1), "unreachable", "Connection refused ÜBER the wire")
+    await poll(cache, NOON + timedelta(minutes=2))
+    await cache.record_poll(PollOutcome("health", NOON + timedelta(minutes=3)))
 
     found = await cache.polls(wanted, limit=10)
 
-    assert [(span.first_at - noon) // timedelta(minutes=1) for span in found.newest] == minutes
+    assert [(span.first_at - NOON) // timedelta(minutes=1) for span in found.newest] == minutes
     assert found.matching == len(minutes)
     assert sum(found.tally.values()) == 4
 
 
-async def test_an_entry_that_reaches_into_the_time_asked_for_is_there(cache: Cache, noon: datetime) -> None:
+async def test_an_entry_that_reaches_into_the_time_asked_for_is_there(cache: Cache) -> None:
     """It began before, and went on."""
-    await poll(cache, noon)
-    await poll(cache, noon + timedelta(minutes=10))
+    await poll(cache, NOON)
+    await poll(cache, NOON + timedelta(minutes=10))
 
-    within = await cache.polls(ActivityFilter(since=noon + timedelta(minutes=10)), limit=10)
-    after = await cache.polls(ActivityFilter(since=noon + timedelta(minutes=10, seconds=1)), limit=10)
+    within = await cache.polls(ActivityFilter(since=NOON + timedelta(minutes=10)), limit=10)
+    after = await cache.polls(ActivityFilter(since=NOON + timedelta(minutes=10, seconds=1)), limit=10)
 
     assert (within.matching, after.matching) == (1, 0)
 
@@ -150,7 +149,7 @@ async def test_the_journal_is_filtered(
 
 
 async def test_the_journal_since_counts_what_ended_then(
-    ledger: Ledger, prepare: Prepare, noon: datetime, forward: Callable[[float], None]
+    ledger: Ledger, prepare: Prepare, forward: Callable[[float], None]
 ) -> None:
     """An action that began before and was settled after is part of what happened."""
     action = await prepare(key="1", subject="a@x.test")
@@ -159,6 +158,6 @@ async def test_the_journal_since_counts_what_ended_then(
     await ledger.sending(action.action_id)
     await ledger.confirm(action.action_id, result_id="org_1", response_json=None)
 
-    found = await ledger.journal(ActivityFilter(since=noon + timedelta(seconds=30)), limit=10)
+    found = await ledger.journal(ActivityFilter(since=NOON + timedelta(seconds=30)), limit=10)
 
     assert [action.subject for action in found.newest] == ["a@x.test"]

@@ -1,8 +1,8 @@
 """Coverage merges ranges, and never claims more than it was told."""
 
 import itertools
-from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from collections.abc import Iterator
+from datetime import timedelta
 from sqlite3 import Connection
 
 import pytest
@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.cache import Cache, coverage
-from storage.records import Coverage, Run
-from tests.storage.conftest import NOON, connected
+from storage.records import Coverage
+from tests.storage.conftest import NOON, connected, make_run
 
 MINUTE = timedelta(minutes=1)
 
@@ -56,33 +56,31 @@ async def test_nothing_is_complete_at_first(cache: Cache) -> None:
     assert await cache.covered_until() is None
 
 
-async def test_a_gap_is_not_complete(cache: Cache, noon: datetime) -> None:
+async def test_a_gap_is_not_complete(cache: Cache) -> None:
     """Only the range that reaches up to the newest look counts; filling the gap joins the two."""
-    await cache.extend_coverage(None, noon)
-    later = await cache.extend_coverage(noon + 5 * MINUTE, noon + 9 * MINUTE)
-    assert later == Coverage(complete_since=noon + 5 * MINUTE)
+    await cache.extend_coverage(None, NOON)
+    later = await cache.extend_coverage(NOON + 5 * MINUTE, NOON + 9 * MINUTE)
+    assert later == Coverage(complete_since=NOON + 5 * MINUTE)
 
-    joined = await cache.extend_coverage(noon, noon + 5 * MINUTE)
+    joined = await cache.extend_coverage(NOON, NOON + 5 * MINUTE)
 
     assert joined.whole
-    assert await cache.covered_until() == noon + 9 * MINUTE
+    assert await cache.covered_until() == NOON + 9 * MINUTE
 
 
-async def test_the_whole_history_is_complete_since_its_first_run(
-    cache: Cache, make_run: Callable[..., Run], noon: datetime
-) -> None:
+async def test_the_whole_history_is_complete_since_its_first_run(cache: Cache) -> None:
     """Walked to its end, the list is complete since the oldest run; without any run, as of the walk."""
-    assert await cache.extend_coverage(None, noon) == Coverage(complete_since=noon, whole=True)
+    assert await cache.extend_coverage(None, NOON) == Coverage(complete_since=NOON, whole=True)
 
     unreadable = make_run(2, created_at=None)
-    await cache.store_runs([make_run(1, created_at=noon - MINUTE), unreadable], seen_at=noon)
+    await cache.store_runs([make_run(1, created_at=NOON - MINUTE), unreadable], seen_at=NOON)
 
-    assert await cache.coverage() == Coverage(complete_since=noon - MINUTE, whole=True)
+    assert await cache.coverage() == Coverage(complete_since=NOON - MINUTE, whole=True)
 
 
-async def test_a_range_cannot_end_before_it_starts(cache: Cache, noon: datetime) -> None:
+async def test_a_range_cannot_end_before_it_starts(cache: Cache) -> None:
     """Such a range is a mistake of the caller, and is not kept."""
     with pytest.raises(ValueError, match="end before"):
-        await cache.extend_coverage(noon, noon - MINUTE)
+        await cache.extend_coverage(NOON, NOON - MINUTE)
 
     assert await cache.coverage() == Coverage()

@@ -2,32 +2,30 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from storage.cache import Cache
 from storage.cache.first_paint import FirstPaint, peek
-from storage.records import HealthReport, HealthSample, PollOutcome, Run, RunFilter, RunSort
+from storage.records import HealthReport, HealthSample, PollOutcome, RunFilter, RunSort
+from tests.storage.conftest import NOON, make_run
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("wanted", [RunFilter(), RunFilter(search="job-1"), RunFilter(active=True)])
 @pytest.mark.parametrize("is_open", [True, False])
-async def test_the_first_picture_equals_the_caches(
-    cache_path: Path, make_run: Callable[..., Run], noon: datetime, wanted: RunFilter, *, is_open: bool
-) -> None:
+async def test_the_first_picture_equals_the_caches(cache_path: Path, wanted: RunFilter, *, is_open: bool) -> None:
     """Row by row, beside a cache that is open elsewhere or not."""
     cache = await Cache.open(cache_path)
     statuses = ("queued", "completed", "failed")
-    runs = [make_run(n, statuses[n % 3], created_at=noon - n * timedelta(seconds=1)) for n in range(30)]
-    await cache.store_runs(runs, seen_at=noon)
-    await cache.store_health(HealthReport((HealthSample("github", "ok", None, None, "{}"),)), at=noon)
-    await cache.record_poll(PollOutcome("runs", noon))
-    await cache.extend_coverage(None, noon)
+    runs = [make_run(n, statuses[n % 3], created_at=NOON - n * timedelta(seconds=1)) for n in range(30)]
+    await cache.store_runs(runs, seen_at=NOON)
+    await cache.store_health(HealthReport((HealthSample("github", "ok", None, None, "{}"),)), at=NOON)
+    await cache.record_poll(PollOutcome("runs", NOON))
+    await cache.extend_coverage(None, NOON)
     expected = FirstPaint(
         rows=await cache.rows(wanted, RunSort(), offset=0, limit=7),
         held=await cache.count(RunFilter()),

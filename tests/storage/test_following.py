@@ -2,18 +2,17 @@
 
 import ast
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from storage.cache import Cache
 from storage.cache.following import PIN_CAP, PIN_KEPT
-from storage.records import Run
 from storage.records.following import RunDurations, Watermark
+from tests.storage.conftest import NOON, make_run
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 
-MakeRun = Callable[..., Run]
 
 CLAIM = """
 import asyncio, sys
@@ -31,28 +30,26 @@ asyncio.run(main())
 """
 
 
-async def test_a_pinned_run_is_given_with_its_repositorys_times(
-    cache: Cache, make_run: MakeRun, noon: datetime
-) -> None:
+async def test_a_pinned_run_is_given_with_its_repositorys_times(cache: Cache) -> None:
     """Median and 95th percentile of what its repository's finished runs took."""
-    took = [make_run(n, "completed", created_at=noon - HOUR, updated_at=noon - HOUR + n * MINUTE) for n in range(1, 21)]
-    await cache.store_runs([*took, make_run(60)], seen_at=noon + 3 * MINUTE)
+    took = [make_run(n, "completed", created_at=NOON - HOUR, updated_at=NOON - HOUR + n * MINUTE) for n in range(1, 21)]
+    await cache.store_runs([*took, make_run(60)], seen_at=NOON + 3 * MINUTE)
 
-    await cache.following.pin("run_0060", at=noon)
+    await cache.following.pin("run_0060", at=NOON)
 
     (pinned,) = await cache.following.pins()
     assert pinned.durations == RunDurations(600.0, 1140.0, 20)
-    assert (pinned.active_since, pinned.last_seen_at) == (noon, noon + 3 * MINUTE)
+    assert (pinned.active_since, pinned.last_seen_at) == (NOON, NOON + 3 * MINUTE)
     assert pinned.row is not None
     assert (pinned.row.status, pinned.row.repository) == ("working", "acme/api")
 
 
-async def test_the_active_come_first(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
+async def test_the_active_come_first(cache: Cache) -> None:
     """Then the ended and those that the cache does not hold, each by when they were pinned."""
-    await cache.store_runs([make_run(1, "failed"), make_run(2), make_run(3)], seen_at=noon)
+    await cache.store_runs([make_run(1, "failed"), make_run(2), make_run(3)], seen_at=NOON)
     for number, run_id in enumerate(("run_none", "run_0001", "run_0003", "run_0002")):
-        await cache.following.pin(run_id, at=noon + number * MINUTE)
-    await cache.following.pin("run_0001", at=noon + HOUR)
+        await cache.following.pin(run_id, at=NOON + number * MINUTE)
+    await cache.following.pin("run_0001", at=NOON + HOUR)
 
     pinned = await cache.following.pins()
 
@@ -60,12 +57,12 @@ async def test_the_active_come_first(cache: Cache, make_run: MakeRun, noon: date
     assert pinned[2].row is None
 
 
-async def test_letting_go(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
+async def test_letting_go(cache: Cache) -> None:
     """One, or all that ended, vanished or were never there."""
-    await cache.store_runs([make_run(n, "completed" if n == 2 else "working") for n in range(1, 5)], seen_at=noon)
+    await cache.store_runs([make_run(n, "completed" if n == 2 else "working") for n in range(1, 5)], seen_at=NOON)
     await cache.set_presence(["run_0004"], "lost")
     for run_id in ("run_0001", "run_0002", "run_0003", "run_0004", "run_none"):
-        await cache.following.pin(run_id, at=noon)
+        await cache.following.pin(run_id, at=NOON)
 
     assert await cache.following.unpin("run_0001")
     assert not await cache.following.unpin("run_0001")
@@ -73,63 +70,63 @@ async def test_letting_go(cache: Cache, make_run: MakeRun, noon: datetime) -> No
     assert [p.run_id for p in await cache.following.pins()] == ["run_0003"]
 
 
-async def test_what_ended_long_ago_makes_room(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
+async def test_what_ended_long_ago_makes_room(cache: Cache) -> None:
     """A pin goes a day after its run's end; and there are never more than so many."""
-    await cache.store_runs([make_run(1, "failed"), make_run(2)], seen_at=noon)
-    await cache.following.pin("run_0001", at=noon)
-    await cache.following.pin("run_0002", at=noon)
+    await cache.store_runs([make_run(1, "failed"), make_run(2)], seen_at=NOON)
+    await cache.following.pin("run_0001", at=NOON)
+    await cache.following.pin("run_0002", at=NOON)
 
-    await cache.following.pin("run_0003", at=noon + PIN_KEPT + MINUTE)
+    await cache.following.pin("run_0003", at=NOON + PIN_KEPT + MINUTE)
     assert {p.run_id for p in await cache.following.pins()} == {"run_0002", "run_0003"}
 
     for number in range(PIN_CAP):
-        await cache.following.pin(f"run_x{number}", at=noon + PIN_KEPT + HOUR)
+        await cache.following.pin(f"run_x{number}", at=NOON + PIN_KEPT + HOUR)
     assert len(await cache.following.pins()) == PIN_CAP
 
 
-async def test_moves_are_given_once_in_their_order(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
+async def test_moves_are_given_once_in_their_order(cache: Cache) -> None:
     """From the mark on; a run first seen in its state counts as a move from nothing."""
-    await cache.store_runs([make_run(1), make_run(2)], seen_at=noon)
-    await cache.following.pin("run_0002", at=noon)
+    await cache.store_runs([make_run(1), make_run(2)], seen_at=NOON)
+    await cache.following.pin("run_0002", at=NOON)
     mark = await cache.following.watermark()
-    moved = [make_run(1, "failed", updated_at=noon + 2 * MINUTE), make_run(2, "completed", updated_at=noon + MINUTE)]
-    new = make_run(3, "failed", updated_at=noon + 3 * MINUTE, created_at=noon + MINUTE)
-    await cache.store_runs([*moved, new], seen_at=noon + 3 * MINUTE)
+    moved = [make_run(1, "failed", updated_at=NOON + 2 * MINUTE), make_run(2, "completed", updated_at=NOON + MINUTE)]
+    new = make_run(3, "failed", updated_at=NOON + 3 * MINUTE, created_at=NOON + MINUTE)
+    await cache.store_runs([*moved, new], seen_at=NOON + 3 * MINUTE)
 
-    found = await cache.following.changes(mark, since=noon)
+    found = await cache.following.changes(mark, since=NOON)
 
     assert [(m.run_id, m.old, m.new, m.is_pinned) for m in found.changes] == [
         ("run_0002", "working", "completed", True),
         ("run_0001", "working", "failed", False),
         ("run_0003", None, "failed", False),
     ]
-    assert found.changes[2].active_since == noon + MINUTE
-    assert (await cache.following.changes(found.watermark, since=noon)).changes == ()
+    assert found.changes[2].active_since == NOON + MINUTE
+    assert (await cache.following.changes(found.watermark, since=NOON)).changes == ()
 
 
-async def test_history_is_no_news(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
+async def test_history_is_no_news(cache: Cache) -> None:
     """Runs that came to be as they are before `since` are new to the cache only."""
-    old = [make_run(n, "failed", created_at=noon - 9 * HOUR, updated_at=noon - 8 * HOUR) for n in range(50)]
-    await cache.store_runs(old, seen_at=noon)
+    old = [make_run(n, "failed", created_at=NOON - 9 * HOUR, updated_at=NOON - 8 * HOUR) for n in range(50)]
+    await cache.store_runs(old, seen_at=NOON)
 
-    assert (await cache.following.changes(Watermark(), since=noon)).changes == ()
+    assert (await cache.following.changes(Watermark(), since=NOON)).changes == ()
 
 
-async def test_a_claim_is_won_once(cache: Cache, cache_path: Path, noon: datetime) -> None:
+async def test_a_claim_is_won_once(cache: Cache, cache_path: Path) -> None:
     """By the first who asks; later ones lose, also after a restart."""
-    assert await cache.following.claim(["a", "b"], at=noon) == {"a", "b"}
-    assert await cache.following.claim(["b", "c"], at=noon + HOUR) == {"c"}
+    assert await cache.following.claim(["a", "b"], at=NOON) == {"a", "b"}
+    assert await cache.following.claim(["b", "c"], at=NOON + HOUR) == {"c"}
     assert await cache.following.claimed(["a", "d"]) == {"a"}
 
     async with await Cache.open(cache_path) as other:
-        assert await other.following.claim(["a"], at=noon) == set()
+        assert await other.following.claim(["a"], at=NOON) == set()
 
 
-async def test_claims_do_not_pile_up(cache: Cache, noon: datetime) -> None:
+async def test_claims_do_not_pile_up(cache: Cache) -> None:
     """After three months a key is forgotten."""
-    await cache.following.claim(["a"], at=noon)
+    await cache.following.claim(["a"], at=NOON)
 
-    assert await cache.following.claim(["a"], at=noon + timedelta(days=91)) == {"a"}
+    assert await cache.following.claim(["a"], at=NOON + timedelta(days=91)) == {"a"}
 
 
 def test_of_many_processes_one_wins(race: Callable[..., list[str]], cache_path: Path) -> None:

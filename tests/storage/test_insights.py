@@ -1,7 +1,7 @@
 """Figures of many runs, against the same figures counted run by run."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from storage.cache import Cache
 from storage.records import Run
-
-Make = Callable[..., Run]
+from tests.storage.conftest import NOON, make_run
 
 
 def edges_of(start: datetime, step: timedelta, count: int) -> tuple[datetime, ...]:
@@ -31,43 +30,39 @@ def under_way(runs: Sequence[Run], start: datetime, end: datetime, now: datetime
     return total / (end - start)
 
 
-async def test_outcomes_are_counted_by_creation_in_half_open_stretches(
-    cache: Cache, make_run: Make, noon: datetime
-) -> None:
+async def test_outcomes_are_counted_by_creation_in_half_open_stretches(cache: Cache) -> None:
     """A run created at an edge belongs to what follows it; unknown statuses are unfinished."""
     statuses = ("completed", "completed", "failed", "working", "paused")
     for number, status in enumerate(statuses):
-        await cache.store_runs([make_run(number, status, created_at=noon)], seen_at=noon)
-    await cache.store_runs([make_run(9, "failed", created_at=noon + timedelta(hours=1))], seen_at=noon)
+        await cache.store_runs([make_run(number, status, created_at=NOON)], seen_at=NOON)
+    await cache.store_runs([make_run(9, "failed", created_at=NOON + timedelta(hours=1))], seen_at=NOON)
 
-    first, second = await cache.outcomes(edges_of(noon, timedelta(hours=1), 2))
+    first, second = await cache.outcomes(edges_of(NOON, timedelta(hours=1), 2))
 
     assert (first.completed, first.failed, first.unfinished, first.total) == (2, 1, 2, 5)
     assert (second.completed, second.failed, second.unfinished) == (0, 1, 0)
-    assert (first.start, first.end, second.end) == (noon, second.start, noon + timedelta(hours=2))
+    assert (first.start, first.end, second.end) == (NOON, second.start, NOON + timedelta(hours=2))
 
 
-async def test_percentiles_are_durations_that_some_run_took(cache: Cache, make_run: Make, noon: datetime) -> None:
+async def test_percentiles_are_durations_that_some_run_took(cache: Cache) -> None:
     """By the nearest rank; what has not finished has no duration."""
     took = (60, 10, 20, 30, 40, 50)
     runs = [
-        make_run(seconds, "completed" if seconds != 20 else "failed", updated_at=noon + timedelta(seconds=seconds))
+        make_run(seconds, "completed" if seconds != 20 else "failed", updated_at=NOON + timedelta(seconds=seconds))
         for seconds in took
     ]
-    await cache.store_runs([*runs, make_run(99, "working")], seen_at=noon)
+    await cache.store_runs([*runs, make_run(99, "working")], seen_at=NOON)
 
-    (figures,) = await cache.repository_figures(noon)
+    (figures,) = await cache.repository_figures(NOON)
 
     assert (figures.p50_s, figures.p95_s, figures.timed) == (30.0, 60.0, 6)
     assert (figures.completed, figures.failed, figures.unfinished) == (5, 1, 1)
     assert figures.success == pytest.approx(5 / 6)
 
 
-async def test_repositories_come_with_the_busiest_first_and_only_what_is_recent(
-    cache: Cache, make_run: Make, noon: datetime
-) -> None:
+async def test_repositories_come_with_the_busiest_first_and_only_what_is_recent(cache: Cache) -> None:
     """A repository whose runs are all older is left out, and so are the older runs of the others."""
-    old = noon - timedelta(days=1)
+    old = NOON - timedelta(days=1)
     runs = [
         make_run(1, "completed", repository="acme/quiet"),
         make_run(2, "completed", repository="acme/busy"),
@@ -75,9 +70,9 @@ async def test_repositories_come_with_the_busiest_first_and_only_what_is_recent(
         make_run(4, "failed", repository="acme/busy", created_at=old),
         make_run(5, "failed", repository="acme/gone", created_at=old),
     ]
-    await cache.store_runs(runs, seen_at=noon)
+    await cache.store_runs(runs, seen_at=NOON)
 
-    figures = await cache.repository_figures(noon)
+    figures = await cache.repository_figures(NOON)
 
     assert [(each.repository, each.total, each.failed) for each in figures] == [
         ("acme/busy", 2, 0),
@@ -85,32 +80,32 @@ async def test_repositories_come_with_the_busiest_first_and_only_what_is_recent(
     ]
 
 
-async def test_nothing_at_all_gives_figures_of_nothing(cache: Cache, noon: datetime) -> None:
+async def test_nothing_at_all_gives_figures_of_nothing(cache: Cache) -> None:
     """Zeros, no repositories, and no division by zero."""
-    edges = edges_of(noon, timedelta(hours=1), 3)
+    edges = edges_of(NOON, timedelta(hours=1), 3)
 
     assert [each.total for each in await cache.outcomes(edges)] == [0, 0, 0]
     assert [each.average for each in await cache.concurrency(edges)] == [0.0, 0.0, 0.0]
-    assert await cache.repository_figures(noon) == ()
+    assert await cache.repository_figures(NOON) == ()
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10_000))
 async def test_concurrency_is_what_counting_run_by_run_gives(
-    make_run: Make, noon: datetime, tmp_path_factory: pytest.TempPathFactory, seed: int
+    tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
     """Whatever began before, ends after, or is still under way."""
     chance = random.Random(seed)
-    now = noon + timedelta(hours=6)
+    now = NOON + timedelta(hours=6)
     runs = []
     for number in range(chance.randint(0, 40)):
-        created = noon + timedelta(minutes=chance.randint(-240, 350))
+        created = NOON + timedelta(minutes=chance.randint(-240, 350))
         took = timedelta(minutes=chance.randint(0, 400))
         is_final = created + took <= now
         status = chance.choice(("completed", "failed")) if is_final else chance.choice(("queued", "working", "odd"))
         updated = created + took if is_final else created
         runs.append(make_run(number, status, created_at=created, updated_at=updated))
-    edges = edges_of(noon, timedelta(minutes=45), 8)
+    edges = edges_of(NOON, timedelta(minutes=45), 8)
     async with await Cache.open(tmp_path_factory.mktemp("figures") / "cache.sqlite3") as cache:
         await cache.store_runs(runs, seen_at=now)
 
@@ -120,39 +115,37 @@ async def test_concurrency_is_what_counting_run_by_run_gives(
     assert [each.average for each in found] == pytest.approx(expected, abs=1e-6)
 
 
-async def test_a_continued_run_counts_from_its_continuation(cache: Cache, make_run: Make, noon: datetime) -> None:
+async def test_a_continued_run_counts_from_its_continuation(cache: Cache) -> None:
     """The time between its turns was nobody's work."""
-    later = noon + timedelta(hours=2)
-    await cache.store_runs([make_run(1, "completed", updated_at=noon + timedelta(minutes=5))], seen_at=noon)
+    later = NOON + timedelta(hours=2)
+    await cache.store_runs([make_run(1, "completed", updated_at=NOON + timedelta(minutes=5))], seen_at=NOON)
     await cache.store_runs([make_run(1, "queued", updated_at=later)], seen_at=later)
 
-    found = await cache.concurrency(edges_of(noon, timedelta(hours=1), 3))
+    found = await cache.concurrency(edges_of(NOON, timedelta(hours=1), 3))
 
     assert [each.average for each in found] == pytest.approx([0.0, 0.0, 1.0])
 
 
-async def test_a_run_that_the_service_lost_is_not_under_way(cache: Cache, make_run: Make, noon: datetime) -> None:
+async def test_a_run_that_the_service_lost_is_not_under_way(cache: Cache) -> None:
     """Neither now nor before: nobody knows when it ended."""
-    await cache.store_runs([make_run(1), make_run(2)], seen_at=noon)
+    await cache.store_runs([make_run(1), make_run(2)], seen_at=NOON)
     await cache.set_presence(["run_0001"], "lost")
 
-    found = await cache.concurrency(edges_of(noon - timedelta(hours=1), timedelta(hours=1), 2))
+    found = await cache.concurrency(edges_of(NOON - timedelta(hours=1), timedelta(hours=1), 2))
 
     assert [each.average for each in found] == pytest.approx([0.0, 1.0])
 
 
-async def test_a_service_whose_clock_is_ahead_does_not_bend_the_past(
-    cache: Cache, make_run: Make, noon: datetime
-) -> None:
+async def test_a_service_whose_clock_is_ahead_does_not_bend_the_past(cache: Cache) -> None:
     """What it says begins or ends after now neither adds to what was before, nor takes from it."""
-    ahead = noon + timedelta(minutes=5)
+    ahead = NOON + timedelta(minutes=5)
     runs = [
-        make_run(1, "completed", created_at=noon - timedelta(minutes=30), updated_at=ahead),
+        make_run(1, "completed", created_at=NOON - timedelta(minutes=30), updated_at=ahead),
         make_run(2, "working", created_at=ahead, updated_at=ahead),
     ]
-    await cache.store_runs(runs, seen_at=noon)
+    await cache.store_runs(runs, seen_at=NOON)
 
-    found = await cache.concurrency(edges_of(noon - timedelta(hours=2), timedelta(hours=1), 2))
+    found = await cache.concurrency(edges_of(NOON - timedelta(hours=2), timedelta(hours=1), 2))
 
     assert [each.average for each in found] == pytest.approx([0.0, 0.5])
 

@@ -1,7 +1,7 @@
 """The ledger's moves: every legal one, no other, and what each leaves behind."""
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -15,6 +15,7 @@ from storage.ledger import (
     new_action_id,
 )
 from storage.records import Action, ActionError
+from tests.storage.conftest import NOON
 
 Prepare = Callable[..., Awaitable[Action]]
 
@@ -56,7 +57,7 @@ WAY_TO = {
 }
 
 
-async def test_a_prepared_action_is_all_that_was_said(ledger: Ledger, prepare: Prepare, noon: datetime) -> None:
+async def test_a_prepared_action_is_all_that_was_said(ledger: Ledger, prepare: Prepare) -> None:
     """Nothing of it is sent, and it is read back the same."""
     action = await prepare(subject="ann@acme.test")
 
@@ -69,7 +70,7 @@ async def test_a_prepared_action_is_all_that_was_said(ledger: Ledger, prepare: P
         body_json='{"email": "ann@acme.test"}',
         actor="cli:ann",
         state="prepared",
-        created_at=noon,
+        created_at=NOON,
     )
     assert await ledger.action(action.action_id) == action
     assert action.is_open
@@ -95,7 +96,7 @@ async def test_only_legal_moves_are_made(ledger: Ledger, prepare: Prepare, state
 
 
 async def test_a_confirmed_action_keeps_the_answer(
-    ledger: Ledger, prepare: Prepare, noon: datetime, forward: Callable[[float], None]
+    ledger: Ledger, prepare: Prepare, forward: Callable[[float], None]
 ) -> None:
     """With the times of its way."""
     action_id = (await prepare()).action_id
@@ -106,7 +107,7 @@ async def test_a_confirmed_action_keeps_the_answer(
     done = await ledger.confirm(action_id, result_id="org_1", response_json='{"organization_id": "org_1"}')
 
     second = timedelta(seconds=1)
-    assert (done.created_at, done.sending_at, done.settled_at) == (noon, noon + second, noon + 2 * second)
+    assert (done.created_at, done.sending_at, done.settled_at) == (NOON, NOON + second, NOON + 2 * second)
     assert (done.result_id, done.response_json) == ("org_1", '{"organization_id": "org_1"}')
     assert not done.is_open
 
@@ -169,12 +170,12 @@ async def test_an_empty_subject_blocks_nothing(prepare: Prepare) -> None:
     await prepare("second", subject="", kind="run.start")
 
 
-async def test_sending_again_names_the_next_action(ledger: Ledger, prepare: Prepare, noon: datetime) -> None:
+async def test_sending_again_names_the_next_action(ledger: Ledger, prepare: Prepare) -> None:
     """The old one's outcome stays unknown, resolved as sent again; its subject is free for the new one."""
     old = await prepare("first")
     await ledger.sending(old.action_id)
     await ledger.unknown(old.action_id, ERROR)
-    next_id = new_action_id(noon)
+    next_id = new_action_id(NOON)
 
     superseded = await ledger.supersede(old.action_id, by=next_id)
     again = await prepare("second", action_id=next_id)
@@ -204,10 +205,10 @@ async def test_a_prefix_is_enough_where_it_is_unique(ledger: Ledger, prepare: Pr
         await ledger.action("act_01")
 
 
-async def test_ids_sort_by_time_and_differ(noon: datetime) -> None:
+async def test_ids_sort_by_time_and_differ() -> None:
     """Within a millisecond by chance, never twice the same."""
-    earlier = {new_action_id(noon) for _ in range(500)}
-    later = {new_action_id(noon + timedelta(milliseconds=1)) for _ in range(500)}
+    earlier = {new_action_id(NOON) for _ in range(500)}
+    later = {new_action_id(NOON + timedelta(milliseconds=1)) for _ in range(500)}
 
     assert len(earlier | later) == 1000
     assert max(earlier) < min(later)

@@ -1,9 +1,10 @@
 """Health, link and stuck runs: what was observed, since when."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from storage.cache import Cache
 from storage.records import HealthChange, HealthReport, HealthSample, LinkState, PlatformHealth, PollOutcome
+from tests.storage.conftest import NOON
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -14,46 +15,46 @@ def report(**statuses: str) -> HealthReport:
     return HealthReport(tuple(samples))
 
 
-async def test_the_first_report_connects(cache: Cache, noon: datetime) -> None:
+async def test_the_first_report_connects(cache: Cache) -> None:
     """Every platform of the very first report is a change from nothing."""
-    changes = await cache.store_health(report(gitlab="ok", github="degraded"), at=noon)
+    changes = await cache.store_health(report(gitlab="ok", github="degraded"), at=NOON)
 
-    github = HealthChange("github", None, "degraded", noon)
-    assert changes == (github, HealthChange("gitlab", None, "ok", noon))
+    github = HealthChange("github", None, "degraded", NOON)
+    assert changes == (github, HealthChange("gitlab", None, "ok", NOON))
     assert (await cache.health())[0] == PlatformHealth(
-        "github", "degraded", "git.acme.test", "acme", since=noon, checked_at=noon, connected=True, history=(github,)
+        "github", "degraded", "git.acme.test", "acme", since=NOON, checked_at=NOON, connected=True, history=(github,)
     )
 
 
-async def test_the_same_status_confirms(cache: Cache, noon: datetime) -> None:
+async def test_the_same_status_confirms(cache: Cache) -> None:
     """A status that stays keeps its beginning; only the check is newer."""
-    await cache.store_health(report(github="ok"), at=noon)
+    await cache.store_health(report(github="ok"), at=NOON)
 
-    assert await cache.store_health(report(github="ok"), at=noon + MINUTE) == ()
+    assert await cache.store_health(report(github="ok"), at=NOON + MINUTE) == ()
 
     (github,) = await cache.health()
-    assert (github.since, github.checked_at) == (noon, noon + MINUTE)
+    assert (github.since, github.checked_at) == (NOON, NOON + MINUTE)
 
 
-async def test_a_platform_left_out_is_no_longer_connected(cache: Cache, noon: datetime) -> None:
+async def test_a_platform_left_out_is_no_longer_connected(cache: Cache) -> None:
     """It stays on show as not connected, once; its return is a change from nothing, with a new beginning."""
-    await cache.store_health(report(github="ok", gitlab="ok"), at=noon)
+    await cache.store_health(report(github="ok", gitlab="ok"), at=NOON)
 
-    gone = await cache.store_health(report(gitlab="ok"), at=noon + MINUTE)
-    assert gone == (HealthChange("github", "ok", None, noon + MINUTE),)
-    assert await cache.store_health(report(gitlab="ok"), at=noon + 2 * MINUTE) == ()
+    gone = await cache.store_health(report(gitlab="ok"), at=NOON + MINUTE)
+    assert gone == (HealthChange("github", "ok", None, NOON + MINUTE),)
+    assert await cache.store_health(report(gitlab="ok"), at=NOON + 2 * MINUTE) == ()
     assert [(p.platform, p.connected) for p in await cache.health()] == [("github", False), ("gitlab", True)]
 
-    back = await cache.store_health(report(github="ok", gitlab="ok"), at=noon + 3 * MINUTE)
-    assert back == (HealthChange("github", None, "ok", noon + 3 * MINUTE),)
+    back = await cache.store_health(report(github="ok", gitlab="ok"), at=NOON + 3 * MINUTE)
+    assert back == (HealthChange("github", None, "ok", NOON + 3 * MINUTE),)
     github = (await cache.health())[0]
-    assert (github.connected, github.since) == (True, noon + 3 * MINUTE)
+    assert (github.connected, github.since) == (True, NOON + 3 * MINUTE)
 
 
-async def test_history_is_newest_first_and_bounded(cache: Cache, noon: datetime) -> None:
+async def test_history_is_newest_first_and_bounded(cache: Cache) -> None:
     """Fifty changes are given, the newest ones, each platform its own."""
     for number in range(60):
-        await cache.store_health(report(github=f"s{number}", gitlab="ok"), at=noon + number * MINUTE)
+        await cache.store_health(report(github=f"s{number}", gitlab="ok"), at=NOON + number * MINUTE)
 
     github, gitlab = await cache.health()
     assert [change.new for change in github.history] == [f"s{number}" for number in range(59, 9, -1)]
@@ -65,14 +66,14 @@ async def test_a_link_never_polled_is_neither_good_nor_bad(cache: Cache) -> None
     assert await cache.links() == (LinkState("runs"), LinkState("health"))
 
 
-async def test_a_link_fails_since_its_first_failure(cache: Cache, noon: datetime) -> None:
+async def test_a_link_fails_since_its_first_failure(cache: Cache) -> None:
     """Failures add up from the first one on; the last success stays; the next success clears them."""
-    await cache.record_poll(PollOutcome("runs", noon))
-    await cache.record_poll(PollOutcome("runs", noon + MINUTE, "timed_out", "slow"))
+    await cache.record_poll(PollOutcome("runs", NOON))
+    await cache.record_poll(PollOutcome("runs", NOON + MINUTE, "timed_out", "slow"))
 
-    failing = await cache.record_poll(PollOutcome("runs", noon + 2 * MINUTE, "unreachable", "gone\udc80"))
+    failing = await cache.record_poll(PollOutcome("runs", NOON + 2 * MINUTE, "unreachable", "gone\udc80"))
 
-    assert failing == LinkState("runs", noon, noon + MINUTE, 2, "unreachable", "gone?")
+    assert failing == LinkState("runs", NOON, NOON + MINUTE, 2, "unreachable", "gone?")
     assert failing.is_failing
     assert await cache.links() == (failing, LinkState("health"))
-    assert await cache.record_poll(PollOutcome("runs", noon + HOUR)) == LinkState("runs", noon + HOUR)
+    assert await cache.record_poll(PollOutcome("runs", NOON + HOUR)) == LinkState("runs", NOON + HOUR)

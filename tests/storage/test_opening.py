@@ -5,7 +5,6 @@ import sqlite3
 import stat
 import threading
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,8 @@ from storage.errors import (
 )
 from storage.ledger import Ledger
 from storage.ledger.opening import SCHEMA as LEDGER_SCHEMA
-from storage.records import Run, RunFilter, RunSort
+from storage.records import RunFilter, RunSort
+from tests.storage.conftest import NOON, make_run
 
 OPENING = """
 import asyncio, sys
@@ -63,12 +63,10 @@ def digest(path: Path) -> bytes:
     return hashlib.sha256(path.read_bytes()).digest()
 
 
-async def test_nobody_else_may_read_the_files(
-    cache_path: Path, ledger_path: Path, make_run: Callable[..., Run], noon: datetime
-) -> None:
+async def test_nobody_else_may_read_the_files(cache_path: Path, ledger_path: Path) -> None:
     """Databases and all that SQLite keeps beside them are 0600, in a folder that is 0700."""
     async with await Cache.open(cache_path) as cache, await Ledger.open(ledger_path):
-        await cache.store_runs([make_run(1)], seen_at=noon)
+        await cache.store_runs([make_run(1)], seen_at=NOON)
         files = list(cache_path.parent.iterdir())
         assert {path.name for path in files} >= {"cache.sqlite3", "cache.sqlite3-wal", "ledger.sqlite3"}
         assert {mode(path) for path in files} == {0o600}
@@ -84,10 +82,10 @@ async def test_a_file_that_was_open_to_others_is_closed_to_them(cache_path: Path
         assert mode(cache_path) == 0o600
 
 
-async def test_what_was_stored_is_there_again(cache_path: Path, make_run: Callable[..., Run], noon: datetime) -> None:
+async def test_what_was_stored_is_there_again(cache_path: Path) -> None:
     """After closing and opening; a cache that was sound says so."""
     async with await Cache.open(cache_path) as cache:
-        await cache.store_runs([make_run(1)], seen_at=noon)
+        await cache.store_runs([make_run(1)], seen_at=NOON)
 
     async with await Cache.open(cache_path) as cache:
         assert await cache.runs(RunFilter(), RunSort(), limit=None) == (make_run(1),)
@@ -157,12 +155,10 @@ async def test_a_damaged_cache_is_moved_aside_and_made_anew(cache_path: Path, co
         assert cache.rebuilt_from.read_bytes() == content
 
 
-async def test_damage_found_later_is_healed_by_the_next_start(
-    cache_path: Path, make_run: Callable[..., Run], noon: datetime
-) -> None:
+async def test_damage_found_later_is_healed_by_the_next_start(cache_path: Path) -> None:
     """A page that opening does not read: whoever meets it is told the cure, and the cure works."""
     async with await Cache.open(cache_path) as cache:
-        await cache.store_runs([make_run(n) for n in range(50)], seen_at=noon)
+        await cache.store_runs([make_run(n) for n in range(50)], seen_at=NOON)
         page, size = await cache.writer.run(
             lambda c: (
                 c.execute("SELECT rootpage FROM sqlite_master WHERE name = 'run_bodies'").fetchone()[0],
@@ -210,28 +206,26 @@ async def test_damage_inside_a_ledger_is_found_when_it_opens(ledger_path: Path) 
         await Ledger.open(ledger_path)
 
 
-async def test_a_full_disk_keeps_nothing_of_the_batch(
-    cache: Cache, make_run: Callable[..., Run], noon: datetime
-) -> None:
+async def test_a_full_disk_keeps_nothing_of_the_batch(cache: Cache) -> None:
     """The batch fails as a whole, with what to do; with space again it goes in."""
     runs = [make_run(n, note="x" * 2000) for n in range(500)]
     (pages,) = await cache.writer.run(lambda c: c.execute("PRAGMA page_count").fetchone())
     await cache.writer.run(lambda c: c.execute(f"PRAGMA max_page_count = {pages + 5}").fetchone())
 
     with pytest.raises(DiskFullError, match="Free some"):
-        await cache.store_runs(runs, seen_at=noon)
+        await cache.store_runs(runs, seen_at=NOON)
 
     assert await cache.count(RunFilter()) == 0
     await cache.writer.run(lambda c: c.execute("PRAGMA max_page_count = 1000000").fetchone())
-    assert len((await cache.store_runs(runs, seen_at=noon)).new) == 500
+    assert len((await cache.store_runs(runs, seen_at=NOON)).new) == 500
 
 
-async def test_a_read_only_database_says_so(cache: Cache, make_run: Callable[..., Run], noon: datetime) -> None:
+async def test_a_read_only_database_says_so(cache: Cache) -> None:
     """With the file's name and the cure."""
     await cache.writer.run(lambda c: c.execute("PRAGMA query_only = 1").fetchall())
 
     with pytest.raises(DatabaseReadOnlyError, match="write access") as caught:
-        await cache.store_runs([make_run(1)], seen_at=noon)
+        await cache.store_runs([make_run(1)], seen_at=NOON)
 
     assert str(cache.writer.path) in caught.value.message
 
@@ -267,16 +261,14 @@ async def test_a_closed_database_says_so(cache_path: Path) -> None:
         await cache.count(RunFilter())
 
 
-async def test_another_connections_writes_show_in_the_data_version(
-    cache_path: Path, ledger_path: Path, make_run: Callable[..., Run], noon: datetime
-) -> None:
+async def test_another_connections_writes_show_in_the_data_version(cache_path: Path, ledger_path: Path) -> None:
     """Our own writes leave it as it is; another opening of the same file changes it."""
     async with await Cache.open(cache_path) as ours, await Cache.open(cache_path) as theirs:
         before = await ours.data_version()
-        await ours.store_runs([make_run(1)], seen_at=noon)
+        await ours.store_runs([make_run(1)], seen_at=NOON)
         assert await ours.data_version() == before
 
-        await theirs.store_runs([make_run(2)], seen_at=noon)
+        await theirs.store_runs([make_run(2)], seen_at=NOON)
 
         assert await ours.data_version() != before
         assert await ours.count(RunFilter()) == 2

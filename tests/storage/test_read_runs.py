@@ -3,7 +3,7 @@
 import fnmatch
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from sqlite3 import Connection
 
 import pytest
@@ -14,9 +14,8 @@ from storage.cache import Cache, read_runs, store_runs
 from storage.cache import window as windows
 from storage.cache.read_runs import Counts
 from storage.records import FINAL_STATUSES, Repository, Run, RunFilter, RunRow, RunSort
-from tests.storage.conftest import Connections, connected
+from tests.storage.conftest import NOON, Connections, connected, make_run
 
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 COLUMNS = ("started", "updated", "took", "status", "repository", "branch", "run")
 
 instants = st.none() | st.integers(0, 5).map(lambda step: NOON + timedelta(microseconds=step))
@@ -220,12 +219,12 @@ def test_common_windows_are_walked_along_a_covering_index(
     assert sum("TEMP B-TREE" in step for step in plan) == 1
 
 
-async def test_the_runs_around_one_on_its_branch(cache: Cache, make_run: Callable[..., Run], noon: datetime) -> None:
+async def test_the_runs_around_one_on_its_branch(cache: Cache) -> None:
     """Of its repository only, newest first, itself among them; a run without a branch stands alone."""
-    runs = [make_run(n, branch="main", created_at=noon + timedelta(hours=n)) for n in range(1, 8)]
-    runs.append(make_run(8, branch="main", repository="acme/web", created_at=noon + timedelta(hours=4)))
+    runs = [make_run(n, branch="main", created_at=NOON + timedelta(hours=n)) for n in range(1, 8)]
+    runs.append(make_run(8, branch="main", repository="acme/web", created_at=NOON + timedelta(hours=4)))
     runs.append(make_run(9, branch=""))
-    await cache.store_runs(runs, seen_at=noon)
+    await cache.store_runs(runs, seen_at=NOON)
 
     total, around = await cache.on_branch(runs[3].run_id, each_way=2, most=100)
     assert total == 7
@@ -243,19 +242,17 @@ async def _row(cache: Cache, run: Run) -> RunRow:
     return next(row for row in rows if row.run_id == run.run_id)
 
 
-async def test_branches_are_those_of_the_newest_runs_within_the_filter(
-    cache: Cache, make_run: Callable[..., Run], noon: datetime
-) -> None:
+async def test_branches_are_those_of_the_newest_runs_within_the_filter(cache: Cache) -> None:
     """Each once, the one with the most recent run first; runs without a branch name none."""
     await cache.store_runs(
         [
-            make_run(1, branch="old", created_at=noon),
-            make_run(2, branch="new", created_at=noon + timedelta(hours=2)),
-            make_run(3, branch="old", created_at=noon + timedelta(hours=1)),
-            make_run(4, branch="", created_at=noon + timedelta(hours=3)),
-            make_run(5, branch="elsewhere", repository="acme/web", created_at=noon + timedelta(hours=4)),
+            make_run(1, branch="old", created_at=NOON),
+            make_run(2, branch="new", created_at=NOON + timedelta(hours=2)),
+            make_run(3, branch="old", created_at=NOON + timedelta(hours=1)),
+            make_run(4, branch="", created_at=NOON + timedelta(hours=3)),
+            make_run(5, branch="elsewhere", repository="acme/web", created_at=NOON + timedelta(hours=4)),
         ],
-        seen_at=noon,
+        seen_at=NOON,
     )
 
     assert await cache.branches(RunFilter()) == ("elsewhere", "new", "old")

@@ -1,76 +1,73 @@
 """Storing runs: what counts as a change, and what never overwrites what."""
 
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from storage.cache import Cache
 from storage.records import Repository, Run, RunChanges, RunFilter, RunSort, Transition
+from tests.storage.conftest import NOON, make_run
 
-MakeRun = Callable[..., Run]
 SECOND = timedelta(seconds=1)
 
 
-async def test_new_runs_are_new_once(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
+async def test_new_runs_are_new_once(cache: Cache) -> None:
     """A run is new the first time; the same facts again change nothing."""
     runs = [make_run(1), make_run(2)]
 
-    first = await cache.store_runs(runs, seen_at=noon)
-    again = await cache.store_runs(runs, seen_at=noon + SECOND)
+    first = await cache.store_runs(runs, seen_at=NOON)
+    again = await cache.store_runs(runs, seen_at=NOON + SECOND)
 
     assert first == RunChanges(new=("run_0001", "run_0002"))
     assert again == RunChanges()
 
 
-async def test_transitions_carry_the_services_own_time(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
+async def test_transitions_carry_the_services_own_time(cache: Cache) -> None:
     """A change of status is a transition at `updated_at`, whenever it was seen; the detail tells the whole way."""
-    await cache.store_runs([make_run(1, "queued")], seen_at=noon)
+    await cache.store_runs([make_run(1, "queued")], seen_at=NOON)
 
-    later = make_run(1, "working", updated_at=noon + SECOND)
-    changes = await cache.store_runs([later], seen_at=noon + 60 * SECOND)
+    later = make_run(1, "working", updated_at=NOON + SECOND)
+    changes = await cache.store_runs([later], seen_at=NOON + 60 * SECOND)
 
-    moved = Transition("run_0001", "queued", "working", noon + SECOND)
+    moved = Transition("run_0001", "queued", "working", NOON + SECOND)
     assert changes == RunChanges(transitions=(moved,))
     detail = await cache.detail("run_0001")
     assert detail is not None
     assert detail.run == later
-    assert detail.transitions == (Transition("run_0001", None, "queued", noon), moved)
-    assert (detail.first_seen_at, detail.last_seen_at) == (noon, noon + 60 * SECOND)
+    assert detail.transitions == (Transition("run_0001", None, "queued", NOON), moved)
+    assert (detail.first_seen_at, detail.last_seen_at) == (NOON, NOON + 60 * SECOND)
 
 
 @pytest.mark.parametrize("step", [timedelta(microseconds=1), timedelta(milliseconds=100), timedelta(0)])
-async def test_any_step_in_time_is_a_transition(
-    cache: Cache, make_run: MakeRun, noon: datetime, step: timedelta
-) -> None:
+async def test_any_step_in_time_is_a_transition(cache: Cache, step: timedelta) -> None:
     """Timestamps of any precision, even the same second twice, do not hide a change of status."""
-    await cache.store_runs([make_run(1, "queued")], seen_at=noon)
+    await cache.store_runs([make_run(1, "queued")], seen_at=NOON)
 
-    changes = await cache.store_runs([make_run(1, "working", updated_at=noon + step)], seen_at=noon + SECOND)
+    changes = await cache.store_runs([make_run(1, "working", updated_at=NOON + step)], seen_at=NOON + SECOND)
 
-    assert [(t.old, t.new, t.at) for t in changes.transitions] == [("queued", "working", noon + step)]
+    assert [(t.old, t.new, t.at) for t in changes.transitions] == [("queued", "working", NOON + step)]
 
 
-async def test_an_older_answer_never_wins(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
+async def test_an_older_answer_never_wins(cache: Cache) -> None:
     """An answer that was overtaken changes no fact and no transition, but the run was seen."""
-    done = make_run(1, "completed", updated_at=noon + SECOND, branch="agent/final")
-    await cache.store_runs([done], seen_at=noon)
+    done = make_run(1, "completed", updated_at=NOON + SECOND, branch="agent/final")
+    await cache.store_runs([done], seen_at=NOON)
 
-    changes = await cache.store_runs([make_run(1, "working", updated_at=noon)], seen_at=noon + 9 * SECOND)
+    changes = await cache.store_runs([make_run(1, "working", updated_at=NOON)], seen_at=NOON + 9 * SECOND)
 
     assert changes == RunChanges()
     detail = await cache.detail("run_0001")
     assert detail is not None
     assert detail.run == done
     assert len(detail.transitions) == 1
-    assert detail.last_seen_at == noon + 9 * SECOND
+    assert detail.last_seen_at == NOON + 9 * SECOND
 
 
-async def test_other_facts_update_without_a_transition(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
+async def test_other_facts_update_without_a_transition(cache: Cache) -> None:
     """A field nobody knows yet is kept as received, even where `updated_at` stayed."""
-    await cache.store_runs([make_run(1)], seen_at=noon)
+    await cache.store_runs([make_run(1)], seen_at=NOON)
 
-    changes = await cache.store_runs([make_run(1, note="something new")], seen_at=noon)
+    changes = await cache.store_runs([make_run(1, note="something new")], seen_at=NOON)
 
     assert changes == RunChanges(updated=("run_0001",))
     detail = await cache.detail("run_0001")
@@ -78,49 +75,49 @@ async def test_other_facts_update_without_a_transition(cache: Cache, make_run: M
     assert "something new" in detail.run.raw_json
 
 
-async def test_runs_without_readable_times_are_kept(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
+async def test_runs_without_readable_times_are_kept(cache: Cache) -> None:
     """Without `updated_at` the time it was seen stands in, and every new fact counts; unknown times come last."""
-    await cache.store_runs([make_run(1, "queued", created_at=None, updated_at=None), make_run(2)], seen_at=noon)
+    await cache.store_runs([make_run(1, "queued", created_at=None, updated_at=None), make_run(2)], seen_at=NOON)
 
     changes = await cache.store_runs(
-        [make_run(1, "working", created_at=None, updated_at=None)], seen_at=noon + 5 * SECOND
+        [make_run(1, "working", created_at=None, updated_at=None)], seen_at=NOON + 5 * SECOND
     )
 
-    assert changes.transitions == (Transition("run_0001", "queued", "working", noon + 5 * SECOND),)
+    assert changes.transitions == (Transition("run_0001", "queued", "working", NOON + 5 * SECOND),)
     rows = await cache.rows(RunFilter(), RunSort(), offset=0, limit=9)
-    assert [(row.run_id, row.created_at) for row in rows] == [("run_0002", noon), ("run_0001", None)]
+    assert [(row.run_id, row.created_at) for row in rows] == [("run_0002", NOON), ("run_0001", None)]
 
 
-async def test_hostile_text_is_kept(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
+async def test_hostile_text_is_kept(cache: Cache) -> None:
     """Lone surrogates, which SQLite refuses, become question marks; NUL and quotes stay."""
     run = make_run(1, "sta\x00te'; DROP TABLE runs --", branch="a\ud800b")
 
-    await cache.store_runs([run], seen_at=noon)
+    await cache.store_runs([run], seen_at=NOON)
 
     (row,) = await cache.rows(RunFilter(search="A\udfffB"), RunSort(), offset=0, limit=9)
     assert (row.status, row.branch_name) == ("sta\x00te'; DROP TABLE runs --", "a?b")
 
 
-async def test_unknown_platforms_come_back_whole(cache: Cache, noon: datetime) -> None:
+async def test_unknown_platforms_come_back_whole(cache: Cache) -> None:
     """A repository of a platform nobody knows keeps its data."""
     repository = Repository.of("forge", {"space": "acme", "deep": {"n": 1}})
-    run = Run("run_f", "queued", "b", repository, noon, noon, "{}")
+    run = Run("run_f", "queued", "b", repository, NOON, NOON, "{}")
 
-    await cache.store_runs([run], seen_at=noon)
+    await cache.store_runs([run], seen_at=NOON)
 
     assert await cache.runs(RunFilter(), RunSort(), limit=1) == (run,)
     assert await cache.repositories() == (repository.label,)
 
 
-async def test_presence_changes_and_comes_back(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
+async def test_presence_changes_and_comes_back(cache: Cache) -> None:
     """A run is unconfirmed or lost until it is seen again, which counts as a change."""
     run = make_run(1)
-    await cache.store_runs([run, make_run(2)], seen_at=noon)
+    await cache.store_runs([run, make_run(2)], seen_at=NOON)
 
     assert await cache.set_presence(["run_0001", "run_none"], "lost") == 1
     assert await cache.set_presence(["run_0001"], "lost") == 0
     assert [active.run_id for active in await cache.active_runs()] == ["run_0002"]
-    back = await cache.store_runs([run], seen_at=noon)
+    back = await cache.store_runs([run], seen_at=NOON)
 
     assert back == RunChanges(updated=("run_0001",))
     detail = await cache.detail("run_0001")
@@ -128,46 +125,44 @@ async def test_presence_changes_and_comes_back(cache: Cache, make_run: MakeRun, 
     assert detail.presence == "current"
 
 
-async def test_active_runs_are_all_that_is_not_known_to_be_final(
-    cache: Cache, make_run: MakeRun, noon: datetime
-) -> None:
+async def test_active_runs_are_all_that_is_not_known_to_be_final(cache: Cache) -> None:
     """Unknown statuses count as active; unconfirmed runs too."""
     statuses = ["completed", "failed", "queued", "paused"]
-    await cache.store_runs([make_run(n, status) for n, status in enumerate(statuses)], seen_at=noon)
+    await cache.store_runs([make_run(n, status) for n, status in enumerate(statuses)], seen_at=NOON)
     await cache.set_presence(["run_0002"], "unconfirmed")
 
     assert {run.status for run in await cache.active_runs()} == {"queued", "paused"}
     assert await cache.known_statuses() == ("completed", "failed", "paused", "queued")
 
 
-async def test_statuses_stay_known(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
+async def test_statuses_stay_known(cache: Cache) -> None:
     """A status that no run has any more is still known: the next sweep asks for it."""
-    await cache.store_runs([make_run(1, "paused")], seen_at=noon)
-    await cache.store_runs([make_run(1, "completed", updated_at=noon + SECOND)], seen_at=noon)
+    await cache.store_runs([make_run(1, "paused")], seen_at=NOON)
+    await cache.store_runs([make_run(1, "completed", updated_at=NOON + SECOND)], seen_at=NOON)
 
     assert await cache.known_statuses() == ("completed", "paused")
     assert await cache.status_counts(RunFilter()) == {"completed": 1}
 
 
-async def test_repositories_come_most_recent_first(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
+async def test_repositories_come_most_recent_first(cache: Cache) -> None:
     """By their newest run."""
     await cache.store_runs(
         [
-            make_run(1, repository="acme/old", created_at=noon - SECOND),
-            make_run(2, repository="gitlab:acme/new", created_at=noon),
-            make_run(3, repository="acme/old", created_at=noon - 9 * SECOND),
+            make_run(1, repository="acme/old", created_at=NOON - SECOND),
+            make_run(2, repository="gitlab:acme/new", created_at=NOON),
+            make_run(3, repository="acme/old", created_at=NOON - 9 * SECOND),
         ],
-        seen_at=noon,
+        seen_at=NOON,
     )
     assert await cache.repositories() == ("gitlab:acme/new", "acme/old")
 
-    await cache.store_runs([make_run(4, repository="acme/old", created_at=noon + SECOND)], seen_at=noon)
+    await cache.store_runs([make_run(4, repository="acme/old", created_at=NOON + SECOND)], seen_at=NOON)
     assert await cache.repositories() == ("acme/old", "gitlab:acme/new")
 
 
-async def test_details_of_many(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
+async def test_details_of_many(cache: Cache) -> None:
     """Any number of ids is answered; those not held are left out."""
-    await cache.store_runs([make_run(n) for n in range(1200)], seen_at=noon)
+    await cache.store_runs([make_run(n) for n in range(1200)], seen_at=NOON)
 
     details = await cache.details([f"run_{n:04d}" for n in range(1300)])
 

@@ -1,17 +1,15 @@
 """Stuck runs: against their own repository's past, by what the service showed, and without flicker."""
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import pytest
 
 from storage.cache import Cache
 from storage.records import Run, RunFilter, RunSort
+from tests.storage.conftest import NOON, make_run
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
-
-MakeRun = Callable[..., Run]
 
 
 async def seen(cache: Cache, at: datetime, *runs: Run) -> frozenset[str]:
@@ -25,91 +23,91 @@ async def seen(cache: Cache, at: datetime, *runs: Run) -> frozenset[str]:
     ("taken_min", "waited_min", "is_stuck"), [(1, 29, False), (1, 31, True), (20, 39, False), (20, 41, True)]
 )
 async def test_a_run_is_stuck_beyond_twice_its_repositorys_p95(
-    cache: Cache, make_run: MakeRun, noon: datetime, taken_min: int, waited_min: int, *, is_stuck: bool
+    cache: Cache, taken_min: int, waited_min: int, *, is_stuck: bool
 ) -> None:
     """And never within half an hour; other repositories' runs do not count."""
     finished = [
-        make_run(n, "completed", created_at=noon - 9 * HOUR, updated_at=noon - 9 * HOUR + taken_min * MINUTE)
+        make_run(n, "completed", created_at=NOON - 9 * HOUR, updated_at=NOON - 9 * HOUR + taken_min * MINUTE)
         for n in range(20)
     ]
-    slow_elsewhere = make_run(50, "failed", repository="acme/slow", created_at=noon - 9 * HOUR, updated_at=noon)
-    await cache.store_runs([*finished, slow_elsewhere], seen_at=noon)
+    slow_elsewhere = make_run(50, "failed", repository="acme/slow", created_at=NOON - 9 * HOUR, updated_at=NOON)
+    await cache.store_runs([*finished, slow_elsewhere], seen_at=NOON)
 
-    found = await seen(cache, noon + waited_min * MINUTE, make_run(60, "working"))
+    found = await seen(cache, NOON + waited_min * MINUTE, make_run(60, "working"))
 
     assert found == ({"run_0060"} if is_stuck else set())
 
 
 @pytest.mark.parametrize(("slow", "limit_min"), [(1, 30), (2, 80)])
 async def test_a_tenth_of_slow_runs_moves_the_percentile_and_one_outlier_does_not(
-    cache: Cache, make_run: MakeRun, noon: datetime, slow: int, limit_min: int
+    cache: Cache, slow: int, limit_min: int
 ) -> None:
     """Of twenty runs the slowest is above the 95th percentile; where two take 40 minutes, twice that is the limit."""
     took = [MINUTE] * (20 - slow) + [40 * MINUTE] * slow
     finished = [
-        make_run(n, "completed", created_at=noon - HOUR, updated_at=noon - HOUR + t) for n, t in enumerate(took)
+        make_run(n, "completed", created_at=NOON - HOUR, updated_at=NOON - HOUR + t) for n, t in enumerate(took)
     ]
-    await cache.store_runs(finished, seen_at=noon)
+    await cache.store_runs(finished, seen_at=NOON)
 
-    assert await seen(cache, noon + (limit_min - 1) * MINUTE, make_run(60)) == set()
-    assert await seen(cache, noon + (limit_min + 1) * MINUTE, make_run(60)) == {"run_0060"}
+    assert await seen(cache, NOON + (limit_min - 1) * MINUTE, make_run(60)) == set()
+    assert await seen(cache, NOON + (limit_min + 1) * MINUTE, make_run(60)) == {"run_0060"}
 
 
-async def test_time_that_nobody_saw_makes_nothing_stuck(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
+async def test_time_that_nobody_saw_makes_nothing_stuck(cache: Cache) -> None:
     """A run last seen after ten minutes may have ended in the eleventh, however late it is now."""
-    await cache.store_runs([make_run(1)], seen_at=noon + 10 * MINUTE)
+    await cache.store_runs([make_run(1)], seen_at=NOON + 10 * MINUTE)
 
     assert await cache.judge_stuck() == set()
-    assert await seen(cache, noon + 31 * MINUTE, make_run(1)) == {"run_0001"}
+    assert await seen(cache, NOON + 31 * MINUTE, make_run(1)) == {"run_0001"}
 
 
-async def test_a_flag_does_not_flicker(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
+async def test_a_flag_does_not_flicker(cache: Cache) -> None:
     """A percentile that grows a little keeps it; one that leaves the run far below the limit takes it away."""
 
     def finished(number: int, minutes: int) -> Run:
-        start = noon - 9 * HOUR
+        start = NOON - 9 * HOUR
         return make_run(number, "completed", created_at=start, updated_at=start + minutes * MINUTE)
 
-    assert await seen(cache, noon + 41 * MINUTE, finished(1, 20), make_run(60)) == {"run_0060"}
-    assert await seen(cache, noon + 42 * MINUTE, finished(2, 26), make_run(60)) == {"run_0060"}
-    assert await seen(cache, noon + 43 * MINUTE, finished(3, 60), make_run(60)) == set()
-    assert await seen(cache, noon + 100 * MINUTE, make_run(60)) == set()
+    assert await seen(cache, NOON + 41 * MINUTE, finished(1, 20), make_run(60)) == {"run_0060"}
+    assert await seen(cache, NOON + 42 * MINUTE, finished(2, 26), make_run(60)) == {"run_0060"}
+    assert await seen(cache, NOON + 43 * MINUTE, finished(3, 60), make_run(60)) == set()
+    assert await seen(cache, NOON + 100 * MINUTE, make_run(60)) == set()
 
 
-async def test_judging_tells_what_it_changed(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
+async def test_judging_tells_what_it_changed(cache: Cache) -> None:
     """Once for the flag, once for its end."""
-    await cache.store_runs([make_run(1)], seen_at=noon + HOUR)
+    await cache.store_runs([make_run(1)], seen_at=NOON + HOUR)
     assert await cache.judge_stuck() == {"run_0001"}
     assert await cache.judge_stuck() == set()
 
-    await cache.store_runs([make_run(1, "failed", updated_at=noon + HOUR)], seen_at=noon + HOUR)
+    await cache.store_runs([make_run(1, "failed", updated_at=NOON + HOUR)], seen_at=NOON + HOUR)
 
     assert await cache.judge_stuck() == {"run_0001"}
     assert await cache.stuck() == set()
 
 
-async def test_a_continued_run_is_timed_from_its_new_turn(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
+async def test_a_continued_run_is_timed_from_its_new_turn(cache: Cache) -> None:
     """Not from its creation: a run from last month that was continued a minute ago is not stuck."""
-    old = make_run(1, "completed", created_at=noon - 900 * HOUR, updated_at=noon - 899 * HOUR)
+    old = make_run(1, "completed", created_at=NOON - 900 * HOUR, updated_at=NOON - 899 * HOUR)
     # An hour's work makes two hours the limit.
-    await cache.store_runs([old], seen_at=noon)
-    turn = make_run(1, "working", created_at=old.created_at, updated_at=noon)
+    await cache.store_runs([old], seen_at=NOON)
+    turn = make_run(1, "working", created_at=old.created_at, updated_at=NOON)
 
-    assert await seen(cache, noon + 29 * MINUTE, turn) == set()
-    assert await seen(cache, noon + 31 * MINUTE, turn) == {"run_0001"}
+    assert await seen(cache, NOON + 29 * MINUTE, turn) == set()
+    assert await seen(cache, NOON + 31 * MINUTE, turn) == {"run_0001"}
 
-    done = make_run(1, "completed", created_at=old.created_at, updated_at=noon + HOUR)
-    await cache.store_runs([done], seen_at=noon + HOUR)
-    again = make_run(1, "working", created_at=old.created_at, updated_at=noon + 2 * HOUR)
-    assert await seen(cache, noon + 2 * HOUR + 29 * MINUTE, again) == set()
-    assert await seen(cache, noon + 2 * HOUR + 31 * MINUTE, again) == {"run_0001"}
+    done = make_run(1, "completed", created_at=old.created_at, updated_at=NOON + HOUR)
+    await cache.store_runs([done], seen_at=NOON + HOUR)
+    again = make_run(1, "working", created_at=old.created_at, updated_at=NOON + 2 * HOUR)
+    assert await seen(cache, NOON + 2 * HOUR + 29 * MINUTE, again) == set()
+    assert await seen(cache, NOON + 2 * HOUR + 31 * MINUTE, again) == {"run_0001"}
     (stuck,) = await cache.following.stuck_runs()
-    assert (stuck.active_since, stuck.last_seen_at) == (noon + 2 * HOUR, noon + 2 * HOUR + 31 * MINUTE)
+    assert (stuck.active_since, stuck.last_seen_at) == (NOON + 2 * HOUR, NOON + 2 * HOUR + 31 * MINUTE)
 
 
-async def test_runs_out_of_sight_are_not_called_stuck(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
+async def test_runs_out_of_sight_are_not_called_stuck(cache: Cache) -> None:
     """Whether an unconfirmed run still works is not known."""
-    assert await seen(cache, noon + HOUR, make_run(1), make_run(2, "completed")) == {"run_0001"}
+    assert await seen(cache, NOON + HOUR, make_run(1), make_run(2, "completed")) == {"run_0001"}
 
     await cache.set_presence(["run_0001"], "unconfirmed")
 
@@ -117,10 +115,10 @@ async def test_runs_out_of_sight_are_not_called_stuck(cache: Cache, make_run: Ma
     assert await cache.stuck() == set()
 
 
-async def test_the_stuck_are_a_filter(cache: Cache, make_run: MakeRun, noon: datetime) -> None:
+async def test_the_stuck_are_a_filter(cache: Cache) -> None:
     """Rows, counts and places follow it as they follow any other."""
-    await seen(cache, noon + HOUR, make_run(1), make_run(2, "queued"))
-    await seen(cache, noon + HOUR, make_run(3, "completed"), make_run(4, created_at=noon + 50 * MINUTE))
+    await seen(cache, NOON + HOUR, make_run(1), make_run(2, "queued"))
+    await seen(cache, NOON + HOUR, make_run(3, "completed"), make_run(4, created_at=NOON + 50 * MINUTE))
     stuck = RunFilter(stuck=True)
 
     rows = await cache.rows(stuck, RunSort("run", descending=False), offset=0, limit=9)
