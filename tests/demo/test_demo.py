@@ -15,7 +15,6 @@ from typing import Any
 import httpx
 import pytest
 
-pytestmark = pytest.mark.timeout(180)
 PATIENCE_S = 120.0
 
 
