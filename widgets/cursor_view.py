@@ -26,11 +26,8 @@ class CursorView(ScrollView, can_focus=True):
         super().__init__(id=id)
         self._cursor = 0
         """The cursor's row, from 0."""
-
-    @property
-    def total(self) -> int:
-        """The number of rows."""
-        raise NotImplementedError
+        self.total = 0
+        """The number of rows; kept by the subclass."""
 
     def cursor_moved(self) -> None:
         """Called after the cursor moved."""

@@ -116,7 +116,7 @@ class LineTable(CursorView, Generic[T]):
     def show(self, items: Sequence[T]) -> None:
         """Shows the items in this order; the cursor and the visible lines stay on their items."""
         before, held = self._items, self.item
-        self._items = items
+        self._items, self.total = items, len(items)
         here = self._place_of(held)
         moved = here - self._cursor if before else 0
         self._cursor = here
@@ -148,11 +148,6 @@ class LineTable(CursorView, Generic[T]):
         for index in self.visible_rows:
             if self._painted.get(index) != self._items[index].cells(now):
                 self.repaint_row(index)
-
-    @property
-    def total(self) -> int:
-        """The number of items."""
-        return len(self._items)
 
     def cursor_moved(self) -> None:
         """Announces the item under the cursor, and the last one."""

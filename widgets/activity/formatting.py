@@ -167,7 +167,7 @@ def _action_facts(entry: Entry, action: Action) -> Iterator[tuple[str, Part]]:
     if action.superseded_by:
         yield "sent again", (safe_text(action.superseded_by), "plain")
     yield "asked", (safe_text(f"{stamp(action.created_at)} by {action.actor}"), "plain")
-    yield "sent", (safe_text(stamp(action.sending_at) if action.sending_at else "no byte of it ever left"), "plain")
+    yield "sent", (safe_text(stamp(action.sending_at) if action.sending_at else "never"), "plain")
     if action.settled_at is not None:
         since = action.sending_at or action.created_at
         took = span((action.settled_at - since).total_seconds())

@@ -30,7 +30,7 @@ class ActivityTable(LineTable[Entry]):
             "choose",
             "open",
             key_display="enter",
-            tooltip="The run, or the room, that it is about",
+            tooltip="Go to its run or room",
             id="activity.open",
         )
     ]

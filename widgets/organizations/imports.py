@@ -138,7 +138,7 @@ class ImportBar(Vertical):
     def __init__(self, most: int) -> None:
         super().__init__()
         self.file = LineField("file", "file", "A CSV with the columns email and, if wanted, offer_code.")
-        self.most = LineField("most", "at most", "So many are sent at once; then it asks again.", value=str(most))
+        self.most = LineField("most", "at most", "How many to send before asking again.", value=str(most))
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""

@@ -162,7 +162,7 @@ def _presence(view: RunView, width: int) -> list[Line]:
     if view.detail.presence == "lost":
         return wrapped("The service no longer shows this run: these are the last facts it gave.", width, STYLES["warn"])
     if view.detail.presence == "unconfirmed":
-        return wrapped("Not in the last answer: being looked up. Its status may be old.", width, STYLES["warn"])
+        return wrapped("Missing from the last answer; looking it up. Its status may be old.", width, STYLES["warn"])
     return []
 
 

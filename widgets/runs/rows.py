@@ -84,6 +84,7 @@ class RunRows(CursorView, can_focus=True):
         follows = is_sought or self._cursor in self.visible_rows
         # Asking for the same rows again would bring the same rows again.
         self._window, self._asked = window, (request.offset, request.limit)
+        self.total = window.total
         self._settle_cursor(window, request)
         self.resize_to(window.total)
         self._hold_still(window, request, follows=follows)
@@ -99,8 +100,9 @@ class RunRows(CursorView, can_focus=True):
 
     def counted(self, total: int) -> None:
         """Takes the number of rows, which may have been a minimum when the first ones came."""
-        if total == self._window.total:
+        if total == self.total:
             return
+        self.total = total
         self._window, self._asked = replace(self._window, total=total), None
         self.resize_to(total)
         self.refresh()
@@ -122,11 +124,6 @@ class RunRows(CursorView, can_focus=True):
     def seek(self, run_id: str) -> None:
         """Moves the cursor to this run with the next rows, if it is among them."""
         self._cursor_id, self._row = run_id, None
-
-    @property
-    def total(self) -> int:
-        """The number of runs in the whole table."""
-        return self._window.total
 
     @property
     def row(self) -> RunRow | None:

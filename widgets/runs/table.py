@@ -32,9 +32,7 @@ class RunTable(RunRows):
         Binding("right,l", "sideways(1)", "columns to the right", show=False, id="table.right"),
         Binding("left,h", "sideways(-1)", "columns to the left", show=False, id="table.left"),
         Binding("enter", "choose", "open", show=False, key_display="enter", id="table.open"),
-        Binding(
-            "space", "mark", "mark", show=False, tooltip="Mark the run, for doing one thing to many", id="table.mark"
-        ),
+        Binding("space", "mark", "mark", show=False, tooltip="Mark the run for an action on several", id="table.mark"),
         Binding("shift+down,J", "stretch(1)", "mark down", show=False, id="table.mark_down"),
         Binding("shift+up,K", "stretch(-1)", "mark up", show=False, id="table.mark_up"),
     ]
