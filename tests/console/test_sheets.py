@@ -7,7 +7,7 @@ from textual.widget import Widget
 from textual.widgets import TextArea
 
 from app.config import Command, Template
-from app.console.forms.instructed_form import TemplatePicker
+from app.console.forms.instructions import TemplatePicker
 from app.console.keys.own_commands import ConfirmCommandScreen
 from tests.console.conftest import SMALL, Scene, Staged
 from widgets.choice_lists import StatusList

@@ -1,13 +1,14 @@
 """The typing half of every form: fields that say what is wrong, a draft that survives, a preview that hides nothing."""
 
 import json
+import os
 from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on, work
-from textual.app import ComposeResult
+from textual.app import ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -18,13 +19,14 @@ from app.actions import Problem, problems
 from app.api.requests import WriteRequest, as_json
 from app.config import data_folder
 from app.console.forms.drafts import Draft, Drafts, FormDraft, Values
+from app.console.forms.instructions import EditorError, TemplatePicker, edit
 from app.engine import Engine
 from app.text import SafeText, safe_block, safe_text
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.badges import Tone
 from widgets.forms.dialog import FormButton, FormDialog, Phase
-from widgets.forms.field import ChoiceField, FormField
+from widgets.forms.field import ChoiceField, FormField, ParagraphField
 from widgets.forms.pages import RequestPreview
 from widgets.forms.pairs import Pairs, unpacked
 from widgets.times import ago
@@ -67,6 +69,8 @@ _VERBS: Final = (
     FormButton("close", "Close", "esc", "back", ("editing",)),
     FormButton("back", "Back", "esc", "back", ("preview", "outcome")),
     FormButton("swap", "Start fresh", "^n", "swap_draft", ("editing",)),
+    FormButton("editor", "Editor", "^e", "edit", ("editing",)),
+    FormButton("template", "Template", "^t", "template", ("editing",)),
     FormButton("preview", "Preview", "^s", "forward", ("editing",), is_primary=True),
 )
 
@@ -87,6 +91,8 @@ class FormScreen(ModalScreen[Action | None]):
         Binding("ctrl+s,ctrl+enter", "forward", "Preview, then send", priority=True),
         Binding("escape", "back", "Back", priority=True),
         Binding("ctrl+n", "swap_draft", "Start fresh, or bring the draft back", priority=True),
+        Binding("ctrl+e", "edit", "Open your editor", priority=True),
+        Binding("ctrl+t", "template", "Insert a template", priority=True),
     ]
     TITLE_TEXT: ClassVar[str]
     VERBS: ClassVar[tuple[FormButton, ...]] = _VERBS
@@ -102,6 +108,9 @@ class FormScreen(ModalScreen[Action | None]):
         self.engine = engine
         self._rows = tuple(self.make_rows())
         self._fields = {row.key: row for row in self._rows if isinstance(row, FormField)}
+        self._instructions = next((row for row in self._rows if isinstance(row, ParagraphField)), None)
+        """None: this form takes no instructions."""
+        self.set_class(self._instructions is not None, "-long")
         drafts = Drafts(data_folder(engine.settings, engine.profile) / DRAFTS_FILE)
         self.form_draft = FormDraft(drafts, draft, self.values, engine.clock)
         self._other: Values | None = None
@@ -167,10 +176,13 @@ class FormScreen(ModalScreen[Action | None]):
         """Each key means something in its own phases only; while sending none does."""
         del parameters
         editing = self.phase == "editing"
+        instructed = editing and self._instructions is not None
         means = {
             "forward": editing or self.phase == "preview",
             "back": self.phase != "sending",
             "swap_draft": editing and self._other is not None,
+            "edit": instructed,
+            "template": instructed and bool(self.engine.settings.templates),
         }
         return means.get(action, True)
 
@@ -201,6 +213,31 @@ class FormScreen(ModalScreen[Action | None]):
             self._other = now
             self.dialog.note(safe_text("^n brings back what stood here."))
 
+    def action_edit(self) -> None:
+        """Hand the instructions to the person's editor, and the terminal with them."""
+        if (field := self._instructions) is None:
+            return
+        try:
+            with self.app.suspend():
+                text = edit(field.value, os.environ)
+        except SuspendNotSupported:
+            self.dialog.note(safe_text("This terminal cannot be handed over; type here."), "warn")
+        except EditorError as error:
+            self.dialog.note(safe_text(str(error)), "warn")
+        else:
+            if text != field.value:
+                field.fill(text)
+        field.take_focus()
+
+    def action_template(self) -> None:
+        """Insert one of the configured texts at the cursor."""
+
+        def insert(text: str | None) -> None:
+            if text is not None and self._instructions is not None:
+                self._instructions.insert(text)
+
+        self.app.push_screen(TemplatePicker(self.engine.settings.templates), insert)
+
     def enter(self, phase: Phase) -> None:
         """Goes to another phase."""
         self.phase = phase
@@ -214,7 +251,12 @@ class FormScreen(ModalScreen[Action | None]):
 
     def verbs_without_meaning(self) -> frozenset[str]:
         """Buttons that would do nothing just now."""
-        return frozenset({"swap"} if self._other is None else ())
+        without = {
+            "swap": self._other is None,
+            "editor": self._instructions is None,
+            "template": self._instructions is None or not self.engine.settings.templates,
+        }
+        return frozenset(name for name, missing in without.items() if missing)
 
     @on(Input.Submitted)
     def _next_field(self) -> None:

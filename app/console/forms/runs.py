@@ -8,8 +8,8 @@ from textual.widget import Widget
 from app.actions import Problem, problems
 from app.actions.refusals import branch_problem
 from app.api.requests import ContinueRun, StartRun, WriteRequest
+from app.console.forms.action_form import ActionForm
 from app.console.forms.form_screen import Built
-from app.console.forms.instructed_form import InstructedForm
 from app.console.forms.values import faithful, read_pairs, read_repository, reading
 from app.engine import Engine
 from app.text import safe_text
@@ -30,7 +30,7 @@ def continuation(run: Run, instructions: str) -> ContinueRun:
     return ContinueRun(run.run_id, instructions, run.repository, branch)
 
 
-class NewRunForm(InstructedForm):
+class NewRunForm(ActionForm):
     """POST /external/runs (spec 4.3)."""
 
     TITLE_TEXT = "New run"
@@ -96,7 +96,7 @@ class NewRunForm(InstructedForm):
         return f"Starts one run on {request.repository.label}, on {branch}."
 
 
-class ContinueRunForm(InstructedForm):
+class ContinueRunForm(ActionForm):
     """POST /external/runs with a run_id: the next turn of a conversation (spec 4.3)."""
 
     TITLE_TEXT = "Continue a run"

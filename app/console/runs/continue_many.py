@@ -9,8 +9,8 @@ from textual.widget import Widget
 
 from app.actions import ActionRefusedError, Actions, BlockedError, Problem
 from app.api.requests import ContinueRun, WriteRequest
+from app.console.forms.action_form import ActionForm
 from app.console.forms.form_screen import Built
-from app.console.forms.instructed_form import InstructedForm
 from app.console.forms.runs import continuation
 from app.engine import Engine
 from app.text import SafeText, safe_text
@@ -78,12 +78,12 @@ async def continue_each(
             return
 
 
-class ContinueManyForm(InstructedForm):
+class ContinueManyForm(ActionForm):
     """POST /external/runs with a run_id, once for each run (spec 4.3)."""
 
     TITLE_TEXT = "Continue many runs"
     VERBS: ClassVar[tuple[FormButton, ...]] = (
-        *InstructedForm.VERBS,
+        *ActionForm.VERBS,
         FormButton("stop", "Stop", "esc", "back", ("sending",)),
     )
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from app.console.forms.instructed_form import EditorError, edit, editor_command
+from app.console.forms.instructions import EditorError, edit, editor_command
 
 
 def script(folder: Path, body: str) -> Path:
