@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.answers import ORGANIZATION
 from tests.cli.conftest import CommandLine
 from tests.fault_server import Drop, FaultServer, Hang, Received, Respond, Step
 from tests.service_process import RunningService
@@ -15,15 +16,7 @@ def creating(request: Received) -> Step:
     body = request.json()
     assert isinstance(body, dict)
     name = str(body["email"])
-    return Respond(
-        201,
-        {
-            "organization_id": f"org_{name}",
-            "organization_name": name,
-            "organization_slug": "x",
-            "parent_organization_id": "org_0",
-        },
-    )
+    return Respond(201, ORGANIZATION | {"organization_id": f"org_{name}", "organization_name": name})
 
 
 def emails(faults: FaultServer) -> Counter[str]:

@@ -3,6 +3,7 @@ import json
 import stat
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +13,13 @@ from tests.fault_server import FaultServer, Hang, Respond
 from tests.run_board import Board, stamp
 from tests.service_process import RunningService, git
 
+Started = tuple[CommandLine, dict[str, Any]]
+"""A command line, and the document that `runs start` printed there."""
 SPEC_FIELDS = {"run_id", "status", "branch_name", "repository", "created_at", "updated_at"}
 
 
 @pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory, service: RunningService) -> tuple[CommandLine, dict[str, object]]:
+def started(tmp_path_factory: pytest.TempPathFactory, service: RunningService) -> Started:
     """A run that was started on the real service and waited for; the document it printed."""
     cli = CommandLine(tmp_path_factory.mktemp("home"), service.base_url, service.admin_token)
     result = cli(
@@ -27,25 +30,22 @@ def started(tmp_path_factory: pytest.TempPathFactory, service: RunningService) -
     return cli, result.json()
 
 
-def test_a_run_is_started_once_and_waited_for(
-    started: tuple[CommandLine, dict[str, object]], service: RunningService
-) -> None:
+def test_a_run_is_started_once_and_waited_for(started: Started, service: RunningService) -> None:
     """The document has the action and the ended run; the repository has the commit."""
     _, document = started
 
     assert (document["kind"], document["state"]) == ("run.start", "confirmed")
-    assert isinstance(document["run"], dict)
     assert document["run"]["status"] == "completed"
     assert set(document["run"]) >= SPEC_FIELDS
     log = git("log", "--format=%B", "fix/login", cwd=service.repositories["acme/api"])
-    assert str(document["run"]["run_id"]) in log
+    assert document["run"]["run_id"] in log
 
 
-def test_what_was_sent_is_in_the_ledger_word_for_word(started: tuple[CommandLine, dict[str, object]]) -> None:
+def test_what_was_sent_is_in_the_ledger_word_for_word(started: Started) -> None:
     """Metadata that is JSON was sent as JSON."""
     cli, document = started
 
-    action = cli("actions", "show", str(document["action_id"]), "--json").json()["action"]
+    action = cli("actions", "show", document["action_id"], "--json").json()["action"]
 
     assert action["body"] == {
         "instructions": "Review the login",
@@ -56,10 +56,9 @@ def test_what_was_sent_is_in_the_ledger_word_for_word(started: tuple[CommandLine
     assert action["state"] == "confirmed"
 
 
-def test_a_listed_run_is_as_received_with_what_was_observed(started: tuple[CommandLine, dict[str, object]]) -> None:
+def test_a_listed_run_is_as_received_with_what_was_observed(started: Started) -> None:
     """The shape that scripts rely on."""
     cli, document = started
-    assert isinstance(document["run"], dict)
 
     listing = cli("runs", "list", "--branch", "fix/login", "--json").json()
 
@@ -73,13 +72,10 @@ def test_a_listed_run_is_as_received_with_what_was_observed(started: tuple[Comma
     assert run["observed"]["transitions"][-1]["to"] == "completed"
 
 
-def test_a_run_is_shown_by_a_part_of_its_id_with_its_conversation(
-    started: tuple[CommandLine, dict[str, object]],
-) -> None:
+def test_a_run_is_shown_by_a_part_of_its_id_with_its_conversation(started: Started) -> None:
     """Live and from the cache."""
     cli, document = started
-    assert isinstance(document["run"], dict)
-    run_id = str(document["run"]["run_id"])
+    run_id = document["run"]["run_id"]
 
     live = cli("runs", "show", run_id[:-4], "--json").json()
     cached = cli("runs", "show", run_id[:-4], "--json", "--cached", RUNWARDEN_BASE_URL=cli.base_url).json()
@@ -89,11 +85,10 @@ def test_a_run_is_shown_by_a_part_of_its_id_with_its_conversation(
     assert "Review the login" in cli("runs", "show", run_id).out
 
 
-def test_a_run_is_continued_on_its_own_repository(started: tuple[CommandLine, dict[str, object]]) -> None:
+def test_a_run_is_continued_on_its_own_repository(started: Started) -> None:
     """The second turn of the same run."""
     cli, document = started
-    assert isinstance(document["run"], dict)
-    run_id = str(document["run"]["run_id"])
+    run_id = document["run"]["run_id"]
 
     result = cli("runs", "continue", run_id, "And again", "--wait", "--timeout", "50s", "--json")
 

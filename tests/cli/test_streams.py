@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.answers import ORGANIZATION
 from tests.cli.conftest import CommandLine
 from tests.fault_server import FaultServer, Respond
 from tests.run_board import Board
-
-PARENT = {"parent_organization_id": "org_0"}
 
 
 def redirected(process: CommandLine, redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -67,7 +66,7 @@ def test_output_that_has_no_room_is_a_failure_of_its_own(lone: CommandLine, form
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_a_write_whose_account_has_no_room_was_still_sent_once(faulty: CommandLine, faults: FaultServer) -> None:
     """The ledger has what the disk could not take, and the code keeps a script from thinking that nothing happened."""
-    faults.script(Respond(201, {f"organization_{part}": part for part in ("id", "name", "slug")} | PARENT))
+    faults.script(Respond(201, ORGANIZATION))
 
     done = redirected(faulty, ">/dev/full", "orgs", "create", "ada@customer.test", "--json")
 

@@ -1,7 +1,7 @@
 """A real cache, a clock that moves when told to, and a watch over them."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +12,7 @@ import pytest
 from app.config import NotifySettings
 from app.notify.notifications import Notification
 from app.notify.watch import Delivery, Watch
+from app.text import safe_text
 from storage.cache import Cache
 from storage.records import HealthReport, HealthSample, PollOutcome, Repository, Run
 
@@ -67,26 +68,18 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield World(cache)
 
 
-@pytest.fixture
-def titles() -> Callable[[Delivery], list[str]]:
+def titles(telling: Delivery) -> list[str]:
     """What a look told on the screen, in its first words."""
-    return lambda telling: [news.title for news in telling.screen]
+    return [news.title for news in telling.screen]
 
 
-@pytest.fixture
-def outward() -> Callable[[Delivery], list[str]]:
+def outward(telling: Delivery) -> list[str]:
     """What a look told outside of it."""
-    return lambda telling: [news.title for news in telling.outward]
+    return [news.title for news in telling.outward]
 
 
-@pytest.fixture
-def news() -> Callable[..., Notification]:
+def news(title: str = "Run failed: acme/api", body: str = "agent/x", **facts: Any) -> Notification:
     """One piece of news."""
-    from app.text import safe_text
-
-    def make(title: str = "Run failed: acme/api", body: str = "agent/x", **facts: Any) -> Notification:
-        about = tuple(facts.pop("about", {}).items())
-        values = {"key": title, "kind": "run", "level": "error", "at": NOON, **facts}
-        return Notification(title=safe_text(title), body=safe_text(body), about=about, **values)
-
-    return make
+    about = tuple(facts.pop("about", {}).items())
+    values = {"key": title, "kind": "run", "level": "error", "at": NOON, **facts}
+    return Notification(title=safe_text(title), body=safe_text(body), about=about, **values)

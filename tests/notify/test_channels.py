@@ -3,17 +3,16 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from app.config import NotifySettings
 from app.notify.channels import NO_DESKTOP, Channels, run_program, terminal_sequence
-from app.notify.notifications import Notification
 from app.text import SafeText
+from tests.notify.conftest import news
 
-MakeNews = Callable[..., Notification]
 WRITE_ARGUMENTS = "import json, sys; open(sys.argv[1], 'w').write(json.dumps(sys.argv[2:]))"
 
 
@@ -33,7 +32,7 @@ def channels(terminal: Terminal, env: Mapping[str, str] | None = None, **setting
     return Channels(notify, "acme-prod", env or {}, terminal.ring, terminal.written.append)
 
 
-async def test_the_bell_rings_once_for_all_that_came_together(news: MakeNews) -> None:
+async def test_the_bell_rings_once_for_all_that_came_together() -> None:
     """And not at all where it is off, or there is nothing."""
     terminal = Terminal()
 
@@ -44,7 +43,7 @@ async def test_the_bell_rings_once_for_all_that_came_together(news: MakeNews) ->
     assert terminal.rings == 1
 
 
-async def test_a_command_gets_its_arguments_as_they_are(news: MakeNews, tmp_path: Path) -> None:
+async def test_a_command_gets_its_arguments_as_they_are(tmp_path: Path) -> None:
     """No shell, no second filling-in, and nothing foreign that reads as an option."""
     out = tmp_path / "out.json"
     arguments = "{title}|{body},{repository},--status={status},{branch},{unknown} {,{platform},$HOME;`id`"
@@ -60,7 +59,7 @@ async def test_a_command_gets_its_arguments_as_they_are(news: MakeNews, tmp_path
     )
 
 
-async def test_what_goes_wrong_with_a_command_is_said(news: MakeNews) -> None:
+async def test_what_goes_wrong_with_a_command_is_said() -> None:
     """That it is not there, that it failed and with which words, that it hung."""
     missing = await channels(Terminal(), command=("/nowhere/tell",)).deliver([news(), news("x")])
     program = "import sys; print('no \x1b route', file=sys.stderr); sys.exit(3)"
@@ -92,7 +91,7 @@ async def test_a_cancelled_delivery_leaves_no_program_behind(tmp_path: Path) -> 
         os.kill(pid, 0)
 
 
-async def test_the_desktops_program_gets_text_and_no_markup(news: MakeNews, tmp_path: Path) -> None:
+async def test_the_desktops_program_gets_text_and_no_markup(tmp_path: Path) -> None:
     """notify-send reads its text as a kind of HTML, and a leading hyphen as an option."""
     out = tmp_path / "out.txt"
     program = tmp_path / "notify-send"
@@ -109,7 +108,7 @@ async def test_the_desktops_program_gets_text_and_no_markup(news: MakeNews, tmp_
     ]  # fmt: skip
 
 
-async def test_a_desktop_that_cannot_be_reached_is_said_with_its_cure(news: MakeNews, tmp_path: Path) -> None:
+async def test_a_desktop_that_cannot_be_reached_is_said_with_its_cure(tmp_path: Path) -> None:
     """Neither the terminal nor notify-send."""
     env = {"PATH": str(tmp_path), "TERM": "xterm-256color"}
 
@@ -134,7 +133,7 @@ def test_terminals_are_written_to_in_their_own_words(env: dict[str, str], expect
     assert terminal_sequence(SafeText("T; u"), SafeText("B"), env) == expected
 
 
-async def test_a_terminal_that_can_is_preferred(news: MakeNews) -> None:
+async def test_a_terminal_that_can_is_preferred() -> None:
     """Over ssh it is the only one that reaches the person's desk."""
     terminal = Terminal()
 

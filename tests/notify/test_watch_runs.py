@@ -1,14 +1,10 @@
 """The watch over runs: what is told, once, and what is not."""
 
-from collections.abc import Callable
-
 from app.notify.watch import Delivery
-from tests.notify.conftest import World
-
-Words = Callable[[Delivery], list[str]]
+from tests.notify.conftest import World, outward, titles
 
 
-async def test_a_run_that_fails_is_told_once(world: World, titles: Words, outward: Words) -> None:
+async def test_a_run_that_fails_is_told_once(world: World) -> None:
     """With what it is and how long it took; the next look is silent."""
     await world.run("run_1", "working")
     watch = await world.watch()
@@ -22,7 +18,7 @@ async def test_a_run_that_fails_is_told_once(world: World, titles: Words, outwar
     assert await watch.look() == Delivery()
 
 
-async def test_only_what_is_asked_for_is_told(world: World, titles: Words) -> None:
+async def test_only_what_is_asked_for_is_told(world: World) -> None:
     """A run that completes is no news by default; with its status among `on` it is."""
     await world.run("run_1", "working")
     silent, talking = await world.watch(), await world.watch(on=("completed",))
@@ -32,7 +28,7 @@ async def test_only_what_is_asked_for_is_told(world: World, titles: Words) -> No
     assert titles(await talking.look()) == ["Run completed: acme/api"]
 
 
-async def test_every_move_of_a_followed_run_is_told(world: World, titles: Words) -> None:
+async def test_every_move_of_a_followed_run_is_told(world: World) -> None:
     """Queued to working to its end, and also its next turn."""
     await world.run("run_1", "queued")
     await world.cache.following.pin("run_1", at=world.now)
@@ -49,7 +45,7 @@ async def test_every_move_of_a_followed_run_is_told(world: World, titles: Words)
         assert titles(await watch.look()) == [f"{words}: acme/api"]
 
 
-async def test_a_run_first_seen_failed_is_news(world: World, titles: Words) -> None:
+async def test_a_run_first_seen_failed_is_news(world: World) -> None:
     """It came and went between two polls."""
     watch = await world.watch()
     world.pass_(minutes=1)
@@ -69,7 +65,7 @@ async def test_the_first_sync_tells_nothing_of_the_past(world: World) -> None:
     assert await watch.look() == Delivery()
 
 
-async def test_many_at_once_are_told_as_one(world: World, titles: Words, outward: Words) -> None:
+async def test_many_at_once_are_told_as_one(world: World) -> None:
     """With their number and places; a followed one among them keeps its own words."""
     for number in range(12):
         await world.run(f"run_{number}", "working", repository=f"acme/r{number % 2}")
@@ -85,7 +81,7 @@ async def test_many_at_once_are_told_as_one(world: World, titles: Words, outward
     assert told.screen[1].body == "in acme/r0, acme/r1"
 
 
-async def test_two_consoles_show_it_both_and_ring_once(world: World, titles: Words, outward: Words) -> None:
+async def test_two_consoles_show_it_both_and_ring_once(world: World) -> None:
     """Each has its own screen; the bell, the desktop and the command are everybody's."""
     await world.run("run_1", "working")
     first, second = await world.watch(), await world.watch()
@@ -108,7 +104,7 @@ async def test_a_restart_tells_nothing_again(world: World) -> None:
     assert await (await world.watch()).look() == Delivery()
 
 
-async def test_what_happened_while_nobody_looked_is_summed_up(world: World, titles: Words, outward: Words) -> None:
+async def test_what_happened_while_nobody_looked_is_summed_up(world: World) -> None:
     """On the screen, in one line; a followed run's end is told in full."""
     for number in range(9):
         await world.run(f"run_{number}", "working")
@@ -130,7 +126,7 @@ async def test_what_happened_while_nobody_looked_is_summed_up(world: World, titl
     assert outward(told) == ["Run failed after 5m00s: acme/api"]
 
 
-async def test_a_stuck_run_is_told_once(world: World, titles: Words) -> None:
+async def test_a_stuck_run_is_told_once(world: World) -> None:
     """With how long its repository's runs take; a flag that comes back for the same turn is no news."""
     for number in range(20):
         await world.run(f"run_{number}", "working", minutes=2)

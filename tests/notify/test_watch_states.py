@@ -1,13 +1,11 @@
 """The watch over states: hosts, link and token, held before they are told, and ended aloud."""
 
-from collections.abc import Callable
 from datetime import time
 
 from app.config.settings import QuietHours
 from app.notify.watch import Delivery
-from tests.notify.conftest import World
+from tests.notify.conftest import World, outward, titles
 
-Words = Callable[[Delivery], list[str]]
 NOON_HOURS = QuietHours(time(11), time(13))
 
 
@@ -18,7 +16,7 @@ async def polled(world: World, minutes: float, **statuses: str) -> None:
         await world.health(**statuses)
 
 
-async def test_a_host_is_told_once_it_has_been_bad_for_long_enough(world: World, titles: Words) -> None:
+async def test_a_host_is_told_once_it_has_been_bad_for_long_enough(world: World) -> None:
     """Not at its first bad answer; then once; and once when it is well again for as long."""
     await world.health(github="ok")
     watch = await world.watch(hold_s=60)
@@ -49,7 +47,7 @@ async def test_one_bad_answer_is_no_news(world: World) -> None:
         assert await watch.look() == Delivery()
 
 
-async def test_a_host_that_flaps_is_told_once(world: World, titles: Words) -> None:
+async def test_a_host_that_flaps_is_told_once(world: World) -> None:
     """Recoveries that do not hold end nothing: one trouble, one piece of news, one end."""
     await world.health(github="ok")
     watch = await world.watch(hold_s=60)
@@ -67,7 +65,7 @@ async def test_a_host_that_flaps_is_told_once(world: World, titles: Words) -> No
     assert titles(await watch.look()) == ["Code host github is well again"]
 
 
-async def test_a_trouble_that_gets_worse_is_told_again(world: World, titles: Words) -> None:
+async def test_a_trouble_that_gets_worse_is_told_again(world: World) -> None:
     """Degraded is a warning; unreachable is more."""
     watch = await world.watch(hold_s=60)
     await polled(world, 2, github="degraded")
@@ -80,7 +78,7 @@ async def test_a_trouble_that_gets_worse_is_told_again(world: World, titles: Wor
     assert await watch.look() == Delivery()
 
 
-async def test_a_host_that_is_no_longer_connected_ends_its_trouble(world: World, titles: Words) -> None:
+async def test_a_host_that_is_no_longer_connected_ends_its_trouble(world: World) -> None:
     """It is neither well nor bad any more."""
     watch = await world.watch(hold_s=60)
     await polled(world, 2, github="unreachable", gitlab="ok")
@@ -100,7 +98,7 @@ async def test_silence_makes_no_host_bad(world: World) -> None:
     assert await watch.look() == Delivery()
 
 
-async def test_the_link_is_told_when_it_stays_down(world: World, titles: Words, outward: Words) -> None:
+async def test_the_link_is_told_when_it_stays_down(world: World) -> None:
     """After it held, once; and when it is back."""
     await world.link()
     watch = await world.watch(hold_s=60)
@@ -119,7 +117,7 @@ async def test_the_link_is_told_when_it_stays_down(world: World, titles: Words, 
     assert await watch.look() == Delivery()
 
 
-async def test_a_refused_token_is_told_at_once_and_is_not_the_link(world: World, titles: Words) -> None:
+async def test_a_refused_token_is_told_at_once_and_is_not_the_link(world: World) -> None:
     """Waiting does not cure it."""
     watch = await world.watch(hold_s=60)
     await world.link("not_authorized")
@@ -127,7 +125,7 @@ async def test_a_refused_token_is_told_at_once_and_is_not_the_link(world: World,
     assert titles(await watch.look()) == ["The service refuses the token (401): acme-prod"]
 
 
-async def test_quiet_hours_hold_states_back_and_drop_moves(world: World, titles: Words, outward: Words) -> None:
+async def test_quiet_hours_hold_states_back_and_drop_moves(world: World) -> None:
     """The screen says both at once; when the hours end, what still lasts is told outside, and nothing else."""
     await world.run("run_1", "working")
     watch = await world.watch(hold_s=60, quiet=NOON_HOURS)
@@ -146,7 +144,7 @@ async def test_quiet_hours_hold_states_back_and_drop_moves(world: World, titles:
     assert await watch.look() == Delivery()
 
 
-async def test_what_ended_within_the_quiet_hours_is_not_told_after_them(world: World, outward: Words) -> None:
+async def test_what_ended_within_the_quiet_hours_is_not_told_after_them(world: World) -> None:
     """Nobody has to know by then."""
     watch = await world.watch(hold_s=60, quiet=NOON_HOURS)
     await polled(world, 2, github="unreachable")

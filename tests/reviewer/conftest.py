@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -152,22 +151,12 @@ def branch(repo: Repository) -> Repository:
     return repo
 
 
-@pytest.fixture(scope="session")
-def found() -> Callable[..., list[Finding]]:
+def found(text: str | bytes, path: str = "src/module.py") -> list[Finding]:
     """What the checks of single files say about a text."""
-
-    def look(text: str | bytes, path: str = "src/module.py") -> list[Finding]:
-        source = Source(path, text.encode() if isinstance(text, str) else text)
-        return [finding for check in SOURCE_CHECKS for finding in check(source)]
-
-    return look
+    source = Source(path, text.encode() if isinstance(text, str) else text)
+    return [finding for check in SOURCE_CHECKS for finding in check(source)]
 
 
-@pytest.fixture(scope="session")
-def rules(found: Callable[..., list[Finding]]) -> Callable[..., set[str]]:
+def rules(text: str | bytes, path: str = "src/module.py") -> set[str]:
     """The ids of the rules that apply to a text."""
-
-    def look(text: str | bytes, path: str = "src/module.py") -> set[str]:
-        return {finding.rule.id for finding in found(text, path)}
-
-    return look
+    return {finding.rule.id for finding in found(text, path)}

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from service.reviewer.finding import RULES, Finding, Rule, Topic, identify
 from service.reviewer.focus import Focus
-from service.reviewer.markdown import code, escaped, quoted, visible
+from service.reviewer.markdown import code, escaped, visible
 from service.reviewer.record import Record, RecordError, Since, decode, encode
 from service.reviewer.render import render
 from service.reviewer.review import Review
@@ -47,18 +47,6 @@ def test_escaped_text_is_only_text(text: str) -> None:
 
     assert {token.type for token in tokens} <= {"text", "text_special"}
     assert "".join(token.content for token in tokens).strip() == f"before: {visible(text.strip())}".strip()
-
-
-@given(HOSTILE)
-def test_a_quote_holds_only_paragraphs(text: str) -> None:
-    """A block quote of foreign text holds paragraphs of text; nothing in it ends it."""
-    tokens = PARSER.parse(f"{quoted(text)}\n\nafter\n")
-    kinds = {token.type for token in tokens}
-
-    assert kinds <= {"blockquote_open", "blockquote_close", "paragraph_open", "paragraph_close", "inline"}
-    children = {child.type for token in tokens for child in token.children or []}
-    assert children <= {"text", "text_special", "softbreak", "hardbreak"}
-    assert [token.content for token in tokens if token.type == "inline"][-1] == "after"
 
 
 @given(HOSTILE)

@@ -54,15 +54,6 @@ def test_result_names_the_verdict(branch: Any) -> None:
     assert done.errors == ""
 
 
-def test_same_commit_gives_the_same_review(branch: Any) -> None:
-    """Nothing in a review depends on when or where it was made."""
-    branch.commit({"src/run.py": BAD, **TEST})
-    first = branch.turn().review
-    (branch.folder / "reviews/run_01TEST.md").unlink()
-
-    assert branch.turn().review == first
-
-
 def test_second_turn_compares_with_the_first(branch: Any) -> None:
     """Moved lines stay the same finding; gone ones are resolved; new ones are new."""
     branch.commit({"src/run.py": BAD + "\n\ndef other(a=[]):\n    return a\n", **TEST})
