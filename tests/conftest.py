@@ -1,8 +1,23 @@
 """What holds for all tests."""
 
 import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.run_board import Board, served
 
 
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are processors: many tests wait for a service, a worker or a terminal."""
     return (os.cpu_count() or 1) + 1
+
+
+@pytest.fixture
+def board() -> Iterator[Board]:
+    """A service with a day's runs, over a real socket."""
+    from tests.console.scenes import a_day
+
+    with served(Board()) as board:
+        a_day(board)
+        yield board

@@ -19,8 +19,8 @@ from storage.errors import DiskFailedError
 from storage.records import PollOutcome
 from storage.thread import DatabaseThread
 from tests.console.quiet import idle, kept, lines, quiet, toasts
-from tests.console.scenes import TOKEN_VARIABLE, SceneClock, a_day, app_on, engine_on, settings_for
-from tests.run_board import Board, served
+from tests.console.scenes import TOKEN_VARIABLE, SceneClock, app_on, engine_on, settings_for
+from tests.run_board import Board
 from widgets.cursor_view import HEADER
 from widgets.runs.table import RunTable
 
@@ -135,14 +135,6 @@ def quiet_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     monkeypatch.undo()
     time.tzset()
-
-
-@pytest.fixture
-def board() -> Iterator[Board]:
-    """A service with a day's runs, over a real socket."""
-    with served(Board()) as board:
-        a_day(board)
-        yield board
 
 
 @pytest.fixture

@@ -4,19 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests.console.scenes import a_day
 from tests.pty.terminal import Terminal
-from tests.run_board import Board, served
+from tests.run_board import Board
 
 TOKEN = "token-of-the-terminal"
-
-
-@pytest.fixture
-def board() -> Iterator[Board]:
-    """A service with a day's runs, over a real socket."""
-    with served(Board()) as board:
-        a_day(board)
-        yield board
 
 
 @pytest.fixture

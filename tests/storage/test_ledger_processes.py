@@ -9,9 +9,9 @@ from subprocess import Popen
 
 import pytest
 
-from storage.ledger import Ledger, WrongStateError
+from storage.ledger import Ledger
 from storage.ledger.owner import Owner, is_dead, this_process
-from storage.records import Action, ActionError
+from storage.records import Action
 
 StartProcess = Callable[..., Popen[str]]
 
@@ -108,17 +108,6 @@ async def test_a_living_senders_actions_are_its_own(
 
     assert await ledger.adopt_orphans() == ()
     assert {action.state for action in await ledger.actions()} == {"prepared", "sending"}
-
-
-async def test_a_sender_that_was_given_up_cannot_send(
-    ledger: Ledger, prepare: Callable[..., Awaitable[Action]]
-) -> None:
-    """What others already call not sent never goes out."""
-    action = await prepare()
-    await ledger.not_sent(action.action_id, ActionError("crashed", "thought dead"))
-
-    with pytest.raises(WrongStateError):
-        await ledger.sending(action.action_id)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.console.scenes import a_day
-from tests.run_board import Board, served
+from tests.run_board import Board
 from tests.web.chromium import Chromium, find
 
 ROOT = Path(__file__).parents[2]
@@ -51,14 +50,6 @@ class Web:
 
 
 @pytest.fixture
-def board() -> Iterator[Board]:
-    """A service with a day's runs."""
-    with served(Board()) as board:
-        a_day(board)
-        yield board
-
-
-@pytest.fixture
 def environment(board: Board, tmp_path: Path) -> dict[str, str]:
     """A home of its own, and that service configured."""
     return {
@@ -78,17 +69,12 @@ def web(environment: dict[str, str]) -> Iterator[Web]:
     web.end()
 
 
-@pytest.fixture
-def eventually() -> Callable[[Callable[[], bool]], None]:
+def eventually(fact: Callable[[], bool]) -> None:
     """Waits until a fact holds of which nobody tells us, such as the end of another process's child."""
-
-    def wait(fact: Callable[[], bool]) -> None:
-        end = time.monotonic() + PATIENCE_S
-        while not fact():
-            assert time.monotonic() < end
-            time.sleep(0.02)
-
-    return wait
+    end = time.monotonic() + PATIENCE_S
+    while not fact():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,7 @@ from app.config import Profile
 from app.config.write import add_profile
 from app.token import EnvToken
 from tests.run_board import Board
-from tests.web.conftest import ROOT, Web
-
-Eventually = Callable[[Callable[[], bool]], None]
+from tests.web.conftest import ROOT, Web, eventually
 
 
 def browser_of(web: Web) -> aiohttp.ClientSession:
@@ -144,7 +141,7 @@ class Tab:
         self.unread = self.unread.partition(words)[2]
 
 
-async def test_a_tab_that_closes_takes_its_console_along(web: Web, eventually: Eventually) -> None:
+async def test_a_tab_that_closes_takes_its_console_along(web: Web) -> None:
     """Each tab has a process; the other one's stays."""
     async with browser_of(web) as client:
         room = await come_in(client, web)
@@ -180,7 +177,7 @@ async def test_profiles_are_switched_without_ending(environment: dict[str, str],
 
 
 @pytest.mark.parametrize("nonsense", ["{", "[]", '["resize", 1]'])
-async def test_nonsense_ends_its_own_connection_only(web: Web, eventually: Eventually, nonsense: str) -> None:
+async def test_nonsense_ends_its_own_connection_only(web: Web, nonsense: str) -> None:
     """The console behind it ends, the server goes on."""
     async with browser_of(web) as client:
         room = await come_in(client, web)
@@ -193,7 +190,7 @@ async def test_nonsense_ends_its_own_connection_only(web: Web, eventually: Event
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-async def test_its_end_is_the_end_of_every_console(web: Web, eventually: Eventually, number: signal.Signals) -> None:
+async def test_its_end_is_the_end_of_every_console(web: Web, number: signal.Signals) -> None:
     """Asked in order, or killed: no console goes on in the dark."""
     async with browser_of(web) as client:
         room = await come_in(client, web)
