@@ -23,10 +23,7 @@ class Api:
         self.organization = service.organization if organization is None else organization
         self.token = self.organization["tokens"][0]["value"] if self.organization["tokens"] else ""
         self.http = httpx.Client(
-            base_url=service.base_url,
-            headers={"Authorization": f"Bearer {self.token}"},
-            timeout=30,
-            trust_env=False,
+            base_url=service.base_url, headers={"Authorization": f"Bearer {self.token}"}, timeout=30, trust_env=False
         )
 
     def get(self, path: str, **options: Any) -> httpx.Response:

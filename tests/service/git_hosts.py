@@ -6,14 +6,11 @@ import os
 import signal
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from tests.fault_server import free_port
+from tests.fault_server import FaultServer, Received, Respond, free_port
 
 READY_S = 20.0
 
@@ -26,49 +23,26 @@ class GitHttpHost:
         """The Authorization of each request."""
         self._folder = folder
         self._expected = None if token is None else f"Basic {_basic(token)}"
-        host = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                host._serve(self)
-
-            def do_POST(self) -> None:
-                host._serve(self)
-
-            def log_message(self, *args: object) -> None:
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        self._server = FaultServer()
+        self._server.otherwise = self._serve
+        self.url = self._server.origin
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.close()
 
-    def _serve(self, request: BaseHTTPRequestHandler) -> None:
-        given = request.headers["Authorization"]
+    def _serve(self, request: Received) -> Respond:
+        given = request.headers.get("authorization")
         self.seen.append(given)
-        body = request.rfile.read(int(request.headers["Content-Length"] or 0))
         if self._expected is not None and given != self._expected:
-            request.send_response(401)
-            request.send_header("WWW-Authenticate", 'Basic realm="git"')
-            request.end_headers()
-            return
+            return Respond(401, headers={"WWW-Authenticate": 'Basic realm="git"'})
         done = subprocess.run(
-            ["git", "http-backend"], input=body, env=self._cgi(request), capture_output=True, check=True
+            ["git", "http-backend"], input=request.body, env=self._cgi(request), capture_output=True, check=True
         )
         head, _, content = done.stdout.partition(b"\r\n\r\n")
         fields = dict(line.split(": ", 1) for line in head.decode().splitlines())
-        request.send_response(int(fields.pop("Status", "200 OK").split()[0]))
-        for name, value in fields.items():
-            request.send_header(name, value)
-        request.end_headers()
-        request.wfile.write(content)
+        return Respond(int(fields.pop("Status", "200 OK").split()[0]), content, fields)
 
-    def _cgi(self, request: BaseHTTPRequestHandler) -> dict[str, str]:
-        parts = urlsplit(request.path)
+    def _cgi(self, request: Received) -> dict[str, str]:
         return {
             "PATH": os.environ["PATH"],
             "GIT_PROJECT_ROOT": str(self._folder),
@@ -78,12 +52,12 @@ class GitHttpHost:
             "GIT_CONFIG_VALUE_0": "true",
             "GIT_CONFIG_KEY_1": "safe.directory",
             "GIT_CONFIG_VALUE_1": "*",
-            "REQUEST_METHOD": request.command,
-            "PATH_INFO": parts.path,
-            "QUERY_STRING": parts.query,
-            "CONTENT_TYPE": request.headers["Content-Type"] or "",
-            "HTTP_CONTENT_ENCODING": request.headers["Content-Encoding"] or "",
-            "GIT_PROTOCOL": request.headers["Git-Protocol"] or "",
+            "REQUEST_METHOD": request.method,
+            "PATH_INFO": request.path,
+            "QUERY_STRING": request.target.partition("?")[2],
+            "CONTENT_TYPE": request.headers.get("content-type", ""),
+            "HTTP_CONTENT_ENCODING": request.headers.get("content-encoding", ""),
+            "GIT_PROTOCOL": request.headers.get("git-protocol", ""),
             "REMOTE_ADDR": "127.0.0.1",
         }
 

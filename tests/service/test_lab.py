@@ -29,8 +29,7 @@ def test_without_being_asked_for_there_is_no_lab(api: Any) -> None:
 
 @pytest.mark.parametrize("given", ["", "Bearer", "Bearer rwlab_guess", "admin"])
 @pytest.mark.parametrize(
-    ("method", "path"),
-    [("GET", ""), ("POST", "/faults"), ("PUT", "/clock"), ("POST", "/runs"), ("POST", "/reset")],
+    ("method", "path"), [("GET", ""), ("POST", "/faults"), ("PUT", "/clock"), ("POST", "/runs"), ("POST", "/reset")]
 )
 def test_the_lab_opens_to_its_own_token_alone(lab: Any, method: str, path: str, given: str) -> None:
     """401 for everything else, the API's administrator included."""

@@ -78,8 +78,7 @@ def test_a_made_up_run_can_be_continued(lab: Any) -> None:
     order(lab, runs=5, repositories=1)
     newest = walked(lab, date_to=UNTIL)[0]
     answer = lab.api.post(
-        "/external/runs",
-        {"instructions": "again", "repository": newest["repository"], "run_id": newest["run_id"]},
+        "/external/runs", {"instructions": "again", "repository": newest["repository"], "run_id": newest["run_id"]}
     )
 
     assert (answer.status_code, answer.json()["run_id"]) == (201, newest["run_id"])

@@ -64,12 +64,7 @@ def acme(tmp_path: Path) -> Iterator[Acme]:
 
 
 @pytest.mark.parametrize(
-    ("token", "cure"),
-    [
-        ("developer-token", "Maintainer"),
-        ("stolen", "token"),
-        ("", "--token-env"),
-    ],
+    ("token", "cure"), [("developer-token", "Maintainer"), ("stolen", "token"), ("", "--token-env")]
 )
 def test_a_token_that_may_not_set_webhooks_still_onboards(
     acme: Acme, gitlab: GitLabServer, monkeypatch: pytest.MonkeyPatch, token: str, cure: str

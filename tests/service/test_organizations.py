@@ -27,12 +27,7 @@ def test_an_organization_is_created_and_its_administrator_invited(api: Any) -> N
     expires = parsedate_to_datetime(mail["Expires"])
 
     assert answer.status_code == 201
-    assert set(made) == {
-        "organization_id",
-        "organization_name",
-        "organization_slug",
-        "parent_organization_id",
-    }
+    assert set(made) == {"organization_id", "organization_name", "organization_slug", "parent_organization_id"}
     assert made["parent_organization_id"] == api.service.organization["id"]
     assert mail["To"] == "jane@customer.example"
     assert made["organization_name"] in mail["Subject"]

@@ -8,14 +8,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from app.config import Profile
-from app.console.forms import (
-    ContinueRunForm,
-    NewRunForm,
-    OnboardForm,
-    OrganizationForm,
-    ResolveForm,
-    StartAgentForm,
-)
+from app.console.forms import ContinueRunForm, NewRunForm, OnboardForm, OrganizationForm, ResolveForm, StartAgentForm
 from app.console.runs.continue_many import ContinueManyForm
 from app.engine import Engine
 from storage.records import ActionError, Repository, Run

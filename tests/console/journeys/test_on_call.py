@@ -49,10 +49,7 @@ async def test_a_code_host_that_went_bad_is_told_once_with_since_when(
         await polls(scene)
         await hand.see("✓ ok", "22:01:30 9m02s")
         assert "so far" not in scene.text
-        assert of_troubles(told) == [
-            "Code host github is unreachable",
-            "Code host github is well again",
-        ]
+        assert of_troubles(told) == ["Code host github is unreachable", "Code host github is well again"]
 
 
 async def test_a_run_that_fails_is_told_once_and_found(
