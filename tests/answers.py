@@ -32,5 +32,5 @@ EXECUTION = {
 CREATE = ("orgs", "create", "New.Admin@example.com", "--json")
 
 
-def posts(faults: FaultServer) -> list[bytes]:
-    return [request.body for request in faults.requests if request.method == "POST"]
+def posts(server: FaultServer) -> list[bytes]:
+    return [request.body for request in server.requests if request.method == "POST"]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.fault_server import FaultServer
 from tests.run_board import Board, served
 
 
@@ -21,3 +22,10 @@ def board() -> Iterator[Board]:
     with served(Board()) as board:
         a_day(board)
         yield board
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    """A server over a real socket that answers, and misbehaves, as scripted."""
+    with FaultServer() as server:
+        yield server

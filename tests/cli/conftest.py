@@ -124,15 +124,9 @@ def real(tmp_path: Path, service: RunningService) -> CommandLine:
 
 
 @pytest.fixture
-def faults() -> Iterator[FaultServer]:
-    with FaultServer() as server:
-        yield server
-
-
-@pytest.fixture
-def faulty(tmp_path: Path, faults: FaultServer) -> CommandLine:
+def faulty(tmp_path: Path, server: FaultServer) -> CommandLine:
     """A command line against a server that misbehaves as scripted."""
-    return Inside(tmp_path, faults.base_url)
+    return Inside(tmp_path, server.base_url)
 
 
 @pytest.fixture

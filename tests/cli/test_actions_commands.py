@@ -6,31 +6,31 @@ from tests.fault_server import Drop, FaultServer, Hang, Respond
 
 
 def test_an_unknown_outcome_blocks_the_email_until_a_person_says_what_became_of_it(
-    faulty: CommandLine, faults: FaultServer
+    faulty: CommandLine, server: FaultServer
 ) -> None:
     """One POST on the wire, then none, until it is resolved."""
-    faults.script(Drop())
+    server.script(Drop())
     unknown = faulty(*CREATE)
     action_id = unknown.json()["action_id"]
 
     again = faulty("orgs", "create", "new.admin@EXAMPLE.com", "--json")
 
-    assert (unknown.code, again.code, len(posts(faults))) == (6, 6, 1)
+    assert (unknown.code, again.code, len(posts(server))) == (6, 6, 1)
     error = again.json()["error"]
     assert (error["kind"], error["action_id"]) == ("blocked", action_id)
     assert f"runwarden actions resolve {action_id}" in error["message"]
 
     resolved = faulty("actions", "resolve", action_id[:12], "--not-created", "--json")
-    faults.script(Respond(201, ORGANIZATION))
+    server.script(Respond(201, ORGANIZATION))
     after = faulty(*CREATE)
 
     assert (resolved.code, resolved.json()["state"]) == (0, "not_created")
-    assert (after.code, after.json()["organization"], len(posts(faults))) == (0, ORGANIZATION, 2)
+    assert (after.code, after.json()["organization"], len(posts(server))) == (0, ORGANIZATION, 2)
 
 
-def test_a_person_can_link_what_an_unknown_write_made(faulty: CommandLine, faults: FaultServer) -> None:
+def test_a_person_can_link_what_an_unknown_write_made(faulty: CommandLine, server: FaultServer) -> None:
     """It then counts as created, and a second word on it is refused."""
-    faults.script(Drop())
+    server.script(Drop())
     action_id = faulty(*CREATE).json()["action_id"]
 
     linked = faulty("actions", "resolve", action_id, "--created", "org_9", "--json")
@@ -42,30 +42,30 @@ def test_a_person_can_link_what_an_unknown_write_made(faulty: CommandLine, fault
     assert (twice.code, twice.json()["error"]["kind"]) == (2, "wrong_state")
 
 
-def test_sending_again_needs_the_email_typed(faulty: CommandLine, faults: FaultServer) -> None:
+def test_sending_again_needs_the_email_typed(faulty: CommandLine, server: FaultServer) -> None:
     """As an option or on stdin; anything else sends nothing."""
-    faults.script(Drop(), Drop(), Respond(201, ORGANIZATION))
+    server.script(Drop(), Drop(), Respond(201, ORGANIZATION))
     first = faulty(*CREATE).json()["action_id"]
     resolve = ("actions", "resolve", "--send-again", "--json")
 
     unconfirmed = faulty(*resolve, first)
     mistyped = faulty(*resolve, first, "--confirm", "old.admin@example.com")
-    sent = len(posts(faults))
+    sent = len(posts(server))
     second = faulty(*resolve, first, "--confirm", "new.admin@example.com")
     third = faulty(*resolve, second.json()["action_id"], stdin="new.admin@example.com\n")
 
     assert [unconfirmed.code, mistyped.code, sent] == [2, 2, 1]
     assert unconfirmed.json()["error"]["expected"] == "new.admin@example.com"
     assert (second.code, second.json()["state"]) == (6, "unknown")
-    assert (third.code, third.json()["organization"], len(posts(faults))) == (0, ORGANIZATION, 3)
-    assert len(set(posts(faults))) == 1
+    assert (third.code, third.json()["organization"], len(posts(server))) == (0, ORGANIZATION, 3)
+    assert len(set(posts(server))) == 1
     shown = faulty("actions", "show", first, "--json").json()["action"]
     assert (shown["resolution"], shown["superseded_by"]) == ("sent_again", second.json()["action_id"])
 
 
-def test_a_key_whose_write_had_no_effect_is_no_success(faulty: CommandLine, faults: FaultServer) -> None:
+def test_a_key_whose_write_had_no_effect_is_no_success(faulty: CommandLine, server: FaultServer) -> None:
     """The command did not get what it asked for, whoever said so; the one who said so did."""
-    faults.script(Drop())
+    server.script(Drop())
     unknown = faulty(*CREATE, "--key", "k1").json()["action_id"]
     resolved = faulty("actions", "resolve", unknown, "--not-created", "--json")
 
@@ -73,12 +73,12 @@ def test_a_key_whose_write_had_no_effect_is_no_success(faulty: CommandLine, faul
 
     assert (resolved.code, resolved.json()["state"]) == (0, "not_created")
     assert "error" not in resolved.json()
-    assert (again.code, again.json()["state"], len(posts(faults))) == (2, "not_created", 1)
+    assert (again.code, again.json()["state"], len(posts(server))) == (2, "not_created", 1)
 
 
-def test_read_only_resolves_nothing(faulty: CommandLine, faults: FaultServer) -> None:
+def test_read_only_resolves_nothing(faulty: CommandLine, server: FaultServer) -> None:
     """A person's word on an outcome changes the ledger, which is precious."""
-    faults.script(Drop())
+    server.script(Drop())
     unknown = faulty(*CREATE).json()["action_id"]
 
     for word in (["--not-created"], ["--created", "org_7"], ["--send-again", "--confirm", "new.admin@example.com"]):
@@ -86,28 +86,28 @@ def test_read_only_resolves_nothing(faulty: CommandLine, faults: FaultServer) ->
         assert (result.code, result.json()["error"]["kind"]) == (2, "read_only"), word
 
     assert faulty("actions", "show", unknown, "--json").json()["action"]["state"] == "unknown"
-    assert len(posts(faults)) == 1
+    assert len(posts(server)) == 1
 
 
-def test_a_process_that_is_killed_leaves_an_unknown_action_behind(faulty: CommandLine, faults: FaultServer) -> None:
+def test_a_process_that_is_killed_leaves_an_unknown_action_behind(faulty: CommandLine, server: FaultServer) -> None:
     """The next command finds it."""
-    faults.script(Hang())
+    server.script(Hang())
     process = faulty.begin(*CREATE)
-    faults.wait_for(1)
+    server.wait_for(1)
 
     process.kill()
     process.communicate(timeout=30)
 
     [action] = faulty("actions", "list", "--json").json()["actions"]
     assert (action["state"], action["error"]["kind"]) == ("unknown", "crashed")
-    assert len(posts(faults)) == 1
+    assert len(posts(server)) == 1
 
 
-def test_candidates_for_a_lost_run_are_proposed(faulty: CommandLine, faults: FaultServer) -> None:
+def test_candidates_for_a_lost_run_are_proposed(faulty: CommandLine, server: FaultServer) -> None:
     """A named branch makes it certain; a person still decides."""
-    faults.script(Drop())
+    server.script(Drop())
     start = faulty("runs", "start", "-R", "acme/api", "--branch", "agent/x", "go", "--json").json()
-    faults.script(Respond(200, {"runs": [RUN], "page_size": 100, "next_token": None, "total_count": 1}))
+    server.script(Respond(200, {"runs": [RUN], "page_size": 100, "next_token": None, "total_count": 1}))
 
     shown = faulty("actions", "show", start["action_id"], "--candidates", "--json").json()
 
@@ -115,9 +115,9 @@ def test_candidates_for_a_lost_run_are_proposed(faulty: CommandLine, faults: Fau
     assert [run["run_id"] for run in shown["candidates"]] == ["run_1"]
 
 
-def test_fields_nobody_knows_are_printed_as_received(faulty: CommandLine, faults: FaultServer) -> None:
+def test_fields_nobody_knows_are_printed_as_received(faulty: CommandLine, server: FaultServer) -> None:
     """The service may say more than the spec."""
-    faults.script(Respond(201, {**RUN, "cost": {"tokens": 3}}), Respond(200, {**EXECUTION, "queue": 1}))
+    server.script(Respond(201, {**RUN, "cost": {"tokens": 3}}), Respond(200, {**EXECUTION, "queue": 1}))
 
     run = faulty("runs", "start", "-R", "acme/api", "go", "--json")
     execution = faulty("agents", "start", "nightly", "-R", "acme/api", "--json")
@@ -126,9 +126,9 @@ def test_fields_nobody_knows_are_printed_as_received(faulty: CommandLine, faults
     assert execution.json()["execution"] == {**EXECUTION, "queue": 1}
 
 
-def test_the_ledger_is_filtered_by_state_and_kind(faulty: CommandLine, faults: FaultServer) -> None:
+def test_the_ledger_is_filtered_by_state_and_kind(faulty: CommandLine, server: FaultServer) -> None:
     """Newest first."""
-    faults.script(Drop(), Respond(201, RUN))
+    server.script(Drop(), Respond(201, RUN))
     faulty(*CREATE)
     faulty("runs", "start", "-R", "acme/api", "go")
 

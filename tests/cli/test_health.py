@@ -37,10 +37,10 @@ def test_the_real_hosts_are_asked(real: CommandLine, service: RunningService) ->
     ],
 )
 def test_the_exit_code_is_a_plugins(
-    faulty: CommandLine, faults: FaultServer, answer: Respond, code: int, word: str
+    faulty: CommandLine, server: FaultServer, answer: Respond, code: int, word: str
 ) -> None:
     """0 ok, 1 warning, 2 critical, 3 unknown: the worst host counts, and a link that is down says nothing of hosts."""
-    faults.script(answer, answer)
+    server.script(answer, answer)
 
     line, document = faulty("health"), faulty("health", "--json")
 
@@ -51,11 +51,11 @@ def test_the_exit_code_is_a_plugins(
     assert ("error" in parsed) == (answer.status not in {200, 404} or answer.body == b"{")
 
 
-def test_unreachable_is_unknown_and_what_was_seen_stays_readable(faulty: CommandLine, faults: FaultServer) -> None:
+def test_unreachable_is_unknown_and_what_was_seen_stays_readable(faulty: CommandLine, server: FaultServer) -> None:
     """`--cached` shows the last answer."""
-    faults.script(hosts(github="degraded"))
+    server.script(hosts(github="degraded"))
     faulty("health")
-    faults.close()
+    server.close()
 
     down, cached = faulty("health", "--json"), faulty("health", "--cached", "--json")
 
@@ -73,9 +73,9 @@ def test_even_a_mistake_is_unknown(lone: CommandLine, arguments: list[str]) -> N
     assert result.out.startswith("RUNWARDEN UNKNOWN - ")
 
 
-def test_a_host_is_printed_as_received(faulty: CommandLine, faults: FaultServer) -> None:
+def test_a_host_is_printed_as_received(faulty: CommandLine, server: FaultServer) -> None:
     """Fields that no spec names are there; ours stand under a name of their own."""
-    faults.script(Respond(200, {"code_hosting": {"gitlab": {"status": "ok", "version": "17.1", "group": None}}}))
+    server.script(Respond(200, {"code_hosting": {"gitlab": {"status": "ok", "version": "17.1", "group": None}}}))
 
     gitlab = faulty("health", "--json").json()["code_hosting"]["gitlab"]
 
@@ -84,9 +84,9 @@ def test_a_host_is_printed_as_received(faulty: CommandLine, faults: FaultServer)
     assert observed["connected"] is True
 
 
-def test_a_host_that_was_disconnected_on_purpose_alarms_nobody(faulty: CommandLine, faults: FaultServer) -> None:
+def test_a_host_that_was_disconnected_on_purpose_alarms_nobody(faulty: CommandLine, server: FaultServer) -> None:
     """It is gone from the answer, and from ours."""
-    faults.script(hosts(github="ok", gitlab="unreachable"), hosts(github="ok"))
+    server.script(hosts(github="ok", gitlab="unreachable"), hosts(github="ok"))
 
     before, after = faulty("health", "--json"), faulty("health", "--json")
 
@@ -100,8 +100,8 @@ def test_healthy_words_are_configured() -> None:
     assert level_of("ok", ("fine",)) is Level.CRITICAL
 
 
-def test_rows_are_for_scripts_too(faulty: CommandLine, faults: FaultServer) -> None:
+def test_rows_are_for_scripts_too(faulty: CommandLine, server: FaultServer) -> None:
     """CSV has a header and a row a host."""
-    faults.script(hosts(github="ok"))
+    server.script(hosts(github="ok"))
 
     assert faulty("health", "-o", "csv").out.splitlines()[0] == "platform,status,level,host,group,since"

@@ -19,8 +19,8 @@ def creating(request: Received) -> Step:
     return Respond(201, ORGANIZATION | {"organization_id": f"org_{name}", "organization_name": name})
 
 
-def emails(faults: FaultServer) -> Counter[str]:
-    return Counter(str(json.loads(request.body)["email"]) for request in faults.requests)
+def emails(server: FaultServer) -> Counter[str]:
+    return Counter(str(json.loads(request.body)["email"]) for request in server.requests)
 
 
 @pytest.fixture
@@ -45,11 +45,11 @@ def test_every_row_becomes_one_organization(real: CommandLine, service: RunningS
 
 
 def test_an_import_stops_at_an_unknown_outcome_and_goes_on_when_it_is_resolved(
-    faulty: CommandLine, faults: FaultServer, file: Path
+    faulty: CommandLine, server: FaultServer, file: Path
 ) -> None:
     """Exit code 6; no email is ever sent twice without a person's word."""
-    faults.otherwise = creating
-    faults.script(creating(Received("POST", "/", {}, b'{"email": "a@example.com"}')), Drop())
+    server.otherwise = creating
+    server.script(creating(Received("POST", "/", {}, b'{"email": "a@example.com"}')), Drop())
 
     stopped = faulty("orgs", "import", str(file), "--json")
     blocked = faulty("orgs", "import", str(file), "--json")
@@ -63,13 +63,13 @@ def test_an_import_stops_at_an_unknown_outcome_and_goes_on_when_it_is_resolved(
     done = faulty("orgs", "import", str(file), "--json")
 
     assert (done.code, done.json()["outcomes"]) == (0, {"already_created": 2, "created": 1})
-    assert emails(faults) == {"a@example.com": 1, "b@example.com": 2, "c@example.com": 1}
+    assert emails(server) == {"a@example.com": 1, "b@example.com": 2, "c@example.com": 1}
 
 
-def test_a_refused_row_does_not_stop_the_others(faulty: CommandLine, faults: FaultServer, file: Path) -> None:
+def test_a_refused_row_does_not_stop_the_others(faulty: CommandLine, server: FaultServer, file: Path) -> None:
     """Exit code 2; the row may be tried again, corrected."""
-    faults.otherwise = creating
-    faults.script(Respond(400, {"message": "no such offer", "error_code": "invalid_offer_code"}))
+    server.otherwise = creating
+    server.script(Respond(400, {"message": "no such offer", "error_code": "invalid_offer_code"}))
 
     first = faulty("orgs", "import", str(file), "--json")
     second = faulty("orgs", "import", str(file), "--json")
@@ -83,22 +83,22 @@ def test_a_refused_row_does_not_stop_the_others(faulty: CommandLine, faults: Fau
     ("step", "code"), [(Respond(429, {"message": "slow"}), 5), (Respond(403, {"message": "no"}), 4)]
 )
 def test_what_every_row_would_suffer_stops_the_import(
-    faulty: CommandLine, faults: FaultServer, file: Path, step: Respond, code: int
+    faulty: CommandLine, server: FaultServer, file: Path, step: Respond, code: int
 ) -> None:
     """One request, not one for each row."""
-    faults.script(step)
+    server.script(step)
 
     result = faulty("orgs", "import", str(file), "--json")
 
-    assert (result.code, len(faults.requests)) == (code, 1)
+    assert (result.code, len(server.requests)) == (code, 1)
     assert [row["outcome"] for row in result.json()["rows"]] == ["rejected", "not_tried", "not_tried"]
 
 
-def test_an_interrupted_import_tells_how_far_it_came(faulty: CommandLine, faults: FaultServer, file: Path) -> None:
+def test_an_interrupted_import_tells_how_far_it_came(faulty: CommandLine, server: FaultServer, file: Path) -> None:
     """Exit code 130, and every row accounted for."""
-    faults.script(creating(Received("POST", "/", {}, b'{"email": "a@example.com"}')), Hang())
+    server.script(creating(Received("POST", "/", {}, b'{"email": "a@example.com"}')), Hang())
     process = faulty.begin("orgs", "import", str(file), "--json")
-    faults.wait_for(2)
+    server.wait_for(2)
 
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=120)
@@ -107,12 +107,12 @@ def test_an_interrupted_import_tells_how_far_it_came(faulty: CommandLine, faults
     assert [row["outcome"] for row in json.loads(out)["rows"]] == ["created", "unknown", "not_tried"]
 
 
-def test_a_dry_run_sends_nothing(faulty: CommandLine, faults: FaultServer, file: Path) -> None:
+def test_a_dry_run_sends_nothing(faulty: CommandLine, server: FaultServer, file: Path) -> None:
     """It says what would be done, even without a token."""
     result = faulty("orgs", "import", str(file), "--dry-run", "--json", RUNWARDEN_TOKEN="")
 
     assert (result.code, result.json()["outcomes"]) == (0, {"to_create": 3})
-    assert faults.requests == []
+    assert server.requests == []
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_dry_run_sends_nothing(faulty: CommandLine, faults: FaultServer, file:
     ],
 )
 def test_a_file_with_a_mistake_sends_nothing_at_all(
-    faulty: CommandLine, faults: FaultServer, file: Path, content: bytes, said: str
+    faulty: CommandLine, server: FaultServer, file: Path, content: bytes, said: str
 ) -> None:
     """Everything is checked before the first row is sent."""
     file.write_bytes(content)
@@ -136,4 +136,4 @@ def test_a_file_with_a_mistake_sends_nothing_at_all(
 
     assert result.code == 2
     assert said in result.json()["error"]["message"]
-    assert faults.requests == []
+    assert server.requests == []

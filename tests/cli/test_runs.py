@@ -123,9 +123,9 @@ def test_a_run_the_service_does_not_know_is_not_found(real: CommandLine) -> None
         assert (result.code, result.json()["error"]["kind"]) == (7, "not_found")
 
 
-def test_a_turn_while_the_run_is_at_work_is_refused(faulty: CommandLine, faults: FaultServer) -> None:
+def test_a_turn_while_the_run_is_at_work_is_refused(faulty: CommandLine, server: FaultServer) -> None:
     """Exit code 2, with the service's own words."""
-    faults.script(
+    server.script(
         Respond(200, {"runs": [{**RUN, "status": "working"}], "page_size": 100, "next_token": None, "total_count": 1}),
         Respond(409, {"message": "The run is at work.", "error_code": "run_active"}),
     )
@@ -244,9 +244,9 @@ def test_nothing_is_no_id(lone: CommandLine, arguments: tuple[str, ...]) -> None
     assert lone(*arguments, "--json").json()["error"]["kind"] == "usage"
 
 
-def test_a_list_that_is_not_there_hints_at_the_base_address(faulty: CommandLine, faults: FaultServer) -> None:
+def test_a_list_that_is_not_there_hints_at_the_base_address(faulty: CommandLine, server: FaultServer) -> None:
     """404 for the list means that the address does not lead to the API; the service's words end as a sentence does."""
-    faults.script(Respond(404, {"message": "nothing here"}))
+    server.script(Respond(404, {"message": "nothing here"}))
 
     result = faulty("runs", "list", "--json")
 
@@ -269,9 +269,9 @@ def test_one_run_as_csv_is_for_programs(boarded: CommandLine, board: Board) -> N
 @pytest.mark.parametrize(
     ("status", "code"), [(400, 2), (401, 4), (403, 4), (404, 7), (429, 5), (500, 8), (503, 8), (302, 8)]
 )
-def test_a_failed_reading_tells_what_failed(faulty: CommandLine, faults: FaultServer, status: int, code: int) -> None:
+def test_a_failed_reading_tells_what_failed(faulty: CommandLine, server: FaultServer, status: int, code: int) -> None:
     """By the service's answer."""
-    faults.script(Respond(status, {"message": "so it is"}, {"Location": "/v1/elsewhere"}))
+    server.script(Respond(status, {"message": "so it is"}, {"Location": "/v1/elsewhere"}))
 
     result = faulty("runs", "list", "--json")
 
@@ -279,9 +279,9 @@ def test_a_failed_reading_tells_what_failed(faulty: CommandLine, faults: FaultSe
     assert result.json()["error"]["message"]
 
 
-def test_an_answer_that_takes_too_long_is_exit_code_8(faulty: CommandLine, faults: FaultServer) -> None:
+def test_an_answer_that_takes_too_long_is_exit_code_8(faulty: CommandLine, server: FaultServer) -> None:
     """The deadline is the configuration's."""
-    faults.script(Hang())
+    server.script(Hang())
     file = faulty.home / "config.toml"
     file.write_text("[poll]\ndeadline_s = 0.5\n")
 

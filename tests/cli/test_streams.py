@@ -64,9 +64,9 @@ def test_output_that_has_no_room_is_a_failure_of_its_own(lone: CommandLine, form
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_a_write_whose_account_has_no_room_was_still_sent_once(faulty: CommandLine, faults: FaultServer) -> None:
+def test_a_write_whose_account_has_no_room_was_still_sent_once(faulty: CommandLine, server: FaultServer) -> None:
     """The ledger has what the disk could not take, and the code keeps a script from thinking that nothing happened."""
-    faults.script(Respond(201, ORGANIZATION))
+    server.script(Respond(201, ORGANIZATION))
 
     done = redirected(faulty, ">/dev/full", "orgs", "create", "ada@customer.test", "--json")
 

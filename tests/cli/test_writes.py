@@ -23,12 +23,12 @@ def test_an_organization_is_created_and_listed(real: CommandLine, service: Runni
 
 
 @pytest.mark.parametrize("form", [("--input", "a=1", "b=x"), ("--input", "a=1", "--input", "b=x")])
-def test_inputs_follow_one_option_or_several(faulty: CommandLine, faults: FaultServer, form: tuple[str, ...]) -> None:
+def test_inputs_follow_one_option_or_several(faulty: CommandLine, server: FaultServer, form: tuple[str, ...]) -> None:
     """Either way they are sent, JSON as JSON; without the option they are a mistake."""
-    faults.script(Respond(201, EXECUTION))
+    server.script(Respond(201, EXECUTION))
 
     assert faulty("agents", "start", "nightly", "-R", "acme/api", *form, "--json").code == 0
-    assert json.loads(posts(faults)[0])["inputs"] == {"a": 1, "b": "x"}
+    assert json.loads(posts(server)[0])["inputs"] == {"a": 1, "b": "x"}
     assert faulty("agents", "start", "nightly", "-R", "acme/api", "a=1", "--json").json()["error"]["kind"] == "usage"
 
 
@@ -87,10 +87,10 @@ def test_a_token_without_the_scope_is_exit_code_4(real: CommandLine, service: Ru
     ],
 )
 def test_each_answer_to_a_write_has_its_exit_code(
-    faulty: CommandLine, faults: FaultServer, step: Respond | Drop | Raw, code: int, state: str, kind: str
+    faulty: CommandLine, server: FaultServer, step: Respond | Drop | Raw, code: int, state: str, kind: str
 ) -> None:
     """And the document is there all the same."""
-    faults.script(step)
+    server.script(step)
 
     result = faulty(*CREATE)
 
@@ -98,7 +98,7 @@ def test_each_answer_to_a_write_has_its_exit_code(
     assert (result.code, document["state"], document["error"]["kind"]) == (code, state, kind)
     assert document["organization"] is None
     assert document["action_id"]
-    assert len(posts(faults)) == 1
+    assert len(posts(server)) == 1
 
 
 def test_nothing_is_sent_where_nobody_listens(lone: CommandLine) -> None:
@@ -109,9 +109,9 @@ def test_nothing_is_sent_where_nobody_listens(lone: CommandLine) -> None:
     assert [each.json()["state"] for each in (first, second)] == ["not_sent", "not_sent"]
 
 
-def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: CommandLine, faults: FaultServer) -> None:
+def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: CommandLine, server: FaultServer) -> None:
     """Scripts read the same fields from every outcome; nothing was sent, so nothing is in them."""
-    faults.script(Drop())
+    server.script(Drop())
     assert faulty(*CREATE).code == 6
 
     for refused in (faulty(*CREATE), faulty("orgs", "create", "nobody", "--json"), faulty(*CREATE, "--read-only")):
@@ -124,7 +124,7 @@ def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: Command
             "organization": None,
         }
         assert document["error"]["message"]
-    assert len(posts(faults)) == 1
+    assert len(posts(server)) == 1
 
 
 def test_a_ledger_that_fails_does_not_say_that_nothing_was_sent(lone: CommandLine) -> None:
@@ -138,9 +138,9 @@ def test_a_ledger_that_fails_does_not_say_that_nothing_was_sent(lone: CommandLin
     assert (result.code, set(result.json())) == (2, {"error"})
 
 
-def test_the_same_key_sends_once(faulty: CommandLine, faults: FaultServer) -> None:
+def test_the_same_key_sends_once(faulty: CommandLine, server: FaultServer) -> None:
     """A script that is run twice is told the same; another request under that key is refused."""
-    faults.script(Respond(201, ORGANIZATION))
+    server.script(Respond(201, ORGANIZATION))
 
     first = faulty(*CREATE, "--key", "k1")
     second = faulty(*CREATE, "--key", "k1")
@@ -148,14 +148,14 @@ def test_the_same_key_sends_once(faulty: CommandLine, faults: FaultServer) -> No
 
     assert first.out == second.out
     assert (second.code, other.code, other.json()["error"]["kind"]) == (0, 2, "already_asked")
-    assert len(posts(faults)) == 1
+    assert len(posts(server)) == 1
 
 
 def test_a_started_run_is_told_however_the_waiting_for_its_end_goes_wrong(
-    faulty: CommandLine, faults: FaultServer
+    faulty: CommandLine, server: FaultServer
 ) -> None:
     """It is at work: a script that lost its id could only start it a second time."""
-    faults.script(Respond(201, RUN), Respond(401, {"message": "expired"}))
+    server.script(Respond(201, RUN), Respond(401, {"message": "expired"}))
 
     result = faulty("runs", "start", "-R", "acme/api", "--wait", "--json", "Review")
 
@@ -165,9 +165,9 @@ def test_a_started_run_is_told_however_the_waiting_for_its_end_goes_wrong(
     assert document["action_id"]
 
 
-def test_a_signal_while_a_started_run_is_waited_for_tells_the_run(faulty: CommandLine, faults: FaultServer) -> None:
+def test_a_signal_while_a_started_run_is_waited_for_tells_the_run(faulty: CommandLine, server: FaultServer) -> None:
     """Exit code 130, and the document of the write that had been done."""
-    faults.script(Respond(201, RUN), Hang())
+    server.script(Respond(201, RUN), Hang())
     process = faulty.begin("runs", "start", "-R", "acme/api", "--wait", "--json", "Review")
     assert process.stderr is not None
     while "queued" not in (line := process.stderr.readline()):
@@ -183,12 +183,12 @@ def test_a_signal_while_a_started_run_is_waited_for_tells_the_run(faulty: Comman
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(
-    faulty: CommandLine, faults: FaultServer, number: signal.Signals, code: int
+    faulty: CommandLine, server: FaultServer, number: signal.Signals, code: int
 ) -> None:
     """The bytes have left: nobody knows what became of them."""
-    faults.script(Hang())
+    server.script(Hang())
     process = faulty.begin(*CREATE)
-    faults.wait_for(1)
+    server.wait_for(1)
 
     process.send_signal(number)
     out, _ = process.communicate(timeout=120)
@@ -198,9 +198,9 @@ def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(
     assert faulty(*CREATE).code == 6
 
 
-def test_the_token_may_come_on_stdin(faulty: CommandLine, faults: FaultServer) -> None:
+def test_the_token_may_come_on_stdin(faulty: CommandLine, server: FaultServer) -> None:
     """Its first line; the instructions may follow it."""
-    faults.script(Respond(201, RUN))
+    server.script(Respond(201, RUN))
 
     result = faulty(
         *("--token-stdin", "runs", "start", "-R", "acme/api", "-", "--json"),
@@ -209,12 +209,12 @@ def test_the_token_may_come_on_stdin(faulty: CommandLine, faults: FaultServer) -
     )
 
     assert result.code == 0
-    assert faults.requests[0].headers["authorization"] == "Bearer secret-token"
-    assert json.loads(faults.requests[0].body)["instructions"] == "Do this,\nthen that."
+    assert server.requests[0].headers["authorization"] == "Bearer secret-token"
+    assert json.loads(server.requests[0].body)["instructions"] == "Do this,\nthen that."
     assert "secret-token" not in result.out + result.err
 
 
-def test_read_only_sends_nothing(faulty: CommandLine, faults: FaultServer) -> None:
+def test_read_only_sends_nothing(faulty: CommandLine, server: FaultServer) -> None:
     """Neither here nor for any other write."""
     for arguments in (
         ["orgs", "create", "a@example.com"],
@@ -225,7 +225,7 @@ def test_read_only_sends_nothing(faulty: CommandLine, faults: FaultServer) -> No
         result = faulty("--read-only", *arguments, "--json")
         assert (result.code, result.json()["error"]["kind"]) == (2, "read_only")
 
-    assert faults.requests == []
+    assert server.requests == []
 
 
 @pytest.mark.parametrize(
@@ -237,19 +237,19 @@ def test_read_only_sends_nothing(faulty: CommandLine, faults: FaultServer) -> No
     ],
 )
 def test_what_cannot_succeed_is_not_even_sent(
-    faulty: CommandLine, faults: FaultServer, arguments: list[str], field: str
+    faulty: CommandLine, server: FaultServer, arguments: list[str], field: str
 ) -> None:
     """Exit code 2, naming the field."""
     result = faulty(*arguments, "--json")
 
     assert (result.code, result.json()["error"]["kind"]) == (2, "invalid")
     assert [problem["field"] for problem in result.json()["error"]["problems"]] == [field]
-    assert faults.requests == []
+    assert server.requests == []
 
 
-def test_people_are_told_what_to_do(faulty: CommandLine, faults: FaultServer) -> None:
+def test_people_are_told_what_to_do(faulty: CommandLine, server: FaultServer) -> None:
     """The facts on stdout, the advice on stderr."""
-    faults.script(Drop())
+    server.script(Drop())
 
     result: Result = faulty("orgs", "create", "a@example.com")
 

@@ -1,17 +1,10 @@
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
 from app.api.client import Client
 from app.token import Token
 from tests.fault_server import FaultServer
-
-
-@pytest.fixture
-def server() -> Iterator[FaultServer]:
-    """A server that misbehaves as scripted."""
-    with FaultServer() as server:
-        yield server
 
 
 @pytest.fixture

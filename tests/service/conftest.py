@@ -11,6 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
+from service.hosts.health import HealthProbes
+from service.settings import Probing
+from service.store.database import Database
 from tests import service_process
 from tests.service.postgres import Cluster, NoPostgresError, cluster
 
@@ -222,3 +225,20 @@ def postgres_url(postgres: Cluster) -> str:
 def client_of() -> Callable[[Any], Api]:
     """`client_of(service)` returns a client of a service that a test started itself."""
     return Api
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    """A database of its own, empty."""
+    made = Database(f"sqlite:///{tmp_path / 'service.sqlite'}")
+    made.migrate()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def probes() -> Iterator[HealthProbes]:
+    """Probes that remember nothing."""
+    made = HealthProbes(Probing(timeout_s=1, slow_s=0.9, cache_s=0))
+    yield made
+    made.close()

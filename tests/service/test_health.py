@@ -3,7 +3,7 @@
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +18,6 @@ from tests.service.certificates import make_certificate
 LIMITS = {"resources": {"core": {"limit": 5000, "remaining": 4999, "reset": 1_900_000_000}}}
 SPENT = {"resources": {"core": {"limit": 5000, "remaining": 0, "reset": 1_900_000_000}}}
 VERSION = {"version": "17.5.1-ee", "revision": "f00"}
-
-
-@pytest.fixture
-def code_host() -> Iterator[FaultServer]:
-    with FaultServer() as server:
-        yield server
-
-
-@pytest.fixture
-def probes() -> Iterator[HealthProbes]:
-    made = HealthProbes(Probing(timeout_s=1, slow_s=0.9, cache_s=0))
-    yield made
-    made.close()
 
 
 def github(api_url: str, token_env: str | None = None) -> Host:
@@ -67,15 +54,15 @@ def asked(probes: HealthProbes, host: Host) -> Verdict:
     ],
 )
 def test_what_a_github_answers_decides(
-    code_host: FaultServer, probes: HealthProbes, step: Step, status: str, reason: str | None
+    server: FaultServer, probes: HealthProbes, step: Step, status: str, reason: str | None
 ) -> None:
     """Refused is unauthorized, spent limits and faults are degraded, no whole answer in time is unreachable."""
-    code_host.script(step)
-    verdict = asked(probes, github(code_host.origin))
+    server.script(step)
+    verdict = asked(probes, github(server.origin))
 
     assert verdict.status == status
     assert (reason or "") in (verdict.reason or "")
-    assert [request.target for request in code_host.requests] == ["/rate_limit"]
+    assert [request.target for request in server.requests] == ["/rate_limit"]
 
 
 @pytest.mark.parametrize(
@@ -91,31 +78,31 @@ def test_what_a_github_answers_decides(
         (Drop("accepted"), "unreachable"),
     ],
 )
-def test_what_a_gitlab_answers_decides(code_host: FaultServer, probes: HealthProbes, step: Step, status: str) -> None:
+def test_what_a_gitlab_answers_decides(server: FaultServer, probes: HealthProbes, step: Step, status: str) -> None:
     """It is asked for its version, below its API URL."""
-    code_host.script(step)
+    server.script(step)
 
-    assert asked(probes, gitlab(f"{code_host.origin}/api/v4/")).status == status
-    assert all(request.target == "/api/v4/version" for request in code_host.requests)
+    assert asked(probes, gitlab(f"{server.origin}/api/v4/")).status == status
+    assert all(request.target == "/api/v4/version" for request in server.requests)
 
 
-def test_a_github_without_rate_limits_is_asked_for_its_versions(code_host: FaultServer, probes: HealthProbes) -> None:
+def test_a_github_without_rate_limits_is_asked_for_its_versions(server: FaultServer, probes: HealthProbes) -> None:
     """GitHub Enterprise Server with limits switched off answers 404 on /rate_limit."""
-    code_host.script(Respond(404, {"message": "Rate limiting is not enabled."}), Respond(200, ["2022-11-28"]))
+    server.script(Respond(404, {"message": "Rate limiting is not enabled."}), Respond(200, ["2022-11-28"]))
 
-    assert asked(probes, github(f"{code_host.origin}/api/v3")).status == "ok"
-    assert [request.target for request in code_host.requests] == ["/api/v3/rate_limit", "/api/v3/versions"]
+    assert asked(probes, github(f"{server.origin}/api/v3")).status == "ok"
+    assert [request.target for request in server.requests] == ["/api/v3/rate_limit", "/api/v3/versions"]
 
 
 def test_the_token_comes_from_the_environment_and_is_in_no_reason(
-    code_host: FaultServer, probes: HealthProbes, monkeypatch: pytest.MonkeyPatch
+    server: FaultServer, probes: HealthProbes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A host with token_env is asked with that token; a refusal names the variable and not its value."""
     monkeypatch.setenv("A_HOSTS_TOKEN", "sesame")
-    code_host.script(Respond(401, {"message": "Bad credentials: sesame"}))
-    verdict = asked(probes, github(code_host.origin, "A_HOSTS_TOKEN"))
+    server.script(Respond(401, {"message": "Bad credentials: sesame"}))
+    verdict = asked(probes, github(server.origin, "A_HOSTS_TOKEN"))
 
-    assert code_host.requests[0].headers["authorization"] == "Bearer sesame"
+    assert server.requests[0].headers["authorization"] == "Bearer sesame"
     assert "A_HOSTS_TOKEN" in str(verdict.reason)
     assert "sesame" not in str(verdict.reason)
 
@@ -128,12 +115,12 @@ def test_nobody_there_is_unreachable(probes: HealthProbes, address: str) -> None
     assert (verdict.status, bool(verdict.reason)) == ("unreachable", True)
 
 
-def test_a_slow_answer_is_degraded(code_host: FaultServer) -> None:
+def test_a_slow_answer_is_degraded(server: FaultServer) -> None:
     """Slower than slow_s, but there."""
-    code_host.script(Respond(200, LIMITS))
+    server.script(Respond(200, LIMITS))
     probes = HealthProbes(Probing(timeout_s=5, slow_s=1e-9))
 
-    assert "slow_s" in str(asked(probes, github(code_host.origin)).reason)
+    assert "slow_s" in str(asked(probes, github(server.origin)).reason)
     probes.close()
 
 
@@ -179,31 +166,30 @@ def _answer_over_tls(listener: socket.socket, context: Any) -> None:
         connection.close()
 
 
-def test_callers_at_once_share_one_question(code_host: FaultServer) -> None:
+def test_callers_at_once_share_one_question(server: FaultServer) -> None:
     """Ten callers while the host thinks: one request; and for the cache's seconds after it, none."""
     probes = HealthProbes(Probing(timeout_s=20, cache_s=60))
     free = threading.Event()
-    code_host.otherwise = lambda request: Respond(200, LIMITS) if free.wait(20) else Drop()
+    server.otherwise = lambda request: Respond(200, LIMITS) if free.wait(20) else Drop()
     answers: list[str] = []
     threads = [
-        threading.Thread(target=lambda: answers.append(asked(probes, github(code_host.origin)).status))
-        for _ in range(10)
+        threading.Thread(target=lambda: answers.append(asked(probes, github(server.origin)).status)) for _ in range(10)
     ]
     for thread in threads:
         thread.start()
-    code_host.wait_for(1)
+    server.wait_for(1)
     free.set()
     for thread in threads:
         thread.join()
-    asked(probes, gitlab(code_host.origin))
-    asked(probes, github(code_host.origin))
+    asked(probes, gitlab(server.origin))
+    asked(probes, github(server.origin))
     probes.close()
 
     assert answers == ["ok"] * 10
-    assert [request.target for request in code_host.requests] == ["/rate_limit", "/version"]
+    assert [request.target for request in server.requests] == ["/rate_limit", "/version"]
 
 
-def test_hosts_are_asked_at_the_same_time(code_host: FaultServer) -> None:
+def test_hosts_are_asked_at_the_same_time(server: FaultServer) -> None:
     """Neither waits for the other: each answers only when both were asked."""
     probes = HealthProbes(Probing(timeout_s=20))
     both = threading.Barrier(2, timeout=20)
@@ -212,21 +198,21 @@ def test_hosts_are_asked_at_the_same_time(code_host: FaultServer) -> None:
         both.wait()
         return Respond(200, {})
 
-    code_host.otherwise = answer
-    found = probes.ask([github(code_host.origin), gitlab(code_host.origin)], [])
+    server.otherwise = answer
+    found = probes.ask([github(server.origin), gitlab(server.origin)], [])
     probes.close()
 
     assert {platform: verdict.status for platform, verdict in found.items()} == {"github": "ok", "gitlab": "ok"}
 
 
 def test_a_change_is_logged_once_with_its_reason(
-    code_host: FaultServer, probes: HealthProbes, caplog: pytest.LogCaptureFixture
+    server: FaultServer, probes: HealthProbes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Callers get a word; the log says why, and does not repeat itself."""
     caplog.set_level(logging.INFO, "service.hosts")
-    code_host.script(Respond(500), Respond(500), Respond(200, LIMITS), Respond(200, LIMITS))
+    server.script(Respond(500), Respond(500), Respond(200, LIMITS), Respond(200, LIMITS))
     for _ in range(4):
-        asked(probes, github(code_host.origin))
+        asked(probes, github(server.origin))
 
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
     assert "500" in caplog.messages[0]

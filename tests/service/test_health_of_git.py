@@ -1,31 +1,17 @@
 """Health of plain git hosts: `git ls-remote` against git http-backend, git daemon, and peers that fail."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from service.hosts.health import HealthProbes, Verdict
-from service.settings import Probing
 from service.store.hosts import Host
 from service.store.repositories import Repository
 from tests.fault_server import FaultServer, Hang
 from tests.service.git_hosts import GitHttpHost, git_daemon
 from tests.service_process import make_repository
-
-
-@pytest.fixture
-def code_host() -> Iterator[FaultServer]:
-    with FaultServer() as server:
-        yield server
-
-
-@pytest.fixture
-def probes() -> Iterator[HealthProbes]:
-    made = HealthProbes(Probing(timeout_s=1, slow_s=0.9, cache_s=0))
-    yield made
-    made.close()
 
 
 def asked(probes: HealthProbes, host: Host, url: str | None = None) -> Verdict:
@@ -102,16 +88,16 @@ def test_a_port_that_looks_like_a_refusal_is_none(probes: HealthProbes) -> None:
 
 
 def test_a_git_host_that_hangs_leaves_no_process(
-    code_host: FaultServer, probes: HealthProbes, eventually: Callable[..., None]
+    server: FaultServer, probes: HealthProbes, eventually: Callable[..., None]
 ) -> None:
     """The helper process in which git waits is ended with it at the time-out."""
-    code_host.script(Hang())
+    server.script(Hang())
     host = Host("github", "127.0.0.1", None, "git", None, None, None)
-    verdict = asked(probes, host, f"{code_host.origin}/acme/api.git")
+    verdict = asked(probes, host, f"{server.origin}/acme/api.git")
 
     assert (verdict.status, "longer than 1 s" in str(verdict.reason)) == ("unreachable", True)
     # Well before the code host itself gives up.
-    eventually(lambda: not _commands_with(code_host.origin), "the helper of git has ended", 8)
+    eventually(lambda: not _commands_with(server.origin), "the helper of git has ended", 8)
 
 
 def _commands_with(text: str) -> list[str]:

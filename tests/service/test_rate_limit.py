@@ -1,9 +1,7 @@
 """The rate limit: one bucket in the database, spent in handfuls by many processes, never more than it holds."""
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -31,14 +29,6 @@ class ManualClock:
 
     def pass_s(self, seconds: float) -> None:
         self.micros += round(seconds * 1_000_000)
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    made = Database(f"sqlite:///{tmp_path / 'service.sqlite'}")
-    made.migrate()
-    yield made
-    made.close()
 
 
 def limiter(database: Database, per_minute: int, clock: ManualClock) -> RateLimiter:

@@ -1,9 +1,5 @@
 """How many runs there are: counted each time as long as that is quick."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 import sqlalchemy as sa
 
 from service.clock import DAY_MICROS
@@ -13,14 +9,6 @@ from service.store.database import Database
 from service.store.runs import Filters, RunCounts
 
 NOW = 1_700_000_000_000_000
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    made = Database(f"sqlite:///{tmp_path / 'service.sqlite'}")
-    made.migrate()
-    yield made
-    made.close()
 
 
 def test_large_counts_are_kept_for_a_moment_and_small_ones_are_not(database: Database) -> None:

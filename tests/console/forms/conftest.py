@@ -1,4 +1,4 @@
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -53,13 +53,6 @@ class Stage(App[None]):
 def clock() -> Clock:
     """Noon, 4 May 2026."""
     return Clock()
-
-
-@pytest.fixture
-def server() -> Iterator[FaultServer]:
-    """The service, over a real socket, answering as scripted."""
-    with FaultServer() as server:
-        yield server
 
 
 @pytest.fixture

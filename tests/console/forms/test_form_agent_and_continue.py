@@ -5,7 +5,7 @@ import pytest
 from app.console.forms import ContinueRunForm, OnboardForm, StartAgentForm
 from app.engine import Engine
 from storage.records import Action, Repository, Run
-from tests.console.forms.steps import opened, painted, settle, words, write
+from tests.console.forms.steps import CREATED, opened, painted, settle, words, write
 from tests.fault_server import Drop, Respond
 
 EXECUTION = {
@@ -24,14 +24,7 @@ def a_run(clock: Any, *, status: str = "failed", branch: str = "agent/flaky", ru
 
 def continued(run_id: str) -> dict[str, object]:
     """The service's answer to a continuation."""
-    return {
-        "run_id": run_id,
-        "status": "queued",
-        "branch_name": "agent/flaky",
-        "repository": {"platform": "github", "data": {"owner": "acme", "repo": "web"}},
-        "created_at": "2026-05-04T12:00:00Z",
-        "updated_at": "2026-05-04T12:00:00Z",
-    }
+    return CREATED | {"run_id": run_id, "branch_name": "agent/flaky"}
 
 
 async def test_an_agents_inputs_are_sent_as_they_were_read(stage: Any, post: Any) -> None:
