@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.style import Style
-from textual.widgets import Static
+from textual.widgets import OptionList, Static
 
 Answer = TypeVar("Answer")
 Choice = TypeVar("Choice")
@@ -34,10 +34,20 @@ class Sheet(ModalScreen[Answer]):
             await self.run_action(self.LEAVE)
 
 
+class Options(OptionList):
+    """A list of options for the keys of this console."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "cursor_down", "down", show=False, id="picker.cursor_down"),
+        Binding("k", "cursor_up", "up", show=False, id="picker.cursor_up"),
+    ]
+
+
 class PickerScreen(Sheet[Choice | None]):
     """Closes with the choice; None: all stays as it was."""
 
     TITLE_TEXT: str = ""
+    """What is chosen."""
     HINT: str = ""
     """What keys do, with dots between them."""
     CLICKABLE: ClassVar[Mapping[str, str]] = {}
@@ -47,15 +57,10 @@ class PickerScreen(Sheet[Choice | None]):
     def compose(self) -> ComposeResult:
         """What is chosen from, in a box."""
         with Vertical(id="picker") as box:
-            box.border_title = self.title_text
+            box.border_title = self.TITLE_TEXT
             box.border_subtitle = "esc leaves"
             yield from self.compose_choice()
             yield Static(self._hint(), markup=False, id="picker-hint")
-
-    @property
-    def title_text(self) -> str:
-        """What is chosen."""
-        return self.TITLE_TEXT
 
     def compose_choice(self) -> ComposeResult:
         """What is chosen from."""

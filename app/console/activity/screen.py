@@ -82,6 +82,7 @@ class ActivityScreen(BaseScreen):
     def __init__(self, session: Session, engine: "Engine") -> None:
         super().__init__(session)
         self._engine = engine
+        self._table = ActivityTable(engine.clock())
         self._wish = ActivityQuery()
         self._limit = PAGE
         self._activity: Activity | None = None
@@ -92,7 +93,7 @@ class ActivityScreen(BaseScreen):
         """The filters, the table, the facts."""
         yield ActivityBar()
         with Container(id="activity", classes="-empty"):
-            yield ActivityTable(self._engine.clock())
+            yield self._table
             yield ActivityPane()
 
     def on_mount(self) -> None:
@@ -234,10 +235,6 @@ class ActivityScreen(BaseScreen):
     # How it does that
 
     @property
-    def _table(self) -> ActivityTable:
-        return self.query_one(ActivityTable)
-
-    @property
     def _nothing(self) -> Notice:
         """What stands in place of rows."""
         if self.session.storage_trouble:
@@ -280,17 +277,17 @@ class ActivityScreen(BaseScreen):
         badge_of: Callable[[str], Badge],
         then: Callable[[tuple[str, ...]], ActivityQuery],
     ) -> None:
-        from app.console.activity.picker import ActivityPicker
+        from app.console.mark_picker import MarkPicker, Picked
 
         if not counts:
             self.session.notify("Nothing happened yet: there is nothing to choose from.")
             return
 
-        def picked(names: tuple[str, ...] | None) -> None:
+        def picked(names: Picked | None) -> None:
             if names is not None:
-                self._want(then(names))
+                self._want(then(names[0]))
 
-        self.app.push_screen(ActivityPicker(title, counts, wanted, badge_of), picked)
+        self.app.push_screen(MarkPicker(title, counts, wanted, badge_of=badge_of), picked)
 
     def _explain(self) -> None:
         """Says what is filtered by, how much is on show, and why there may be nothing."""

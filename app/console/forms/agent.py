@@ -8,9 +8,9 @@ from app.actions import Problem, problems
 from app.api.requests import StartAgent, WriteRequest
 from app.console.forms.action_form import ActionForm
 from app.console.forms.form_screen import Built
-from app.console.forms.values import faithful, read_pairs, reading
+from app.console.forms.values import branch_field, faithful, read_pairs, reading, repository_field
 from app.engine import Engine
-from widgets.forms.field import ChoiceField, LineField
+from widgets.forms.field import LineField
 from widgets.forms.pairs import PairsField
 
 
@@ -37,20 +37,8 @@ class StartAgentForm(ActionForm):
         repository, branch = self._begin
         return (
             LineField("name", "agent", "As it is named in the service's configuration.", placeholder="security-review"),
-            ChoiceField(
-                "repository",
-                "repository",
-                "owner/repo, group/project, a URL, or a configured name",
-                value=repository,
-                placeholder="owner/repo",
-            ),
-            LineField(
-                "branch_name",
-                "branch",
-                "Empty: the service makes one.",
-                value=branch,
-                placeholder="chosen by the service",
-            ),
+            repository_field("owner/repo, group/project, a URL, or a configured name", repository),
+            branch_field(branch),
             PairsField("inputs", "inputs", "Optional. JSON where it is JSON, else text.", reading=reading),
         )
 

@@ -16,7 +16,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from app.config import Template
-from app.console.sheet import Sheet
+from app.console.sheet import Options, Sheet
 from app.text import safe_text
 
 
@@ -86,11 +86,7 @@ class TemplatePicker(Sheet[str | None]):
     """
     SCOPED_CSS = False
     LEAVE = "dismiss(None)"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "Back"),
-        Binding("j", "down", "Down", show=False),
-        Binding("k", "up", "Up", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back")]
 
     def __init__(self, templates: Sequence[Template]) -> None:
         """Prepare with the templates, in the order of the configuration."""
@@ -99,17 +95,9 @@ class TemplatePicker(Sheet[str | None]):
 
     def compose(self) -> ComposeResult:
         """A name each, with the beginning of its text."""
-        picker = OptionList(*(Option(_entry(template)) for template in self._templates))
+        picker = Options(*(Option(_entry(template)) for template in self._templates))
         picker.border_title = Content("Templates")
         yield picker
-
-    def action_down(self) -> None:
-        """The next one."""
-        self.query_one(OptionList).action_cursor_down()
-
-    def action_up(self) -> None:
-        """The one before."""
-        self.query_one(OptionList).action_cursor_up()
 
     @on(OptionList.OptionSelected)
     def _picked(self, event: OptionList.OptionSelected) -> None:

@@ -10,13 +10,20 @@ from app.actions.refusals import branch_problem
 from app.api.requests import ContinueRun, StartRun, WriteRequest
 from app.console.forms.action_form import ActionForm
 from app.console.forms.form_screen import Built
-from app.console.forms.values import faithful, read_pairs, read_repository, reading
+from app.console.forms.values import (
+    branch_field,
+    faithful,
+    read_pairs,
+    read_repository,
+    reading,
+    repository_field,
+)
 from app.engine import Engine
 from app.text import safe_text
 from storage.records import Repository, Run
 from widgets.badges import run_badge
 from widgets.forms.facts import FormFact
-from widgets.forms.field import ChoiceField, LineField, ParagraphField
+from widgets.forms.field import ParagraphField
 from widgets.forms.pairs import PairsField
 
 _ANY: Final = Repository.of("github", {})
@@ -51,20 +58,8 @@ class NewRunForm(ActionForm):
         """Where, on which branch, what, and anything else the service is told."""
         begin = self._begin
         return (
-            ChoiceField(
-                "repository",
-                "repository",
-                "owner/repo, or gitlab:group/project",
-                value=begin["repository"],
-                placeholder="owner/repo",
-            ),
-            LineField(
-                "branch_name",
-                "branch",
-                "Empty: the service makes one.",
-                value=begin["branch"],
-                placeholder="chosen by the service",
-            ),
+            repository_field("owner/repo, or gitlab:group/project", begin["repository"]),
+            branch_field(begin["branch"]),
             ParagraphField(
                 "instructions",
                 "instructions",

@@ -1,4 +1,4 @@
-"""From what was typed to what the request holds."""
+"""Fields that several forms share, and what their values become in the request."""
 
 import json
 import math
@@ -8,6 +8,7 @@ from app.actions.refusals import Problem
 from app.api.requests import Json
 from app.text import SafeText, safe_text
 from storage.records import Repository
+from widgets.forms.field import ChoiceField, LineField
 from widgets.forms.inputs import printable
 from widgets.forms.pairs import Pairs
 
@@ -20,6 +21,17 @@ _WORDS: Final[dict[type, str]] = {
     dict: "object",
     type(None): "null",
 }
+
+
+def repository_field(hint: str, value: str) -> ChoiceField:
+    """The field that names a repository."""
+    return ChoiceField("repository", "repository", hint, value=value, placeholder="owner/repo")
+
+
+def branch_field(value: str) -> LineField:
+    """The field that names a branch."""
+    hint = "Empty: the service makes one."
+    return LineField("branch_name", "branch", hint, value=value, placeholder="chosen by the service")
 
 
 def read_value(text: str) -> Json:

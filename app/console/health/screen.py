@@ -39,8 +39,8 @@ class HealthScreen(BaseScreen):
     ROOM = "health"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "refresh", "refresh", tooltip="Ask the service now", id="app.refresh"),
-        Binding("j,down", "scroll_down", "down", show=False),
-        Binding("k,up", "scroll_up", "up", show=False),
+        Binding("j,down", "scroll(1)", "down", show=False),
+        Binding("k,up", "scroll(-1)", "up", show=False),
         Binding("pagedown,ctrl+d", "page(1)", "page down", show=False),
         Binding("pageup,ctrl+u", "page(-1)", "page up", show=False),
     ]
@@ -94,13 +94,9 @@ class HealthScreen(BaseScreen):
         room = self.query_one("#health")
         room.scroll_relative(y=pages * (room.size.height - 1), animate=False)
 
-    def action_scroll_down(self) -> None:
-        """Scrolls down."""
-        self.query_one("#health").scroll_down(animate=False)
-
-    def action_scroll_up(self) -> None:
-        """Scrolls up."""
-        self.query_one("#health").scroll_up(animate=False)
+    def action_scroll(self, lines: int) -> None:
+        """Scrolls by lines."""
+        self.query_one("#health").scroll_relative(y=lines, animate=False)
 
     async def _read(self) -> None:
         engine = self.session.engine

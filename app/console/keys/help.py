@@ -27,8 +27,8 @@ class KeyHelpScreen(Sheet[None]):
     LEAVE = "dismiss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,enter", "dismiss", "close"),
-        Binding("j,down", "down", "down", show=False),
-        Binding("k,up", "up", "up", show=False),
+        Binding("j,down", "scroll(1)", "down", show=False),
+        Binding("k,up", "scroll(-1)", "up", show=False),
     ]
 
     def __init__(self, screen: Screen[Any]) -> None:
@@ -46,13 +46,9 @@ class KeyHelpScreen(Sheet[None]):
         """Breaks the lines again, once it is known how long they may be."""
         self.call_after_refresh(self._fit)
 
-    def action_down(self) -> None:
-        """Scrolls down."""
-        self.query_one(VerticalScroll).scroll_down(animate=False)
-
-    def action_up(self) -> None:
-        """Scrolls up."""
-        self.query_one(VerticalScroll).scroll_up(animate=False)
+    def action_scroll(self, lines: int) -> None:
+        """Scrolls by lines."""
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
     def _fit(self) -> None:
         room = self.query_one(VerticalScroll).scrollable_content_region.width

@@ -67,6 +67,7 @@ class OnboardingScreen(Screen[str | None]):
         self._variables = variables
         self._suggested = ""
         """The suggested name, as long as it was not replaced."""
+        self._origin_choice, self._access_choice = FormChoice(tuple(ORIGINS.values())), FormChoice(_ACCESS)
         self._checking = False
         self._doubted: Profile | None = None
         """What the service did not confirm, and may be written anyway."""
@@ -84,12 +85,12 @@ class OnboardingScreen(Screen[str | None]):
                     placeholder="https://api.example.com/v1",
                 )
                 yield LineField("name", "name", "What you call it.")
-                yield _labelled("token from", FormChoice(tuple(ORIGINS.values())), "origin")
+                yield _labelled("token from", self._origin_choice, "origin")
                 yield SecretField("pasted", *_HINTS["pasted"])
                 yield LineField("variable", *_HINTS["variable"], value="RUNWARDEN_TOKEN")
                 yield LineField("file", *_HINTS["file"], placeholder="~/.secrets/runwarden.token")
                 yield LineField("command", *_HINTS["command"], placeholder="pass show runwarden")
-                yield _labelled("access", FormChoice(_ACCESS), "access")
+                yield _labelled("access", self._access_choice, "access")
             yield Static(id="verdict")
             with Horizontal(id="verbs"):
                 yield Button("esc Leave", id="leave", compact=True)
@@ -242,14 +243,6 @@ class OnboardingScreen(Screen[str | None]):
     @property
     def _token(self) -> str:
         return self._field(self._origin).value.strip()
-
-    @property
-    def _origin_choice(self) -> FormChoice:
-        return self.query_one("#origin FormChoice", FormChoice)
-
-    @property
-    def _access_choice(self) -> FormChoice:
-        return self.query_one("#access FormChoice", FormChoice)
 
     def _field(self, key: str) -> FormField:
         return self.query_one(f"#field-{key}", FormField)  # type: ignore[type-abstract]  # it is only asked whether it is one

@@ -11,7 +11,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from app.actions import ActionRefusedError, AlreadyAskedError
-from app.actions.imports import Import, ImportFileError, ImportRow, read_rows
+from app.actions.imports import Import, ImportFileError, read_rows
 from app.api.requests import CreateOrganization
 from app.config import data_folder
 from app.console.base_screen import BaseScreen
@@ -69,6 +69,7 @@ class OrganizationImportScreen(BaseScreen):
     def __init__(self, session: Session, engine: "Engine") -> None:
         super().__init__(session)
         self._engine = engine
+        self._bar, self._table = ImportBar(MOST), ImportTable(engine.clock())
         self._list = ImportList()
         self._read_text = ""
         """The file's name as it stood when the file was read last."""
@@ -79,13 +80,13 @@ class OrganizationImportScreen(BaseScreen):
         self._is_sending = False
         self._is_stopping = False
         drafts = Drafts(data_folder(engine.settings, engine.profile) / DRAFTS_FILE)
-        self._form_draft = FormDraft(drafts, "organization.import", self._values("", str(MOST)), engine.clock)
+        self._form_draft = FormDraft(drafts, "organization.import", {"path": "", "most": str(MOST)}, engine.clock)
         self._planner = CoalescedTask(self._plan, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
         """What is above the rows, and the rows."""
-        yield ImportBar(MOST)
-        yield ImportTable(self._engine.clock())
+        yield self._bar
+        yield self._table
 
     def on_mount(self) -> None:
         """Takes up the import that was begun before."""
@@ -181,7 +182,7 @@ class OrganizationImportScreen(BaseScreen):
         if self._is_asked:
             self._is_asked = False
             self._say(*self._what_now())
-        self._form_draft.typed(self._values(self._bar.file.value, self._bar.most.value))
+        self._form_draft.typed({"path": self._bar.file.value, "most": self._bar.most.value})
         if message.field == "most":
             wrong = self._most is None
             self._bar.most.complain(safe_text("A whole number, from 1.") if wrong else None)
@@ -198,14 +199,6 @@ class OrganizationImportScreen(BaseScreen):
         self.action_resolve()
 
     # How it does that
-
-    @property
-    def _bar(self) -> ImportBar:
-        return self.query_one(ImportBar)
-
-    @property
-    def _table(self) -> ImportTable:
-        return self.query_one(ImportTable)
 
     @property
     def _unknown(self) -> Action | None:
@@ -226,10 +219,6 @@ class OrganizationImportScreen(BaseScreen):
         text = self._bar.most.value.strip()
         return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
 
-    @staticmethod
-    def _values(path: str, most: str) -> dict[str, str]:
-        return {"path": path, "most": most}
-
     async def _open(self) -> None:
         """Reads the file and shows how its rows stand."""
         text = self._bar.file.value.strip()
@@ -237,7 +226,7 @@ class OrganizationImportScreen(BaseScreen):
             return
         self._read_text = text
         try:
-            self._list.load(await asyncio.to_thread(_read, text))
+            self._list.load(await asyncio.to_thread(lambda: read_rows(typed_path(text))))
         except ImportFileError as error:
             self._list.load(())
             self._bar.file.complain(safe_text(str(error)))
@@ -325,10 +314,6 @@ class OrganizationImportScreen(BaseScreen):
 
     def _say(self, text: str, tone: Tone) -> None:
         self._bar.say(safe_text(text), tone)
-
-
-def _read(text: str) -> tuple[ImportRow, ...]:
-    return read_rows(typed_path(text))
 
 
 def _organizations(count: int) -> str:

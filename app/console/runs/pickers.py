@@ -12,19 +12,18 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from app.console.fuzzy import fuzzy
+from app.console.mark_picker import Picked
 from app.console.runs.views import DESCENDING, chosen_order
-from app.console.sheet import PickerScreen
+from app.console.sheet import Options, PickerScreen
 from app.query import parse
 from app.text import safe_text
 from storage.records import RunSort
 from storage.records.query import SortColumn
 from widgets.badges import STYLES
-from widgets.choice_lists import NEXT_MARK, Mark, PickItem, PickList, StatusList
+from widgets.choice_lists import NEXT_MARK, Mark, PickItem, PickList
 from widgets.forms.inputs import LineInput
 from widgets.times import stamp
 
-KNOWN: Final = ("queued", "working", "completed", "failed")
-"""Statuses that are offered even while no run has them."""
 MOST: Final = 200
 """Names on the list at a time."""
 PAGE: Final = 8
@@ -47,54 +46,8 @@ ORDERS: Final[tuple[tuple[SortColumn, str, str], ...]] = (
 )
 """What each column's two orders mean, ascending and descending."""
 
-Picked = tuple[tuple[str, ...], tuple[str, ...]]
-"""The values to show and the values to exclude."""
 Limits = tuple[str, str]
 """From and until, as written in the query language; empty: no limit."""
-
-
-class Options(OptionList):
-    """A list of options for the keys of this console."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "cursor_down", "down", show=False, id="picker.cursor_down"),
-        Binding("k", "cursor_up", "up", show=False, id="picker.cursor_up"),
-    ]
-
-
-class StatusPicker(PickerScreen[Picked]):
-    """Closes with the statuses to show and to exclude; both empty: any status."""
-
-    TITLE_TEXT = "Show status"
-    HINT = "space marks · - excludes · enter applies · 0 any"
-    CLICKABLE: ClassVar[Mapping[str, str]] = {"enter applies": "apply", "0 any": "nothing"}
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "leave", "cancel", show=False),
-        Binding("backspace,0", "nothing", "any status", id="picker.any"),
-    ]
-
-    def __init__(self, counts: Mapping[str, int], wanted: tuple[str, ...], excluded: tuple[str, ...]) -> None:
-        super().__init__()
-        others = sorted((set(counts) | set(wanted) | set(excluded)) - set(KNOWN))
-        self._counts = {status: counts.get(status, 0) for status in (*KNOWN, *others)}
-        self._wanted = wanted
-        self._excluded = excluded
-
-    def compose_choice(self) -> ComposeResult:
-        """The statuses with their counts."""
-        yield StatusList(self._counts, self._wanted, excluded=self._excluded)
-
-    @on(StatusList.Chosen)
-    def _on_chosen(self, message: StatusList.Chosen) -> None:
-        self.dismiss((message.statuses, message.excluded))
-
-    def action_apply(self) -> None:
-        """Close with the choice."""
-        self.query_one(StatusList).action_choose()
-
-    def action_nothing(self) -> None:
-        """Close with every status."""
-        self.dismiss(((), ()))
 
 
 class ValuePicker(PickerScreen[Picked]):
@@ -125,15 +78,10 @@ class ValuePicker(PickerScreen[Picked]):
             excluded: Those excluded so far.
         """
         super().__init__()
-        self._title = title
+        self.TITLE_TEXT = title
         self._names = tuple(dict.fromkeys((*wanted, *excluded, *names)))
         only: Mark = "only"
         self._marks: dict[str, Mark] = {**dict.fromkeys(wanted, only), **dict.fromkeys(excluded, "not")}
-
-    @property
-    def title_text(self) -> str:
-        """What is chosen."""
-        return self._title
 
     def compose_choice(self) -> ComposeResult:
         """The search line, and the names that it finds."""

@@ -21,11 +21,14 @@ from widgets.filter.chips import Facet
 from widgets.filter.search import StyledSpan, Suggestion
 
 if TYPE_CHECKING:
-    from app.console.runs.pickers import Limits, Picked
+    from app.console.mark_picker import Picked
+    from app.console.runs.pickers import Limits
     from app.console.runs.preferences import PreferencesWriter
     from app.engine import Engine
 
 ANY: Final = "any"
+KNOWN_STATUSES: Final = ("queued", "working", "completed", "failed")
+"""Statuses that are offered even while no run has them."""
 _SENTENCES: Final = re.compile(r"(?<=[.?]) ")
 
 _hidden = partial(Binding, show=False)
@@ -240,16 +243,19 @@ class QueryController:
             self._session.notify(f"Saved as the view {safe_text(view.name)}.")
 
     async def _ask_statuses(self, engine: "Engine") -> None:
-        from app.console.runs.pickers import StatusPicker
+        from app.console.mark_picker import MarkPicker
 
         condition = self.condition
-        counts = await engine.cache.status_counts(condition)
+        found = await engine.cache.status_counts(condition)
+        others = sorted({*found, *condition.statuses, *condition.not_statuses} - set(KNOWN_STATUSES))
+        counts = {status: found.get(status, 0) for status in (*KNOWN_STATUSES, *others)}
 
         def picked(statuses: "Picked | None") -> None:
             if statuses is not None:
                 self.set_terms({"status", "is"}, listed("status", *statuses))
 
-        self._context.push_screen(StatusPicker(counts, condition.statuses, condition.not_statuses), picked)
+        sheet = MarkPicker("Show status", counts, condition.statuses, condition.not_statuses)
+        self._context.push_screen(sheet, picked)
 
     async def _ask_repositories(self, engine: "Engine") -> None:
         condition, names = self.condition, await engine.cache.repositories()

@@ -11,9 +11,8 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from app.config import ViewSettings
-from app.console.runs.pickers import Options
 from app.console.runs.views import TableQuery, View
-from app.console.sheet import PickerScreen
+from app.console.sheet import Options, PickerScreen
 from app.query import written_order
 from app.text import safe_text
 from widgets.badges import STYLES

@@ -108,7 +108,7 @@ async def test_an_export_is_of_the_marked_runs_or_of_all_that_match(
     await held.desk.work()
     sheet, _ = held.desk.screens[-1]
     assert isinstance(sheet, ExportScreen)
-    assert sheet.title_text == title
+    assert title == sheet.TITLE_TEXT
 
     held.desk.answer("4 runs written to x.csv")
     assert held.desk.said == ["4 runs written to x.csv"]

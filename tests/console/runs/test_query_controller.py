@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from app.config import ViewSettings
-from app.console.runs.pickers import DatesPicker, OrderPicker, StatusPicker, ValuePicker
+from app.console.mark_picker import MarkPicker
+from app.console.runs.pickers import DatesPicker, OrderPicker, ValuePicker
 from app.console.runs.preferences import PreferencesFile, PreferencesWriter
 from app.console.runs.query_controller import QueryController, facets, problem_texts
 from app.console.runs.views import TableQuery
@@ -103,7 +104,7 @@ def test_a_status_alone_is_toggled(held: Held) -> None:
 @pytest.mark.parametrize(
     ("name", "sheet", "result", "line"),
     [
-        ("status", StatusPicker, (("failed",), ("queued",)), "status:failed -status:queued api"),
+        ("status", MarkPicker, (("failed",), ("queued",)), "status:failed -status:queued api"),
         ("repository", ValuePicker, (("acme/web",), ()), "is:active api repo:acme/web"),
         ("branch", ValuePicker, ((), ("main",)), "is:active api -branch:main"),
         ("started", DatesPicker, ("2h", ""), "is:active api since:2h"),
