@@ -216,7 +216,6 @@ class ProfileList(Widget, can_focus=True):
 
     @property
     def _height(self) -> int:
-        """Lines per profile."""
         if self._detail == "line":
             return 1
         return 3 if self.size.width >= WIDE else 4

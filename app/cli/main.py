@@ -44,10 +44,6 @@ def _of_config(error: ConfigError) -> Failure:
     return Failure(error.kind, str(error), Exit.USAGE, detail)
 
 
-def _of_token(error: TokenError) -> Failure:
-    return Failure("token", str(error), Exit.USAGE)
-
-
 def _of_interruption(_: BaseException) -> Failure:
     return Failure("interrupted", "Interrupted.", Exit.INTERRUPTED)
 
@@ -81,7 +77,7 @@ TRANSLATIONS: Final[tuple[tuple[type[BaseException], Callable[..., Failure]], ..
     (CommandFailedError, lambda error: error.failure),
     (click.ClickException, _of_usage),
     (ConfigError, _of_config),
-    (TokenError, _of_token),
+    (TokenError, lambda error: Failure("token", str(error), Exit.USAGE)),
     (ApiError, of_api_error),
     (StoppedError, _of_interruption),
     (click.Abort, _of_interruption),

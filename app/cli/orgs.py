@@ -132,7 +132,6 @@ def _exit(result: "Imported") -> Exit:
 
 
 def _document(result: "Imported") -> dict[str, object]:
-    """A row and its outcome as JSON."""
     attempt = organization_document(result.action) if result.action else None
     return {
         "line": result.row.line,

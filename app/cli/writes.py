@@ -98,7 +98,8 @@ def exit_of(action: Action) -> Exit:
     """The exit code for an action's state."""
     match action.state:
         case "confirmed":
-            return _exit_of_made(action)
+            is_refused = action.kind == "gitlab.onboard" and as_received(action.response_json).get("success") is False
+            return Exit.FAILED if is_refused else Exit.DONE
         case "not_created":
             return Exit.USAGE
         case "prepared" | "sending" | "unknown":
@@ -148,9 +149,3 @@ def advice(action: Action) -> str:
             return "It was resolved as without effect; send it again, with another --key if it had one."
         case "confirmed":
             return ""
-
-
-def _exit_of_made(action: Action) -> Exit:
-    if action.kind == "gitlab.onboard":
-        return Exit.FAILED if as_received(action.response_json).get("success") is False else Exit.DONE
-    return Exit.DONE

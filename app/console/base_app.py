@@ -8,15 +8,13 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from rich.segment import Segments
 from textual import events
 from textual.app import App
+from textual.message_pump import MessagePump
 from textual.worker import Worker, WorkerCancelled, WorkerFailed
-
-if TYPE_CHECKING:
-    from textual.message_pump import MessagePump
 
 Result = TypeVar("Result")
 
@@ -33,7 +31,7 @@ class Turn:
     """A key or a paste that is being answered."""
 
     event: events.Key | events.Paste
-    asked: "MessagePump | None" = None
+    asked: MessagePump | None = None
     """The node that had the keys when this round began."""
     rounds: int = _ROUNDS
     too_long: asyncio.TimerHandle | None = None
@@ -70,13 +68,13 @@ class BaseApp(App[Result]):
         await super().on_event(turn.event)
         self._after(turn, turn.asked if turn.event.is_forwarded else self)
 
-    def _after(self, turn: Turn, node: "MessagePump") -> None:
+    def _after(self, turn: Turn, node: MessagePump) -> None:
         """Comes back once this node has dealt with all that it was sent up to now."""
         if not node.call_later(self._dealt_with, turn, node):
             # It is closing: nothing is dealt with there any more.
             self._dealt_with(turn, node)
 
-    def _dealt_with(self, turn: Turn, node: "MessagePump") -> None:
+    def _dealt_with(self, turn: Turn, node: MessagePump) -> None:
         above = node._parent  # noqa: SLF001 — the way that a key itself takes
         if node is not self and above is not None:
             is_answered = turn.event._stop_propagation  # noqa: SLF001 — Textual has no other name for it
@@ -109,7 +107,7 @@ class BaseApp(App[Result]):
             self.call_later(self._answer, self._turn)
 
     @property
-    def _first_asked(self) -> "MessagePump":
+    def _first_asked(self) -> MessagePump:
         if not self._screen_stack:
             return self
         return self.focused or self.screen

@@ -1,16 +1,13 @@
 """The console's own themes; Textual's come on top."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from rich.color import Color as RichColor
 from rich.segment import Segment
 from rich.style import Style
+from textual.color import Color
 from textual.filter import LineFilter
 from textual.theme import BUILTIN_THEMES, Theme
-
-if TYPE_CHECKING:
-    from textual.color import Color
-
 
 PLAIN = Style.from_color(RichColor.default(), RichColor.default())
 BLACK = (0, 0, 0)
@@ -19,7 +16,7 @@ BLACK = (0, 0, 0)
 class Uncoloured(LineFilter):
     """Takes colours away; goes with the theme of that name, where every background but a cursor's is black."""
 
-    def apply(self, segments: list[Segment], background: "Color") -> list[Segment]:  # noqa: ARG002 — Textual's signature
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 — Textual's signature
         """The segments, with attributes only."""
         return [Segment(text, None if style is None else _plain(style), control) for text, style, control in segments]
 

@@ -72,9 +72,6 @@ def _summary(kind: Kind, status: str, news: Sequence[Notification]) -> Notificat
     )
 
 
-_FACTORS: Final = "much longer than usual"
-
-
 def move_notifications(moves: Sequence[StatusChange], on: Collection[str], profile: str) -> tuple[Notification, ...]:
     """One notification for each move that the settings ask for."""
     return tuple(_move(move, profile) for move in moves if _is_wanted(move, on))
@@ -127,7 +124,7 @@ def _move(move: StatusChange, profile: str) -> Notification:
 
 def _stuck(run: StuckRun, profile: str) -> Notification:
     for_s = (run.last_seen_at - run.active_since).total_seconds()
-    usual = f"95 of 100 there end within {span(run.p95_s)}" if run.p95_s else _FACTORS
+    usual = f"95 of 100 there end within {span(run.p95_s)}" if run.p95_s else "much longer than usual"
     return Notification(
         key=f"stuck:{run.run_id}:{run.active_since.isoformat()}",
         kind="stuck",

@@ -186,7 +186,10 @@ class TurnWorker:
 
     def _dispatch(self) -> None:
         with self._database.sole(_DISPATCH) as mine:
-            found = self._waiting() if mine else []
+            if not mine:
+                return
+            with self._database.read() as connection:
+                found = turns.waiting(connection)
             for turn in found:
                 # Queueing a turn twice is harmless: a crash before it is marked only costs time.
                 self._queue.put(turn)
@@ -194,10 +197,6 @@ class TurnWorker:
                 self._queue.mark_busy()
                 with self._database.write() as connection:
                     turns.mark_dispatched(connection, [(turn.run_id, turn.number) for turn in found], self._clock())
-
-    def _waiting(self) -> list[turns.WaitingTurn]:
-        with self._database.read() as connection:
-            return turns.waiting(connection)
 
     def _beat(self) -> None:
         now = time.monotonic()

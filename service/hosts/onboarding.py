@@ -70,20 +70,16 @@ def _put_webhook(api: GitLabApi, project_id: int, fields: Mapping[str, Any]) -> 
         # GitLab does not show the secret, so whether it is the right one cannot be seen.
         api.change_hook(project_id, present[0], fields)
     for superfluous in present[1:]:
-        _remove(api, project_id, superfluous)
+        try:
+            api.remove_hook(project_id, superfluous)
+        except GitLabError as error:
+            if error.status != 404:  # noqa: PLR2004 — gone already: another was quicker
+                raise
 
 
 def _ours(api: GitLabApi, project_id: int, fields: Mapping[str, Any]) -> list[int]:
     found = (one.get("id") for one in api.hooks(project_id) if one.get("url") == fields["url"])
     return sorted(number for number in found if isinstance(number, int))
-
-
-def _remove(api: GitLabApi, project_id: int, hook_id: int) -> None:
-    try:
-        api.remove_hook(project_id, hook_id)
-    except GitLabError as error:
-        if error.status != 404:  # noqa: PLR2004 — gone already: another was quicker
-            raise
 
 
 _NO_WEBHOOK: Final = Webhook(configured=None)

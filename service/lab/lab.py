@@ -5,7 +5,6 @@ import dataclasses
 import hmac
 import logging
 import secrets
-from collections.abc import Mapping
 from typing import Final
 
 from fastapi import FastAPI
@@ -96,7 +95,8 @@ class FaultInjector:
         scope, receive, send = request
         if fault.kind == "status":
             await connection.read_all(receive)
-            await connection.refuse(send, fault.status or 500, _document(fault), _headers(fault))
+            headers = {} if fault.retry_after is None else {"Retry-After": fault.retry_after}
+            await connection.refuse(send, fault.status or 500, _document(fault), headers)
         elif fault.kind == "reset":
             await connection.read_all(receive)
             await connection.reset(scope, receive)
@@ -125,10 +125,6 @@ class FaultInjector:
 def _document(fault: Fault) -> dict[str, str]:
     message = fault.message or f"the lab was told to answer {fault.status}"
     return {"message": message, "error_code": fault.error_code or "lab"}
-
-
-def _headers(fault: Fault) -> Mapping[str, str]:
-    return {} if fault.retry_after is None else {"Retry-After": fault.retry_after}
 
 
 def _marking(send: Send) -> Send:

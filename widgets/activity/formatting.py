@@ -5,19 +5,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from app.text import SafeText, safe_block, safe_text
-from storage.records import Action
+from storage.records import Action, ActionState
 from storage.records.activity import ANSWERED, FAILED, PollSpan
 from widgets.badges import Badge, Tone, action_badge
 from widgets.forms.pages import reason
 from widgets.frame.freshness import trouble_word
 from widgets.line_table import Line, Part
 from widgets.times import ago, span, stamp
-
-if TYPE_CHECKING:
-    from storage.records import ActionState
 
 WHAT: Final = {
     "run.start": "start run",

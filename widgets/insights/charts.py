@@ -4,16 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, floor, log10
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 from textual.app import RenderResult
 from textual_plotext import PlotextPlot
 
-from widgets.badges import STYLES, Tone
+from widgets.badges import STYLES, Badge, Tone
 from widgets.insights.figures import COMPLETED, FAILED, UNFINISHED, UNKNOWN, InsightsView, tick
-
-if TYPE_CHECKING:
-    from widgets.badges import Badge
 
 LEAST_WIDTH: Final = 24
 LEAST_HEIGHT: Final = 5

@@ -236,7 +236,6 @@ class ActivityScreen(BaseScreen):
 
     @property
     def _nothing(self) -> Notice:
-        """What stands in place of rows."""
         if self.session.storage_trouble:
             return UNREADABLE
         return READING if self._activity is None else nothing(self._wish, self._activity.held)

@@ -9,25 +9,21 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from textual.app import ComposeResult, SuspendNotSupported
+from textual.app import App, ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
+from app.config import Command
 from app.console.base_screen import BaseScreen
 from app.console.session import Session
 from app.console.sheet import Sheet, clicked
 from app.console.terminal.terminal import Terminal
 from app.text import SafeText, safe_text
-
-if TYPE_CHECKING:
-    from textual.app import App
-
-    from app.config import Command
-    from storage.records import Run
+from storage.records import Run
 
 DEADLINE_S: Final = 60.0
 """A command beside the console that takes longer is ended; one that needs more time belongs into the terminal."""
@@ -52,7 +48,7 @@ class Ended:
     """Of its output, both streams; empty if it said nothing."""
 
 
-def own_bindings(commands: Sequence["Command"]) -> list[Binding]:
+def own_bindings(commands: Sequence[Command]) -> list[Binding]:
     """The keys of the commands that have one."""
     return [
         Binding(command.key, f"own_command({n})", safe_text(command.name, limit=40), show=False, id=f"own.{n}")
@@ -66,7 +62,7 @@ def needs_run(argv: Sequence[str]) -> bool:
     return bool(_RUN_PLACES.intersection(_PLACE.findall("\n".join(argv))))
 
 
-def facts(profile: str, base_url: str, run: "Run | None") -> dict[str, str]:
+def facts(profile: str, base_url: str, run: Run | None) -> dict[str, str]:
     """What the places of a template are filled in with."""
     known = {"profile": profile, "base_url": base_url}
     if run is not None:
@@ -173,7 +169,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-async def run_own_command(app: "App[Any]", session: Session, terminal: Terminal, command: "Command") -> None:
+async def run_own_command(app: App[Any], session: Session, terminal: Terminal, command: Command) -> None:
     """Runs it on the run in focus, and says how it ended; whatever stands in its way is said as well."""
     name = safe_text(command.name, limit=60)
     try:
@@ -232,14 +228,14 @@ class ConfirmCommandScreen(Sheet[bool]):
         self.dismiss(answer)
 
 
-async def _run_in_focus(app: "App[Any]", session: Session) -> "Run | None":
+async def _run_in_focus(app: App[Any], session: Session) -> Run | None:
     screen, engine = app.screen, session.engine
     run_id = screen.focused_run_id if isinstance(screen, BaseScreen) else None
     detail = await engine.cache.detail(run_id) if engine is not None and run_id is not None else None
     return detail.run if detail is not None else None
 
 
-def _with_terminal(app: "App[Any]", terminal: Terminal, argv: tuple[str, ...]) -> int:
+def _with_terminal(app: App[Any], terminal: Terminal, argv: tuple[str, ...]) -> int:
     terminal.give_title_back()
     try:
         with app.suspend():

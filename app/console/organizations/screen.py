@@ -177,7 +177,6 @@ class OrganizationsScreen(BaseScreen):
 
     @property
     def _nothing(self) -> Notice:
-        """What stands in place of rows."""
         if self.session.storage_trouble:
             return UNREADABLE
         if self._attempts is None:
