@@ -2,14 +2,15 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
-from typing import Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from storage.errors import DatabaseDamagedError, StorageClosedError, storage_error
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -131,3 +132,37 @@ class DatabaseThread:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+class Database(Protocol):
+    """Has a thread that writes and one that reads; they may be the same."""
+
+    @property
+    def writer(self) -> DatabaseThread:
+        """Where it writes."""
+
+    @property
+    def reader(self) -> DatabaseThread:
+        """Where it reads."""
+
+
+_Query = Callable[Concatenate[sqlite3.Connection, P], T]
+_Method = Callable[Concatenate[Database, P], Coroutine[Any, Any, T]]
+
+
+def writes(query: _Query[P, T]) -> _Method[P, T]:
+    """A method that runs the query on the database's writer."""
+
+    async def method(database: Database, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await database.writer.run(lambda connection: query(connection, *args, **kwargs))
+
+    return method
+
+
+def reads(query: _Query[P, T]) -> _Method[P, T]:
+    """A method that runs the query on the database's reader."""
+
+    async def method(database: Database, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await database.reader.run(lambda connection: query(connection, *args, **kwargs))
+
+    return method

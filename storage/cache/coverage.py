@@ -9,7 +9,11 @@ from storage.values import NO_TIME_US, from_us, to_us
 
 
 def extend(connection: sqlite3.Connection, start: datetime | None, end: datetime) -> Coverage:
-    """Record that every run created from start to end, both inclusive, is held; raises as `Cache.extend_coverage`."""
+    """Record that every run created from start to end, both inclusive, is held; None: from the very beginning.
+
+    Raises:
+        ValueError: The start is after the end.
+    """
     start_us, end_us = NO_TIME_US if start is None else to_us(start), to_us(end)
     if start_us > end_us:
         raise ValueError(f"A range cannot start at {start} and end before it, at {end}.")

@@ -12,7 +12,7 @@ from storage.cache.run_sql import FINAL_SQL
 from storage.cache.stuck import durations, stuck_runs
 from storage.database import immediate, snapshot
 from storage.records.following import PinnedRun, RunDurations, StatusChange, StatusChanges, StuckRun, Watermark
-from storage.thread import DatabaseThread
+from storage.thread import DatabaseThread, reads, writes
 from storage.values import from_us, sqlite_text, to_us
 
 PIN_KEPT: Final = timedelta(days=1)
@@ -31,55 +31,8 @@ STUCK_CAP: Final = 200
 """Stuck runs returned at a time, those active for longest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Following:
-    """Pins, the watermark and claims, in the cache's file; every method may raise `StorageError`."""
-
-    writer: DatabaseThread
-    reader: DatabaseThread
-
-    async def pin(self, run_id: str, *, at: datetime) -> None:
-        """Watch a run to its end; one that is watched already stays so."""
-        await self.writer.run(partial(_pin, run_id=run_id, at=at))
-
-    async def unpin(self, run_id: str) -> bool:
-        """Stop watching a run; whether it was watched."""
-        return await self.writer.run(partial(_unpin, run_id=run_id))
-
-    async def unpin_ended(self) -> int:
-        """Stop watching runs that have ended or are no longer there; how many those were."""
-        return await self.writer.run(_unpin_ended)
-
-    async def pins(self) -> tuple[PinnedRun, ...]:
-        """The watched runs: those still active first, each group by when it was pinned."""
-        return await self.reader.run(_pins)
-
-    async def stuck_runs(self) -> tuple[StuckRun, ...]:
-        """The runs flagged as stuck, those that have been active for longest first."""
-        return await self.reader.run(partial(stuck_runs, limit=STUCK_CAP))
-
-    async def watermark(self) -> Watermark:
-        """The watermark that was saved; without one, everything held now counts as reported."""
-        return await self.reader.run(_saved_watermark)
-
-    async def save_watermark(self, watermark: Watermark, *, at: datetime) -> None:
-        """Save the watermark for the next report, in this process or a later one; it never goes back."""
-        await self.writer.run(partial(_save_watermark, here=watermark, at=at))
-
-    async def changes(self, after: Watermark, *, since: datetime) -> StatusChanges:
-        """What changed status after the watermark, in runs first seen before it or since `since`."""
-        return await self.reader.run(partial(_changes, after=after, since=since))
-
-    async def claim(self, keys: Sequence[str], *, at: datetime) -> frozenset[str]:
-        """Claim the right to report these; those that no process had claimed before."""
-        return await self.writer.run(partial(_claim, keys=keys, at=at))
-
-    async def claimed(self, keys: Sequence[str]) -> frozenset[str]:
-        """Those of these that a process has claimed."""
-        return await self.reader.run(partial(_claimed, keys=keys))
-
-
 def _pin(connection: sqlite3.Connection, run_id: str, at: datetime) -> None:
+    """Watch a run to its end; one that is watched already stays so."""
     at_us = to_us(at)
     with immediate(connection):
         connection.execute(
@@ -96,12 +49,14 @@ def _pin(connection: sqlite3.Connection, run_id: str, at: datetime) -> None:
 
 
 def _unpin(connection: sqlite3.Connection, run_id: str) -> bool:
+    """Stop watching a run; whether it was watched."""
     with immediate(connection):
         gone = connection.execute("DELETE FROM pins WHERE run_id = ?", (sqlite_text(run_id),))
     return gone.rowcount > 0
 
 
 def _unpin_ended(connection: sqlite3.Connection) -> int:
+    """Stop watching runs that have ended or are no longer there; how many those were."""
     with immediate(connection):
         gone = connection.execute(
             "DELETE FROM pins WHERE NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.run_id = pins.run_id"  # noqa: S608 — built from constants
@@ -111,6 +66,7 @@ def _unpin_ended(connection: sqlite3.Connection) -> int:
 
 
 def _pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
+    """The watched runs: those still active first, each group by when it was pinned."""
     with snapshot(connection):
         found = connection.execute(
             "SELECT p.run_id, p.pinned_us, r.active_since_us, r.last_seen_us, s.run IS NOT NULL,"  # noqa: S608 — built from constants
@@ -139,6 +95,7 @@ def _pinned(values: tuple[Any, ...], figures: dict[str, RunDurations]) -> Pinned
 
 
 def _saved_watermark(connection: sqlite3.Connection) -> Watermark:
+    """The watermark that was saved; without one, everything held now counts as reported."""
     with snapshot(connection):
         kept = connection.execute("SELECT transition_id, run, kept_us FROM mark").fetchone()
         if kept is None:
@@ -148,6 +105,7 @@ def _saved_watermark(connection: sqlite3.Connection) -> Watermark:
 
 
 def _save_watermark(connection: sqlite3.Connection, here: Watermark, at: datetime) -> None:
+    """Save the watermark for the next report, in this process or a later one; it never goes back."""
     with immediate(connection):
         connection.execute(
             "INSERT INTO mark (one, transition_id, run, kept_us) VALUES (1, ?, ?, ?) ON CONFLICT (one) DO UPDATE SET"
@@ -159,6 +117,7 @@ def _save_watermark(connection: sqlite3.Connection, here: Watermark, at: datetim
 
 
 def _changes(connection: sqlite3.Connection, after: Watermark, since: datetime) -> StatusChanges:
+    """What changed status after the watermark, in runs first seen before it or since `since`."""
     with snapshot(connection):
         here = _watermark(connection)
         moved = connection.execute(
@@ -188,6 +147,7 @@ def _change(values: tuple[Any, ...]) -> StatusChange:
 
 
 def _claim(connection: sqlite3.Connection, keys: Sequence[str], at: datetime) -> frozenset[str]:
+    """Claim the right to report these; those that no process had claimed before."""
     at_us = to_us(at)
     won: set[str] = set()
     # The lock from the start: of two processes that ask at once the second must see the first one's claim.
@@ -203,8 +163,31 @@ def _claim(connection: sqlite3.Connection, keys: Sequence[str], at: datetime) ->
 
 
 def _claimed(connection: sqlite3.Connection, keys: Sequence[str]) -> frozenset[str]:
+    """Those of these that a process has claimed."""
     return frozenset(
         key
         for key in keys
         if connection.execute("SELECT 1 FROM claims WHERE key = ?", (sqlite_text(key),)).fetchone() is not None
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """Pins, the watermark and claims, in the cache's file; every method may raise `StorageError`."""
+
+    writer: DatabaseThread
+    reader: DatabaseThread
+
+    pin = writes(_pin)
+    unpin = writes(_unpin)
+    unpin_ended = writes(_unpin_ended)
+    pins = reads(_pins)
+    watermark = reads(_saved_watermark)
+    save_watermark = writes(_save_watermark)
+    changes = reads(_changes)
+    claim = writes(_claim)
+    claimed = reads(_claimed)
+
+    async def stuck_runs(self) -> tuple[StuckRun, ...]:
+        """The runs flagged as stuck, those that have been active for longest first."""
+        return await self.reader.run(partial(stuck_runs, limit=STUCK_CAP))

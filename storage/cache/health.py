@@ -34,7 +34,10 @@ ON CONFLICT (platform) DO UPDATE SET
 
 
 def store(connection: sqlite3.Connection, report: HealthReport, at: datetime) -> tuple[HealthChange, ...]:
-    """Store an answer to the health request; the platforms whose status it changed, by name."""
+    """Store an answer to the health request; the platforms whose status it changed, by name.
+
+    A platform that the report omits is no longer connected: a change to None.
+    """
     at_us = to_us(at)
     with immediate(connection):
         before = dict(connection.execute("SELECT platform, status FROM platforms WHERE connected").fetchall())

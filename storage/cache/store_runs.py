@@ -109,7 +109,11 @@ ON CONFLICT (label) DO UPDATE SET newest_us = excluded.newest_us WHERE excluded.
 
 
 def store(connection: sqlite3.Connection, runs: Sequence[Run], seen_at: datetime) -> RunChanges:
-    """Store these runs in one transaction; what they changed."""
+    """Store these runs in one transaction; what they changed.
+
+    An older `updated_at` never overwrites a newer one; of duplicates in the batch the newest wins. Every run in the
+    batch counts as seen, and as current.
+    """
     if not runs:
         return RunChanges()
     seen_us = to_us(seen_at)

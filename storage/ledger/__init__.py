@@ -1,9 +1,8 @@
 """The ledger: every write is here before it is anywhere else."""
 
-from collections.abc import Collection
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from storage.database import data_version
 from storage.ledger import entries, queries, transitions
@@ -18,12 +17,9 @@ from storage.ledger.errors import (
 )
 from storage.ledger.opening import DAMAGE_CURE, connect
 from storage.ledger.owner import this_process
-from storage.records import Action, ActionError, ActionKind, ActionState
-from storage.thread import DatabaseThread
+from storage.records import Action, ActionError, ActionKind
+from storage.thread import DatabaseThread, reads
 from storage.values import Clock, utc_now
-
-if TYPE_CHECKING:
-    from storage.records.activity import ActivityFilter, ActivityPage
 
 __all__ = [
     "AmbiguousActionError",
@@ -44,7 +40,7 @@ class Ledger:
     """
 
     def __init__(self, thread: DatabaseThread, *, clock: Clock) -> None:
-        self._thread = thread
+        self.writer = self.reader = thread
         self._clock = clock
 
     @classmethod
@@ -59,7 +55,7 @@ class Ledger:
 
     async def close(self) -> None:
         """Finish the jobs under way and close; a second call does nothing."""
-        await self._thread.close()
+        await self.writer.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -89,7 +85,7 @@ class Ledger:
         """
         at = self._clock()
         entry = entries.Entry(action_id or new_action_id(at), kind, subject, key, path, body_json, actor)
-        return await self._thread.run(lambda connection: entries.prepare(connection, entry, this_process(), at))
+        return await self.writer.run(lambda connection: entries.prepare(connection, entry, this_process(), at))
 
     async def sending(self, action_id: str) -> Action:
         """Commit that the first byte is about to leave.
@@ -136,47 +132,20 @@ class Ledger:
 
     async def adopt_orphans(self) -> tuple[Action, ...]:
         """Settle the actions of processes that died: `prepared` was not sent, `sending` is unknown; those settled."""
-        return await self._thread.run(partial(transitions.adopt, at=self._clock()))
+        return await self.writer.run(partial(transitions.adopt, at=self._clock()))
 
     # reading
 
-    async def action(self, id_or_unique_prefix: str) -> Action | None:
-        """The action with this id, or the only one whose id begins like this; None: there is none.
-
-        Raises:
-            AmbiguousActionError: More than one id begins like this.
-        """
-        return await self._thread.run(partial(queries.action, id_or_prefix=id_or_unique_prefix))
-
-    async def actions(
-        self,
-        *,
-        kinds: Collection[ActionKind] | None = None,
-        states: Collection[ActionState] | None = None,
-        limit: int = 100,
-    ) -> tuple[Action, ...]:
-        """Actions, newest first; None: of every kind, in every state."""
-        return await self._thread.run(partial(queries.actions, kinds=kinds, states=states, limit=limit))
-
-    async def for_run(self, run_id: str) -> tuple[Action, ...]:
-        """The conversation with a run: the actions that started or continued it, or were meant to, oldest first."""
-        return await self._thread.run(partial(queries.for_run, run_id=run_id))
-
-    async def organizations(self, *, subject: str | None = None) -> tuple[Action, ...]:
-        """Every attempt to create an organization, newest first; None: for every subject."""
-        return await self._thread.run(partial(queries.organizations, subject=subject))
-
-    async def journal(self, wanted: "ActivityFilter", *, limit: int) -> "ActivityPage[Action]":
-        """The newest actions that the filter lets through, and how many there are."""
-        return await self._thread.run(partial(queries.journal, wanted=wanted, limit=limit))
-
-    async def data_version(self) -> int:
-        """A number that differs after another process wrote to the ledger; our own writes leave it as it is."""
-        return await self._thread.run(data_version)
+    action = reads(queries.action)
+    actions = reads(queries.actions)
+    for_run = reads(queries.for_run)
+    organizations = reads(queries.organizations)
+    journal = reads(queries.journal)
+    data_version = reads(data_version)
 
     async def _apply(
         self, action_id: str, transition: transitions.Transition, outcome: transitions.Outcome = transitions.NOTHING
     ) -> Action:
-        return await self._thread.run(
+        return await self.writer.run(
             partial(transitions.apply, action_id=action_id, transition=transition, outcome=outcome, at=self._clock())
         )

@@ -68,7 +68,11 @@ _TWO: Final = 2
 
 
 def action(connection: sqlite3.Connection, id_or_prefix: str) -> Action | None:
-    """The action with this id, or the only one whose id begins like this, `act_` or not; raises as `Ledger.action`."""
+    """The action with this id, or the only one whose id begins like this, `act_` or not; None: there is none.
+
+    Raises:
+        AmbiguousActionError: More than one id begins like this.
+    """
     wanted = PREFIX + sqlite_text(id_or_prefix).strip().removeprefix(PREFIX).upper()
     found = select(
         connection, "WHERE substr(action_id, 1, ?) = ? ORDER BY seq DESC LIMIT ?", (len(wanted), wanted, _TWO)
@@ -80,9 +84,9 @@ def action(connection: sqlite3.Connection, id_or_prefix: str) -> Action | None:
 
 def actions(
     connection: sqlite3.Connection,
-    kinds: Collection[ActionKind] | None,
-    states: Collection[ActionState] | None,
-    limit: int,
+    kinds: Collection[ActionKind] | None = None,
+    states: Collection[ActionState] | None = None,
+    limit: int = 100,
 ) -> tuple[Action, ...]:
     """Actions, newest first; None: of every kind, in every state."""
     conditions = ["1"]

@@ -169,6 +169,6 @@ async def test_every_figure_is_answered_by_an_index_alone(cache: Cache) -> None:
             for sql, bound in statements.items()
         ]
 
-    found = await cache._reader.run(plans)
+    found = await cache.reader.run(plans)
 
     assert [plan for plan in found if "COVERING INDEX" not in plan or "TEMP B-TREE" in plan] == []

@@ -267,7 +267,7 @@ async def test_text_that_sqlite_refuses_is_kept_readable(ledger: Ledger, prepare
 
 async def test_the_ledger_is_on_the_disk_before_it_answers(ledger: Ledger) -> None:
     """No write-ahead log, and every commit is synced with its folder."""
-    pragmas = await ledger._thread.run(
+    pragmas = await ledger.writer.run(
         lambda c: (c.execute("PRAGMA journal_mode").fetchone()[0], c.execute("PRAGMA synchronous").fetchone()[0])
     )
     extra = 3

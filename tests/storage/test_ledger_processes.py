@@ -132,7 +132,7 @@ async def test_a_number_given_again_is_not_the_owner(
 ) -> None:
     """A reused process number, another boot, an impossible number: dead. Another container: only time can tell."""
     await prepare()
-    await ledger._thread.run(lambda c: c.execute(f"UPDATE actions SET {column} = ?", (value,)))
+    await ledger.writer.run(lambda c: c.execute(f"UPDATE actions SET {column} = ?", (value,)))
     forward(age_s)
 
     assert len(await ledger.adopt_orphans()) == int(adopted)
