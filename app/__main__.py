@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit code.
-
-    Args:
-        arguments: Without the program's name. None: the process's own.
-    """
+    """Run one command line, by default the process's own, and return its exit code."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
     code = None if argv or not _is_on_terminal() else _console_at_once()
     if code is not None:

@@ -63,12 +63,7 @@ class Engine:
     ) -> Self:
         """Open the profile's files; nothing is asked of the service yet.
 
-        Args:
-            settings: The configuration.
-            profile: Which service, with whose token.
-            actor: Who acts, for the ledger: `console`, `cli` or `bot:<rule>`; the login name is added.
-            announce: A first listener.
-            clock: The time, aware UTC.
+        The actor is `console`, `cli` or `bot:<rule>`; the ledger adds the login name.
 
         Raises:
             StorageError: A file cannot be used; the message names the cure.

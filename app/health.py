@@ -123,13 +123,9 @@ class Incident:
 def incidents(
     spans: Sequence[HealthSpan], healthy_words: Collection[str], hold: timedelta, *, connected: bool = True
 ) -> tuple[Incident, ...]:
-    """One platform's incidents, newest first.
+    """One platform's incidents, newest first, from its stretches, oldest first.
 
-    Args:
-        spans: Its stretches, oldest first.
-        healthy_words: Statuses that mean that all is well, in lower case.
-        hold: A recovery that is shorter ends nothing.
-        connected: Whether the platform is still there; the trouble of one that is gone is over.
+    A recovery shorter than `hold` ends nothing; the trouble of a platform that is gone is over.
     """
     found: list[Incident] = []
     for span in spans:

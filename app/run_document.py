@@ -9,13 +9,9 @@ from storage.records import Run, RunDetail
 def run_document(
     run: Run, detail: RunDetail | None, *, stuck: bool = False, continues: str | None = None
 ) -> dict[str, object]:
-    """A run: the spec's fields (2.4) as received, and what was observed.
+    """A run: the spec's fields (2.4) as received, and what was observed; without `detail` the run is not cached.
 
-    Args:
-        run: As the service reported it.
-        detail: What the cache holds. None: the run is not cached.
-        stuck: Whether it takes far longer than its repository's runs do.
-        continues: The earlier run whose conversation it goes on with, where that has another id.
+    `continues` is the earlier run whose conversation it goes on with, where that has another id.
     """
     observed = {
         "first_seen_at": rfc3339(detail.first_seen_at) if detail else None,

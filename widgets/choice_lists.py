@@ -152,14 +152,7 @@ class StatusList(Widget, can_focus=True):
         *,
         excluded: tuple[str, ...] | None = None,
     ) -> None:
-        """Shows the statuses.
-
-        Args:
-            counts: How many runs have each status.
-            marked: The statuses marked at first.
-            badge_of: How a status is drawn.
-            excluded: The statuses excluded at first. None: statuses cannot be excluded.
-        """
+        """Show the statuses; without `excluded`, statuses cannot be excluded."""
         super().__init__()
         self._can_exclude = excluded is not None
         self._excluded = set(excluded or ())

@@ -44,14 +44,7 @@ Part = tuple[str, str]
 
 
 def follow_line(pinned: PinnedRun, now: datetime, as_of: datetime, width: int) -> Content:
-    """The line, at most `width` cells.
-
-    Args:
-        pinned: The run.
-        now: The time.
-        as_of: When the service last answered; active runs are timed up to then.
-        width: Cells.
-    """
+    """The line, at most `width` cells; active runs are timed up to when the service last answered."""
     row = pinned.row
     if row is None:
         name = shorten(safe_text(pinned.run_id, limit=60), max(LEAST, width - 28), "middle")

@@ -29,13 +29,7 @@ _TONES: Final[dict[Slice, str]] = {
 
 
 def strip(slices: Sequence[Slice], cells: int, *, is_stale: bool = False) -> list[Part]:
-    """The strip in at most this many cells; with fewer cells than slices, neighbours share a cell.
-
-    Args:
-        slices: Oldest first.
-        cells: Room for it.
-        is_stale: Whether to draw it without colours.
-    """
+    """The strip, without colours if stale; with fewer cells than slices, neighbours share a cell."""
     folded = fold(slices, cells)
     return [(_GLYPHS[each], STYLES["quiet"] if is_stale else _TONES[each]) for each in folded]
 

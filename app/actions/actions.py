@@ -72,9 +72,7 @@ class Actions:
     async def submit(self, request: WriteRequest, *, key: str | None = None) -> Action:
         """Carry out the request; the action's state says what became of it, and no API error is raised.
 
-        Args:
-            request: What to do.
-            key: The same key sends once, in any process. None: a key of its own.
+        The same key sends once, in any process.
 
         Raises:
             ActionRefusedError: Nothing was sent: read-only, invalid, blocked by an open action, or the key was used.

@@ -51,12 +51,7 @@ class Client:
     """One service with one token; connections are kept between reads. Made anywhere, used and closed on one loop."""
 
     def __init__(self, base_url: str, token: Token | TokenError | None, *, deadline_s: float = 20.0) -> None:
-        """Prepare, without any I/O.
-
-        Args:
-            base_url: The service's base address.
-            token: The token, or why there is none: then every request fails with `NoTokenError`.
-            deadline_s: Seconds within which each request must be answered in full.
+        """Prepare, without any I/O; where the token is an error, every request fails with `NoTokenError`.
 
         Raises:
             ValueError: The base address cannot be used, see `app.address.base_address`.
@@ -122,16 +117,13 @@ class Client:
             return HealthReport(())
 
     async def send(self, request: WriteRequest, *, before_first_byte: Commit, body_json: str | None = None) -> Answer:
-        """Send a write once.
+        """Send a write once (spec 4.1, 4.3, 4.4, 4.6), by default with a body made from the request.
 
-        Args:
-            request: What to do (spec 4.1, 4.3, 4.4, 4.6).
-            before_first_byte: Awaited just before the first byte leaves.
-            body_json: The exact body, as the ledger holds it. None: made from the request.
+        `before_first_byte` is awaited just before the first byte leaves; what it raises comes through as it is, and
+        nothing was sent.
 
         Raises:
-            ApiError: `surely_not_sent` and `may_have_been_executed` say what is known of its effect. What
-                `before_first_byte` raises comes through as it is, and nothing was sent.
+            ApiError: `surely_not_sent` and `may_have_been_executed` say what is known of its effect.
         """
         body = as_json(request) if body_json is None else body_json
         try:

@@ -40,14 +40,7 @@ def failure(status: int, body: bytes, *, retry_after: str | None, sent_at: str |
     """The error of a 4xx or 5xx answer.
 
     An unreadable body does not matter: the status alone decides what is known. The service's message is kept, without
-    the token.
-
-    Args:
-        status: The HTTP status, 400 to 599.
-        body: What came of the body.
-        retry_after: The header, in seconds or as a date.
-        sent_at: The Date header, by which a date in `retry_after` is understood.
-        token: The token's value.
+    the token. A date in `retry_after` is understood by the header Date in `sent_at`.
     """
     said = _read(body)
     message = _without(token, said.message or _reason(status))[:_LONGEST_MESSAGE]

@@ -73,10 +73,7 @@ class Invocation:
 
     @asynccontextmanager
     async def engine(self, *, needs_token: bool) -> "AsyncIterator[Engine]":
-        """The engine, open for as long as the block lasts.
-
-        Args:
-            needs_token: Whether the command will ask the service; what is cached is read without one.
+        """The engine, open for as long as the block lasts; what is cached is read without a token.
 
         Raises:
             ConfigError: The configuration cannot be used.

@@ -109,12 +109,7 @@ def require_extra(extra: str, packages: Sequence[str]) -> None:
 
 
 def of_api_error(error: ApiError, *, hint: str = "") -> Failure:
-    """Convert an API error to a failure.
-
-    Args:
-        error: Why there is no usable answer.
-        hint: A sentence to add, with an alternative.
-    """
+    """Convert an API error to a failure; the hint is a sentence with an alternative."""
     detail: dict[str, ErrorDetail] = {}
     if isinstance(error, RefusedError):
         detail |= {"http_status": error.status, "error_code": error.error_code}

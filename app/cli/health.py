@@ -78,12 +78,7 @@ class HostView:
 
 
 def level_of(status: str, ok_words: Sequence[str]) -> Level:
-    """The level of one status; an unknown status is critical, so that it is noticed.
-
-    Args:
-        status: As received.
-        ok_words: From the configuration, in lower case.
-    """
+    """The level of one status; an unknown status is critical, so that it is noticed."""
     word = status.strip().lower()
     if word in ok_words:
         return Level.OK

@@ -39,11 +39,7 @@ def _token_line(_: object) -> StringIO:
 
 
 def global_options(*, hidden: bool) -> list[click.Option]:
-    """Options that every command takes, before or after its name.
-
-    Args:
-        hidden: Whether the command's help leaves them out.
-    """
+    """Options that every command takes, before or after its name."""
     path = click.Path(path_type=Path)
     option = partial(click.Option, expose_value=False, hidden=hidden)
     return [

@@ -47,14 +47,7 @@ class Column(Generic[T]):
 
 
 def lines(columns: Sequence[Column[T]], items: Sequence[T], *, width: int | None, colour: bool) -> Iterator[str]:
-    """The table's lines, title first.
-
-    Args:
-        columns: What to show of each item.
-        items: One for each line.
-        width: Cells available. None: unlimited.
-        colour: Whether tones are shown.
-    """
+    """The table's lines, title first, within `width` cells; None: unlimited."""
     cells = [[str(safe_text(column.text(item), limit=CELL_LIMIT)) for column in columns] for item in items]
     titles = [column.title for column in columns]
     widths = _widths(columns, [titles, *cells], width)
@@ -168,13 +161,8 @@ class Output:
     ) -> None:
         """Print many items of one kind; the document is `{key: entries, "count": n, …more}`.
 
-        Args:
-            key: The entries' name in the document.
-            entries: As JSON objects; each is one line of NDJSON.
-            items: The same items in the same order, as the columns take them.
-            columns: For the table and CSV.
-            more: Further fields of the document.
-            empty: The note when there are no items.
+        Each entry is a JSON object, and one line of NDJSON. The items are the same, in the same order, for the columns
+        of the table and of CSV; `empty` is the note when there are none.
         """
         match self.format:
             case Format.JSON:
@@ -216,12 +204,7 @@ class Output:
             print(safe_text(line, limit=4000), file=self.stderr, flush=True)
 
     def failure(self, failure: Failure, beside: Document | None = None) -> None:
-        """Print an error: as JSON on stdout in the JSON formats, else as a sentence on stderr.
-
-        Args:
-            failure: What ended the command.
-            beside: Further fields of the document.
-        """
+        """Print an error: a JSON format prints it on stdout, with further fields; the others a sentence on stderr."""
         if self.format.is_json:
             indent = 2 if self.format is Format.JSON else None
             self._print(self._json({**(beside or {}), "error": failure.as_json()}, indent=indent))

@@ -28,11 +28,7 @@ LONGEST: Final = 1_000_000
 
 
 def gather(words: tuple[str, ...], file: Path | None) -> str:
-    """Gather the instructions from words, a file, stdin or an editor.
-
-    Args:
-        words: From the command line; a single `-` means stdin, none means the file, or else an editor.
-        file: From `--file`; `-` means stdin.
+    """Gather the instructions from words, a file, stdin (`-`) or, if none is named, an editor.
 
     Raises:
         CommandFailedError: The instructions were given twice, cannot be read, or are empty.

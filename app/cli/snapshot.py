@@ -18,12 +18,7 @@ START_ONE: Final = "No runs yet. Start one: runwarden runs start -R owner/repo I
 
 
 async def snapshot(engine: "Engine", *, width: int | None = None) -> list[str]:
-    """The state of the cache as lines: freshness, counts, code hosts and the newest runs.
-
-    Args:
-        engine: Open; the service is not contacted.
-        width: Cells available. None: unlimited.
-    """
+    """The state of the cache as lines within `width` cells: freshness, counts, code hosts and the newest runs."""
     now = engine.clock()
     cache = engine.cache
     runs = await cache.runs(RunFilter(), RunSort(), limit=MOST_RUNS)

@@ -28,10 +28,7 @@ SHOWN: Final = {
 async def carry_out(engine: "Engine", request: "WriteRequest", *, key: str | None = None) -> Action:
     """Submit the request and return the settled action, also when interrupted.
 
-    Args:
-        engine: With a token.
-        request: What to do.
-        key: From `--key`: the same request under the same key is sent once, and reported again afterwards.
+    The same request under the same key is sent once, and reported again afterwards.
 
     Raises:
         ActionRefusedError: Nothing was sent.
@@ -109,13 +106,7 @@ def exit_of(action: Action) -> Exit:
 
 
 def tell(output: Output, action: Action, document: dict[str, object] | None = None) -> Exit:
-    """Print a write and its outcome; return the exit code.
-
-    Args:
-        output: Where to.
-        action: As it is now.
-        document: Printed instead of the usual document.
-    """
+    """Print a write and its outcome, or the given document; return the exit code."""
     document = document or write_document(action)
     made = document.get(RESULT_KEYS[action.kind])
     pairs = [("action", action.action_id), ("state", action.state)]

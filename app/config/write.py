@@ -47,12 +47,7 @@ def add_profile(file: Path, new: Profile) -> None:
 
 
 def keep_token(folder: Path, name: str, token: Token) -> Path:
-    """Write a token to a new file, readable by its owner alone.
-
-    Args:
-        folder: Created if missing.
-        name: The profile's, from which the file is named; an existing file is left alone.
-        token: The token.
+    """Write a token to a new file named after the profile, readable by its owner alone.
 
     Raises:
         ConfigError: It cannot be written.

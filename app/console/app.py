@@ -88,16 +88,10 @@ class RunwardenApp(BaseApp[None]):
         profile_engines: "ProfileEngines | None" = None,
         modes_before: list[Any] | None = None,
     ) -> None:
-        """Nothing is opened yet.
+        """Open nothing yet; `open_engine` is called once the first picture is on the screen.
 
-        Args:
-            settings: The configuration.
-            profile: Which service.
-            open_engine: Opens the engine and has it poll, once the first picture is on the screen.
-            first: What was cached when the program started.
-            clock: The time, aware UTC.
-            profile_engines: The engines of all profiles. None: only this profile can be opened from here.
-            modes_before: The terminal's modes from before an early picture. None: Textual is the first to change them.
+        Without `profile_engines` only this profile can be opened from here. `modes_before` are the terminal's modes
+        from before an early picture; None: Textual is the first to change them.
         """
         super().__init__()
         self.settings = settings

@@ -10,12 +10,7 @@ class CoalescedTask:
     """Does its work as soon as it is asked; being asked while at it means once more, however often it was."""
 
     def __init__(self, work: Callable[[], Coroutine[None, None, None]], start: Start) -> None:
-        """Nothing is done yet.
-
-        Args:
-            work: What to do; it reads what is wanted at its own beginning.
-            start: Runs a coroutine in the background, such as a screen's `run_worker`.
-        """
+        """Prepare; `start` runs a coroutine in the background, such as a screen's `run_worker`."""
         self._work = work
         self._start = start
         self._wanted = False

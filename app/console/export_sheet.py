@@ -25,14 +25,7 @@ class ExportScreen(PickerScreen[str]):
     def __init__(
         self, title: str, suggested: Path, formats: Sequence[str], write: Callable[[Path], Awaitable[str]]
     ) -> None:
-        """Prepare.
-
-        Args:
-            title: What is written.
-            suggested: A path to begin with.
-            formats: The endings of files that can be written, two or more.
-            write: Writes the file, whole or not at all, and says so. It may raise OSError and StorageError.
-        """
+        """Prepare; `write` writes the file, whole or not at all, and may raise OSError and StorageError."""
         super().__init__()
         self.TITLE_TEXT = title
         self.HINT = f"{', '.join(formats[:-1])} or {formats[-1]}, by the name's end · enter writes"
@@ -91,12 +84,7 @@ def typed_path(text: str) -> Path:
 
 
 def export_problem(path: Path, formats: Sequence[str]) -> str | None:
-    """What keeps a file of this name from being written; None: nothing that is known before it is tried.
-
-    Args:
-        path: As it was typed.
-        formats: The endings that say what can be written, two or more.
-    """
+    """What keeps a file of this name from being written; None: nothing that is known before it is tried."""
     if path.suffix.lower() not in formats:
         return f"End the name in {', '.join(formats[:-1])} or {formats[-1]}: it says what is written."
     try:

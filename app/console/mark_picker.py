@@ -33,15 +33,7 @@ class MarkPicker(PickerScreen[Picked]):
         *,
         badge_of: Callable[[str], Badge] = run_badge,
     ) -> None:
-        """Prepare.
-
-        Args:
-            title: What is chosen.
-            counts: How many there are of each.
-            wanted: Those chosen before.
-            excluded: Those excluded before; None: values cannot be excluded.
-            badge_of: How one is drawn.
-        """
+        """Prepare; None: values cannot be excluded."""
         super().__init__()
         self.TITLE_TEXT = title
         self.HINT = f"space marks{'' if excluded is None else ' · - excludes'} · enter applies · 0 any"

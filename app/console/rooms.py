@@ -16,12 +16,7 @@ Rooms = dict[str, Callable[[], Screen[Any]]]
 
 
 def rooms_of(session: Session, profile_engines: "ProfileEngines | None") -> Rooms:
-    """What makes each room, by its name.
-
-    Args:
-        session: The profile on show.
-        profile_engines: The engines of all profiles. None: there is no room of all profiles.
-    """
+    """What makes each room, by its name; without `profile_engines` there is no room of all profiles."""
 
     def engine() -> "Engine":
         if session.engine is None:

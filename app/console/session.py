@@ -52,18 +52,7 @@ class Session:
         copy_text: Callable[[str], None],
         can_switch: bool = False,
     ) -> None:
-        """Nothing is opened yet.
-
-        Args:
-            settings: The configuration.
-            profile: Which service.
-            clock: The time, aware UTC.
-            first: What was cached when the profile was chosen.
-            owner: The node that runs workers and publishes the signals.
-            toast: Shows a toast, as `App.notify` does.
-            copy_text: Copies to the terminal's clipboard.
-            can_switch: Whether there is another profile.
-        """
+        """Prepare; `first` was cached when the profile was chosen, and the owner runs workers and publishes signals."""
         self.settings = settings
         self.profile = profile
         self.clock = clock

@@ -26,17 +26,10 @@ def run_console(
     modes_before: list[Any] | None = None,
     keep_frame: "KeepFrame | None" = None,
 ) -> int:
-    """Shows the console until it is left.
+    """Show the console until it is left; the exit code: 0, 1 after a crash, 128 + n after signal n.
 
-    Args:
-        settings: The configuration.
-        profile: Which service.
-        open_engine: Opens the engine behind it and has it poll. None: the profile's own.
-        modes_before: The terminal's modes from before the first frame. None: there was no such frame.
-        keep_frame: Keeps what is painted for the next start. None: it is not kept.
-
-    Returns:
-        The process's exit code: 0, 1 after a crash, 128 + n after signal n.
+    `open_engine` defaults to the profile's own. `modes_before` are the terminal's modes from before the first frame, if
+    there was one; without `keep_frame` no frame is kept for the next start.
     """
     follow_window()
     gc.disable()  # Starting makes objects and no garbage: collecting would cost the first picture a tenth of its time.

@@ -87,13 +87,7 @@ THEMES: Final = (
 
 
 def configured_theme(name: str, *, no_color: bool, system: str | None) -> str:
-    """The theme to begin with.
-
-    Args:
-        name: As the configuration has it.
-        no_color: Whether NO_COLOR is set.
-        system: The terminal's colour system, as Rich names it.
-    """
+    """The theme to begin with, for a colour system as Rich names it."""
     if no_color:
         return NO_COLOURS
     if name not in BUILTIN_THEMES and all(theme.name != name for theme in THEMES):

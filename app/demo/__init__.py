@@ -22,15 +22,9 @@ Show = Callable[[Settings, Profile], int]
 
 
 def run_demo(show: Show | None, *, keep: bool, folder: Path | None) -> int:
-    """Build the demo's world, show it until the user leaves, and take it down.
+    """Build the demo's world, show it until the user leaves, and take it down; the process's exit code.
 
-    Args:
-        show: What shows it. None: nothing is shown, and the service runs until SIGINT or SIGTERM.
-        keep: Whether the folder stays when the demo ends.
-        folder: Where everything lies. None: a new folder among the temporary ones.
-
-    Returns:
-        The process's exit code.
+    Without `show` the service runs until SIGINT or SIGTERM; without a folder everything lies in a new temporary one.
 
     Raises:
         DemoError: The demo could not be set up; the message says what to do.

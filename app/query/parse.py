@@ -78,15 +78,7 @@ LONGEST: Final = 4_000
 
 
 def parse(text: str, now: datetime) -> Query:
-    """Parse a line.
-
-    Args:
-        text: The line.
-        now: The time that durations count back from, aware.
-
-    Returns:
-        The filter of its valid parts, and a problem for each mistake. Never raises.
-    """
+    """The filter of the line's valid parts, and a problem for each mistake; durations count back from `now`."""
     parser = _Parser(now)
     for term in terms(text[:LONGEST]):
         parser.take(term)

@@ -44,13 +44,7 @@ class Suggestion:
 
 
 def suggestions(line: str, cursor: int, known: Vocabulary) -> tuple[Suggestion, ...]:
-    """Complete the token at the cursor.
-
-    Args:
-        line: The line.
-        cursor: Where it is, from 0 to the line's length; the token that it touches is completed.
-        known: Known values.
-    """
+    """Complete the token that the cursor touches, from 0 to the line's length."""
     found = next((term for term in terms(line) if term.start <= cursor <= term.end), None)
     if found is None:
         options = _keys("", cursor, cursor)

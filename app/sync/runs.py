@@ -34,12 +34,7 @@ class HeadScan:
         self.ended = page.next_token is None
 
     async def keep(self, cache: Cache, now: datetime) -> None:
-        """Record in the cache which range of time is now held completely.
-
-        Args:
-            cache: Where the runs of every page are already.
-            now: Up to when an empty list is known to be empty.
-        """
+        """Record which range of time is now held completely; an empty list is known to be empty up to `now`."""
         if self.ended:
             await cache.extend_coverage(self.since, max(self.newest or now, self.since or now))
         elif self.newest is not None and self.oldest is not None and self.oldest < self.newest:

@@ -71,12 +71,7 @@ HEADERS: Final = {
 
 
 def guard(access: Access, hosts: frozenset[str]) -> Middleware:
-    """A middleware that admits requests with a pass, addressed to our own host name, from our own pages.
-
-    Args:
-        access: Whose passes count.
-        hosts: Our names with the port, as in `127.0.0.1:8000`.
-    """
+    """A middleware that admits requests with a pass, addressed to our own `host:port`, from our own pages."""
 
     @web.middleware
     async def door(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -22,13 +22,7 @@ def page(title: str, text: str, *, status: int) -> web.Response:
 
 
 def console_page(*, static: str, websocket: str, font_size: str | None) -> web.Response:
-    """The page that the console is drawn on.
-
-    Args:
-        static: Where textual-serve's own files are, with a slash at its end.
-        websocket: Where the console's process is reached.
-        font_size: In pixels, as asked for in the address; anything unusable is taken for the default.
-    """
+    """The page that the console is drawn on; an unusable font size, in pixels, is taken for the default."""
     size = int(font_size) if font_size and font_size.isdecimal() and len(font_size) < len("1000") else _FONT_SIZE
     body = _template("console.html").substitute(
         static=escape(static),

@@ -31,13 +31,7 @@ class ConsoleProcess(AppService):
     """textual-serve's service for one process, started without a shell, and always ended."""
 
     def __init__(self, argv: Sequence[str], connection: web.WebSocketResponse, downloads: DownloadManager) -> None:
-        """Nothing is started yet.
-
-        Args:
-            argv: The console's command.
-            connection: The browser's end; closed when the console ends.
-            downloads: Where the files that it delivers are kept ready.
-        """
+        """Prepare; the connection is closed when the console ends."""
 
         async def ended() -> None:
             await connection.close()
@@ -82,12 +76,7 @@ class WebConsole(Server):
     """textual-serve's server on a socket that is bound already, with our own door, pages and processes."""
 
     def __init__(self, argv: Sequence[str], listener: socket.socket) -> None:
-        """Serves nothing yet.
-
-        Args:
-            argv: The command that opens the console; it is started for each tab.
-            listener: Bound to a loopback address.
-        """
+        """Prepare; the command opens the console for each tab, and the listener is bound to a loopback address."""
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         super().__init__(argv[0], host=host, port=port, public_url=f"http://{shown}:{port}")

@@ -50,13 +50,7 @@ class ViewBar(ClickableLine):
         self._is_changed = False
 
     def show(self, titles: tuple[SafeText, ...], current: int, *, is_changed: bool) -> None:
-        """Shows the views.
-
-        Args:
-            titles: Their names.
-            current: Index of the view that was picked last.
-            is_changed: Whether the filter differs from that view.
-        """
+        """Show the views, the one picked last, and whether the filter differs from it."""
         if (titles, current, is_changed) != (self._titles, self._current, self._is_changed):
             self._titles, self._current, self._is_changed = titles, current, is_changed
             self.refresh()
@@ -92,24 +86,13 @@ class StatusCounts(ClickableLine):
         status: str
 
     def __init__(self, *, words: bool, id: str | None = None) -> None:  # noqa: A002 — Textual's word
-        """Shows nothing yet.
-
-        Args:
-            words: Whether there is room for the statuses' names beside their glyphs.
-            id: Its name in the style sheet.
-        """
         super().__init__(id=id)
         self._words = words
         self._counts: tuple[tuple[str, int], ...] = ()
         self._shown: frozenset[str] = frozenset()
 
     def show(self, counts: Mapping[str, int], shown: frozenset[str]) -> None:
-        """Shows the counts.
-
-        Args:
-            counts: Runs by status, counted without the filter's own statuses.
-            shown: The statuses that the filter lets through.
-        """
+        """Show the runs by status, counted without the filter's own statuses, and which the filter lets through."""
         others = sorted(set(counts) - set(KNOWN_STATUSES), key=lambda status: -counts[status])
         known = tuple((s, counts[s]) for s in (*KNOWN_STATUSES, *others) if counts.get(s))[:MOST_STATUSES]
         if (known, shown) == (self._counts, self._shown):

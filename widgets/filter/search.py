@@ -130,11 +130,6 @@ class SearchInput(Input):
         step: int
 
     def __init__(self, understand: FindSpans) -> None:
-        """Starts empty.
-
-        Args:
-            understand: Finds the parts of a query.
-        """
         super().__init__(
             placeholder="/ search, or status:failed repo:acme/* since:7d",
             compact=True,

@@ -48,12 +48,7 @@ class RunPane(VerticalScroll, can_focus=True):
         yield LineText()
 
     def show(self, view: RunView | None, *, otherwise: str = "") -> None:
-        """Shows the run.
-
-        Args:
-            view: The run; None: there is none.
-            otherwise: What to say if there is none.
-        """
+        """Show the run; without one, what to say instead."""
         other = _run_id(view) != _run_id(self._view)
         self._view, self._said, self._now = view, otherwise, self._clock()
         if other:
@@ -75,12 +70,7 @@ class RunPane(VerticalScroll, can_focus=True):
         self._paint()
 
     def tick(self, now: datetime, as_of: datetime | None = None) -> None:
-        """Moves the clock and repaints what changed.
-
-        Args:
-            now: The time.
-            as_of: When the service last answered, if it has stopped answering: active runs are timed up to then.
-        """
+        """Update the times; active runs are timed up to `as_of`, if the service has stopped answering then."""
         self._now, self._as_of = now, as_of
         self._paint()
 

@@ -96,15 +96,7 @@ class TableRenderer:
         return Strip.join([strip.crop(0, width - len(note)), Strip([tail], len(note))])
 
     def row(self, line: Iterable[Cell], layout: Layout, width: int, scroll_x: int, state: RowState) -> Strip:
-        """A run's line.
-
-        Args:
-            line: Its cells.
-            layout: The places of the columns.
-            width: Cells of the view.
-            scroll_x: Cells scrolled sideways.
-            state: What sets it apart.
-        """
+        """A run's line of `width` cells, from the cell `scroll_x`."""
         background = (self.cursor if state.focused else self.resting) if state.at_cursor else self.base
         segments = [
             Segment("▌" if state.at_cursor else " ", background + self.mark),

@@ -119,15 +119,7 @@ def took(row: RunRow, now: datetime, as_of: datetime | None = None) -> str:
 def row_cells(
     row: RunRow, layout: Layout, times: RowTimes, sought: SearchHighlight = NO_HIGHLIGHT, *, stuck: bool = False
 ) -> Iterator[Cell]:
-    """The line's cells from left to right.
-
-    Args:
-        row: The run.
-        layout: The places of the columns.
-        times: Its times, from `row_times`.
-        sought: What to highlight in repository, branch and run id.
-        stuck: Whether the run takes far longer than its repository's runs usually do.
-    """
+    """The line's cells from left to right; `times` are from `row_times`."""
     badge = _badge(row, stuck=stuck)
     texts: dict[ColumnKey, tuple[str, Tone]] = {
         "status": (badge.text, badge.tone),

@@ -73,11 +73,9 @@ class RunRows(CursorView, can_focus=True):
         raise NotImplementedError
 
     def show(self, window: RunWindow, request: WindowRequest) -> None:
-        """Shows rows that were read; the cursor and the visible rows stay on their runs.
+        """Show rows that were read; the cursor and the visible rows stay on their runs.
 
-        Args:
-            window: The rows.
-            request: What was asked for; the user may have moved on while the rows were read.
+        The user may have moved on from what was asked for while the rows were read.
         """
         before, top, cursor_before = self._window, self.scroll_offset.y, self._cursor
         is_sought = self._cursor_id is not None and self._row is None
@@ -109,11 +107,7 @@ class RunRows(CursorView, can_focus=True):
         self._request_rows()
 
     def start_over(self, *, follow: bool) -> None:
-        """Prepares for different rows: the view goes to the top.
-
-        Args:
-            follow: Whether the cursor stays on its run, if that is among them; else it goes to the first one.
-        """
+        """Prepare for different rows: the view goes to the top, the cursor to the first row or else follows its run."""
         self.hold()
         if self.scroll_offset.y:
             self._window = replace(self._window, offset=0, rows=())

@@ -76,14 +76,7 @@ class RunTable(RunRows):
         *,
         id: str | None = None,  # noqa: A002 — Textual's word
     ) -> None:
-        """Starts empty.
-
-        Args:
-            clock: Tells the time.
-            choice: Its columns.
-            freeze: Keeps the screen's frame while rows are being read.
-            id: Its name in the style sheet.
-        """
+        """Start empty; `freeze` keeps the screen's frame while rows are being read."""
         super().__init__(clock, freeze, id=id)
         self._choice = choice or ColumnChoice()
         self._lay_out(0)
@@ -98,12 +91,7 @@ class RunTable(RunRows):
         self._was_dragged = False
 
     def tick(self, now: datetime, as_of: datetime | None = None) -> None:
-        """Moves the clock and repaints the lines whose times changed.
-
-        Args:
-            now: The time.
-            as_of: When the service last answered, if it has stopped answering: active runs are timed up to then.
-        """
+        """Update the times; active runs are timed up to `as_of`, if the service has stopped answering then."""
         self._now, self._as_of = now, as_of
         for index in self.visible_rows:
             row = self._window.row(index)

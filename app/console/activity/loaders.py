@@ -50,17 +50,10 @@ class Activity:
 async def read_activity(
     cache: Cache, ledger: Ledger, wanted: ActivityFilter, *, limit: int, before: Activity
 ) -> Activity:
-    """What the filter lets through, at most `limit` of it.
-
-    Args:
-        cache: Where polls are.
-        ledger: Where writes are.
-        wanted: Which of it.
-        limit: How much of it.
-        before: What was read last: requests that are the same still are not taken apart again.
+    """What the filter lets through, at most `limit` of it; requests that are the same as `before` are not parsed again.
 
     Raises:
-        StorageError: One of them cannot be read.
+        StorageError: The cache or the ledger cannot be read.
     """
     known = {entry.source: entry for entry in before.entries}
     writes = await ledger.journal(wanted, limit=limit)

@@ -30,15 +30,7 @@ class Following:
         ring_bell: Callable[[], None],
         write: Callable[[str], None],
     ) -> None:
-        """Follows nothing yet.
-
-        Args:
-            engine: The open engine, whose settings say what is told, and where.
-            session: Shows the followed runs and the toasts.
-            start: Runs a coroutine in the background.
-            ring_bell: Rings the terminal's bell.
-            write: Writes to the terminal as it stands; to nowhere where there is none.
-        """
+        """Follow nothing yet; `write` reaches the terminal as it stands, or nothing where there is none."""
         settings, profile = engine.settings, engine.profile
         self.watch = Watch(
             engine.cache,

@@ -21,13 +21,7 @@ class StartAgentForm(ActionForm):
     DEFAULT_CLASSES = "-long"
 
     def __init__(self, engine: Engine, repository: str = "", branch: str = "") -> None:
-        """Prepare.
-
-        Args:
-            engine: The profile at work.
-            repository: One of the spec's four forms to begin with; left out where it cannot be shown faithfully.
-            branch: A branch to begin with; left out in the same case.
-        """
+        """Prepare; what cannot be shown faithfully is left out."""
         # The label's platform prefix is ours; this endpoint knows group/project by itself.
         self._begin = (faithful(repository.removeprefix("gitlab:")), faithful(branch))
         super().__init__(engine, draft="agent.start")

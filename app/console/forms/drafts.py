@@ -108,14 +108,7 @@ class FormDraft:
     """One form's draft: the last thing typed is what the file ends up with."""
 
     def __init__(self, drafts: Drafts, name: str, fresh: Values, clock: Callable[[], datetime]) -> None:
-        """Prepare, without any I/O.
-
-        Args:
-            drafts: Where drafts are kept.
-            name: This form's name among them.
-            fresh: What the form holds when nothing was typed: not worth a draft.
-            clock: The time, aware UTC.
-        """
+        """Prepare, without any I/O; what equals `fresh` is not worth a draft."""
         self._drafts = drafts
         self._name = name
         self._clock = clock

@@ -98,12 +98,6 @@ class FormScreen(ModalScreen[Action | None]):
     VERBS: ClassVar[tuple[FormButton, ...]] = _VERBS
 
     def __init__(self, engine: Engine, *, draft: str) -> None:
-        """Prepare.
-
-        Args:
-            engine: The profile at work.
-            draft: The name its draft is kept under.
-        """
         super().__init__()
         self.engine = engine
         self._rows = tuple(self.make_rows())

@@ -68,12 +68,6 @@ class ResolveForm(ModalScreen[Action | None]):
     )
 
     def __init__(self, engine: Engine, action: Action) -> None:
-        """Prepare.
-
-        Args:
-            engine: The profile at work.
-            action: One whose outcome is unknown.
-        """
         super().__init__()
         self._engine = engine
         self._action = action

@@ -43,14 +43,7 @@ class NewRunForm(ActionForm):
     TITLE_TEXT = "New run"
 
     def __init__(self, engine: Engine, repository: str = "", branch: str = "", instructions: str = "") -> None:
-        """Prepare.
-
-        Args:
-            engine: The profile at work.
-            repository: Its label to begin with; left out where it cannot be shown faithfully.
-            branch: A branch to begin with; left out in the same case.
-            instructions: A text to begin with.
-        """
+        """Prepare; a repository or branch that cannot be shown faithfully is left out."""
         self._begin = {"repository": faithful(repository), "branch": faithful(branch), "instructions": instructions}
         super().__init__(engine, draft="run.start")
 
@@ -97,12 +90,6 @@ class ContinueRunForm(ActionForm):
     TITLE_TEXT = "Continue a run"
 
     def __init__(self, engine: Engine, run: Run) -> None:
-        """Prepare.
-
-        Args:
-            engine: The profile at work.
-            run: The run to continue.
-        """
         self._run = run
         super().__init__(engine, draft=f"run.continue:{run.run_id}")
 

@@ -151,15 +151,7 @@ class Reader:
 def host_card(
     host: PlatformHealth, past: Past, healthy_words: frozenset[str], now: datetime, *, is_stale: bool
 ) -> CardFacts:
-    """A code host's card.
-
-    Args:
-        host: What is known of it.
-        past: Its past.
-        healthy_words: Statuses that mean that all is well.
-        now: The time.
-        is_stale: Whether the last health poll failed, so that this is what was true before.
-    """
+    """A code host's card; stale after a health poll that failed, when it shows what was true before."""
     badge = health_badge(host.status, healthy_words) if host.connected else Badge("⊘", "not connected", "quiet")
     where = " · ".join(safe_text(part, limit=120) for part in (host.host, host.group) if part)
     is_flapping = past.flips >= FLAPS and host.connected

@@ -62,12 +62,7 @@ def suggested_name(base_url: str) -> str:
 
 
 def validated(answers: Answers, here: Path) -> tuple[Profile | None, Mapping[str, str]]:
-    """The profile, or None with the problems by field.
-
-    Args:
-        answers: As typed.
-        here: Base of relative paths.
-    """
+    """The profile, or None with the problems by field; relative paths start `here`."""
     problems: dict[str, str] = {}
     base_url = ""
     try:
@@ -147,12 +142,7 @@ class CheckResult:
 
 
 async def check(new: Profile, pasted: str) -> CheckResult:
-    """Ask the service for its newest run.
-
-    Args:
-        new: Where, and where the token is.
-        pasted: The token itself, if it was pasted; empty: `new` says where it is.
-    """
+    """Ask the service for its newest run, with the token that was pasted or else where `new` says it is."""
     try:
         token = Token(pasted) if pasted else await _resolved(new.token)
     except TokenError as error:

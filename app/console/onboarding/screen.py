@@ -56,12 +56,6 @@ class OnboardingScreen(Screen[str | None]):
     ]
 
     def __init__(self, file: Path, variables: frozenset[str]) -> None:
-        """Nothing is asked yet.
-
-        Args:
-            file: The configuration to write.
-            variables: Names of the environment's variables, to say which of them are there.
-        """
         super().__init__()
         self._file = file
         self._variables = variables
@@ -275,14 +269,7 @@ class OnboardingApp(BaseApp[str]):
 
 
 def run_onboarding(file: Path) -> int:
-    """Ask for a first profile on this terminal, and write it.
-
-    Args:
-        file: The configuration to write.
-
-    Returns:
-        The exit code; 0 also without a profile.
-    """
+    """Ask for a first profile on this terminal and write it; the exit code, 0 also without a profile."""
     follow_window()
     app = OnboardingApp(file, frozenset(name for name, value in os.environ.items() if value))
     with ending_with_terminal():

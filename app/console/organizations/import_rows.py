@@ -11,12 +11,7 @@ from widgets.organizations.imports import ImportLine, RowState
 
 
 def lines(rows: Sequence[ImportRow], attempts: Sequence[Action]) -> tuple[ImportLine, ...]:
-    """Each row as it stands.
-
-    Args:
-        rows: Of the file.
-        attempts: Every attempt to create an organization, newest first.
-    """
+    """Each row as it stands, by the attempts so far, newest first."""
     by_subject: defaultdict[str, list[Action]] = defaultdict(list)
     for action in attempts:
         by_subject[action.subject].append(action)

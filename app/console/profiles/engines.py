@@ -21,13 +21,9 @@ class ProfileEngines:
     def __init__(
         self, settings: Settings, current: Profile, env: MutableMapping[str, str], clock: Callable[[], datetime]
     ) -> None:
-        """Opens nothing yet; takes every token that a variable holds out of the environment, which commands inherit.
+        """Open nothing yet; take every token that a variable holds out of the environment, which commands inherit.
 
-        Args:
-            settings: The configuration.
-            current: The profile that the console opens on, as it was asked for: it may differ from the configured one.
-            env: The environment.
-            clock: The time, aware UTC.
+        The profile that the console opens on may differ from the configured one of the same name.
         """
         self.profiles = _profiles(settings, current)
         """Every profile, in the order of the configuration."""

@@ -25,13 +25,7 @@ class ProfileOverview:
     """What is known of each profile, and when it is due to be asked."""
 
     def __init__(self, profile_engines: ProfileEngines, current: str, clock: Callable[[], datetime]) -> None:
-        """Looks at nothing yet.
-
-        Args:
-            profile_engines: The profiles and their engines.
-            current: The one on show, which polls by itself.
-            clock: The time, aware UTC.
-        """
+        """Look at nothing yet; the current profile, the one on show, polls by itself."""
         self._engines = profile_engines
         self._clock = clock
         self._not_before: dict[str, datetime] = {}

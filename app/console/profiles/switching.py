@@ -56,14 +56,7 @@ class ProfileSwitching:
     """Shows one profile in place of another."""
 
     def __init__(self, engines: ProfileEngines, modes: Modes, leave: Callable[[], None], take_up: TakeUp) -> None:
-        """Switches nothing yet.
-
-        Args:
-            engines: The profiles and their engines.
-            modes: The app's modes.
-            leave: Stops hearing the engine of the profile on show.
-            take_up: Shows another profile from then on.
-        """
+        """Prepare; `leave` stops hearing the engine on show, `take_up` shows another profile from then on."""
         self.engines = engines
         self._modes = modes
         self._leave = leave

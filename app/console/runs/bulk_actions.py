@@ -32,13 +32,6 @@ class BulkActions:
     """The actions on the marked runs, or on all that match the query."""
 
     def __init__(self, context: ScreenContext, query: QueryController, table: RunTable) -> None:
-        """Prepare.
-
-        Args:
-            context: The screen.
-            query: Which runs match.
-            table: Which runs are marked.
-        """
         self._context = context
         self._session = context.session
         self._query = query

@@ -82,14 +82,6 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
         width_of: Callable[[ColumnKey], int],
         apply: Callable[[ColumnChoice], None],
     ) -> None:
-        """Prepare.
-
-        Args:
-            choice: The columns as they are.
-            sort: The order, for its arrow.
-            width_of: How wide a column is drawn now.
-            apply: Takes every change.
-        """
         super().__init__()
         self._before = choice
         self._sort = sort

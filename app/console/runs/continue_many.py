@@ -55,13 +55,7 @@ async def continue_each(
     *,
     is_wanted: Callable[[], bool],
 ) -> AsyncIterator[Sent]:
-    """Send to one run after the other, until an answer stops the rest.
-
-    Args:
-        actions: The one way to write.
-        runs: Which runs, in this order.
-        request: The turn of a run.
-        is_wanted: Whether to go on; asked before each run.
+    """Send to one run after the other, until an answer stops the rest or `is_wanted` says no.
 
     Raises:
         StorageError: The ledger cannot be written; nothing more is sent.
@@ -88,13 +82,7 @@ class ContinueManyForm(ActionForm):
     )
 
     def __init__(self, engine: Engine, runs: Sequence[Run], *, cap: int) -> None:
-        """Prepare.
-
-        Args:
-            engine: The profile at work.
-            runs: The marked runs; those that are still active are left out.
-            cap: The most runs that may be continued at a time.
-        """
+        """Prepare for these runs, at most `cap`, without those that are still active."""
         self._runs = tuple(run for run in runs if run.is_final)
         self._active = len(runs) - len(self._runs)
         self._cap = cap

@@ -69,14 +69,7 @@ class ValuePicker(PickerScreen[Picked]):
     ]
 
     def __init__(self, title: str, names: Iterable[str], wanted: tuple[str, ...], excluded: tuple[str, ...]) -> None:
-        """Prepare.
-
-        Args:
-            title: What is chosen.
-            names: The known names, best first.
-            wanted: Those shown so far; they may be patterns.
-            excluded: Those excluded so far.
-        """
+        """Prepare with the known names, best first; those wanted and excluded so far may be patterns."""
         super().__init__()
         self.TITLE_TEXT = title
         self._names = tuple(dict.fromkeys((*wanted, *excluded, *names)))
@@ -166,13 +159,6 @@ class DatesPicker(PickerScreen[Limits]):
     HINT = "enter applies · tab goes on to the limits"
 
     def __init__(self, since: str, until: str, now: datetime) -> None:
-        """Prepare.
-
-        Args:
-            since: The earliest, as written.
-            until: The latest, as written.
-            now: What durations count back from.
-        """
         super().__init__()
         self._since, self._until, self._now = since, until, now
 

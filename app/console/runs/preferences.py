@@ -103,13 +103,7 @@ class PreferencesWriter:
     """The preferences as they are now; changes are written in the background, one after the other."""
 
     def __init__(self, file: PreferencesFile, start: Start, failed: Callable[[str], None]) -> None:
-        """Read the file.
-
-        Args:
-            file: Where they are kept.
-            start: Runs a coroutine in the background.
-            failed: Is told, once, why nothing can be saved.
-        """
+        """Read the file; `failed` is told, once, why nothing can be saved."""
         self.now = file.read()
         self._file = file
         self._failed = failed

@@ -59,14 +59,7 @@ class QueryController:
         row: Callable[[], RunRow | None],
         changed: Callable[[TableQuery], None],
     ) -> None:
-        """Begin with the view and the order of last time.
-
-        Args:
-            context: The screen.
-            preferences: Where views, and the last view and order, are kept.
-            row: The run under the cursor.
-            changed: Is told the query before each change, after it.
-        """
+        """Begin with the view and the order of last time; `changed` is told the query before each change, after it."""
         self.now = first_query(context.session.settings, preferences.now)
         self._context = context
         self._session = context.session

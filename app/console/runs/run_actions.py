@@ -42,13 +42,7 @@ class RunActions:
         run_id: Callable[[], str | None],
         started: Callable[[str], None] | None = None,
     ) -> None:
-        """Prepare.
-
-        Args:
-            context: The screen.
-            run_id: The run in focus; None: there is none.
-            started: Is told the id of a run that a form started.
-        """
+        """Prepare; `started` is told the id of a run that a form started."""
         self._context = context
         self._session = context.session
         self._run_id = run_id

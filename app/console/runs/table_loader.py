@@ -29,15 +29,6 @@ class TableLoader:
         show_extent: Callable[[Extent], None],
         show_counts: Callable[[Mapping[str, int], frozenset[str]], None],
     ) -> None:
-        """Nothing is read before the engine is open.
-
-        Args:
-            context: The screen.
-            table: Which gets the rows, and which knows where its reader stands.
-            query: What the table shows now.
-            show_extent: Shows how much of how much is on show.
-            show_counts: Shows how many runs of each status there are, and which statuses the filter lets through.
-        """
         self._session = context.session
         self._table = table
         self._query = query
@@ -61,8 +52,7 @@ class TableLoader:
     def query_changed(self, *, follow: bool) -> None:
         """Read other rows, and give up a search that is still going on.
 
-        Args:
-            follow: The cursor stays on its run if that is among them: right after filtering, wrong after sorting.
+        The cursor follows its run if that is among them: right after filtering, wrong after sorting.
         """
         if self._session.engine is not None:
             self._table.start_over(follow=follow)

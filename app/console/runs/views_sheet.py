@@ -31,13 +31,6 @@ class ViewPicker(PickerScreen[str]):
     ]
 
     def __init__(self, views: Sequence[View], current: View, forget: Callable[[View], None]) -> None:
-        """Prepare.
-
-        Args:
-            views: All there are.
-            current: The one on show.
-            forget: Removes a saved one.
-        """
         super().__init__()
         self._views = list(views)
         self._current = current
@@ -89,12 +82,7 @@ class ViewSaver(PickerScreen[ViewSettings]):
     HINT = "enter keeps it as a tab"
 
     def __init__(self, query: TableQuery, views: Sequence[View]) -> None:
-        """Prepare.
-
-        Args:
-            query: What is shown.
-            views: All views: a saved one with the same name is replaced; the other names are taken.
-        """
+        """Prepare; a saved view with the same name is replaced, the other names are taken."""
         super().__init__()
         self._query = query
         self._views = {view.name.casefold(): view for view in views}

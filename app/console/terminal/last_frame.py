@@ -20,15 +20,9 @@ _DIM: Final = Style(dim=True)
 
 
 def keep_frames(app: App[Any], keep: KeepFrame, profile_on_show: Callable[[], str | None]) -> Callable[[], None]:
-    """Keep a frame soon, then every half minute, since a console that is killed leaves one too.
+    """Keep a frame soon, then every half minute, since a console that is killed leaves one too; what keeps one at once.
 
-    Args:
-        app: The console.
-        keep: Where frames go.
-        profile_on_show: Its name. None: what is on show is not worth keeping, such as an empty table.
-
-    Returns:
-        What keeps a frame at once, as at the end.
+    Without `profile_on_show` what is on show is not worth keeping, such as an empty table.
     """
     due_s = 0.0
 

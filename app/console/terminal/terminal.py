@@ -31,12 +31,7 @@ class Terminal:
     """Writes the window's title and lends the mouse. Where there is no terminal, it does nothing."""
 
     def __init__(self, driver: "Callable[[], Driver | None]", *, mouse: bool) -> None:
-        """Changes nothing yet.
-
-        Args:
-            driver: What Textual draws with; None before the app runs.
-            mouse: Whether the console has the mouse at first.
-        """
+        """Change nothing yet; there is no driver before the app runs."""
         self._textual_driver = driver
         self._mouse_is_ours = mouse
         self._title: str | None = None
