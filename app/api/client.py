@@ -51,7 +51,9 @@ class Client:
     """One service with one token; connections are kept between reads. Made anywhere, used and closed on one loop."""
 
     def __init__(self, base_url: str, token: Token | TokenError | None, *, deadline_s: float = 20.0) -> None:
-        """Prepare, without any I/O; where the token is an error, every request fails with `NoTokenError`.
+        """Prepare, without any I/O; each request must be answered in full within `deadline_s`.
+
+        Where the token is an error, every request fails with `NoTokenError`.
 
         Raises:
             ValueError: The base address cannot be used, see `app.address.base_address`.
