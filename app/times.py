@@ -11,6 +11,8 @@ _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 MAX_DURATION: Final = timedelta(days=36_500)
 INSTANT: Final = timedelta(microseconds=1)
 """The smallest difference between two times."""
+DATED_AFTER: Final = timedelta(days=30)
+"""From this age on, a date is shown instead of a number of days."""
 
 
 def parse_duration(text: str) -> timedelta:
@@ -72,23 +74,73 @@ def rfc3339(moment: datetime | None) -> str | None:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def span(duration: timedelta) -> str:
-    """A duration in at most two units: `37s`, `4m12s`, `2h05m`, `3d4h`."""
-    seconds = max(0, int(duration.total_seconds()))
-    if seconds < _UNIT_S["m"]:
-        return f"{seconds}s"
-    if seconds < _UNIT_S["h"]:
-        return f"{seconds // 60}m{seconds % 60:02}s"
-    if seconds < _UNIT_S["d"]:
-        return f"{seconds // 3600}h{seconds % 3600 // 60:02}m"
-    return f"{seconds // 86_400}d{seconds % 86_400 // 3600}h"
+def age(then: datetime, now: datetime) -> str:
+    """How long ago, in one unit: `now`, `12s`, `4m`, `3h`, `2d`; `in 5m` if the other clock is ahead."""
+    seconds = int((now - then).total_seconds())
+    if seconds <= -_UNIT_S["m"]:
+        return f"in {_one_unit(-seconds)}"
+    return _one_unit(seconds) if seconds > 0 else "now"
 
 
-def age(then: datetime | None, now: datetime) -> str:
-    """How long ago, in one unit: `12s ago`, `4m ago`, `2h ago`, `3d ago`; `in 3d` for what is to come."""
+def ago(then: datetime, now: datetime) -> str:
+    """How long ago, as a phrase: `4m ago`, `just now`."""
+    text = age(then, now)
+    if text == "now":
+        return "just now"
+    return text if text.startswith("in ") else f"{text} ago"
+
+
+def exact_ago(then: datetime | None, now: datetime) -> str:
+    """As `ago`, but to the second on both sides of now: `0s ago`, `in 5s`; `—` if unknown."""
     if then is None:
         return "—"
     seconds = int((now - then).total_seconds())
-    unit = next((unit for unit in ("d", "h", "m") if abs(seconds) >= _UNIT_S[unit]), "s")
-    text = f"{abs(seconds) // _UNIT_S[unit]}{unit}"
-    return f"{text} ago" if seconds >= 0 else f"in {text}"
+    return f"{_one_unit(seconds)} ago" if seconds >= 0 else f"in {_one_unit(-seconds)}"
+
+
+def started(then: datetime | None, now: datetime) -> str:
+    """When something started, in at most eight cells: `4m ago`, then `12 Apr`, then `Apr 2025`; `-` if unknown."""
+    if then is None:
+        return "-"
+    if now - then < DATED_AFTER:
+        return ago(then, now).removeprefix("just ")
+    local, today = then.astimezone(), now.astimezone()
+    return f"{local.day} {local:%b}" if local.year == today.year else f"{local:%b %Y}"
+
+
+def span(seconds: float, *, pads_hours: bool = True) -> str:
+    """A duration in its two largest units: `37s`, `4m12s`, `1h05m`, and `2d03h` or, unpadded, `2d3h`."""
+    whole = max(0, int(seconds))
+    if whole < _UNIT_S["m"]:
+        return f"{whole}s"
+    if whole < _UNIT_S["h"]:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < _UNIT_S["d"]:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86_400}d{whole % 86_400 // 3600:{'02' if pads_hours else ''}}h"
+
+
+def clock_time(at: datetime, now: datetime) -> str:
+    """A moment in local time: `14:02:11` today, `12 Apr 14:02` this year, with the year before that."""
+    local, today = at.astimezone(), now.astimezone()
+    if local.date() == today.date():
+        return f"{local:%H:%M:%S}"
+    if local.year == today.year:
+        return f"{local.day} {local:%b %H:%M}"
+    return f"{local.day} {local:%b %Y %H:%M}"
+
+
+def stamp(at: datetime) -> str:
+    """A moment in full, in local time with its zone: `2026-04-12 14:02:11 CEST`."""
+    return f"{at.astimezone():%Y-%m-%d %H:%M:%S %Z}"
+
+
+def day(at: datetime, now: datetime) -> str:
+    """A date in local time: `12 Apr`, with the year if it is another one."""
+    local = at.astimezone()
+    return f"{local.day} {local:%b}" if local.year == now.astimezone().year else f"{local.day} {local:%b %Y}"
+
+
+def _one_unit(seconds: int) -> str:
+    unit = next((unit for unit in ("d", "h", "m") if seconds >= _UNIT_S[unit]), "s")
+    return f"{seconds // _UNIT_S[unit]}{unit}"

@@ -11,11 +11,11 @@ from textual.message import Message
 from textual.widget import Widget
 
 from app.text import safe_text
+from app.times import ago, span
 from storage.records import RunRow
 from storage.records.following import PinnedRun, RunDurations
 from widgets.badges import STYLES, Tone, run_badge
 from widgets.cells import fit, shorten
-from widgets.times import ago, span
 
 
 @dataclass(frozen=True, slots=True)

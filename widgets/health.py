@@ -10,9 +10,9 @@ from textual.content import Content
 from textual.widgets import Static
 
 from app.text import SafeText
+from app.times import clock_time, span
 from widgets.badges import STYLES, Badge
 from widgets.cells import fit, shorten
-from widgets.times import clock_time, span
 
 Slice = Literal["well", "impaired", "bad"] | None
 """None: unknown."""

@@ -14,12 +14,12 @@ from textual.message import Message
 from textual.widget import Widget
 
 from app.text import SafeText, safe_text
+from app.times import age
 from storage.records import PlatformHealth
 from widgets.badges import STYLES, Badge, Tone, health_badge
 from widgets.cells import fit, shorten
 from widgets.frame.freshness import PollTiming, freshness
 from widgets.frame.header_bar import Vitals
-from widgets.times import age
 
 Part = tuple[str, str]
 """Text and its style."""

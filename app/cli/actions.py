@@ -15,7 +15,7 @@ from app.cli.output import Column, Format
 from app.cli.writes import advice, resend, tell
 from app.run_document import as_received
 from app.text import safe_block, safe_text
-from app.times import age, rfc3339
+from app.times import exact_ago, rfc3339
 from storage.records import Action, ActionKind, ActionState
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ async def list_actions(
         Column("state", state_text, "state", lambda a: a.state, tone=lambda a: TONES.get(a.state, "")),
         Column("kind", lambda a: a.kind, "kind"),
         Column("subject", _subject, "subject", flexible=True),
-        Column("asked", lambda a: age(a.created_at, now), "created_at", lambda a: rfc3339(a.created_at)),
+        Column("asked", lambda a: exact_ago(a.created_at, now), "created_at", lambda a: rfc3339(a.created_at)),
         Column("made", lambda a: a.result_id or "", "result_id", flexible=True),
         Column("action", lambda a: a.action_id, "action_id"),
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from app.cli.exits import ErrorDetail
 from app.cli.output import Column
 from app.run_document import as_received, run_document
-from app.times import age, rfc3339, span
+from app.times import exact_ago, rfc3339, span
 from storage.records import INVITATION_LIFETIME, Action, ActionKind, Run, RunDetail
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class RunView:
         """From creation to its end, or until now."""
         run = self.run
         end = run.updated_at if run.is_final else self.now
-        return span(end - run.created_at) if run.created_at and end else "—"
+        return span((end - run.created_at).total_seconds(), pads_hours=False) if run.created_at and end else "—"
 
 
 async def views(engine: "Engine", runs: Sequence[Run]) -> tuple[RunView, ...]:
@@ -198,7 +198,7 @@ COLUMNS: Final[tuple[Column[RunView], ...]] = (
     Column("status", _status, "status", lambda v: v.run.status, tone=lambda v: BADGES.get(v.run.status, ("", ""))[1]),
     Column("repository", lambda v: v.run.repository.label, "repository", flexible=True),
     Column("branch", lambda v: v.run.branch_name, "branch_name", flexible=True),
-    Column("started", lambda v: age(v.run.created_at, v.now), "created_at", lambda v: rfc3339(v.run.created_at)),
+    Column("started", lambda v: exact_ago(v.run.created_at, v.now), "created_at", lambda v: rfc3339(v.run.created_at)),
     Column("took", lambda v: v.took, "updated_at", lambda v: rfc3339(v.run.updated_at)),
     Column("run", lambda v: v.run.run_id, "run_id"),
 )

@@ -14,7 +14,7 @@ from app.cli.exits import CommandFailedError, Failure, of_api_error
 from app.cli.options import FactCommand, async_command
 from app.cli.output import Column, Format, Output
 from app.run_document import as_received
-from app.times import age, rfc3339
+from app.times import exact_ago, rfc3339
 from storage.records import LinkState, PlatformHealth
 
 
@@ -125,7 +125,7 @@ def _line(level: Level, hosts: Sequence[HostView]) -> str:
 
 def _detail(host: HostView) -> str:
     place = " ".join(part for part in (host.platform.host, host.platform.group) if part)
-    since = age(host.platform.since, host.now)
+    since = exact_ago(host.platform.since, host.now)
     return f"{host.platform.platform}: {host.platform.status} since {since}{f', {place}' if place else ''}"
 
 
@@ -139,5 +139,5 @@ COLUMNS: Final[tuple[Column[HostView], ...]] = (
     Column("level", lambda h: h.level.name.lower(), "level"),
     Column("host", lambda h: h.platform.host or "", "host"),
     Column("group", lambda h: h.platform.group or "", "group"),
-    Column("since", lambda h: age(h.platform.since, h.now), "since", lambda h: rfc3339(h.platform.since)),
+    Column("since", lambda h: exact_ago(h.platform.since, h.now), "since", lambda h: rfc3339(h.platform.since)),
 )

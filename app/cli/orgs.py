@@ -17,7 +17,7 @@ from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Column, Output
 from app.cli.writes import advice, carry_out, exit_of, submit
 from app.run_document import as_received
-from app.times import age, rfc3339
+from app.times import exact_ago, rfc3339
 from storage.records import Action
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ async def list_organizations(invocation: Invocation, /) -> int:
         Column("email", _email, "email", flexible=True),
         Column("organization", _name, "organization", flexible=True),
         Column("id", lambda a: a.result_id or "", "organization_id"),
-        Column("asked", lambda a: age(a.created_at, now), "created_at", lambda a: rfc3339(a.created_at)),
+        Column("asked", lambda a: exact_ago(a.created_at, now), "created_at", lambda a: rfc3339(a.created_at)),
         Column(
             "invitation",
             lambda a: _invitation(a, now),
@@ -202,7 +202,7 @@ def _invitation(action: Action, now: datetime) -> str:
     ends_at = invitation_ends_at(action)
     if ends_at is None:
         return ""
-    return f"expires {age(ends_at, now)}" if ends_at > now else f"expired {age(ends_at, now)}"
+    return f"expires {exact_ago(ends_at, now)}" if ends_at > now else f"expired {exact_ago(ends_at, now)}"
 
 
 @click.group(cls=CommandGroup)

@@ -21,7 +21,7 @@ from app.cli.run_wait import RunLookup, wait
 from app.query import both, parse
 from app.streams import NotPrintedError
 from app.text import safe_block
-from app.times import age, rfc3339, span
+from app.times import exact_ago, rfc3339, span
 from storage.records import FINAL_STATUSES, Action, Coverage, Run, RunFilter, RunSort
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _remark(
         parts.append(f"The newest {limit}; --limit N or --all shows more.")
     if more["source"] == "cache":
         seen = more["as_of"]
-        when = age(datetime.fromisoformat(seen), now) if isinstance(seen, str) else "never"
+        when = exact_ago(datetime.fromisoformat(seen), now) if isinstance(seen, str) else "never"
         since = "the beginning" if coverage.whole else rfc3339(coverage.complete_since) or "no known time"
         parts.append(f"From the cache, last confirmed {when}; complete since {since}.")
     return " ".join(parts)
@@ -289,7 +289,8 @@ def _pairs(view: RunView, *, for_people: bool) -> list[tuple[str, str]]:
     ]
     if view.detail:
         seen_at = view.detail.last_seen_at
-        pairs.append(("last seen", age(seen_at, view.now)) if for_people else ("last_seen_at", rfc3339(seen_at) or ""))
+        seen = ("last seen", exact_ago(seen_at, view.now)) if for_people else ("last_seen_at", rfc3339(seen_at) or "")
+        pairs.append(seen)
     if view.continues:
         pairs.append(("continues", view.continues))
     return pairs
@@ -308,7 +309,8 @@ def _tell_story(output: Output, view: RunView, said: Sequence[Action]) -> None:
         output.text("timeline, as observed")
     ends = [each.at for each in transitions[1:]] + [view.now]
     for each, end in zip(transitions, ends, strict=True):
-        lasted = "" if each.new in FINAL_STATUSES and end is view.now else f" for {span(end - each.at)}"
+        took = span((end - each.at).total_seconds(), pads_hours=False)
+        lasted = "" if each.new in FINAL_STATUSES and end is view.now else f" for {took}"
         output.text(f"  {rfc3339(each.at)}  {badge(each.new)}{lasted}")
     if said:
         output.text("")

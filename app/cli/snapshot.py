@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from app.cli.documents import COLUMNS, views
 from app.cli.output import lines
-from app.times import age, rfc3339
+from app.times import exact_ago, rfc3339
 from storage.records import LinkState, PlatformHealth, RunFilter, RunSort
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _freshness(links: Sequence[LinkState], now: datetime) -> str:
     link = next((each for each in links if each.subject == "runs"), None)
     if link is None or (link.last_ok_at is None and not link.is_failing):
         return "not synced yet"
-    seen = f"last seen {age(link.last_ok_at, now)}" if link.last_ok_at else "never seen"
+    seen = f"last seen {exact_ago(link.last_ok_at, now)}" if link.last_ok_at else "never seen"
     if link.is_failing:
         return f"stale since {rfc3339(link.failing_since)}, {seen}: {link.error_message or link.error_kind}"
     return f"live  {rfc3339(link.last_ok_at)}"
@@ -59,4 +59,4 @@ def _hosts(platforms: Sequence[PlatformHealth], links: Sequence[LinkState], now:
         yield "no code host is connected" if was_asked else "code hosts: not seen yet"
     for each in connected:
         place = " ".join(part for part in (each.host, each.group) if part)
-        yield f"{each.platform} {each.status} since {age(each.since, now)}{f'  {place}' if place else ''}"
+        yield f"{each.platform} {each.status} since {exact_ago(each.since, now)}{f'  {place}' if place else ''}"

@@ -4,10 +4,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from app.text import safe_text
+from app.times import clock_time
 from storage.records import LinkState
 from widgets.filter.bar import Extent
 from widgets.frame.notice import Notice
-from widgets.times import clock_time
 
 if TYPE_CHECKING:
     from widgets.badges import Tone

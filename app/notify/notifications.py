@@ -8,9 +8,9 @@ from typing import Final, Literal
 
 from app.health import Incident
 from app.text import SafeText, safe_text
+from app.times import clock_time, span
 from storage.records import FINAL_STATUSES, LinkState
 from storage.records.following import StatusChange, StuckRun
-from widgets.times import clock_time, span
 
 Kind = Literal["run", "stuck", "health", "link"]
 Level = Literal["information", "warning", "error"]

@@ -27,7 +27,7 @@ BREACHES = {
         "storage/records/run.py",
         "import pydantic",
     ),
-    "Widgets draw facts: they see the records and app.text, and nothing that does I/O": (
+    "Widgets draw facts: they see the records, app.text and app.times, and nothing that does I/O": (
         "widgets/__init__.py",
         "import app.engine",
     ),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from app.console.coalesced_task import CoalescedTask
+from app.times import ago, clock_time, span, started
 from storage.records import LinkState, Repository, Run, RunDetail, RunFilter, Transition
 from widgets.badges import health_badge, run_badge
 from widgets.cells import fit, shorten
@@ -17,7 +18,6 @@ from widgets.frame.freshness import PollTiming, freshness
 from widgets.runs.columns import GAP, ColumnChoice, ColumnKey, lay_out
 from widgets.runs.row_cells import SearchHighlight
 from widgets.runs.timeline import Period, periods
-from widgets.times import ago, clock_time, span, started
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 PATIENCE = PollTiming(opened_at=NOON - timedelta(hours=1), period_s=10.0)

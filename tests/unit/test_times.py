@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.times import age, parse_duration, parse_period, rfc3339, span
+from app.times import exact_ago, parse_duration, parse_period, rfc3339, span
 
 NOW = datetime(2026, 5, 4, 12, 30, tzinfo=UTC)
 
@@ -62,11 +62,11 @@ def test_a_printed_time_is_read_back_as_itself(moment: datetime) -> None:
 )
 def test_a_span_has_two_units_at_most(seconds: int, text: str) -> None:
     """Long enough to tell runs apart, short enough for a column."""
-    assert span(timedelta(seconds=seconds)) == text
+    assert span(seconds, pads_hours=False) == text
 
 
 def test_an_age_looks_both_ways() -> None:
     """What is to come is said to be."""
-    assert age(NOW - timedelta(seconds=12), NOW) == "12s ago"
-    assert age(NOW + timedelta(days=29, hours=23), NOW) == "in 29d"
-    assert age(None, NOW) == "—"
+    assert exact_ago(NOW - timedelta(seconds=12), NOW) == "12s ago"
+    assert exact_ago(NOW + timedelta(days=29, hours=23), NOW) == "in 29d"
+    assert exact_ago(None, NOW) == "—"

@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import Final, cast
 
 from app.text import SafeText, safe_block, safe_text
+from app.times import ago, span, stamp
 from storage.records import Action, ActionState
 from storage.records.activity import ANSWERED, FAILED, PollSpan
 from widgets.badges import Badge, Tone, action_badge
 from widgets.forms.pages import reason
 from widgets.frame.freshness import trouble_word
 from widgets.line_table import Line, Part
-from widgets.times import ago, span, stamp
 
 WHAT: Final = {
     "run.start": "start run",

@@ -13,11 +13,11 @@ from textual.content import Content
 from textual.widgets import Static
 
 from app.text import SafeText
+from app.times import day
 from storage.records import Coverage
 from widgets.badges import STYLES, Tone
 from widgets.filter.chips import Facet, FacetBar, StatusCounts, ViewBar
 from widgets.filter.search import FindSpans, SearchInput, Suggestion, SuggestionList
-from widgets.times import day
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from app.times import age, ago
 from storage.records import LinkState
 from widgets.badges import Badge
-from widgets.times import age, ago
 
 LATE_AFTER_POLLS: Final = 4
 LATE_FLOOR_S: Final = 45.0

@@ -12,11 +12,11 @@ from textual.message import Message
 from textual.widget import Widget
 
 from app.text import safe_text
+from app.times import age
 from storage.records import LinkState, PlatformHealth
 from widgets.badges import STYLES, Badge, Tone, health_badge
 from widgets.cells import shorten
 from widgets.frame.freshness import PollTiming, freshness
-from widgets.times import age
 
 PRODUCT: Final = "runwarden"
 FILES_FAIL: Final = Badge("✗", "own files unusable", "bad")

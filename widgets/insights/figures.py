@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
+from app.times import day, span
 from storage.records import Coverage
 from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
 from widgets.badges import Badge
-from widgets.times import day, span
 
 Step = Literal["hour", "day"]
 

@@ -10,11 +10,11 @@ from textual.geometry import Size
 from textual.widget import Widget
 
 from app.text import safe_text
+from app.times import span
 from storage.records.insights import RepositoryFigures
 from widgets.badges import STYLES
 from widgets.cells import fit
 from widgets.insights.figures import COMPLETED, FAILED, InsightsView, sampled, seconds, share
-from widgets.times import span
 
 MOST: Final = 12
 """The most repositories on the chart; the table has all of them."""

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from app.text import safe_text
+from app.times import ago, span, stamp
 from storage.records import INVITATION_LIFETIME, Action, Organization
 from widgets.badges import Badge, action_badge
 from widgets.forms.facts import FactPane
 from widgets.forms.pages import reason
 from widgets.line_table import GAP, Line, LineColumn, LineTable, Part
-from widgets.times import ago, span, stamp
 
 SOON: Final = timedelta(days=3)
 """An invitation that ends within this time is highlighted."""

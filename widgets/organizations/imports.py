@@ -12,12 +12,12 @@ from textual.content import Content
 from textual.widgets import Static
 
 from app.text import SafeText, safe_text
+from app.times import ago
 from storage.records import Action
 from widgets.badges import STYLES, Badge, Tone
 from widgets.forms.field import LineField
 from widgets.forms.pages import reason
 from widgets.line_table import GAP, Line, LineColumn, LineTable
-from widgets.times import ago
 
 RowState = Literal[
     "invalid", "twice", "to_create", "sending", "already_created", "created", "rejected", "unknown", "blocked"

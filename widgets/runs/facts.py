@@ -7,10 +7,10 @@ from typing import Final
 from textual.content import Content
 
 from app.text import SafeText, safe_text
+from app.times import ago, clock_time, span, stamp, started
 from storage.records import ActionState, RunDetail, RunRow
 from widgets.badges import STYLES, action_badge, run_badge
 from widgets.cells import shorten
-from widgets.times import ago, clock_time, span, stamp, started
 
 
 @dataclass(frozen=True, slots=True)

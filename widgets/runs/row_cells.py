@@ -6,11 +6,11 @@ from datetime import datetime
 from typing import Final, Self
 
 from app.text import safe_text
+from app.times import span, started
 from storage.records import RunFilter, RunRow
 from widgets.badges import Badge, Tone, run_badge
 from widgets.cells import fit
 from widgets.runs.columns import ColumnKey, Layout, PlacedColumn
-from widgets.times import span, started
 
 MatchRange = tuple[int, int]
 """A range of characters, without its end."""

@@ -7,11 +7,11 @@ from typing import Final
 
 from textual.content import Content
 
+from app.times import clock_time, span
 from storage.records import FINAL_STATUSES, RunDetail
 from widgets.badges import STYLES, run_badge
 from widgets.cells import shorten
 from widgets.runs.facts import RunView
-from widgets.times import clock_time, span
 
 
 @dataclass(frozen=True, slots=True)

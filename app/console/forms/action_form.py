@@ -10,11 +10,11 @@ from app.console.forms import outcomes
 from app.console.forms.form_screen import FormScreen
 from app.engine import Engine
 from app.text import safe_text
+from app.times import span
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.forms.dialog import FormButton, Phase
 from widgets.forms.pages import Outcome, OutcomePage
-from widgets.times import span
 
 if TYPE_CHECKING:
     from textual.timer import Timer

@@ -22,6 +22,7 @@ from app.console.forms.drafts import Draft, Drafts, FormDraft, Values
 from app.console.forms.instructions import EditorError, TemplatePicker, edit
 from app.engine import Engine
 from app.text import SafeText, safe_block, safe_text
+from app.times import ago
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.badges import Tone
@@ -29,7 +30,6 @@ from widgets.forms.dialog import FormButton, FormDialog, Phase
 from widgets.forms.field import ChoiceField, FormField, ParagraphField
 from widgets.forms.pages import RequestPreview
 from widgets.forms.pairs import Pairs, unpacked
-from widgets.times import ago
 
 if TYPE_CHECKING:
     from textual.timer import Timer

@@ -10,12 +10,12 @@ from app.console.forms.action_form import ActionForm
 from app.console.forms.form_screen import Built
 from app.engine import Engine
 from app.text import safe_text
+from app.times import ago
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.badges import Tone
 from widgets.forms.facts import FormNotice
 from widgets.forms.field import FormField, LineField
-from widgets.times import ago
 
 _NOTICE = (
     "Every success makes another organization, also for an address that has one. "

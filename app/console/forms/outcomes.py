@@ -4,10 +4,10 @@ from datetime import datetime
 from typing import Final
 
 from app.text import safe_text
+from app.times import ago, stamp
 from storage.records import INVITATION_LIFETIME, Action, ActionError, ActionKind
 from widgets.badges import action_badge
 from widgets.forms.pages import Outcome, reason
-from widgets.times import ago, stamp
 
 _DONE: Final[dict[ActionKind, str]] = {
     "run.start": "The run was started",

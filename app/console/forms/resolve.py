@@ -14,6 +14,7 @@ from app.actions.reconcile import propose
 from app.api.errors import ApiError
 from app.engine import Engine
 from app.text import safe_text
+from app.times import ago
 from storage.errors import StorageError
 from storage.ledger import LedgerRefusedError
 from storage.records import Action, ActionKind
@@ -21,7 +22,6 @@ from widgets.forms.dialog import FormButton, FormDialog
 from widgets.forms.facts import FormChoice, FormFact
 from widgets.forms.field import ChoiceField
 from widgets.forms.pages import reason
-from widgets.times import ago
 
 Word = Literal["created", "not_created", "send_again"]
 _WORDS: Final[tuple[Word, ...]] = ("created", "not_created", "send_again")

@@ -10,11 +10,11 @@ from typing import Final
 from app.console.session import link_of
 from app.health import Incident, Level, Uptime, flips, incidents, slices, uptime
 from app.text import safe_text
+from app.times import age, ago, clock_time, span
 from storage.records import HealthSpan, LinkState, PlatformHealth
 from widgets.badges import Badge, health_badge
 from widgets.frame.freshness import PollTiming, freshness, trouble_word
 from widgets.health import CardFacts, Figure, IncidentFacts
-from widgets.times import age, ago, clock_time, span
 
 REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token"})
 """Errors that are the token's, not the link's."""

@@ -16,12 +16,12 @@ from app.console.fuzzy import fuzzy
 from app.console.profiles.engines import ProfileEngines
 from app.console.session import Session
 from app.console.sheet import PickerScreen
+from app.times import ago
 from storage.records import RunFilter, RunSort
 from widgets.badges import Badge
 from widgets.forms.inputs import LineInput
 from widgets.frame.freshness import PollTiming, trouble_word
 from widgets.profiles import Criteria, ProfileFacts, ProfileList
-from widgets.times import ago
 
 
 class ProfileSwitcher(PickerScreen[str]):

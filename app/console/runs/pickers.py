@@ -17,12 +17,12 @@ from app.console.runs.views import DESCENDING, chosen_order
 from app.console.sheet import Options, PickerScreen
 from app.query import parse
 from app.text import safe_text
+from app.times import stamp
 from storage.records import RunSort
 from storage.records.query import SortColumn
 from widgets.badges import STYLES
 from widgets.choice_lists import NEXT_MARK, Mark, PickItem, PickList
 from widgets.forms.inputs import LineInput
-from widgets.times import stamp
 
 MOST: Final = 200
 """Names on the list at a time."""
