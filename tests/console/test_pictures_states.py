@@ -8,6 +8,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from app.config import Command
+from app.events import StorageFailed
 from storage.records.activity import PollOutcome
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.run_board import Board
@@ -51,8 +52,7 @@ async def limited(scene: Scene) -> None:
 
 
 async def unusable(scene: Scene) -> None:
-    scene.app.session.storage_failed(UNUSABLE)
-    await scene.settle()
+    await scene.ring(StorageFailed(UNUSABLE))
 
 
 async def hanging(scene: Scene) -> None:

@@ -12,8 +12,6 @@ from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.scenes import MINUTES_INTO_THE_DAY, SceneClock, engine_on, settings_for
 from tests.run_board import Board
 from widgets.cursor_view import HEADER
-from widgets.filter.bar import SearchInput
-from widgets.frame.notice import Banner
 from widgets.runs.pane import RunPane
 
 
@@ -41,28 +39,6 @@ async def test_cached_rows_are_painted_before_the_engine_is_open(board: Board, t
         assert "60 runs · complete" in text
 
 
-async def test_status_is_glyph_and_word(staged: Staged) -> None:
-    """No status is told by its colour alone."""
-    async with staged() as scene:
-        for badge in ("● working", "○ queued", "✓ completed", "✗ failed"):
-            assert badge in scene.text
-
-
-async def test_the_cursor_stays_on_its_run_when_runs_arrive(staged: Staged, board: Board) -> None:
-    """Three runs appear above; the cursor is on the same run as before."""
-    async with staged() as scene:
-        await scene.press("j", "j", "j")
-        before = scene.table.row
-        for number in range(3):
-            board.put(f"run_new{number}", "queued", created=MINUTES_INTO_THE_DAY)
-        await scene.sync()
-
-        assert scene.table.row == before
-        assert before is not None
-        assert before.branch_name[:20] in cursor_line(scene)
-        assert "63 runs" in scene.text
-
-
 async def test_nothing_moves_under_a_reader_who_scrolled_away(staged: Staged, board: Board) -> None:
     """Runs that arrive above leave every line where it is, and are announced quietly."""
     async with staged() as scene:
@@ -79,21 +55,6 @@ async def test_nothing_moves_under_a_reader_who_scrolled_away(staged: Staged, bo
 
         assert "new ↑" not in scene.text
         assert "run_new" in scene.text
-
-
-async def test_a_run_pushed_out_below_takes_the_view_along(staged: Staged, board: Board) -> None:
-    """The cursor at the bottom of the first page stays on show when runs arrive above it."""
-    async with staged(SMALL) as scene:
-        page = scene.table.page
-        await scene.press(*["j"] * (page - 1))
-        before = scene.table.row
-        for number in range(4):
-            board.put(f"run_new{number}", "queued", created=MINUTES_INTO_THE_DAY)
-        await scene.sync()
-
-        assert scene.table.row == before
-        assert cursor_line(scene)
-        assert "4 new ↑" in scene.text
 
 
 async def test_a_status_that_changes_is_painted_on_its_line(staged: Staged, board: Board) -> None:
@@ -128,66 +89,6 @@ async def test_the_window_follows_to_the_end_of_a_long_list(staged: Staged, boar
         assert "fix/login-timeout" in cursor_line(scene)
 
 
-async def test_search_narrows_as_it_is_typed(staged: Staged) -> None:
-    """Only matches remain; escape brings back everything and the keys go back to the rows."""
-    async with staged() as scene:
-        await scene.press("slash", *"dark-mode")
-        await scene.press("enter")
-
-        assert "10 of 60" in scene.text
-        assert len(scene.rows) == 10
-        assert all("dark-mode" in row for row in scene.rows)
-
-        await scene.press("escape")
-
-        assert "60 runs" in scene.text
-        assert scene.app.screen.query_one(SearchInput).value == ""
-        assert scene.app.focused is scene.table
-
-
-async def test_a_search_without_matches_says_how_to_get_back(staged: Staged) -> None:
-    """An empty table is explained."""
-    async with staged() as scene:
-        await scene.press("slash", *"nowhere", "enter")
-
-        assert "No run matches" in scene.text
-        assert "esc shows them again" in scene.text
-
-
-async def test_the_status_filter_by_keys(staged: Staged) -> None:
-    """Marking failed in the picker leaves the failed ones."""
-    async with staged() as scene:
-        await scene.press("s")
-
-        assert "Show status" in scene.text
-
-        await scene.press("j", "j", "j", "space", "enter")
-
-        assert "4 of 60" in scene.text
-        assert "status:failed" in scene.text
-        assert all("✗ failed" in row for row in scene.rows)
-
-        await scene.press("escape")
-
-        assert "60 runs" in scene.text
-
-
-async def test_views_by_keys_and_by_mouse(staged: Staged) -> None:
-    """`]` goes through the views; a click picks one."""
-    async with staged() as scene:
-        await scene.press("right_square_bracket")
-
-        assert "[Active]" in scene.text
-        assert "4 of 60" in scene.text
-
-        await scene.pilot.click("ViewBar", offset=(17, 0))
-        await scene.settle()
-
-        assert "[Failed 24h]" in scene.text
-        assert scene.table.row is not None
-        assert scene.table.row.status == "failed"
-
-
 async def test_the_mouse_picks_opens_and_sorts(staged: Staged) -> None:
     """A click moves the cursor, a title sorts, a double click opens."""
     async with staged() as scene:
@@ -210,117 +111,12 @@ async def test_the_mouse_picks_opens_and_sorts(staged: Staged) -> None:
         assert "esc back" in scene.text
 
 
-async def test_enter_opens_the_run_and_escape_comes_back_to_it(staged: Staged) -> None:
-    """The run has the whole screen, with its raw JSON under v."""
-    async with staged(SMALL) as scene:
-        await scene.press("j", "enter")
-
-        assert "Timeline" in scene.text
-        assert "run_01JX0001" in scene.text
-
-        await scene.press("v")
-
-        assert '"branch_name": "agent/dark-mode"' in scene.text
-
-        await scene.press("escape")
-
-        assert "agent/dark-mode" in cursor_line(scene)
-
-
-async def test_a_lost_service_leaves_the_rows_and_says_since_when(staged: Staged, board: Board) -> None:
-    """Rows stay, the header says stale, the banner says what is still true; what goes on is counted no further."""
-    async with staged() as scene:
-        board.fail_from = 0
-        await scene.tick(minutes=12)
-        await scene.sync()
-        await scene.tick(seconds=5)
-
-        assert "◌ stale 12m: rate limited" in scene.text
-        assert "it turns live by itself" in scene.text
-        assert "fix/login-timeout" in scene.text
-        assert "≥1m00s" in cursor_line(scene)
-
-        board.fail_from = None
-        await scene.sync()
-
-        assert "● live" in scene.text
-        assert not scene.app.screen.query_one(Banner).display
-
-
-async def test_nothing_listens_and_nothing_was_ever_read(staged: Staged) -> None:
-    """Without a cache an unreachable service fills the table's place with what to do."""
-    async with staged(SMALL, base_url="http://127.0.0.1:9/v1") as scene:
-        assert "The service cannot be reached" in scene.text
-        assert "r asks again" in scene.text
-        assert not scene.app.screen.query_one(Banner).display
-
-
-async def test_a_service_without_runs_teaches_the_first_key(staged: Staged, board: Board) -> None:
-    """Empty is not the same as unread."""
-    board.runs.clear()
-    async with staged(SMALL, synced=False) as scene:
-        assert "Asking the service" in scene.text
-
-        await scene.sync()
-
-        assert "No runs yet" in scene.text
-        assert "n starts one" in scene.text
-
-
-async def test_hostile_names_are_shown_and_not_obeyed(staged: Staged, board: Board) -> None:
-    """Escape sequences, markup and direction marks of a branch, a status and an id arrive as visible placeholders."""
-    board.put(
-        "run_\x1b[2J\u202e[/nope]",
-        "wei\x1brd",
-        created=MINUTES_INTO_THE_DAY,
-        branch_name="\x1b]52;c;aGk=\x07[@click=app.quit]x[/]\nsecond",
-    )
-    for size in (SMALL, WIDE):
-        async with staged(size) as scene:
-            await scene.press("enter", "v")
-            opened = scene.text
-            await scene.press("escape")
-
-            for text in (opened, scene.text):
-                assert not set(text) & {"\x1b", "\x07", "\u202e"}
-            assert "wei␛rd" in scene.text
-            assert "␛]52;c;aGk=␇[@click" in cursor_line(scene)
-
-
-async def test_columns_scroll_sideways_and_the_first_two_stay(staged: Staged) -> None:
-    """At 80 columns the run id is one key to the right; status and repository do not move."""
-    async with staged(SMALL) as scene:
-        head = scene.lines[4][:30]
-        assert "F3KQ9ZT2M" not in "\n".join(scene.rows)
-
-        await scene.press("right")
-
-        assert scene.lines[4][:30] == head
-        assert all("3KQ9ZT2M" in row for row in scene.rows)
-
-        await scene.press("left", "left", "left")
-
-        assert "started ↓" in scene.lines[4]
-
-
 async def test_ages_move_without_a_poll(staged: Staged) -> None:
     """Time alone changes what the lines say, and only lines whose words change are painted."""
     async with staged() as scene:
         await scene.tick(seconds=61)
 
         assert "2m ago" in scene.rows[0]
-
-
-async def test_a_run_that_is_stuck_is_flagged_only_while_the_facts_are_fresh(staged: Staged, board: Board) -> None:
-    """Half an hour without an answer makes nothing stuck."""
-    async with staged() as scene:
-        flagged = scene.text.count("working !")
-        board.fail_from = 0
-        await scene.tick(minutes=300)
-        await scene.sync()
-        await scene.ring()
-
-        assert scene.text.count("working !") == flagged
 
 
 async def test_the_detail_takes_the_form_that_fits(staged: Staged) -> None:
@@ -331,12 +127,3 @@ async def test_the_detail_takes_the_form_that_fits(staged: Staged) -> None:
 
             assert pane._form == form
             assert (pane.region.x > 40) == (size[0] >= 120)
-
-
-async def test_copying_the_id(staged: Staged) -> None:
-    """The key y copies the id of the run under the cursor."""
-    async with staged() as scene:
-        await scene.press("y")
-
-        assert scene.table.row is not None
-        assert scene.app.clipboard == scene.table.row.run_id

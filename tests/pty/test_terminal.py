@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.console.scenes import a_day
 from tests.pty.ansi import pieces
 from tests.pty.terminal import Terminal
+from tests.run_board import Board, served
 
 Opened = Callable[..., Terminal]
 MOUSE_ON, MOUSE_OFF = b"\x1b[?1003h", b"\x1b[?1003l"
@@ -58,6 +60,23 @@ def test_ctrl_z_stops_it_and_continuing_paints_it_again(opened: Opened) -> None:
     terminal.type("q")
 
     assert terminal.end() == 0
+
+
+def test_a_restart_without_the_service_shows_the_same_rows(opened: Opened) -> None:
+    """The cached ones, at once; then the service is said to be unreachable, and nothing stands over them."""
+    with served(Board()) as board:
+        a_day(board)
+        first = opened(RUNWARDEN_BASE_URL=board.base_url)
+        # The rows are there a moment before it is written down that the service answered.
+        first.shows("complete", "live")
+        first.type("q")
+        assert first.end() == 0
+    second = opened(RUNWARDEN_BASE_URL=board.base_url)
+    second.shows("it turns live by itself", "fix/login-timeout")
+    second.type("q")
+
+    assert second.end() == 0
+    assert second.seen.index(b"fix/login-timeout") < second.seen.index(b"service unreachable")
 
 
 @pytest.mark.parametrize("exported", [{}, {"COLUMNS": "80", "LINES": "24"}], ids=["", "exported"])

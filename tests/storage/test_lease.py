@@ -29,59 +29,31 @@ def lease(cache: Cache) -> Lease:
     return Lease(cache)
 
 
-async def test_one_holder_at_a_time(lease: Lease) -> None:
-    """Others are refused, the holder may ask again, and other names are other leases."""
-    assert await lease.acquire("poller", "ann", 30)
-    assert not await lease.acquire("poller", "bob", 30)
-    assert await lease.acquire("poller", "ann", 30)
-    assert await lease.acquire("backfill", "bob", 30)
+STORIES = {
+    "one at a time": [("ann", True), ("bob", False), ("ann", True)],
+    "it runs out": [("ann", True), 29, ("bob", False), 1, ("bob", True), ("ann", False)],
+    "renewed from now, not from the end of the old term": [("ann", True), 20, ("ann", True), 20, ("bob", False)],
+    "only the holder releases": [("ann", True), ("bob", "leaves"), ("bob", False), ("ann", "leaves"), ("bob", True)],
+    "a clock a little behind takes nothing": [("ann", True), -2, ("bob", False)],
+    "a clock set back does not lock everybody out": [("ann", True), -86_400, ("bob", True)],
+}
+"""Of a lease of thirty seconds: who asks and whether it is granted, who leaves, and how the clock moves."""
 
 
-async def test_a_lease_runs_out(lease: Lease, forward: Callable[[float], None]) -> None:
-    """A holder that fell silent loses it, and does not get it back while another one holds it."""
-    await lease.acquire("poller", "ann", 30)
-    forward(29)
-    assert not await lease.acquire("poller", "bob", 30)
-    forward(1)
-
-    assert await lease.acquire("poller", "bob", 30)
-    assert not await lease.acquire("poller", "ann", 30)
-
-
-async def test_renewing_prolongs(lease: Lease, forward: Callable[[float], None]) -> None:
-    """From now, not from the end of the old term."""
-    await lease.acquire("poller", "ann", 30)
-    forward(20)
-    assert await lease.acquire("poller", "ann", 30)
-    forward(20)
-
-    assert not await lease.acquire("poller", "bob", 30)
-
-
-async def test_only_the_holder_releases(lease: Lease) -> None:
-    """Then it is free at once."""
-    await lease.acquire("poller", "ann", 30)
-    await lease.release("poller", "bob")
-    assert not await lease.acquire("poller", "bob", 30)
-
-    await lease.release("poller", "ann")
-    assert await lease.acquire("poller", "bob", 30)
-
-
-async def test_a_clock_a_little_behind_takes_nothing(lease: Lease, forward: Callable[[float], None]) -> None:
-    """Clocks are corrected by moments; a lease that was just given stays where it is."""
-    await lease.acquire("poller", "ann", 30)
-    forward(-2)
-
-    assert not await lease.acquire("poller", "bob", 30)
-
-
-async def test_a_clock_set_back_does_not_lock_everybody_out(lease: Lease, forward: Callable[[float], None]) -> None:
-    """A lease that would last longer than its whole term was given by another clock."""
-    await lease.acquire("poller", "ann", 30)
-    forward(-86_400)
-
-    assert await lease.acquire("poller", "bob", 30)
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+async def test_one_holds_it_until_the_term_ends(
+    lease: Lease, forward: Callable[[float], None], story: list[float | tuple[str, bool | str]]
+) -> None:
+    """And another name is another lease."""
+    for step in story:
+        match step:
+            case (who, "leaves"):
+                await lease.release("poller", who)
+            case (who, granted):
+                assert await lease.acquire("poller", who, 30) is granted
+            case seconds:
+                forward(seconds)
+    assert await lease.acquire("backfill", "eve", 30)
 
 
 def test_processes_that_claim_at_once_get_one_lease(race: Callable[..., list[str]], cache_path: Path) -> None:

@@ -61,11 +61,6 @@ async def test_history_is_newest_first_and_bounded(cache: Cache) -> None:
     assert len(gitlab.history) == 1
 
 
-async def test_a_link_never_polled_is_neither_good_nor_bad(cache: Cache) -> None:
-    """Both subjects are always told."""
-    assert await cache.links() == (LinkState("runs"), LinkState("health"))
-
-
 async def test_a_link_fails_since_its_first_failure(cache: Cache) -> None:
     """Failures add up from the first one on; the last success stays; the next success clears them."""
     await cache.record_poll(PollOutcome("runs", NOON))

@@ -49,29 +49,28 @@ def test_a_window_moves_with_its_anchor(database: Connections) -> None:
     assert after.total == before.total + 2
 
 
-def test_a_window_whose_anchor_is_gone_stays_where_it_is(database: Connections) -> None:
-    """What the filter hides has no row, and moves nothing."""
-    request = WindowRequest(RunFilter(statuses=("failed",)), NEWEST_FIRST, 3, 4, "run_048", 7, "run_048")
+@pytest.mark.parametrize(
+    ("request_", "found"),
+    [
+        # What the filter hides has no row, and moves nothing.
+        (WindowRequest(RunFilter(statuses=("failed",)), NEWEST_FIRST, 3, 4, "run_048", 7, "run_048"), (0, 3, None)),
+        # Beyond the end there is nothing to show: the last rows are.
+        (WindowRequest(RunFilter(), NEWEST_FIRST, 58, 10), (0, RUNS - 10, None)),
+        # Nothing changed since the last read: anchor and cursor are not looked for.
+        (
+            WindowRequest(RunFilter(), NEWEST_FIRST, 10, 5, "run_049", 10, "run_047", 12, is_fresh=False),
+            (0, 10, 12),
+        ),
+    ],
+    ids=["anchor gone", "end of the order", "unchanged"],
+)
+def test_a_window_without_anything_to_follow_stays(
+    database: Connections, request_: WindowRequest, found: tuple[int, int, int | None]
+) -> None:
+    """Where it was, as far as there are rows."""
+    window = ask(database[1], request_)
 
-    found = ask(database[1], request)
-
-    assert (found.shift, found.offset, found.cursor_index, found.total) == (0, 3, None, 40)
-
-
-def test_a_window_ends_where_the_order_does(database: Connections) -> None:
-    """Beyond the end there is nothing to show: the last rows are."""
-    found = ask(database[1], WindowRequest(RunFilter(), NEWEST_FIRST, 58, 10))
-
-    assert (found.offset, found.rows[-1].run_id) == (RUNS - 10, "run_000")
-
-
-def test_a_window_of_unchanged_runs_keeps_its_places(database: Connections) -> None:
-    """When nothing changed since the last read, anchor and cursor are not looked for: they are where they were."""
-    found = ask(
-        database[1], WindowRequest(RunFilter(), NEWEST_FIRST, 10, 5, "run_049", 10, "run_047", 12, is_fresh=False)
-    )
-
-    assert (found.shift, found.offset, found.cursor_index) == (0, 10, 12)
+    assert (window.shift, window.offset, window.cursor_index) == found
 
 
 def test_the_first_rows_of_a_search_are_its_first_rows(database: Connections) -> None:

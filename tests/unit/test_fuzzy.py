@@ -21,14 +21,6 @@ def test_letters_side_by_side_at_the_beginning_of_a_word_are_best() -> None:
     assert best("xyz") == []
 
 
-def test_what_was_found_is_named() -> None:
-    """By position, for highlighting."""
-    match = fuzzy("pay", "acme/payment-service")
-
-    assert match is not None
-    assert match.found == (5, 6, 7)
-
-
 @given(st.text(min_size=1, max_size=8), st.text(max_size=40))
 def test_every_position_holds_its_letter(query: str, name: str) -> None:
     """In order, whatever the script."""

@@ -21,23 +21,23 @@ async def walk(*answers: RunPage) -> list[str]:
     return [run.run_id async for one in pages(fetch) for run in one.runs]
 
 
-async def test_every_page_is_walked_until_no_token_is_left() -> None:
-    """A missing token ends the list."""
-    assert await walk(page("a", "b", token="1"), page("c", token=None)) == ["a", "b", "c"]
+@pytest.mark.parametrize(
+    ("answers", "ids"),
+    [([page("a", "b", token="1"), page("c", token=None)], ["a", "b", "c"]), ([page(token=None)], [])],
+)
+async def test_every_page_is_walked_until_no_token_is_left(answers: list[RunPage], ids: list[str]) -> None:
+    """A missing token ends the list; no runs at all are an answer."""
+    assert await walk(*answers) == ids
 
 
-async def test_a_repeated_token_stops_with_an_error() -> None:
-    """A token that comes twice would be followed for ever."""
-    with pytest.raises(UnusableAnswerError, match="repeated"):
-        await walk(page("a", token="1"), page("b", token="2"), page("c", token="1"))
-
-
-async def test_an_empty_page_with_a_token_stops_with_an_error() -> None:
-    """An empty page that promises another is no progress."""
-    with pytest.raises(UnusableAnswerError, match="empty page"):
-        await walk(page(token="1"))
-
-
-async def test_an_empty_list_is_a_list() -> None:
-    """No runs at all is an answer, not an error."""
-    assert await walk(page(token=None)) == []
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ([page("a", token="1"), page("b", token="2"), page("c", token="1")], "repeated"),
+        ([page(token="1")], "empty page"),
+    ],
+)
+async def test_a_list_that_would_never_end_stops_with_an_error(answers: list[RunPage], said: str) -> None:
+    """A token that comes twice, or an empty page that promises another."""
+    with pytest.raises(UnusableAnswerError, match=said):
+        await walk(*answers)

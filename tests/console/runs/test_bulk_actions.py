@@ -1,15 +1,29 @@
 """What can be done with many runs at once."""
 
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from app.console.export_sheet import ExportScreen
 from app.console.runs import bulk_actions
 from app.console.runs.bulk_actions import BulkActions
 from app.console.runs.continue_many import ContinueManyForm
+from app.console.runs.export import Export, write
 from app.console.runs.preferences import PreferencesFile, PreferencesWriter
 from app.console.runs.query_controller import QueryController
+from storage.records import RunFilter, RunSort
 from tests.console.runs.conftest import Desk
 from widgets.runs.table import RunTable
+
+READ: dict[str, Callable[[str], list[dict[str, Any]]]] = {
+    ".csv": lambda text: list(csv.DictReader(text.splitlines())),
+    ".ndjson": lambda text: [json.loads(line) for line in text.splitlines()],
+    ".json": lambda text: json.loads(text)["runs"],
+}
 
 
 class Held:
@@ -112,6 +126,21 @@ async def test_an_export_is_of_the_marked_runs_or_of_all_that_match(
 
     held.desk.answer("4 runs written to x.csv")
     assert held.desk.said == ["4 runs written to x.csv"]
+
+
+@pytest.mark.parametrize("suffix", READ)
+async def test_runs_are_exported_whole(desk: Desk, tmp_path: Path, suffix: str) -> None:
+    """All that match; the file is its owner's alone."""
+    path = tmp_path / f"out{suffix}"
+    count = await write(Export(desk.engine, RunFilter(branches=("main",)), RunSort(), ()), path)
+    runs = READ[suffix](path.read_text())
+
+    assert count == 2
+    assert [(run["run_id"], run["status"]) for run in runs] == [("run_1", "failed"), ("run_2", "completed")]
+    assert path.stat().st_mode & 0o777 == 0o600
+    if suffix == ".json":
+        assert json.loads(path.read_text())["count"] == 2
+        assert {"first_seen_at", "state", "stuck", "transitions"} <= set(runs[0]["observed"])
 
 
 def test_the_summary_names_the_keys_where_there_is_room(held: Held) -> None:

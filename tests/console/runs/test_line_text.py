@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 from textual.app import App, ComposeResult
 from textual.content import Content
 from textual.geometry import Region
@@ -47,38 +48,27 @@ async def shown(*lines: str) -> AsyncIterator[tuple[Text, list[Region]]]:
         yield app, painted
 
 
-async def test_an_age_that_ticks_costs_its_line() -> None:
-    """Of three lines the second one is painted, and reads as it was given."""
-    async with shown("title", "seen 8s ago", "end") as (app, painted):
-        app.shown.take([Content("title"), Content("seen 9s ago"), Content("end")])
+LONG = "x" * (WIDTH + 1)
+AFTER = {
+    "an age that ticks": (["title", "8s ago", "end"], [Content("title"), Content("9s ago"), Content("end")], 1),
+    "the same again": (["title", "end"], [Content("title"), Content("end")], None),
+    "another colour": (["title", "end"], [Content("title"), Content.styled("end", "bold")], 1),
+    "lines that wrap": ([LONG, "8s"], [Content(LONG), Content("9s")], ...),
+}
+"""What stood there, what comes, and the one line that is painted again: none of them, or all (`...`)."""
+
+
+@pytest.mark.parametrize(("before", "after", "line"), AFTER.values(), ids=AFTER)
+async def test_only_a_line_that_changes_is_painted(before: list[str], after: list[Content], line: object) -> None:
+    """Where one line takes two of the screen's, the others are not where they are in the text: all are painted."""
+    async with shown(*before) as (app, painted):
+        app.shown.take(after)
         only = list(painted)
 
-        assert only == [Region(0, 1, WIDTH, 1)]
-        assert app.lines[:3] == ["title", "seen 9s ago", "end"]
-
-
-async def test_the_same_again_costs_nothing() -> None:
-    """A tick that changes no text paints nothing."""
-    async with shown("title", "end") as (app, painted):
-        app.shown.take([Content("title"), Content("end")])
-
-        assert painted == []
-
-
-async def test_another_colour_is_a_change() -> None:
-    """The same words in another style are painted again."""
-    async with shown("title", "end") as (app, painted):
-        app.shown.take([Content("title"), Content.styled("end", "bold")])
-
-        assert painted == [Region(0, 1, WIDTH, 1)]
-
-
-async def test_text_whose_lines_wrap_is_painted_whole() -> None:
-    """Where one line takes two of the screen's the others are not where they are in the text."""
-    async with shown("x" * (WIDTH + 1), "8s") as (app, painted):
-        app.shown.take([Content("x" * (WIDTH + 1)), Content("9s")])
-
-        assert painted == [app.shown.size.region]
+        whole = [app.shown.size.region] if line is ... else []
+        assert only == (whole if line in {None, ...} else [Region(0, line, WIDTH, 1)])
+        if line is not ...:
+            assert app.lines[: len(after)] == [content.plain for content in after]
 
 
 async def test_what_is_painted_line_by_line_reads_as_what_is_painted_whole() -> None:

@@ -2,23 +2,22 @@
 
 import json
 
-import pytest
 from textual.widgets import Input, TextArea
 
 from app.api.requests import ContinueRun, StartRun
 from storage.records import Repository
-from tests.console.conftest import Staged
-from tests.run_board import Board
+from tests.console.conftest import Scene, Staged
+
+WEB = Repository.parse("acme/web")
 
 
-async def remember_start(scene: object, run_id: str, instructions: str, branch: str | None) -> None:
-    """The ledger as it is after this run was started from here."""
-    ledger = scene.engine.ledger  # type: ignore[attr-defined]
-    request = StartRun(instructions, Repository.parse("acme/web"), branch)
+async def confirmed(scene: Scene, request: StartRun | ContinueRun, run_id: str) -> None:
+    """The ledger as it is after this was sent from here, and this run came of it."""
+    ledger = scene.engine.ledger
     action = await ledger.prepare(
         action_id=None,
-        kind="run.start",
-        subject="",
+        kind=request.kind,
+        subject=request.subject,
         key="k",
         path=request.path,
         body_json=json.dumps(request.body()),
@@ -33,7 +32,7 @@ async def test_a_run_is_shown_with_what_was_said_and_with_its_branch(staged: Sta
     async with staged() as scene:
         await scene.press("j")
         run_id = scene.table.row.run_id if scene.table.row else ""
-        await remember_start(scene, run_id, "Make it dark.", None)
+        await confirmed(scene, StartRun("Make it dark.", WEB), run_id)
         await scene.press("enter")
 
         assert "ada" in scene.text
@@ -57,7 +56,7 @@ async def test_new_like_this_begins_with_what_it_was_told(staged: Staged) -> Non
     async with staged() as scene:
         await scene.press("j")
         run_id = scene.table.row.run_id if scene.table.row else ""
-        await remember_start(scene, run_id, "Make it dark.", "agent/asked-for")
+        await confirmed(scene, StartRun("Make it dark.", WEB, "agent/asked-for"), run_id)
         await scene.press("N")
 
         assert [field.value for field in scene.app.screen.query(Input)][:2] == ["acme/web", "agent/asked-for"]
@@ -70,42 +69,7 @@ async def test_a_run_that_goes_on_with_another_says_so(staged: Staged) -> None:
         await scene.press("j")
         row = scene.table.row
         assert row is not None
-        ledger, repository = scene.engine.ledger, Repository.parse("acme/web")
-        request = ContinueRun("run_before", "More.", repository)
-        action = await ledger.prepare(
-            action_id=None,
-            kind="run.continue",
-            subject=request.subject,
-            key="k",
-            path=request.path,
-            body_json=json.dumps(request.body()),
-            actor="ada",
-        )
-        await ledger.sending(action.action_id)
-        await ledger.confirm(action.action_id, result_id=row.run_id, response_json="{}")
+        await confirmed(scene, ContinueRun("run_before", "More.", WEB), row.run_id)
         await scene.press("enter")
 
         assert "continues    run_before" in scene.text
-
-
-async def test_the_json_is_shown_and_copied_as_received(staged: Staged, board: Board) -> None:
-    """Unknown fields and all, from the table and from the run's own screen."""
-    async with staged() as scene:
-        await scene.press("v", "Y")
-        shown = scene.text
-        copied = scene.app.clipboard
-
-        assert '"branch_name": "fix/login-timeout"' in shown
-        assert json.loads(copied) == next(iter(board.runs.values()))
-
-
-async def test_a_run_is_opened_by_the_configured_address(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its id is a part of the address, never more than that."""
-    opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)
-    async with staged() as scene:
-        await scene.press("w")
-        row = scene.table.row
-
-    assert row is not None
-    assert opened == [f"https://runs.example/{row.run_id}"]

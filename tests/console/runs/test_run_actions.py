@@ -10,6 +10,7 @@ from app.console.messages import FollowRun
 from app.console.runs.run_actions import RUN_BINDINGS, WRITES, RunActions
 from storage.records import Action
 from tests.console.runs.conftest import Desk
+from tests.console.scenes import SceneClock
 
 
 def on(desk: Desk, run_id: str | None = "run_1") -> RunActions:
@@ -109,6 +110,4 @@ async def test_before_the_engine_is_open_a_form_says_so(desk: Desk) -> None:
 
 def an_action(state: str, result_id: str | None) -> Action:
     """A start of a run, as the ledger has it."""
-    from tests.console.test_shell import confirmed
-
-    return replace(confirmed(result_id or ""), state=state, result_id=result_id)
+    return Action("act_1", "run.start", "", "k", "/runs", "{}", "console", state, SceneClock().now, result_id=result_id)  # type: ignore[arg-type]

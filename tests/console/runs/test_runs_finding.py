@@ -45,30 +45,14 @@ async def test_a_query_is_understood_while_it_is_typed(staged: Staged) -> None:
 
 async def test_a_mistake_is_said_with_its_cure_and_the_rest_counts(staged: Staged) -> None:
     """At 80 columns as well."""
-    for size in (SMALL, (140, 40)):
-        async with staged(size) as scene:
-            await scene.press("slash")
-            await type_in(scene, "stauts:failed dark")
-
-            assert "There is no stauts:. Did you mean status:?" in scene.text
-            assert "10 of 60" in scene.text
-
-            await scene.press("escape")
-            assert "stauts" not in scene.text
-            assert line(scene) == ""
-
-
-async def test_where_there_is_little_room_only_the_cure_is_said(staged: Staged) -> None:
-    """What is wrong is underlined anyway; with more room both are said, to the end."""
-    async with staged((60, 20)) as scene:
+    async with staged(SMALL) as scene:
         await scene.press("slash")
-        await type_in(scene, "stauts:failed")
-        assert "✗ Did you mean status:? " in scene.text
-        assert "There is no" not in scene.text
+        await type_in(scene, "stauts:failed dark")
+        assert "There is no stauts:. Did you mean status:?" in scene.text
+        assert "10 of 60" in scene.text
 
-        await scene.pilot.resize_terminal(200, 40)
-        await scene.settle()
-        assert 'put it in quotes: "stauts:…".' in scene.text
+        await scene.press("escape")
+        assert line(scene) == ""
 
 
 async def test_what_is_typed_is_completed_from_the_cache(staged: Staged) -> None:
@@ -138,16 +122,12 @@ async def test_a_repository_is_found_by_a_few_letters(staged: Staged) -> None:
         assert "48 of 60" in scene.text
 
 
-async def test_a_branch_and_a_pattern(staged: Staged) -> None:
-    """What is typed with a star is a pattern; b asks for the branch of the run under the cursor."""
+async def test_what_is_typed_with_a_star_is_a_pattern(staged: Staged) -> None:
+    """Of branches as of repositories."""
     async with staged() as scene:
         await scene.press("B", *"agent/", "asterisk", "enter")
         assert line(scene) == "branch:agent/*"
         assert "30 of 60" in scene.text
-
-        await scene.press("escape", "g", "b")
-        assert line(scene) == "repo:acme/api branch:fix/login-timeout"
-        assert len(scene.rows) == 2
 
 
 async def test_a_stretch_of_time_by_preset_and_by_hand(staged: Staged) -> None:
@@ -173,9 +153,13 @@ async def test_a_stretch_of_time_by_preset_and_by_hand(staged: Staged) -> None:
 
 
 async def test_a_changed_view_says_so_and_escape_brings_it_back(staged: Staged) -> None:
-    """First what the view asks for, then all runs."""
+    """First what the view asks for, then all runs. A view is chosen by a key or a click."""
     async with staged() as scene:
-        await scene.press("right_square_bracket", "right_square_bracket")
+        await scene.press("right_square_bracket")
+        assert "[Active]" in scene.text
+
+        await scene.pilot.click("ViewBar", offset=(17, 0))
+        await scene.settle()
         assert "[Failed 24h]" in scene.text
         assert line(scene) == "status:failed since:24h"
 
@@ -183,7 +167,6 @@ async def test_a_changed_view_says_so_and_escape_brings_it_back(staged: Staged) 
         await type_in(scene, " api")
         await scene.press("enter")
         assert "[Failed 24h•]" in scene.text
-        assert "0 of 60" in scene.text or len(scene.rows) < 4
 
         await scene.press("escape")
         assert "[Failed 24h]" in scene.text
@@ -235,28 +218,14 @@ async def test_a_name_that_is_taken_is_not_taken_again(staged: Staged) -> None:
 
 
 async def test_sorting_by_any_column_by_keys(staged: Staged) -> None:
-    """Also by how long a run took: what goes on is longest, and the oldest of that first."""
+    """Also by how long a run took: what goes on is longest."""
     async with staged() as scene:
         await scene.press("o", "j", "j", "enter")
         assert "took ↓" in scene.text
-        assert [row[5:15].strip() for row in scene.rows[:4]] == ["working !", "working", "queued", "working"]
-        finished = [row for row in scene.rows if "completed" in row or "failed" in row]
-        assert "18m36s" in finished[0]
+        assert "working !" in scene.rows[0]
 
         await scene.press("O")
         assert "took ↑" in scene.text
-        assert "36s" in scene.rows[0]
-
-
-async def test_a_stuck_run_has_a_view(staged: Staged) -> None:
-    """It shows what the table flags."""
-    async with staged() as scene:
-        flagged = [row for row in scene.rows if "working !" in row]
-        await scene.press("left_square_bracket")
-
-        assert "[Stuck]" in scene.text
-        assert [row[3:] for row in scene.rows] == [row[3:] for row in flagged]
-        assert len(flagged) == 1
 
 
 async def test_a_search_is_given_up_for_the_next_letter(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,8 @@
 """Marking runs and acting on all of them; the table's columns by key and by mouse."""
 
-import csv
-import json
-import os
-from pathlib import Path
-
-import pytest
 from textual import events
 
-from tests.console.conftest import SMALL, Scene, Staged
+from tests.console.conftest import Scene, Staged
 from tests.console.quiet import wheel
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.run_board import Board
@@ -60,16 +54,6 @@ async def test_marks_stay_on_their_runs(staged: Staged, board: Board) -> None:
         assert scene.table.marks.ids == before
 
 
-async def test_everything_that_matches_is_marked_at_once(staged: Staged) -> None:
-    """Once more takes the marks away."""
-    async with staged() as scene:
-        await scene.press("slash", *"tools", "enter", "asterisk")
-        assert "■ 12 marked" in scene.text
-
-        await scene.press("asterisk")
-        assert not scene.table.marks
-
-
 async def test_marks_by_mouse(staged: Staged) -> None:
     """Control and a click marks one; shift and a click all from there."""
     async with staged() as scene:
@@ -82,66 +66,10 @@ async def test_marks_by_mouse(staged: Staged) -> None:
         assert len(marked(scene)) == 5
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".ndjson", ".json"])
-async def test_runs_are_exported_whole(staged: Staged, tmp_path: Path, suffix: str) -> None:
-    """Those marked, or all that match; the file is its owner's alone."""
-    path = tmp_path / f"out{suffix}"
-    async with staged(SMALL) as scene:
-        await scene.press("slash", *"flaky", "enter", "e")
-        assert "Export 10 matching runs" in scene.text
-        scene.app.screen.query_one("LineInput").value = str(path)
-        await scene.press("enter")
-        assert "10 runs written" in said(scene)
-
-    text = path.read_text()
-    if suffix == ".csv":
-        rows = list(csv.DictReader(text.splitlines()))
-        branches = [row["branch_name"] for row in rows]
-    elif suffix == ".ndjson":
-        branches = [json.loads(line)["branch_name"] for line in text.splitlines()]
-    else:
-        document = json.loads(text)
-        branches = [run["branch_name"] for run in document["runs"]]
-        assert document["count"] == 10
-        assert {"first_seen_at", "state", "stuck", "transitions"} <= set(document["runs"][0]["observed"])
-    assert branches == ["agent/flaky-retry"] * 10
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert [name for name in os.listdir(tmp_path) if "out" in name] == [path.name]  # noqa: PTH208 — in a coroutine
-
-
-async def test_an_export_replaces_nothing_unasked(staged: Staged, tmp_path: Path) -> None:
-    """A file that is there is said first; a folder that is not, too."""
-    path = tmp_path / "there.csv"
-    path.write_text("mine")
-    async with staged() as scene:
-        await scene.press("space", "e")
-        assert "Export 1 marked run" in scene.text
-        field = scene.app.screen.query_one("LineInput")
-        for wrong, said in (("x.txt", "End the name in .csv"), (f"{tmp_path}/no/x.csv", "There is no folder")):
-            field.value = wrong
-            await scene.press("enter")
-            assert said in scene.text
-        field.value = str(path)
-        await scene.press("enter")
-        assert "Enter again replaces it" in scene.text
-        assert path.read_text() == "mine"
-
-        await scene.press("enter")
-
-    assert len(path.read_text().splitlines()) == 2
-
-
 async def test_columns_are_chosen_moved_and_stretched_by_keys(staged: Staged) -> None:
-    """At once, behind the sheet; escape gives back what was, enter keeps it for next time."""
+    """Enter keeps it for next time."""
     async with staged((140, 40)) as scene:
         assert titles(scene) == ["status", "repository", "branch", "started", "took"]
-
-        table = scene.table
-        await scene.press("C", "j", "j", "space")
-        assert table.choice.shown == ("status", "repository", "started", "took", "run")
-
-        await scene.press("escape")
-        assert titles(scene)[2] == "branch"
 
         await scene.press("C", *"jjjjjj", "space", "shift+up", "shift+up", "shift+up", "shift+up", "enter")
         assert titles(scene) == ["status", "repository", "updated", "branch", "started", "took"]
@@ -196,18 +124,3 @@ async def test_the_wheel_and_the_scroll_bar_move_the_view(staged: Staged, board:
         assert "old-3" in scene.rows[0]
         assert not any(row.strip().startswith("·") for row in scene.rows)
         assert scene.table.row == before
-
-
-async def test_what_arrived_above_is_one_click_away(staged: Staged, board: Board) -> None:
-    """The note in the titles' line says how many, and leads there."""
-    async with staged() as scene:
-        await scene.press("pagedown")
-        for number in range(12):
-            board.put(f"run_new{number}", "queued", created=MINUTES_INTO_THE_DAY)
-        await scene.sync()
-        x = scene.lines[scene.table.region.y].index("12 new")
-        await scene.pilot.click(offset=(x, scene.table.region.y))
-        await scene.settle()
-
-        assert "new ↑" not in scene.text
-        assert "queued" in scene.rows[0]
