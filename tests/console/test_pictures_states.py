@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import pytest
@@ -43,29 +44,13 @@ async def refused(scene: Scene) -> None:
     await failing(scene, "not_authorized", "The token has expired", 401)
 
 
-async def forbidden(scene: Scene) -> None:
-    await failing(scene, "forbidden", "The token lacks a scope", 403)
-
-
-async def limited(scene: Scene) -> None:
-    await failing(scene, "rate_limited", "slow down", 429)
-
-
 async def unusable(scene: Scene) -> None:
     await scene.ring(StorageFailed(UNUSABLE))
-
-
-async def hanging(scene: Scene) -> None:
-    await scene.tick(seconds=27)
 
 
 async def in_lab(scene: Scene) -> None:
     for subject in ("runs", "health"):
         await scene.ended(PollOutcome(subject, scene.clock(), in_lab=True))  # type: ignore[arg-type]
-
-
-async def untouched(scene: Scene) -> None:
-    await scene.settle()
 
 
 async def looked_at(scene: Scene, picture: SnapshotAssertion, *rooms: str) -> None:
@@ -79,10 +64,16 @@ async def looked_at(scene: Scene, picture: SnapshotAssertion, *rooms: str) -> No
             await scene.press("escape")
 
 
+limited = partial(failing, kind="rate_limited", message="slow down", status=429)
+forbidden = partial(failing, kind="forbidden", message="The token lacks a scope", status=403)
 STATES: Final[dict[str, tuple[Callable[[Scene], Awaitable[None]], str, str]]] = {
-    "hanging": (hanging, "27s old, waiting", ""),
+    "hanging": (lambda scene: scene.tick(seconds=27), "27s old, waiting", ""),
     "limited": (limited, "rate limited", "for as long as the service asked"),
-    "forbidden": (forbidden, "not permitted", "organization API access"),
+    "forbidden": (
+        forbidden,
+        "not permitted",
+        "organization API access",
+    ),
     "refused": (refused, "token refused", "give it to this profile, then start again"),
     "unusable": (unusable, "own files unusable", "it fills again"),
     "in_lab": (in_lab, "acme-prod lab", ""),
@@ -175,31 +166,6 @@ async def test_the_smallest_terminal(staged: Staged, picture: SnapshotAssertion)
         await looked_at(scene, picture, *TABS, "run")
 
 
-async def test_every_key(staged: Staged, picture: SnapshotAssertion) -> None:
-    """The sheet of keys with room for all of them."""
-    async with staged(WIDE) as scene:
-        await scene.press("question_mark")
-
-        assert scene.app.export_screenshot() == picture
-
-
-async def test_the_palette(staged: Staged, picture: SnapshotAssertion) -> None:
-    """What can be done now, by name."""
-    async with staged(SMALL) as scene:
-        await scene.press("colon")
-
-        assert scene.app.export_screenshot() == picture
-
-
-async def test_patterns_are_marked(staged: Staged, picture: SnapshotAssertion) -> None:
-    """What a pattern says of a name is marked in that column, as words are in all of them."""
-    async with staged(SMALL) as scene:
-        await scene.press("slash", *"repo", "colon", *"acme", "slash", "asterisk", "space", *"branch", "colon")
-        await scene.press("asterisk", *"-", *"retry", "enter")
-
-        assert scene.app.export_screenshot() == picture
-
-
 async def test_an_own_command_asks_first(staged: Staged, picture: SnapshotAssertion) -> None:
     """Filled in as it would be run, with both answers as keys to press or to click."""
     argv = ("sh", "-c", "git fetch origin {branch} && git log --oneline origin/{branch}", "{repository}", "{run_id}")
@@ -210,13 +176,5 @@ async def test_an_own_command_asks_first(staged: Staged, picture: SnapshotAssert
         while len(scene.app.screen_stack) == 1:
             await scene.pilot.pause()
         await scene.pilot.pause()
-
-        assert scene.app.export_screenshot() == picture
-
-
-async def test_many_are_continued_at_once(staged: Staged, picture: SnapshotAssertion) -> None:
-    """How many, where, and who is left out; the instructions wait to be typed."""
-    async with staged(SMALL) as scene:
-        await scene.press("j", "j", "space", "space", "space", "J", "J", "c", *"Try once more, please.")
 
         assert scene.app.export_screenshot() == picture

@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from app.config import CACHE_FILE, data_folder
 from app.console.app import RunwardenApp
 from app.engine import Engine
@@ -117,6 +119,20 @@ async def test_ages_move_without_a_poll(staged: Staged) -> None:
         await scene.tick(seconds=61)
 
         assert "2m ago" in scene.rows[0]
+
+
+async def test_a_poll_that_changes_nothing_paints_no_whole_screen(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The header is told how the link is; what stands below it is left alone."""
+    async with staged() as scene:
+        screen = scene.app.screen
+        painted: list[object] = []
+        plain = screen.refresh
+        monkeypatch.setattr(screen, "refresh", lambda *a, **k: painted.append(k) or plain(*a, **k))
+        await scene.sync()
+
+        assert painted == []
 
 
 async def test_the_detail_takes_the_form_that_fits(staged: Staged) -> None:

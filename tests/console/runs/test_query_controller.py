@@ -121,23 +121,18 @@ async def test_a_sheet_writes_into_the_line(held: Held, name: str, sheet: type, 
         assert held.line == expected
 
 
-def test_an_order_is_picked(held: Held) -> None:
-    """The line stays as it is."""
-    held.query.set_line("api")
-    held.query.do("order")
-    assert isinstance(held.desk.screens[-1][0], OrderPicker)
-    held.desk.answer(RunSort("branch"))
-
-    assert (held.line, held.query.now.sort) == ("api", RunSort("branch"))
-
-
-def test_a_view_is_saved_and_picked(held: Held) -> None:
-    """The saved view is on show at once."""
+def test_a_view_and_an_order_are_picked(held: Held) -> None:
+    """A view that was saved is on show at once; an order leaves the line as it is."""
     held.query.do("save_view")
     assert isinstance(held.desk.screens[-1][0], ViewSaver)
     held.desk.answer(ViewSettings("Mine", "repo:acme/*"))
     assert (held.query.now.view.name, held.line) == ("Mine", "repo:acme/*")
     assert held.desk.said == ["Saved as the view Mine."]
+
+    held.query.do("order")
+    assert isinstance(held.desk.screens[-1][0], OrderPicker)
+    held.desk.answer(RunSort("branch"))
+    assert (held.line, held.query.now.sort) == ("repo:acme/*", RunSort("branch"))
 
     held.query.do("views")
     assert isinstance(held.desk.screens[-1][0], ViewPicker)

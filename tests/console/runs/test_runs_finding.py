@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.config import ViewSettings, data_folder
+from app.config import ViewSettings
 from app.console.app import RunwardenApp
-from app.console.runs.preferences import FILE, PreferencesFile
 from storage.records import RunFilter, RunSort
 from tests.console.conftest import SMALL, Scene, Staged
 from tests.console.scenes import app_on
@@ -200,8 +199,6 @@ async def test_what_is_shown_becomes_a_view_and_is_there_next_time(staged: Stage
 
             await again.press("V", "delete", "escape")
             assert "Agents" not in again.lines[3]
-        folder = data_folder(scene.app.settings, scene.app.session.profile)
-        assert PreferencesFile(folder / FILE).read().views == ()
 
 
 async def test_a_name_that_is_taken_is_not_taken_again(staged: Staged) -> None:

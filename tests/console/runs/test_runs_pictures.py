@@ -1,4 +1,4 @@
-"""Pictures of finding, marking and of one run, under a clock that stands still."""
+"""Pictures of runs, of what opens above them and of the themes, under a clock that stands still."""
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -7,7 +7,27 @@ from tests.console.conftest import SMALL, WIDE, Staged
 from tests.run_board import Board
 
 SIZES = pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
+PATTERN = ("asterisk", *"-retry")
 KEYS = {
+    "runs": ("j", "j"),
+    "found": ("slash", *"agent/fl", "enter"),
+    "patterns": (
+        "slash",
+        *"repo",
+        "colon",
+        *"acme",
+        "slash",
+        "asterisk",
+        "space",
+        *"branch",
+        "colon",
+        *PATTERN,
+        "enter",
+    ),
+    "run": ("j", "enter"),
+    "keys": ("question_mark",),
+    "palette": ("colon",),
+    "continue": ("j", "j", "space", "space", "space", "J", "J", "c", *"Try once more, please."),
     "marked": ("space", "space", "shift+down", "shift+down"),
     "query": ("slash", *"failed", "escape", "slash", *"repo", "colon", *"acme", "slash", "asterisk", "space", *"da"),
     "mistake": ("slash", *"stauts", "colon", *"failed", "space", *"dark"),
@@ -25,7 +45,8 @@ KEYS = {
 }
 
 
-SHOWN = [*((name, SMALL) for name in KEYS), *((name, WIDE) for name in ("query", "marked", "raw"))]
+LARGE = ("runs", "found", "keys", "query", "marked", "raw")
+SHOWN = [*((name, SMALL) for name in KEYS if name != "found"), *((name, WIDE) for name in LARGE)]
 
 
 @pytest.mark.parametrize(("scene_name", "size"), SHOWN, ids=[f"{name}-{size[0]}x{size[1]}" for name, size in SHOWN])
@@ -34,6 +55,13 @@ async def test_runs_by_keys(staged: Staged, picture: SnapshotAssertion, size: tu
     async with staged(size) as scene:
         await scene.press(*KEYS[scene_name])
 
+        assert scene.app.export_screenshot() == picture
+
+
+@pytest.mark.parametrize("theme", ["runwarden-light", "runwarden-colour-blind", "runwarden-contrast"])
+async def test_themes(staged: Staged, picture: SnapshotAssertion, theme: str) -> None:
+    """The other themes."""
+    async with staged(SMALL, theme=theme) as scene:
         assert scene.app.export_screenshot() == picture
 
 
