@@ -69,11 +69,7 @@ forbidden = partial(failing, kind="forbidden", message="The token lacks a scope"
 STATES: Final[dict[str, tuple[Callable[[Scene], Awaitable[None]], str, str]]] = {
     "hanging": (lambda scene: scene.tick(seconds=27), "27s old, waiting", ""),
     "limited": (limited, "rate limited", "for as long as the service asked"),
-    "forbidden": (
-        forbidden,
-        "not permitted",
-        "organization API access",
-    ),
+    "forbidden": (forbidden, "not permitted", "organization API access"),
     "refused": (refused, "token refused", "give it to this profile, then start again"),
     "unusable": (unusable, "own files unusable", "it fills again"),
     "in_lab": (in_lab, "acme-prod lab", ""),

@@ -1,7 +1,7 @@
 """The pure parts of the console: times, cells, columns, timelines and freshness as words."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -28,46 +28,43 @@ def before(**by: float) -> datetime:
 
 
 @pytest.mark.parametrize(
-    ("then", "text"),
+    ("words", "text"),
     [
-        (NOON, "just now"),
-        (before(seconds=1), "1s ago"),
-        (before(seconds=119), "1m ago"),
-        (before(hours=23, minutes=59), "23h ago"),
-        (before(days=400), "400d ago"),
-        (before(seconds=-30), "just now"),
-        (before(minutes=-5), "in 5m"),
+        # One unit; a clock that is a little ahead makes nothing strange, one far ahead is said.
+        (ago(NOON, NOON), "just now"),
+        (ago(before(seconds=1), NOON), "1s ago"),
+        (ago(before(seconds=119), NOON), "1m ago"),
+        (ago(before(hours=23, minutes=59), NOON), "23h ago"),
+        (ago(before(days=400), NOON), "400d ago"),
+        (ago(before(seconds=-30), NOON), "just now"),
+        (ago(before(minutes=-5), NOON), "in 5m"),
+        # From 30 days on a date, with the year once it is another one.
+        (started(before(days=29), NOON), "29d ago"),
+        (started(before(days=31), NOON), "3 Apr"),
+        (started(before(days=200), NOON), "Oct 2025"),
+        (started(None, NOON), "-"),
+        # Seconds alone, then the two largest units.
+        (span(0), "0s"),
+        (span(37), "37s"),
+        (span(252), "4m12s"),
+        (span(3900), "1h05m"),
+        (span(183600), "2d03h"),
+        (span(-5), "0s"),
+        # Today needs the time only.
+        (clock_time(before(minutes=1), NOON), "11:59:00"),
+        (clock_time(before(days=1), NOON), "3 May 12:00"),
+        (clock_time(before(days=365), NOON), "4 May 2025 12:00"),
     ],
 )
-def test_an_age_has_one_unit(then: datetime, text: str) -> None:
-    """A clock that is a little ahead makes nothing strange; one far ahead is said."""
-    assert ago(then, NOON) == text
-
-
-def test_old_starts_become_dates() -> None:
-    """From 30 days on a date, with the year once it is another one; eight cells at most."""
-    assert started(before(days=29), NOON) == "29d ago"
-    assert started(before(days=31), NOON) == "3 Apr"
-    assert started(before(days=200), NOON) == "Oct 2025"
-    assert started(None, NOON) == "-"
+def test_times_as_words(words: str, text: str) -> None:
+    """Ages, starts, spans and moments."""
+    assert words == text
 
 
 @given(st.integers(min_value=0, max_value=100 * 365 * 24 * 3600))
 def test_starts_fit_their_column(seconds: int) -> None:
     """No age in a hundred years is wider than the column."""
     assert cell_len(started(before(seconds=seconds), NOON)) <= 8
-
-
-def test_spans_have_two_units() -> None:
-    """Seconds alone, then the two largest."""
-    assert [span(s) for s in (0, 37, 252, 3900, 183600, -5)] == ["0s", "37s", "4m12s", "1h05m", "2d03h", "0s"]
-
-
-def test_a_moment_of_another_day_has_its_date() -> None:
-    """Today needs the time only."""
-    assert clock_time(before(minutes=1), NOON) == "11:59:00"
-    assert clock_time(before(days=1), NOON) == "3 May 12:00"
-    assert clock_time(before(days=365), NOON) == "4 May 2025 12:00"
 
 
 @given(st.text(max_size=60), st.integers(min_value=0, max_value=40), st.sampled_from(["end", "middle"]))
@@ -200,21 +197,23 @@ def test_the_time_before_the_first_look_is_not_claimed() -> None:
     )
 
 
+def coalesced(work: Callable[[], Coroutine[None, None, None]]) -> tuple[CoalescedTask, list[asyncio.Task[None]]]:
+    """The work, and the tasks that were started for it."""
+    tasks: list[asyncio.Task[None]] = []
+    return CoalescedTask(work, lambda work: tasks.append(asyncio.ensure_future(work))), tasks
+
+
 async def test_what_is_asked_while_at_work_is_done_once_more() -> None:
     """Ten asks during one round make one further round, never two at once."""
     rounds = 0
     gate = asyncio.Event()
-    tasks: list[asyncio.Task[None]] = []
 
     async def work() -> None:
         nonlocal rounds
         rounds += 1
         await gate.wait()
 
-    def start(work: Coroutine[None, None, None]) -> None:
-        tasks.append(asyncio.ensure_future(work))
-
-    latest = CoalescedTask(work, start)
+    latest, tasks = coalesced(work)
     latest.ask()
     await asyncio.sleep(0)
     for _ in range(10):
@@ -239,8 +238,7 @@ async def test_work_that_nobody_wants_any_more_is_given_up() -> None:
             await asyncio.Event().wait()
         ended.append(mine)
 
-    tasks: list[asyncio.Task[None]] = []
-    latest = CoalescedTask(work, lambda work: tasks.append(asyncio.ensure_future(work)))
+    latest, tasks = coalesced(work)
     latest.ask()
     assert await begun.get() == 1
     wanted = 2
@@ -260,8 +258,7 @@ async def test_who_is_cancelled_from_outside_does_not_go_on() -> None:
         begun.put_nowait(None)
         await asyncio.Event().wait()
 
-    tasks: list[asyncio.Task[None]] = []
-    latest = CoalescedTask(work, lambda work: tasks.append(asyncio.ensure_future(work)))
+    latest, tasks = coalesced(work)
     for _ in range(2):
         latest.ask()
         await begun.get()

@@ -7,23 +7,11 @@ from tests.console.conftest import SMALL, WIDE, Staged
 from tests.run_board import Board
 
 SIZES = pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
-PATTERN = ("asterisk", *"-retry")
+PATTERN = (*"branch", "colon", "asterisk", *"-retry")
 KEYS = {
     "runs": ("j", "j"),
     "found": ("slash", *"agent/fl", "enter"),
-    "patterns": (
-        "slash",
-        *"repo",
-        "colon",
-        *"acme",
-        "slash",
-        "asterisk",
-        "space",
-        *"branch",
-        "colon",
-        *PATTERN,
-        "enter",
-    ),
+    "patterns": ("slash", *"repo", "colon", *"acme", "slash", "asterisk", "space", *PATTERN, "enter"),
     "run": ("j", "enter"),
     "keys": ("question_mark",),
     "palette": ("colon",),
