@@ -13,25 +13,6 @@ def card(scene: Scene, name: str) -> str:
     return str(scene.app.screen.query_one(name).render())
 
 
-async def test_a_host_that_changes_keeps_its_card_and_gains_a_line(staged: Staged, board: Board) -> None:
-    """The trouble is an incident, with how long it has lasted."""
-    async with staged() as scene:
-        await scene.press("2")
-        cards = list(scene.app.screen.query("#hosts Card"))
-        scene.clock.move(minutes=7)
-        board.health["github"] = {"status": "unreachable"}
-        await scene.sync()
-
-        assert list(scene.app.screen.query("#hosts Card")) == cards
-        assert "✗ unreachable" in scene.text
-        scene.clock.move(minutes=3)
-        await scene.sync()
-        (incident,) = [line for line in scene.lines if "✗ unreachable" in line and "so far" in line]
-        assert "github" in incident
-        assert "3m00s so far" in incident
-        assert "github ✗ unreachable 3m" in scene.lines[0]
-
-
 async def test_a_host_that_is_no_longer_connected_is_said_so(staged: Staged, board: Board) -> None:
     """It is not shown as healthy, nor forgotten."""
     async with staged() as scene:

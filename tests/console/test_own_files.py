@@ -1,12 +1,9 @@
 """When the console's own files cannot be used, every room says so, and what to do."""
 
-from pathlib import Path
-
 import pytest
 
 from app.console.troubles import UNREADABLE
 from app.events import StorageFailed
-from storage.errors import StorageError
 from tests.console.conftest import SMALL, Staged
 from widgets.runs.pane import RunPane
 
@@ -39,24 +36,6 @@ async def test_what_was_read_before_stays(staged: Staged) -> None:
 
             assert UNREADABLE.title not in scene.text
             assert "Delete it" in scene.text
-
-
-async def test_an_engine_that_cannot_be_opened_is_not_said_to_be_opening(staged: Staged) -> None:
-    """A key that needs it says why it does nothing."""
-    async with staged(SMALL, synced=False) as scene:
-        scene.app.session.leave()
-
-        async def broken() -> None:
-            raise StorageError(BROKEN, path=Path("cache.sqlite3"))
-
-        scene.app._open_engine = broken  # type: ignore[assignment]
-        await scene.app.run_worker(scene.app._open()).wait()
-        for key in ("2", "n"):
-            scene.app.clear_notifications()
-            await scene.press(key)
-            (told,) = scene.toasts
-
-            assert told == f"The console cannot use its own files. {BROKEN}"
 
 
 async def test_the_detail_waits_until_there_is_a_run(staged: Staged) -> None:

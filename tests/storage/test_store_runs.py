@@ -5,10 +5,17 @@ from datetime import timedelta
 import pytest
 
 from storage.cache import Cache
-from storage.records import Repository, Run, RunChanges, RunFilter, RunSort, Transition
+from storage.records import Repository, Run, RunChanges, RunDetail, RunFilter, RunSort, Transition
 from tests.storage.conftest import NOON, make_run
 
 SECOND = timedelta(seconds=1)
+
+
+async def held(cache: Cache) -> RunDetail:
+    """The first run, which is there."""
+    detail = await cache.detail("run_0001")
+    assert detail is not None
+    return detail
 
 
 async def test_new_runs_are_new_once(cache: Cache) -> None:
@@ -31,8 +38,7 @@ async def test_transitions_carry_the_services_own_time(cache: Cache) -> None:
 
     moved = Transition("run_0001", "queued", "working", NOON + SECOND)
     assert changes == RunChanges(transitions=(moved,))
-    detail = await cache.detail("run_0001")
-    assert detail is not None
+    detail = await held(cache)
     assert detail.run == later
     assert detail.transitions == (Transition("run_0001", None, "queued", NOON), moved)
     assert (detail.first_seen_at, detail.last_seen_at) == (NOON, NOON + 60 * SECOND)
@@ -56,8 +62,7 @@ async def test_an_older_answer_never_wins(cache: Cache) -> None:
     changes = await cache.store_runs([make_run(1, "working", updated_at=NOON)], seen_at=NOON + 9 * SECOND)
 
     assert changes == RunChanges()
-    detail = await cache.detail("run_0001")
-    assert detail is not None
+    detail = await held(cache)
     assert detail.run == done
     assert len(detail.transitions) == 1
     assert detail.last_seen_at == NOON + 9 * SECOND
@@ -70,9 +75,7 @@ async def test_other_facts_update_without_a_transition(cache: Cache) -> None:
     changes = await cache.store_runs([make_run(1, note="something new")], seen_at=NOON)
 
     assert changes == RunChanges(updated=("run_0001",))
-    detail = await cache.detail("run_0001")
-    assert detail is not None
-    assert "something new" in detail.run.raw_json
+    assert "something new" in (await held(cache)).run.raw_json
 
 
 async def test_runs_without_readable_times_are_kept(cache: Cache) -> None:
@@ -120,9 +123,7 @@ async def test_presence_changes_and_comes_back(cache: Cache) -> None:
     back = await cache.store_runs([run], seen_at=NOON)
 
     assert back == RunChanges(updated=("run_0001",))
-    detail = await cache.detail("run_0001")
-    assert detail is not None
-    assert detail.presence == "current"
+    assert (await held(cache)).presence == "current"
 
 
 async def test_active_runs_are_all_that_is_not_known_to_be_final(cache: Cache) -> None:
