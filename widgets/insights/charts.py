@@ -1,6 +1,6 @@
 """The charts of Insights: each series has a shape of its own, so that colour only repeats it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, floor, log10
@@ -29,7 +29,7 @@ class Tick:
 
 
 class Chart(PlotextPlot):
-    """A plot in the theme's colours; `draw` is called whenever it is painted."""
+    """A plot of the current figures in the theme's colours."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"chart--{tone}" for tone in STYLES}
     DEFAULT_CSS = """
@@ -48,9 +48,16 @@ class Chart(PlotextPlot):
     _axis_cells = 0
     """Cells at the left, for the labels of the axis."""
 
-    def draw(self, width: int, height: int) -> None:
-        """Draws on the empty plot of this size in cells."""
-        raise NotImplementedError
+    def __init__(self, draw: "Callable[[Chart, InsightsView, int, int], None]", *, id: str) -> None:  # noqa: A002 — Textual's word
+        """Prepare; `draw` draws on the empty plot of this width and height in cells whenever it is painted."""
+        super().__init__(id=id)
+        self.view: InsightsView | None = None
+        self._draw = draw
+
+    def show(self, view: InsightsView) -> None:
+        """Show the figures."""
+        self.view = view
+        self.refresh()
 
     def render(self) -> RenderResult:
         """The plot."""
@@ -58,8 +65,8 @@ class Chart(PlotextPlot):
         plot.clear_figure()
         plot.frame(frame=False)
         width, height = self.size
-        if width >= LEAST_WIDTH and height >= LEAST_HEIGHT:
-            self.draw(width, height)
+        if self.view is not None and width >= LEAST_WIDTH and height >= LEAST_HEIGHT:
+            self._draw(self, self.view, width, height)
         return super().render()
 
     def colour(self, tone: Tone) -> Colour:
@@ -146,77 +153,51 @@ _LABELLED_FROM: Final = 5
 """From this width on, a bar has its number of failures above it."""
 
 
-class _InsightsChart(Chart):
-    """A chart of the current figures."""
-
-    view: InsightsView | None = None
-
-    def show(self, view: InsightsView) -> None:
-        """Shows the figures."""
-        self.view = view
-        self.refresh()
-
-
-class OutcomesChart(_InsightsChart):
-    """A stacked bar for each hour or day."""
-
-    def draw(self, width: int, height: int) -> None:
-        """The bars."""
-        view = self.view
-        if view is None:
-            return
-        rows = height - _FOOT
-        top = ceiling(max(each.total for each in view.outcomes) * (1 if rows < 8 else 1.08))  # noqa: PLR2004 — room for a label
-        room = width - self.axis(top, rows)
-        places, wide = columns(len(view.outcomes), room)
-        self.plt.xlim(0, room - 1)
-        self.plt.ylim(0, rows - 1)
-        self._bars(view, top, rows, places, wide)
-        is_short = room // len(view.outcomes) < 8  # noqa: PLR2004 — cells of `23 Sep` and a gap
-        ticks = [
-            Tick(index, tick(each.start, view.step, is_short=is_short)) for index, each in enumerate(view.outcomes)
-        ]
-        self.below(ticks, [place + wide // 2 for place in places])
-
-    def _bars(self, view: InsightsView, top: float, rows: int, places: list[int], wide: int) -> None:
-        cells: dict[Badge, list[tuple[int, int]]] = {badge: [] for badge in (*_STACK, UNKNOWN)}
-        for each, place in zip(view.outcomes, places, strict=True):
-            foot = 0
-            for badge, tall in zip(
-                _STACK, stacked((each.failed, each.completed, each.unfinished), top, rows), strict=True
-            ):
-                cells[badge] += [(place + x, foot + y) for x in range(wide) for y in range(tall)]
-                foot += tall
-            if not each.total and view.is_partial(each):
-                cells[UNKNOWN] += [(place + x, 0) for x in range(wide)]
-            if each.failed and wide >= _LABELLED_FROM and foot < rows:
-                self.label(f"{each.failed} {FAILED.glyph}", place + wide // 2, foot, "bad")
-        for badge, points in cells.items():
-            if points:
-                xs, ys = zip(*points, strict=True)
-                self.plt.scatter(xs, ys, marker=badge.glyph, color=self.colour(badge.tone))
+def draw_outcomes(chart: Chart, view: InsightsView, width: int, height: int) -> None:
+    """Draw a stacked bar for each hour or day."""
+    rows = height - _FOOT
+    top = ceiling(max(each.total for each in view.outcomes) * (1 if rows < 8 else 1.08))  # noqa: PLR2004 — room for a label
+    room = width - chart.axis(top, rows)
+    places, wide = columns(len(view.outcomes), room)
+    chart.plt.xlim(0, room - 1)
+    chart.plt.ylim(0, rows - 1)
+    _bars(chart, view, top, rows, places, wide)
+    is_short = room // len(view.outcomes) < 8  # noqa: PLR2004 — cells of `23 Sep` and a gap
+    ticks = [Tick(index, tick(each.start, view.step, is_short=is_short)) for index, each in enumerate(view.outcomes)]
+    chart.below(ticks, [place + wide // 2 for place in places])
 
 
-class ConcurrencyChart(_InsightsChart):
-    """How many runs are in progress at once, over time."""
+def _bars(chart: Chart, view: InsightsView, top: float, rows: int, places: list[int], wide: int) -> None:
+    cells: dict[Badge, list[tuple[int, int]]] = {badge: [] for badge in (*_STACK, UNKNOWN)}
+    for each, place in zip(view.outcomes, places, strict=True):
+        foot = 0
+        for badge, tall in zip(_STACK, stacked((each.failed, each.completed, each.unfinished), top, rows), strict=True):
+            cells[badge] += [(place + x, foot + y) for x in range(wide) for y in range(tall)]
+            foot += tall
+        if not each.total and view.is_partial(each):
+            cells[UNKNOWN] += [(place + x, 0) for x in range(wide)]
+        if each.failed and wide >= _LABELLED_FROM and foot < rows:
+            chart.label(f"{each.failed} {FAILED.glyph}", place + wide // 2, foot, "bad")
+    for badge, points in cells.items():
+        if points:
+            xs, ys = zip(*points, strict=True)
+            chart.plt.scatter(xs, ys, marker=badge.glyph, color=chart.colour(badge.tone))
 
-    def draw(self, width: int, height: int) -> None:
-        """A line with the area below it filled."""
-        view = self.view
-        if view is None:
-            return
-        rows = height - _FOOT
-        points = view.concurrency
-        top = ceiling(max(each.average for each in points))
-        room = width - self.axis(top, rows)
-        scale = (room - 1) / max(1, len(points) - 1)
-        xs = [index * scale for index in range(len(points))]
-        self.plt.xlim(0, room - 1)
-        self.plt.ylim(0, rows - 1)
-        self.plt.plot(
-            xs, [each.average / top * (rows - 1) for each in points], marker="hd", color=self.colour("busy"), fillx=True
-        )
-        self.below(_ticks(view), [round(x) for x in xs])
+
+def draw_concurrency(chart: Chart, view: InsightsView, width: int, height: int) -> None:
+    """Draw how many runs are in progress at once: a line with the area below it filled."""
+    rows = height - _FOOT
+    points = view.concurrency
+    top = ceiling(max(each.average for each in points))
+    room = width - chart.axis(top, rows)
+    scale = (room - 1) / max(1, len(points) - 1)
+    xs = [index * scale for index in range(len(points))]
+    chart.plt.xlim(0, room - 1)
+    chart.plt.ylim(0, rows - 1)
+    chart.plt.plot(
+        xs, [each.average / top * (rows - 1) for each in points], marker="hd", color=chart.colour("busy"), fillx=True
+    )
+    chart.below(_ticks(view), [round(x) for x in xs])
 
 
 def _ticks(view: InsightsView) -> list[Tick]:

@@ -23,7 +23,7 @@ from app.text import safe_text
 from widgets.activity.bar import Chip, ChipBar
 from widgets.badges import STYLES
 from widgets.frame.notice import Notice, NoticePage
-from widgets.insights.charts import ConcurrencyChart, OutcomesChart
+from widgets.insights.charts import Chart, draw_concurrency, draw_outcomes
 from widgets.insights.figures import COMPLETED, FAILED, UNFINISHED, InsightsView, extent
 from widgets.insights.repositories import RepositoryChart
 from widgets.insights.tables import InsightTables
@@ -105,10 +105,10 @@ class InsightsScreen(BaseScreen):
                 with Container(id="insight-over-time"):
                     with Vertical(classes="insight-panel", id="insight-outcomes"):
                         yield Static(id="insight-legend", markup=False)
-                        yield OutcomesChart()
+                        yield Chart(draw_outcomes, id="insight-outcomes-chart")
                     with Vertical(classes="insight-panel", id="insight-concurrency"):
                         yield Static(id="insight-busiest", markup=False)
-                        yield ConcurrencyChart()
+                        yield Chart(draw_concurrency, id="insight-concurrency-chart")
                 with Vertical(classes="insight-panel -all", id="insight-repositories"):
                     yield RepositoryChart()
             with VerticalScroll(id="insight-tables"):
@@ -244,8 +244,8 @@ class InsightsScreen(BaseScreen):
         self.query_one("#insight-repositories").border_title = "Success and duration by repository"
         self.query_one("#insight-legend", Static).update(_legend(view))
         self.query_one("#insight-busiest", Static).update(_busiest(view))
-        self.query_one(OutcomesChart).show(view)
-        self.query_one(ConcurrencyChart).show(view)
+        for chart in self.query(Chart):
+            chart.show(view)
         self.query_one(RepositoryChart).show(view)
         self.query_one(InsightTables).show(view)
         if is_first:

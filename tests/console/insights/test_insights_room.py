@@ -16,7 +16,7 @@ from storage.records import Repository, Run
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.insights.month import show
 from tests.run_board import Board
-from widgets.insights.charts import OutcomesChart
+from widgets.insights.charts import Chart
 
 
 async def test_charts_say_what_they_show_by_more_than_colour(staged: Staged, empty_board: Board) -> None:
@@ -222,7 +222,7 @@ async def test_a_cache_that_cannot_be_read_is_said(staged: Staged, board: Board)
 
         # The path before it is as long as the machine likes.
         assert "was closed" in " ".join(scene.text.split())
-        assert scene.app.screen.query_one(OutcomesChart).view is not None
+        assert scene.app.screen.query_one("#insight-outcomes-chart", Chart).view is not None
 
 
 async def test_the_days_below_a_chart_are_named_at_even_distances(staged: Staged) -> None:
@@ -238,7 +238,7 @@ async def test_the_days_below_a_chart_are_named_at_even_distances(staged: Staged
         for size, key, least in ((WIDE, "d", 4), (WIDE, "m", 5), (SMALL, "d", 6), (SMALL, "m", 10)):
             await scene.pilot.resize_terminal(*size)
             await scene.press(key)
-            chart = scene.app.screen.query_one(OutcomesChart)
+            chart = scene.app.screen.query_one("#insight-outcomes-chart", Chart)
             names = named_below(scene, chart.region)
             assert len(names) >= least
             assert len({after - before for before, after in pairwise(names)}) <= 2
