@@ -46,7 +46,7 @@ pictures: .venv/.dev ## Make the README's pictures from the tests' accepted ones
 snapshots: .venv/.dev ## Accept what the screens look like now, after looking at them
 	@$(BIN)/python -m pytest tests/console --snapshot-update
 
-lock: .venv/.dev ## Pin the dependencies anew, with hashes and without addresses (needs uv)
+lock: .venv/.dev ## Update the pinned dependencies, with hashes and without addresses (needs uv)
 	@set -e; for set in "console --group build" "service --extra service --group build" "dev --extra service --extra web --group dev"; do \
 		set -- $$set; name=$$1; shift; \
 		uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

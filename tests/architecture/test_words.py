@@ -9,13 +9,14 @@ BANNED = re.compile(
     re.IGNORECASE,
 )
 SOURCES = ("app", "widgets", "storage", "service")
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "config.example.toml", "pyproject.toml")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "config.example.toml")
+BUILD = ("pyproject.toml", "Makefile", ".ci/run")
 
 
 def texts() -> list[Path]:
-    """Every source file and document of ours; the demo's repositories belong to their own authors."""
+    """Every source file, document and build file of ours; the demo's repositories belong to their own authors."""
     sources = (path for package in SOURCES for path in (ROOT / package).rglob("*") if path.suffix in {".py", ".tcss"})
-    documents = [*(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in DOCUMENTS)]
+    documents = [*(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in DOCUMENTS + BUILD)]
     return [*(path for path in sources if "samples" not in path.parts), *documents]
 
 
