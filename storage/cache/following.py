@@ -39,7 +39,7 @@ def _pin(connection: sqlite3.Connection, run_id: str, at: datetime) -> None:
             "INSERT INTO pins (run_id, pinned_us) VALUES (?, ?) ON CONFLICT DO NOTHING", (sqlite_text(run_id), at_us)
         )
         connection.execute(
-            "DELETE FROM pins WHERE pinned_us < :before AND run_id IN"  # noqa: S608 — built from constants; values are bound
+            "DELETE FROM pins WHERE pinned_us < :before AND run_id IN"
             f" (SELECT run_id FROM runs WHERE status IN ({FINAL_SQL}) AND updated_us < :before)",
             {"before": at_us - PIN_KEPT // timedelta(microseconds=1)},
         )
@@ -59,7 +59,7 @@ def _unpin_ended(connection: sqlite3.Connection) -> int:
     """Stop watching runs that have ended or are no longer there; how many those were."""
     with immediate(connection):
         gone = connection.execute(
-            "DELETE FROM pins WHERE NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.run_id = pins.run_id"  # noqa: S608 — built from constants
+            "DELETE FROM pins WHERE NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.run_id = pins.run_id"
             f" AND r.status NOT IN ({FINAL_SQL}) AND r.presence <> 'lost')"
         )
     return gone.rowcount
@@ -69,7 +69,7 @@ def _pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
     """The watched runs: those still active first, each group by when it was pinned."""
     with snapshot(connection):
         found = connection.execute(
-            "SELECT p.run_id, p.pinned_us, r.active_since_us, r.last_seen_us, s.run IS NOT NULL,"  # noqa: S608 — built from constants
+            "SELECT p.run_id, p.pinned_us, r.active_since_us, r.last_seen_us, s.run IS NOT NULL,"
             f" {COLUMNS}"
             " FROM pins AS p LEFT JOIN runs AS r ON r.run_id = p.run_id LEFT JOIN stuck AS s ON s.run = r.id"
             " ORDER BY p.pinned_us, p.run_id"
@@ -121,13 +121,13 @@ def _changes(connection: sqlite3.Connection, after: Watermark, since: datetime) 
     with snapshot(connection):
         here = _watermark(connection)
         moved = connection.execute(
-            f"SELECT {_RUN}, t.old, t.new, t.at_us, {_REST} FROM transitions AS t JOIN runs AS r ON r.id = t.run"  # noqa: S608 — built from constants; values are bound
+            f"SELECT {_RUN}, t.old, t.new, t.at_us, {_REST} FROM transitions AS t JOIN runs AS r ON r.id = t.run"
             " WHERE t.id > ? ORDER BY t.id DESC LIMIT ?",
             (after.transition, CHANGES_CAP),
         ).fetchall()
         # Backfilled history is new to the cache, and no news.
         first_seen = connection.execute(
-            f"SELECT {_RUN}, NULL, r.first_status, r.first_at_us, {_REST} FROM runs AS r"  # noqa: S608 — as above
+            f"SELECT {_RUN}, NULL, r.first_status, r.first_at_us, {_REST} FROM runs AS r"
             " WHERE r.id > ? AND r.first_at_us >= ? ORDER BY r.id DESC LIMIT ?",
             (after.run, to_us(since), CHANGES_CAP),
         ).fetchall()

@@ -31,7 +31,7 @@ FROM runs INDEXED BY runs_repository WHERE repository = ? AND created_us >= ?
 _TOOK: Final = f"""
 SELECT max(0, updated_us - active_since_us) FROM runs INDEXED BY runs_repository
 WHERE repository = ? AND created_us >= ? AND status IN ({FINAL_SQL}) ORDER BY created_us DESC, run_id DESC LIMIT ?
-"""  # noqa: S608 — built from constants
+"""
 
 _CREATED: Final = """
 SELECT count(*), coalesce(sum(:end - created_us), 0)
@@ -41,17 +41,17 @@ FROM runs INDEXED BY runs_created WHERE created_us >= :start AND created_us < :e
 _ENDED: Final = f"""
 SELECT count(*), coalesce(sum(:end - updated_us), 0)
 FROM runs INDEXED BY runs_updated WHERE updated_us >= :start AND updated_us < :end AND status IN ({FINAL_SQL})
-"""  # noqa: S608 — built from constants
+"""
 
 _ENDING_LATER: Final = (
-    f"SELECT count(*) FROM runs INDEXED BY runs_updated WHERE updated_us >= ? AND status IN ({FINAL_SQL})"  # noqa: S608 — built from constants
+    f"SELECT count(*) FROM runs INDEXED BY runs_updated WHERE updated_us >= ? AND status IN ({FINAL_SQL})"
 )
 """By a service's clock that is ahead of ours: they were under way at the last edge."""
 
 _MOVED_STARTS: Final = "SELECT created_us, active_since_us FROM runs WHERE active_since_us <> created_us"
 """Few: runs that were continued after they had finished, and those whose creation could not be read."""
 
-_ACTIVE: Final = f"SELECT active_since_us, presence FROM runs WHERE status NOT IN ({FINAL_SQL})"  # noqa: S608 — built from constants
+_ACTIVE: Final = f"SELECT active_since_us, presence FROM runs WHERE status NOT IN ({FINAL_SQL})"
 
 
 def outcomes(connection: sqlite3.Connection, edges: Sequence[datetime]) -> tuple[Outcomes, ...]:

@@ -104,12 +104,12 @@ def polls(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) ->
     condition, parameters = _where(wanted)
     with snapshot(connection):
         found = connection.execute(
-            "SELECT id, subject, first_us, last_us, polls, error_kind, error_message, http_status FROM poll_log"  # noqa: S608 — built from constants; values are bound
+            "SELECT id, subject, first_us, last_us, polls, error_kind, error_message, http_status FROM poll_log"
             f" WHERE {condition} ORDER BY id DESC LIMIT ?",
             (*parameters, max(0, limit)),
         ).fetchall()
-        (matching,) = connection.execute(f"SELECT count(*) FROM poll_log WHERE {condition}", parameters).fetchone()  # noqa: S608 — as above
-        tally = connection.execute(f"SELECT {_KIND}, {_OUTCOME}, count(*) FROM poll_log GROUP BY 1, 2").fetchall()  # noqa: S608 — as above
+        (matching,) = connection.execute(f"SELECT count(*) FROM poll_log WHERE {condition}", parameters).fetchone()
+        tally = connection.execute(f"SELECT {_KIND}, {_OUTCOME}, count(*) FROM poll_log GROUP BY 1, 2").fetchall()
     newest = tuple(
         PollSpan(span_id, subject, from_us(first_us), from_us(last_us), count, kind, message, status)
         for span_id, subject, first_us, last_us, count, kind, message, status in found

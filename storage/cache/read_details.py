@@ -22,7 +22,7 @@ def runs(connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, limit
     """The first `limit` runs of the order; None: all of them."""
     condition, order = where(wanted), order_by(sort)
     found = connection.execute(
-        f"SELECT {_RUN} FROM (SELECT id FROM runs WHERE {condition.sql} ORDER BY {order} LIMIT ?) AS w"  # noqa: S608 — built from constants; values are bound
+        f"SELECT {_RUN} FROM (SELECT id FROM runs WHERE {condition.sql} ORDER BY {order} LIMIT ?) AS w"
         f" CROSS JOIN runs AS r ON r.id = w.id CROSS JOIN run_bodies AS b ON b.id = w.id ORDER BY {order}",
         (*condition.parameters, -1 if limit is None else max(0, limit)),
     )
@@ -33,7 +33,7 @@ def active_runs(connection: sqlite3.Connection) -> tuple[Run, ...]:
     """Runs whose status is not known to be final, but for those the service has lost; newest first."""
     condition = where(RunFilter(active=True))
     found = connection.execute(
-        f"SELECT {_RUN} FROM runs AS r JOIN run_bodies AS b ON b.id = r.id"  # noqa: S608 — built from constants; values are bound
+        f"SELECT {_RUN} FROM runs AS r JOIN run_bodies AS b ON b.id = r.id"
         f" WHERE {condition.sql} AND presence <> 'lost' ORDER BY {order_by(RunSort())}",
         condition.parameters,
     )
@@ -54,7 +54,7 @@ def _details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator
     marks = ", ".join("?" * len(run_ids))
     ids = [sqlite_text(run_id) for run_id in run_ids]
     observed = connection.execute(
-        "SELECT r.run_id, t.old, t.new, t.at_us FROM runs AS r JOIN transitions AS t ON t.run = r.id"  # noqa: S608 — built from constants; values are bound
+        "SELECT r.run_id, t.old, t.new, t.at_us FROM runs AS r JOIN transitions AS t ON t.run = r.id"
         f" WHERE r.run_id IN ({marks}) ORDER BY t.id",
         ids,
     )
@@ -62,7 +62,7 @@ def _details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator
     for run_id, old, new, at_us in observed.fetchall():
         later[run_id].append(Transition(run_id, old, new, from_us(at_us)))
     found = connection.execute(
-        f"SELECT {_RUN}, r.first_seen_us, r.last_seen_us, r.presence, r.first_status, r.first_at_us"  # noqa: S608 — built from constants; values are bound
+        f"SELECT {_RUN}, r.first_seen_us, r.last_seen_us, r.presence, r.first_status, r.first_at_us"
         f" FROM runs AS r JOIN run_bodies AS b ON b.id = r.id WHERE r.run_id IN ({marks})",
         ids,
     )

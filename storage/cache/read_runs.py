@@ -63,7 +63,7 @@ def replaced_statuses(wanted: RunFilter) -> RunFilter:
 
 def count(connection: sqlite3.Connection, condition: Where) -> int:
     """How many runs meet the condition."""
-    found = connection.execute(f"SELECT count(*) FROM runs WHERE {condition.sql}", condition.parameters)  # noqa: S608 — built from constants; values are bound
+    found = connection.execute(f"SELECT count(*) FROM runs WHERE {condition.sql}", condition.parameters)
     return int(found.fetchone()[0])
 
 
@@ -74,7 +74,7 @@ def _count_statuses(connection: sqlite3.Connection) -> dict[str, int]:
 
 def _count_by_status(connection: sqlite3.Connection, condition: Where) -> dict[str, int]:
     found = connection.execute(
-        f"SELECT status, count(*) FROM runs WHERE {condition.sql} GROUP BY status",  # noqa: S608 — built from constants; values are bound
+        f"SELECT status, count(*) FROM runs WHERE {condition.sql} GROUP BY status",
         condition.parameters,
     )
     return dict(found.fetchall())
@@ -97,7 +97,7 @@ def branches(connection: sqlite3.Connection, wanted: RunFilter) -> tuple[str, ..
     """Names of branches of the newest runs that the filter lets through, the one with the most recent run first."""
     condition = where(wanted)
     found = connection.execute(
-        "SELECT branch FROM (SELECT branch, created_us FROM runs"  # noqa: S608 — built from constants; values are bound
+        "SELECT branch FROM (SELECT branch, created_us FROM runs"
         f" WHERE {condition.sql} AND branch <> '' ORDER BY {order_by(RunSort())} LIMIT ?)"
         " GROUP BY branch ORDER BY max(created_us) DESC, branch LIMIT ?",
         (*condition.parameters, _RECENT, BRANCHES_CAP),
@@ -117,14 +117,14 @@ def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: 
         same = "branch = ? AND +repository = ?"
         around = [
             connection.execute(
-                f"SELECT {COLUMNS} FROM runs AS r WHERE {same} AND (created_us, run_id) {side} (?, ?)"  # noqa: S608 — built from constants; values are bound
+                f"SELECT {COLUMNS} FROM runs AS r WHERE {same} AND (created_us, run_id) {side} (?, ?)"
                 f" ORDER BY created_us {way}, run_id {way} LIMIT ?",
                 (*place, limit),
             ).fetchall()
             for side, way, limit in ((">", "ASC", each_way), ("<=", "DESC", each_way + 1))
         ]
         (total,) = connection.execute(
-            f"SELECT count(*) FROM (SELECT 1 FROM runs WHERE {same} LIMIT ?)",  # noqa: S608 — as above
+            f"SELECT count(*) FROM (SELECT 1 FROM runs WHERE {same} LIMIT ?)",
             (*place[:2], most),
         ).fetchone()
     return total, tuple(row_of(*values) for values in (*reversed(around[0]), *around[1]))

@@ -140,7 +140,7 @@ def _activity(db: "Database") -> None:
 
 def _took(db: "Database") -> None:
     db.execute("ALTER TABLE runs ADD COLUMN took_us INTEGER NOT NULL DEFAULT -1")
-    db.execute(f"UPDATE runs SET took_us = {took_us('status', 'created_us', 'updated_us')}")  # noqa: S608 — built from constants
+    db.execute(f"UPDATE runs SET took_us = {took_us('status', 'created_us', 'updated_us')}")
     db.execute("CREATE INDEX runs_took ON runs (took_us, run_id, status)")
 
 

@@ -47,7 +47,7 @@ UPDATE staging SET
                 OR staging.created_us NOT IN (r.created_us, {NO_TIME_US})))
 FROM runs AS r JOIN run_bodies AS b ON b.id = r.id
 WHERE r.run_id = staging.run_id
-"""  # noqa: S608 — built from constants
+"""
 
 _ADD: Final = f"""
 INSERT INTO runs (id, run_id, status, branch, repository, created_us, updated_us, first_seen_us, last_seen_us,
@@ -56,7 +56,7 @@ SELECT id, run_id, status, branch, repository, created_us, updated_us, :seen_us,
        'current', status, at_us, CASE created_us WHEN :no_time THEN :seen_us ELSE created_us END,
        {took_us("status", "created_us", "updated_us")}, search
 FROM staging WHERE old_status IS NULL
-"""  # noqa: S608 — built from constants
+"""
 
 _NOTE_TRANSITIONS: Final = """
 INSERT INTO transitions (run, old, new, at_us)
@@ -78,7 +78,7 @@ UPDATE runs SET
         THEN s.at_us ELSE runs.active_since_us END,
     search = s.search
 FROM staging AS s WHERE s.newer AND runs.id = s.id
-"""  # noqa: S608 — built from constants
+"""
 
 _KEEP_BODIES: Final = """
 INSERT INTO run_bodies (id, platform, data_json, raw_json)

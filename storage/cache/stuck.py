@@ -41,7 +41,7 @@ def durations(connection: sqlite3.Connection, repositories: Iterable[str]) -> di
 
 def _taken_us(connection: sqlite3.Connection, repository: str) -> list[int]:
     found = connection.execute(
-        "SELECT updated_us - active_since_us FROM runs"  # noqa: S608 — built from constants; values are bound
+        "SELECT updated_us - active_since_us FROM runs"
         f" WHERE repository = ? AND status IN ({FINAL_SQL}) AND updated_us >= active_since_us"
         " ORDER BY created_us DESC, run_id DESC LIMIT ?",
         (repository, SAMPLE),
@@ -109,7 +109,7 @@ def stuck_runs(connection: sqlite3.Connection, limit: int) -> tuple[StuckRun, ..
 def _candidates(connection: sqlite3.Connection) -> list[_Candidate]:
     condition = where(RunFilter(active=True))
     found = connection.execute(
-        "SELECT r.id, r.run_id, r.repository, r.active_since_us, r.last_seen_us - r.active_since_us,"  # noqa: S608 — built from constants; values are bound
+        "SELECT r.id, r.run_id, r.repository, r.active_since_us, r.last_seen_us - r.active_since_us,"
         # Flagged in this turn: a run that was continued starts over.
         " coalesce(s.active_since_us = r.active_since_us, 0)"
         " FROM runs AS r LEFT JOIN stuck AS s ON s.run = r.id"

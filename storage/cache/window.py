@@ -50,7 +50,7 @@ class Landmarks:
     def note(self, connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, offset: int, run_id: str) -> None:
         """So many runs come before this one, which was read just now."""
         columns = ", ".join(key_columns(sort))
-        key = connection.execute(f"SELECT {columns} FROM runs WHERE run_id = ?", (run_id,)).fetchone()  # noqa: S608 — built from constants
+        key = connection.execute(f"SELECT {columns} FROM runs WHERE run_id = ?", (run_id,)).fetchone()
         if key is None:
             return
         # One filter at a time: going back to another one costs one count.
@@ -148,7 +148,7 @@ def index_of(connection: sqlite3.Connection, run_id: str, wanted: RunFilter, sor
     condition = where(wanted)
     with snapshot(connection):
         key = connection.execute(
-            f"SELECT {', '.join(key_columns(sort))} FROM runs WHERE run_id = ? AND {condition.sql}",  # noqa: S608 — built from constants; values are bound
+            f"SELECT {', '.join(key_columns(sort))} FROM runs WHERE run_id = ? AND {condition.sql}",
             (run_id, *condition.parameters),
         ).fetchone()
         if key is None:
@@ -170,7 +170,7 @@ def first_rows(
     try:
         # One walk along the order's index: each row is there as soon as it is found.
         rows = connection.execute(
-            f"SELECT {COLUMNS} FROM runs AS r WHERE {condition.sql} ORDER BY {order_by(sort)} LIMIT ?",  # noqa: S608 — built from constants; values are bound
+            f"SELECT {COLUMNS} FROM runs AS r WHERE {condition.sql} ORDER BY {order_by(sort)} LIMIT ?",
             (*condition.parameters, limit),
         )
         for values in rows:
@@ -187,7 +187,7 @@ def page(connection: sqlite3.Connection, condition: Where, order: str, offset: i
     """At most `limit` rows of an order, after skipping `offset`."""
     # The inner select skips along an index; only the window's own rows are looked up in the table.
     found = connection.execute(
-        f"SELECT {COLUMNS} FROM"  # noqa: S608 — built from constants; values are bound
+        f"SELECT {COLUMNS} FROM"
         f" (SELECT id FROM runs WHERE {condition.sql} ORDER BY {order} LIMIT ? OFFSET ?) AS w"
         f" CROSS JOIN runs AS r ON r.id = w.id ORDER BY {order}",
         (*condition.parameters, limit, offset),

@@ -18,7 +18,7 @@ COLUMNS: Final = (
 
 def select(connection: sqlite3.Connection, rest: str, parameters: tuple[str | int, ...] = ()) -> tuple[Action, ...]:
     """The actions that the rest of a SELECT (WHERE, ORDER BY, LIMIT) picks."""
-    found = connection.execute(f"SELECT {COLUMNS} FROM actions {rest}", parameters)  # noqa: S608 — built from constants; values are bound
+    found = connection.execute(f"SELECT {COLUMNS} FROM actions {rest}", parameters)
     names = [description[0] for description in found.description]
     return tuple(_action(dict(zip(names, values, strict=True))) for values in found.fetchall())
 
@@ -133,7 +133,7 @@ def journal(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) 
     condition, parameters = _where(wanted)
     with snapshot(connection):
         newest = select(connection, f"WHERE {condition} ORDER BY seq DESC LIMIT ?", (*parameters, max(0, limit)))
-        (matching,) = connection.execute(f"SELECT count(*) FROM actions WHERE {condition}", parameters).fetchone()  # noqa: S608 — built from constants; values are bound
+        (matching,) = connection.execute(f"SELECT count(*) FROM actions WHERE {condition}", parameters).fetchone()
         tally = connection.execute("SELECT kind, state, count(*) FROM actions GROUP BY 1, 2").fetchall()
     return ActivityPage(newest, int(matching), {(kind, state): count for kind, state, count in tally})
 
