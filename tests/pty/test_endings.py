@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -140,24 +141,17 @@ def test_a_crash_of_the_first_screen_shows_no_answer(opened: Opened) -> None:
     assert b"sesame-sesame" not in terminal.seen
 
 
-def test_a_terminal_that_vanishes_takes_the_console_along(opened: Opened) -> None:
-    """A window that is closed sends SIGHUP, a container's or a lost line's terminal does not."""
-    terminal = opened()
-    terminal.shows("complete")
-
-    assert terminal.vanish() == 128 + signal.SIGHUP
-
-
-def test_a_terminal_that_vanishes_takes_the_first_screen_along(newcomer: Terminal) -> None:
-    """Nobody is left to answer."""
-    assert newcomer.vanish() == 128 + signal.SIGHUP
-
-
-def test_a_terminal_that_vanishes_takes_a_console_along_that_hangs(opened: Opened) -> None:
-    """Where the signal does nothing, because nothing is done any more."""
-    terminal = opened(program=HANGING)
-    terminal.shows("complete")
-    terminal.type("?")
-    terminal.wrote(b"hanging")
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [({}, "complete"), (NOTHING, "up to the version"), ({"program": HANGING}, "complete")],
+    ids=["console", "first screen", "hanging"],
+)
+def test_a_terminal_that_vanishes_takes_the_console_along(opened: Opened, given: dict[str, Any], shown: str) -> None:
+    """A lost line's terminal sends no SIGHUP; and where the console hangs, a signal alone would do nothing."""
+    terminal = opened(**given)
+    terminal.shows(shown)
+    if "program" in given:
+        terminal.type("?")
+        terminal.wrote(b"hanging")
 
     assert terminal.vanish() == 128 + signal.SIGHUP

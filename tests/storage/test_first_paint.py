@@ -1,7 +1,5 @@
 """The first picture is the cache's own, read without the rest of the program."""
 
-import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -50,15 +48,3 @@ def test_without_a_readable_cache_there_is_no_picture(tmp_path: Path, content: b
 
     assert peek(path, RunFilter(), RunSort(), 7) is None
     assert (path.read_bytes() if path.exists() else None) == content
-
-
-def test_the_first_picture_needs_no_library() -> None:
-    """Reading it imports sqlite3 and nothing that is slow to import."""
-    program = (
-        "import sys, storage.cache.first_paint, storage.ledger;"
-        "print(sorted({'sqlite_utils', 'pydantic', 'httpx', 'textual', 'apscheduler', 'click'} & set(sys.modules)))"
-    )
-
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-
-    assert done.stdout.strip() == "[]"

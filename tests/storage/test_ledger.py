@@ -57,6 +57,13 @@ WAY_TO = {
 }
 
 
+async def brought(ledger: Ledger, action: Action, state: str) -> Action:
+    """The action, moved on to this state."""
+    for step in WAY_TO[state]:
+        action = await MOVES[step](ledger, action.action_id)
+    return action
+
+
 async def test_a_prepared_action_is_all_that_was_said(ledger: Ledger, prepare: Prepare) -> None:
     """Nothing of it is sent, and it is read back the same."""
     action = await prepare(subject="ann@acme.test")
@@ -80,9 +87,7 @@ async def test_a_prepared_action_is_all_that_was_said(ledger: Ledger, prepare: P
 @pytest.mark.parametrize("state", WAY_TO)
 async def test_only_legal_moves_are_made(ledger: Ledger, prepare: Prepare, state: str, move: str) -> None:
     """Each move from each state: it arrives, or it is refused and nothing changes."""
-    action = await prepare()
-    for step in WAY_TO[state]:
-        action = await MOVES[step](ledger, action.action_id)
+    action = await brought(ledger, await prepare(), state)
 
     if (state, move) in LEGAL:
         moved = await MOVES[move](ledger, action.action_id)
@@ -150,9 +155,7 @@ async def test_a_key_is_used_once(ledger: Ledger, prepare: Prepare) -> None:
 )
 async def test_an_open_action_blocks_its_subject(ledger: Ledger, prepare: Prepare, state: str, *, blocks: bool) -> None:
     """Until its outcome is known, or a person has spoken; other subjects and kinds go their way."""
-    action = await prepare("first")
-    for step in WAY_TO[state]:
-        action = await MOVES[step](ledger, action.action_id)
+    action = await brought(ledger, await prepare("first"), state)
 
     if blocks:
         with pytest.raises(SubjectBlockedError) as caught:
@@ -172,9 +175,7 @@ async def test_an_empty_subject_blocks_nothing(prepare: Prepare) -> None:
 
 async def test_sending_again_names_the_next_action(ledger: Ledger, prepare: Prepare) -> None:
     """The old one's outcome stays unknown, resolved as sent again; its subject is free for the new one."""
-    old = await prepare("first")
-    await ledger.sending(old.action_id)
-    await ledger.unknown(old.action_id, ERROR)
+    old = await brought(ledger, await prepare("first"), "unknown")
     next_id = new_action_id(NOON)
 
     superseded = await ledger.supersede(old.action_id, by=next_id)

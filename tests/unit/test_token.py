@@ -106,9 +106,8 @@ def test_a_pipe_or_folder_does_not_hold_the_start(tmp_path: Path) -> None:
     """A FIFO that nobody writes to is refused at once."""
     os.mkfifo(tmp_path / "pipe", 0o600)
 
-    assert "regular file" in str(refusal(FileToken(tmp_path / "pipe")))
-    assert "regular file" in str(refusal(FileToken(tmp_path)))
-    assert "cannot be read" in str(refusal(FileToken(tmp_path / "nothing")))
+    for name, said in (("pipe", "regular file"), (".", "regular file"), ("nothing", "cannot be read")):
+        assert said in str(refusal(FileToken(tmp_path / name)))
 
 
 def test_a_command_is_run_without_a_shell(capfd: pytest.CaptureFixture[str]) -> None:
