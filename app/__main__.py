@@ -15,54 +15,51 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line, by default the process's own, and return its exit code."""
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        from app.streams import open_missing
+
+        open_missing()
     argv = list(sys.argv[1:] if arguments is None else arguments)
-    code = None if argv or not _is_on_terminal() else _console_at_once()
+    code = None if argv or not (sys.stdin.isatty() and sys.stdout.isatty()) else _console_at_once()
     if code is not None:
         return code
     from app.cli.main import run_command_line
-    from app.streams import open_missing
 
-    open_missing()
     return run_command_line(argv)
-
-
-def _is_on_terminal() -> bool:
-    # A stream that the process was started without is None.
-    return bool(sys.stdin and sys.stdout and sys.stdin.isatty() and sys.stdout.isatty())
 
 
 def _console_at_once() -> int | None:
     """Open the console without the command line's imports; None: there is no usable configuration to open it with."""
     # Before any other import of ours: every millisecond is seen.
+    import signal
+
     from app import first_frame
 
-    frame = first_frame.FirstFrame(os.environ, os.get_terminal_size(sys.stdout.fileno()))
-    modes = frame.show()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _exit)
+    frame, code = first_frame.FirstFrame(os.environ), None
+    modes = first_frame.quieten()
     try:
+        frame.show(os.get_terminal_size(sys.stdout.fileno()))
         code = _console(frame, modes)
-    except BaseException:
-        code = None
-        raise
     finally:
-        if code is None and modes is not None:
-            first_frame.take_down(modes)
+        first_frame.take_down(modes, is_shown=frame.is_shown and code is None)
     return code
 
 
 def _console(frame: FirstFrame, modes: list[Any] | None) -> int | None:
     import gc
-    import signal
 
     # Starting makes objects and no garbage; `run_console` enables the collector again.
     gc.disable()
-    if modes is not None:
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, _exit)
     from functools import partial
 
     from app.config import ConfigError, config_path, load
+    from app.first_frame import configuration
 
     path = config_path(None, os.environ)
+    # Before it is read: a frame of what it says now must not pass for one of what it says later.
+    told = configuration(str(path))
     try:
         settings = load(path, os.environ)
         profile = settings.profile()
@@ -71,7 +68,9 @@ def _console(frame: FirstFrame, modes: list[Any] | None) -> int | None:
         return None
     from app.console import run_console
 
-    return run_console(settings, profile, modes_before=modes, keep_frame=partial(frame.keep, str(path)))
+    # Data that the configuration moves elsewhere stays there: frames lie beside what the environment says.
+    keep = None if settings.data_dir and "RUNWARDEN_DATA_DIR" not in os.environ else partial(frame.keep, told)
+    return run_console(settings, profile, modes_before=modes, keep_frame=keep)
 
 
 def _exit(number: int, _: object) -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import termios
 import time
@@ -23,84 +24,116 @@ _VARIABLES = (
 
 
 class FirstFrame:
-    """The frame of one kind and size of terminal; it belongs to one configuration file, as it was then.
+    """The frames of one kind of terminal, one for each size; each belongs to the configuration file as it was then.
 
-    A window of a size never seen is shown the newest frame of its kind, cut at its edges.
+    A window of a size never seen is shown the newest frame, cut at its edges.
     """
 
-    def __init__(self, env: Mapping[str, str], size: Sequence[int]) -> None:
+    def __init__(self, env: Mapping[str, str]) -> None:
         state = env.get("XDG_STATE_HOME") or os.path.join(env.get("HOME", "/"), ".local", "state")
         self._folder = os.path.join(env.get("RUNWARDEN_DATA_DIR") or os.path.join(state, "runwarden"), "frames")
         self._key = repr((VERSION, *(env.get(name, "") for name in _VARIABLES)))
         self._kind = f"{zlib.crc32(self._key.encode()):08x}-"
-        self._path = os.path.join(self._folder, f"{self._kind}{size[0]}x{size[1]}")
-        self._lines = size[1]
+        self.is_shown = False
 
-    def keep(self, config_path: str, title: str, rows: Iterable[str]) -> None:
-        """Keep the frame for the next start; where it cannot be written, the next start shows none."""
+    def keep(self, config: str, size: Sequence[int], title: str, rows: Iterable[str]) -> None:
+        """Keep a frame for the next start, which shows none where this cannot be written.
+
+        Args:
+            config: The configuration that it shows, as `configuration` told it before that was read.
+            size: Columns and lines.
+            title: The beginning of the first line; the time is written after it.
+            rows: Every line; the first is replaced.
+        """
         try:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            new = f"{self._path}.{os.getpid()}"
-            head = (self._key, f"{_checksum(config_path)} {config_path}", str(time.time()), title)
-            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-                file.write("\n".join((*head, *rows)))
-            os.replace(new, self._path)
+            self._refuse_shared(os.stat(self._folder))
+            path = self._path(size)
+            new = f"{path}.{os.getpid()}"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            with open(os.open(new, flags, 0o600), "w", encoding="utf-8") as file:
+                file.write("\n".join((self._key, config, str(time.time()), title, *rows)))
+            os.replace(new, path)
             for old in self._newest_first("")[MOST_FRAMES:]:
                 os.unlink(old)
         except (OSError, ValueError):
             return
 
-    def show(self) -> list[Any] | None:
-        """Show the frame; return the terminal's modes from before. None: there is no frame, and nothing changed."""
+    def show(self, size: Sequence[int]) -> None:
+        """Show the frame for this size of window, where there is one."""
         try:
-            text = self.read()
-            modes = termios.tcgetattr(sys.stdin.fileno())
-            # Keys pressed now wait to be read, and are not echoed on the frame.
-            quiet = [*modes[:3], modes[3] & ~(termios.ECHO | termios.ICANON), *modes[4:]]
-            termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, quiet)
-        except (OSError, ValueError, termios.error):
-            return None
+            text = self.read(size)
+        except (OSError, ValueError):
+            return
+        # Before it is written: a signal may come in the middle.
+        self.is_shown = True
         _write(f"\x1b[?1049h\x1b[?25l{text}")
-        return modes
 
-    def read(self) -> str:
+    def read(self, size: Sequence[int]) -> str:
         """Read what is sent to the terminal.
 
         Raises:
             OSError, ValueError: There is no frame, it is not ours alone, or it belongs to another configuration.
         """
-        path = self._path if os.path.exists(self._path) else next(iter(self._newest_first(self._kind)), self._path)
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), encoding="utf-8") as file:
-            entry = os.fstat(file.fileno())
-            if entry.st_uid != os.getuid() or entry.st_mode & 0o077 or entry.st_size > MOST_BYTES:
-                raise ValueError("Others can write or read it, or it is no frame.")
+        path = self._path(size)
+        path = path if os.path.exists(path) else next(iter(self._newest_first(self._kind)), path)
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), encoding="utf-8") as file:
+            self._refuse_shared(entry := os.fstat(file.fileno()))
+            if not stat.S_ISREG(entry.st_mode) or entry.st_mode & 0o077 or entry.st_size > MOST_BYTES:
+                raise ValueError("It is no frame, or others can read it.")
             key, config, at, title, *rows = file.read().split("\n")
-        checksum, _, config_path = config.partition(" ")
-        if key != self._key or checksum != _checksum(config_path) or not all(map(_is_painted, (title, *rows))):
-            raise ValueError("It belongs to another configuration, or holds more than text and colours.")
+        if key != self._key or config != configuration(config.partition(" ")[2]):
+            raise ValueError("It belongs to another configuration.")
+        if not all(map(_is_painted, (title, *rows))):
+            raise ValueError("It holds more than text and colours.")
         kept = time.localtime(float(at))
         day = "" if kept[:3] == time.localtime()[:3] else time.strftime("%d %b ", kept)
         rows[0] = f"{title}as of {day}{time.strftime('%H:%M:%S', kept)} · opening\x1b[K"
-        painted = "".join(f"\x1b[{line};1H{row}\x1b[0m" for line, row in enumerate(rows[: self._lines], 1))
+        painted = "".join(f"\x1b[{line};1H{row}\x1b[0m" for line, row in enumerate(rows[: size[1]], 1))
         return f"\x1b[?7l{painted}\x1b[?7h"
+
+    def _path(self, size: Sequence[int]) -> str:
+        return os.path.join(self._folder, f"{self._kind}{size[0]}x{size[1]}")
 
     def _newest_first(self, prefix: str) -> list[str]:
         frames = [entry for entry in os.scandir(self._folder) if entry.name.startswith(prefix)]
         return [entry.path for entry in sorted(frames, key=lambda entry: -entry.stat().st_mtime)]
 
-
-def take_down(modes: list[Any]) -> None:
-    """Give the terminal back where the console did not take over."""
-    _write("\x1b[?25h\x1b[?1049l")
-    termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, modes)
+    def _refuse_shared(self, entry: os.stat_result) -> None:
+        if entry.st_uid != os.getuid() or entry.st_mode & 0o022:
+            raise ValueError("Others can write it.")
 
 
-def _checksum(path: str) -> str:
+def configuration(path: str) -> str:
+    """A checksum of the configuration file as it is now, and its path."""
     try:
         with open(path, "rb") as file:
-            return str(zlib.crc32(file.read()))
+            return f"{zlib.crc32(file.read())} {path}"
     except FileNotFoundError:
-        return "none"
+        return f"none {path}"
+
+
+def quieten() -> list[Any] | None:
+    """Let keys wait to be read, without an echo on the frame; return the modes from before. None: no terminal."""
+    try:
+        modes = termios.tcgetattr(sys.stdin.fileno())
+        quiet = [*modes[:3], modes[3] & ~(termios.ECHO | termios.ICANON), *modes[4:]]
+        termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, quiet)
+    except (OSError, termios.error):
+        return None
+    return modes
+
+
+def take_down(modes: list[Any] | None, *, is_shown: bool) -> None:
+    """Give the terminal back: its screen, where the frame is still shown, and its modes; one that is gone has none."""
+    from contextlib import suppress  # not before the frame
+
+    if is_shown:
+        with suppress(OSError):
+            _write("\x1b[?25h\x1b[?1049l")
+    if modes is not None:
+        with suppress(OSError, termios.error):
+            termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, modes)
 
 
 def _is_painted(row: str) -> bool:

@@ -264,15 +264,19 @@ class RunwardenApp(BaseApp[None]):
 
     def exit(self, *arguments: Any, **options: Any) -> None:
         """End; the next start begins with the screen as it is now."""
-        self._keep_frame_now()
-        super().exit(*arguments, **options)
+        try:
+            self._keep_frame_now()
+        finally:
+            super().exit(*arguments, **options)
 
     def _profile_of_frame(self) -> str | None:
         """The profile on show; None: not the one that the next start begins with, or not its runs."""
         name = self.session.profile.name
         is_first = name == self._first_profile
-        shows_runs = is_first and self.current_mode == "runs" and len(self.screen_stack) == 1
-        return name if shows_runs and self.screen.query_one(RunTable).total else None
+        shows_runs = is_first and self.is_running and self.current_mode == "runs" and len(self.screen_stack) == 1
+        # None is mounted yet at the very start.
+        tables = self.screen.query(RunTable) if shows_runs else ()
+        return name if any(table.total for table in tables) else None
 
     # The engine behind it
 

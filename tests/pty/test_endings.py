@@ -33,7 +33,7 @@ match sys.argv.pop():
     case "the engine": Engine.open = broken_later
     case "a timer": RunsScreen.tick = broken
     case "a key": RunwardenApp.action_help = broken
-    case "leaving": RunwardenApp._profile_of_frame = broken
+    case "leaving": RunwardenApp.action_quit = broken_later
 sys.exit(main())
 """
 OVER = (b"\x1b[?1049l", b"\x1b[?1000l", b"\x1b[?1003l", b"\x1b[?25h", b"\x1b[?2004l")

@@ -1,12 +1,14 @@
 """Frames on disk: whose they are, and what may come out of them."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from app.first_frame import MOST_FRAMES, FirstFrame
+from app.first_frame import MOST_FRAMES, FirstFrame, configuration
 
+SIZE = (80, 24)
 ROWS = ["", "\x1b[1;38;2;1;2;3m● live\x1b[0m text"]
 
 
@@ -14,8 +16,8 @@ ROWS = ["", "\x1b[1;38;2;1;2;3m● live\x1b[0m text"]
 def kept(tmp_path: Path) -> FirstFrame:
     """A frame that was kept under a configuration."""
     (tmp_path / "config.toml").write_text("")
-    frame = FirstFrame({"RUNWARDEN_DATA_DIR": str(tmp_path)}, (80, 24))
-    frame.keep(str(tmp_path / "config.toml"), " runwarden  acme   ", ROWS)
+    frame = FirstFrame({"RUNWARDEN_DATA_DIR": str(tmp_path)})
+    frame.keep(configuration(str(tmp_path / "config.toml")), SIZE, " runwarden  acme   ", ROWS)
     return frame
 
 
@@ -27,7 +29,7 @@ def file_of(folder: Path) -> Path:
 
 def test_what_was_kept_is_read(kept: FirstFrame, tmp_path: Path) -> None:
     """The title with the time, then each row at its place; nobody else can read the file."""
-    text = kept.read()
+    text = kept.read(SIZE)
 
     assert text.startswith("\x1b[?7l\x1b[1;1H runwarden  acme   as of ")
     assert f"\x1b[2;1H{ROWS[1]}\x1b[0m" in text
@@ -46,30 +48,51 @@ def test_what_was_kept_is_read(kept: FirstFrame, tmp_path: Path) -> None:
         lambda file: file.write_text("x" * (1 << 20) + "\n" * 9),
         lambda file: file.chmod(0o644),
         lambda file: file.rename(file.with_name("elsewhere")) and file.symlink_to(file.with_name("elsewhere")),
+        lambda file: file.unlink() or os.mkfifo(file, 0o600),
         lambda file: file.unlink(),
         lambda file: (file.parents[1] / "config.toml").unlink(),
     ],
-    ids=["osc", "csi", "cut", "c1", "binary", "empty", "huge", "readable", "link", "gone", "no-config"],
+    ids=["osc", "csi", "cut", "c1", "binary", "empty", "huge", "readable", "link", "pipe", "gone", "no-config"],
 )
 def test_only_a_sound_frame_of_ours_is_shown(kept: FirstFrame, tmp_path: Path, spoil: Callable[[Path], object]) -> None:
     """A terminal obeys what it is sent: text and colours of our own file, under the same configuration, or nothing."""
     spoil(file_of(tmp_path))
 
     with pytest.raises((OSError, ValueError)):
-        kept.read()
+        kept.read(SIZE)
 
 
 def test_old_frames_go(kept: FirstFrame, tmp_path: Path) -> None:
     """There are never more than a few kinds of terminal."""
     for width in range(MOST_FRAMES + 5):
-        FirstFrame({"RUNWARDEN_DATA_DIR": str(tmp_path)}, (width, 24)).keep("", "title", ROWS)
+        kept.keep("", (width, 24), "title", ROWS)
 
     assert len(list((tmp_path / "frames").iterdir())) == MOST_FRAMES
 
 
 def test_a_window_of_a_new_size_shows_the_newest_frame_cut_at_its_edges(kept: FirstFrame, tmp_path: Path) -> None:
     """The terminal cuts what is too wide, since it wraps no line; rows below its last line are left out."""
-    narrow = FirstFrame({"RUNWARDEN_DATA_DIR": str(tmp_path)}, (40, 1))
+    text = kept.read((40, 1))
 
-    assert "runwarden  acme" in narrow.read()
-    assert "live" not in narrow.read()
+    assert "runwarden  acme" in text
+    assert "live" not in text
+
+
+def test_what_the_configuration_said_while_it_ran_is_what_counts(kept: FirstFrame, tmp_path: Path) -> None:
+    """Edited while the console is open, the file names another service than the rows on show."""
+    before = configuration(str(tmp_path / "config.toml"))
+    (tmp_path / "config.toml").write_text('default_profile = "another"')
+    kept.keep(before, SIZE, "title", ROWS)
+
+    with pytest.raises(ValueError, match="another configuration"):
+        kept.read(SIZE)
+
+
+def test_nothing_is_kept_where_others_can_write(kept: FirstFrame, tmp_path: Path) -> None:
+    """They could put a link in its way."""
+    file = file_of(tmp_path)
+    before = file.read_text()
+    file.parent.chmod(0o777)
+    kept.keep("none /", SIZE, "title", ROWS)
+
+    assert file.read_text() == before

@@ -11,8 +11,8 @@ from textual.strip import Strip
 
 from app.text import safe_text
 
-KeepFrame = Callable[[str, Sequence[str]], None]
-"""Keeps a title, which the time is written after, and the rows below it."""
+KeepFrame = Callable[[Sequence[int], str, Sequence[str]], None]
+"""Keeps, for a size of window, a title that the time is written after, and the rows below it."""
 LOOK_S: Final = 2.0
 EVERY_S: Final = 30.0
 """Seconds between two frames; rendering one costs about as much as a key."""
@@ -29,9 +29,10 @@ def keep_frames(app: App[Any], keep: KeepFrame, profile_on_show: Callable[[], st
     def keep_now() -> None:
         nonlocal due_s
         profile = profile_on_show()
-        if profile is not None and app.is_running:
+        strips = app.screen._compositor.render_strips() if profile is not None else []  # noqa: SLF001 — the only way
+        if profile is not None and strips:
             due_s = monotonic() + EVERY_S
-            keep(*_rendered(app, f" runwarden  {safe_text(profile, limit=28)}   ◌ "))
+            keep(app.size, *_dimmed(app, strips, f" runwarden  {safe_text(profile, limit=28)}   ◌ "))
 
     def look() -> None:
         if monotonic() > due_s:
@@ -41,9 +42,8 @@ def keep_frames(app: App[Any], keep: KeepFrame, profile_on_show: Callable[[], st
     return keep_now
 
 
-def _rendered(app: App[Any], title: str) -> tuple[str, list[str]]:
-    header, *lines = app.screen._compositor.render_strips()  # noqa: SLF001 — Textual has no other way to read a screen
-    style = next((segment.style for segment in header if segment.style is not None), Style.null())
+def _dimmed(app: App[Any], strips: Sequence[Strip], title: str) -> tuple[str, list[str]]:
+    style = next((segment.style for segment in strips[0] if segment.style is not None), Style.null())
     # Left open: the time is written after it in the same colours.
     first = Strip([Segment(title, style + _DIM)]).render(app.console).removesuffix("\x1b[0m")
-    return first, ["", *(line.apply_style(_DIM).render(app.console) for line in lines)]
+    return first, ["", *(strip.apply_style(_DIM).render(app.console) for strip in strips[1:])]
