@@ -1,6 +1,6 @@
 """A table whose items are all in memory: a line each; the cursor follows its item, not its row."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
@@ -97,16 +97,14 @@ class LineTable(CursorView, Generic[T]):
     class EndReached(Message):
         """The cursor reached the last item: more can be loaded."""
 
-    def __init__(self, now: datetime) -> None:
+    def __init__(self, now: datetime, columns_for: Callable[[int], tuple[LineColumn, ...]]) -> None:
+        """Prepare; the columns, from left to right and with a gap behind each, fill the width they are asked for."""
         super().__init__()
         self._now = now
+        self._columns_for = columns_for
         self._items: Sequence[T] = ()
         self._painted: dict[int, Line] = {}
         self._notice: Notice | None = None
-
-    def columns_for(self, width: int) -> tuple[LineColumn, ...]:
-        """The columns, from left to right; with a gap behind each they fill `width` cells."""
-        raise NotImplementedError
 
     @property
     def item(self) -> T | None:
@@ -200,13 +198,13 @@ class LineTable(CursorView, Generic[T]):
         return Style(color=self._style(part).color)
 
     def _header(self, width: int) -> Strip:
-        titles = " " * MARK + " ".join(fit(column.title, column.width) for column in self.columns_for(width - MARK))
+        titles = " " * MARK + " ".join(fit(column.title, column.width) for column in self._columns_for(width - MARK))
         return Strip([Segment(fit(titles, width), self._style("header"))], width)
 
     def _row(self, line: Line, width: int, *, is_cursor: bool) -> Strip:
         background = self._style("cursor" if self.has_focus else "resting") if is_cursor else self.rich_style
         segments = [Segment(fit("▌" if is_cursor else "", MARK), background + self._colour("mark"))]
-        for column in self.columns_for(width - MARK):
+        for column in self._columns_for(width - MARK):
             text, tone = line[column.part]
             segments.append(Segment(fit(text, column.width) + " " * GAP, background + self._colour(tone)))
         return Strip(segments).extend_cell_length(width, background).crop(0, width)

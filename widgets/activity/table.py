@@ -21,6 +21,17 @@ _RESULT_FROM: Final = 100
 """Narrower tables leave the result and the actor to the facts beside them."""
 
 
+def _columns_for(width: int) -> tuple[LineColumn, ...]:
+    """Outcome, what, about and when; result and actor if there is room."""
+    fixed = (_OUTCOME, _WHAT, _WHEN)
+    rest = width - sum(column.width + GAP for column in fixed) - GAP
+    if width < _RESULT_FROM:
+        return (_OUTCOME, _WHAT, LineColumn("about", 2, max(8, rest)), _WHEN)
+    rest -= _BY.width + 2 * GAP
+    about = rest * 3 // 5
+    return (_OUTCOME, _WHAT, LineColumn("about", 2, about), LineColumn("result", 3, rest - about), _BY, _WHEN)
+
+
 class ActivityTable(LineTable[Entry]):
     """Writes and spans of polls, a line each."""
 
@@ -35,15 +46,8 @@ class ActivityTable(LineTable[Entry]):
         )
     ]
 
-    def columns_for(self, width: int) -> tuple[LineColumn, ...]:
-        """Outcome, what, about and when; result and actor if there is room."""
-        fixed = (_OUTCOME, _WHAT, _WHEN)
-        rest = width - sum(column.width + GAP for column in fixed) - GAP
-        if width < _RESULT_FROM:
-            return (_OUTCOME, _WHAT, LineColumn("about", 2, max(8, rest)), _WHEN)
-        rest -= _BY.width + 2 * GAP
-        about = rest * 3 // 5
-        return (_OUTCOME, _WHAT, LineColumn("about", 2, about), LineColumn("result", 3, rest - about), _BY, _WHEN)
+    def __init__(self, now: datetime) -> None:
+        super().__init__(now, _columns_for)
 
 
 class ActivityPane(FactPane[Entry], can_focus=True):

@@ -131,18 +131,22 @@ _ORGANIZATION_FROM: Final = 72
 """Narrower tables leave the organization to the facts beside them."""
 
 
+def _columns_for(width: int) -> tuple[LineColumn, ...]:
+    """State, email, invitation and when; the organization if there is room."""
+    fixed = (_STATE, _INVITATION, _WHEN)
+    rest = max(8, width - sum(column.width + GAP for column in fixed))
+    if width < _ORGANIZATION_FROM:
+        return (_STATE, LineColumn("email", 1, rest), _INVITATION, _WHEN)
+    email = rest * 3 // 5
+    organization = LineColumn("organization", 2, rest - email - GAP)
+    return (_STATE, LineColumn("email", 1, email), organization, _INVITATION, _WHEN)
+
+
 class OrganizationTable(LineTable[Attempt]):
     """Attempts, a line each, newest first."""
 
-    def columns_for(self, width: int) -> tuple[LineColumn, ...]:
-        """State, email, invitation and when; the organization if there is room."""
-        fixed = (_STATE, _INVITATION, _WHEN)
-        rest = max(8, width - sum(column.width + GAP for column in fixed))
-        if width < _ORGANIZATION_FROM:
-            return (_STATE, LineColumn("email", 1, rest), _INVITATION, _WHEN)
-        email = rest * 3 // 5
-        organization = LineColumn("organization", 2, rest - email - GAP)
-        return (_STATE, LineColumn("email", 1, email), organization, _INVITATION, _WHEN)
+    def __init__(self, now: datetime) -> None:
+        super().__init__(now, _columns_for)
 
 
 class OrganizationPane(FactPane[Attempt]):

@@ -109,16 +109,20 @@ _OFFER_FROM: Final = 100
 """Narrower tables leave out the offer: a row's detail matters more."""
 
 
+def _columns_for(width: int) -> tuple[LineColumn, ...]:
+    """Line, state, email and detail; the offer if there is room."""
+    fixed = (_LINE, _STATE, _OFFER) if width >= _OFFER_FROM else (_LINE, _STATE)
+    rest = width - sum(column.width + GAP for column in fixed) - 2 * GAP
+    email = max(8, rest * 2 // 5)
+    flexible = (LineColumn("email", 2, email), LineColumn("", 4, max(8, rest - email)))
+    return (_LINE, _STATE, flexible[0], *fixed[2:], flexible[1])
+
+
 class ImportTable(LineTable[ImportLine]):
     """The rows of an import, in the file's order."""
 
-    def columns_for(self, width: int) -> tuple[LineColumn, ...]:
-        """Line, state, email and detail; the offer if there is room."""
-        fixed = (_LINE, _STATE, _OFFER) if width >= _OFFER_FROM else (_LINE, _STATE)
-        rest = width - sum(column.width + GAP for column in fixed) - 2 * GAP
-        email = max(8, rest * 2 // 5)
-        flexible = (LineColumn("email", 2, email), LineColumn("", 4, max(8, rest - email)))
-        return (_LINE, _STATE, flexible[0], *fixed[2:], flexible[1])
+    def __init__(self, now: datetime) -> None:
+        super().__init__(now, _columns_for)
 
 
 BAR = 24
