@@ -52,16 +52,17 @@ class Api:
 
     def run(self, run_id: str) -> dict[str, Any]:
         """Return a run as the list shows it."""
-        token = None
-        while True:
-            page = self.get(
-                "/external/runs", params={"page_size": 100} | ({"page_token": token} if token else {})
-            ).json()
-            for run in page["runs"]:
-                if run["run_id"] == run_id:
-                    return dict(run)
-            token = page["next_token"]
-            assert token is not None, f"{run_id} is not listed"
+        found = next((run for run in self.runs() if run["run_id"] == run_id), None)
+        assert found is not None, f"{run_id} is not listed"
+        return found
+
+    def runs(self, **params: str) -> Iterator[dict[str, Any]]:
+        """Yield the listed runs, page by page."""
+        token: dict[str, str] | None = {}
+        while token is not None:
+            page = self.get("/external/runs", params={"page_size": "100"} | params | token).json()
+            yield from page["runs"]
+            token = {"page_token": page["next_token"]} if page["next_token"] else None
 
     def ended(self, run_id: str) -> dict[str, Any]:
         """Wait until a run has ended and return it."""
@@ -69,7 +70,7 @@ class Api:
 
     def reaches(self, run_id: str, *statuses: str) -> dict[str, Any]:
         """Wait until a run has one of the statuses and return it."""
-        await_fact(lambda: self.run(run_id)["status"] in statuses, f"{run_id} becomes {' or '.join(statuses)}")
+        eventually(lambda: self.run(run_id)["status"] in statuses, f"{run_id} becomes {' or '.join(statuses)}")
         return self.run(run_id)
 
     def log(self, run_id: str, turn: int = 1) -> str:
@@ -113,7 +114,7 @@ class Laboratory:
         return dict(answer.json())
 
 
-def await_fact(fact: Callable[[], bool], name: str, deadline_s: float = 60) -> None:
+def eventually(fact: Callable[[], bool], name: str, deadline_s: float = 60) -> None:
     """Ask for a fact until it holds; fail with its name when it does not in time."""
     deadline = time.monotonic() + deadline_s
     while not fact():
@@ -184,6 +185,13 @@ def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]
 
 
 @pytest.fixture
+def lab(laboratory: Laboratory) -> Iterator[Laboratory]:
+    """The laboratory, as at its start."""
+    yield laboratory
+    laboratory.reset()
+
+
+@pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Api]]:
     """Start a service of one's own: `start(settings=…, setup=…)` returns a client of it."""
     running: list[Any] = []
@@ -196,12 +204,6 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Api]]:
     yield begin
     for service in running:
         service.stop()
-
-
-@pytest.fixture
-def eventually() -> Callable[..., None]:
-    """`eventually(fact, name)` waits until the fact holds."""
-    return await_fact
 
 
 @pytest.fixture(scope="session")
@@ -219,12 +221,6 @@ def postgres() -> Iterator[Cluster]:
 def postgres_url(postgres: Cluster) -> str:
     """The address of an empty PostgreSQL database."""
     return postgres.create(f"test_{secrets.token_hex(8)}")
-
-
-@pytest.fixture
-def client_of() -> Callable[[Any], Api]:
-    """`client_of(service)` returns a client of a service that a test started itself."""
-    return Api
 
 
 @pytest.fixture

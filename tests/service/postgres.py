@@ -4,7 +4,6 @@ import contextlib
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
+
+from tests.fault_server import free_port
 
 USER = "runwarden"
 
@@ -68,7 +69,7 @@ def cluster() -> Iterator[Cluster]:
         data = str(folder / "data")
         initdb = [str(programs / "initdb"), "-D", data, "-U", USER, "-A", "trust", "-E", "UTF8", "--no-sync"]
         _run([*initdb, "--locale=C.UTF-8"], folder)
-        made = Cluster(programs, folder, _free_port())
+        made = Cluster(programs, folder, free_port())
         made.start()
         try:
             yield made
@@ -110,8 +111,3 @@ def _run(argv: list[str], folder: Path) -> None:
         timeout=120,
     )
     assert done.returncode == 0, f"{argv[0]}: {(folder / 'output').read_text('utf-8', 'replace')[-2000:]}"
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

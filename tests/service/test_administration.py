@@ -110,10 +110,10 @@ def test_tokens_need_the_entitlement(data: Path) -> None:
 
 
 def test_a_token_is_printed_once_and_kept_as_a_digest(data: Path) -> None:
-    """Its value is in the answer of `create`, and nowhere in the data folder (spec 5.4)."""
-    printed = attempt(data, "token", "create", "--org", "acme", "--scope", "admin", "--alias", "ci")
+    """Its value is in the answer of `create`, and nowhere in the data folder (spec 5.4); slugs are read in any case."""
+    printed = attempt(data, "token", "create", "--org", "Acme", "--scope", "admin", "--alias", "ci")
     value = printed.stdout.strip()
-    listed = attempt(data, "token", "list", "--org", "acme", "--json")
+    listed = attempt(data, "token", "list", "--org", "ACME", "--json")
 
     assert value.startswith("rwt_")
     assert "ci" in listed.stdout
@@ -161,12 +161,13 @@ def test_an_offer_is_retired_and_keeps_its_terms(data: Path) -> None:
 def test_a_host_is_connected_changed_and_disconnected(data: Path) -> None:
     """One for each platform: connecting again replaces it."""
     base = ["host", "connect", "--org", "acme", "--platform", "gitlab"]
-    command(data, *base)
+    made = command(data, *base)
     changed = command(data, *base, "--api-url", "https://git.acme.example/api/v4", "--token-env", "GITLAB_TOKEN")
     listed = command(data, "host", "list", "--org", "acme")["hosts"]
     command(data, "host", "disconnect", "--org", "acme", "--platform", "gitlab")
 
     assert listed == [changed]
+    assert (made["host"], made["api_url"]) == ("gitlab.com", "https://gitlab.com/api/v4")
     assert (changed["host"], changed["token_env"]) == ("git.acme.example", "GITLAB_TOKEN")
     assert command(data, "host", "list", "--org", "acme")["hosts"] == []
 
@@ -208,14 +209,17 @@ def test_a_repository_is_changed_at_its_path_and_removed_by_its_name(data: Path)
 
 def test_an_agent_of_an_organization_goes_before_everybodys(data: Path) -> None:
     """Both are listed; removing one leaves the other, and the built-in reviewer comes back."""
-    command(data, "agent", "add", "reviewer", "--argv", "true", "--timeout-s", "5")
+    argv = "{python} -m lint 'two words'"
+    command(data, "agent", "add", "reviewer", "--argv", argv, "--network", "--env", "TOKEN")
     command(data, "agent", "add", "reviewer", "--argv", "false", "--org", "acme")
     both = command(data, "agent", "list")["agents"]
     command(data, "agent", "remove", "reviewer")
     command(data, "agent", "remove", "reviewer", "--org", "acme")
     left = command(data, "agent", "list")["agents"]
 
-    assert {(one["organization_id"] is None, one["argv"][0]) for one in both} == {(True, "true"), (False, "false")}
+    ours, theirs = sorted(both, key=lambda one: one["organization_id"] is None)
+    assert (ours["argv"], theirs["argv"]) == (["false"], ["{python}", "-m", "lint", "two words"])
+    assert (theirs["network"], theirs["environment"]) == (True, ["TOKEN"])
     assert [(one["name"], "service.reviewer" in one["argv"]) for one in left] == [("reviewer", True)]
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from service.execution import supervisor
 from tests.service.agents import add_agent, begin
+from tests.service.conftest import Api, eventually
 from tests.service.processes import running
 from tests.service_process import demo_setup, start_service
 
@@ -135,9 +136,9 @@ def unruly(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture
-def rogue(unruly: Any, client_of: Callable[[Any], Any]) -> Callable[..., tuple[dict[str, Any], str]]:
+def rogue(unruly: Any) -> Callable[..., tuple[dict[str, Any], str]]:
     """`rogue(deed)` lets it happen and returns the ended turn with its log; nothing of it may be left then."""
-    api = client_of(unruly)
+    api = Api(unruly)
 
     def happen(deed: str, agent: str = "rogue") -> tuple[dict[str, Any], str]:
         body = {"repository": "acme/api", "inputs": {"deed": deed}}
@@ -248,7 +249,7 @@ def test_what_is_in_force_is_shown(unruly: Any) -> None:
     status = unruly.admin("status")
 
     assert status["limits"]["processes"] == 40
-    assert status["workers"][0]["sandbox"] == status["sandbox"]
+    assert [(one["pid"], one["sandbox"]) for one in status["workers"]] == [(unruly.process.pid, status["sandbox"])]
     assert f"sandbox: {status['sandbox']}" in unruly.log
     assert "processes=40" in unruly.log
 
@@ -280,9 +281,7 @@ def test_the_disk_s_reserve_is_kept(start: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("how", ["exit", "kill"])
-def test_the_supervisor_ends_everything_when_its_worker_lets_go(
-    how: str, tmp_path: Path, eventually: Callable[..., None]
-) -> None:
+def test_the_supervisor_ends_everything_when_its_worker_lets_go(how: str, tmp_path: Path) -> None:
     """Whether the worker closes the socket or dies: the agent's processes are gone, and so is the supervisor."""
     started = tmp_path / "started"
     command = f"setsid sleep 98763 & env -i setsid sleep 98763 & touch {started}; sleep 98763"

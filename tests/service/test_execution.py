@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from tests.service.agents import add_agent, begin
-from tests.service.processes import marked
+from tests.service.conftest import eventually
 from tests.service_process import git
 
 NEEDS_SANDBOX = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
-EITHER_WAY = pytest.mark.parametrize("sandbox", ["none", pytest.param("require", marks=NEEDS_SANDBOX)])
 
 
 def task_of(api: Any, run_id: str, turn: int) -> dict[str, Any]:
@@ -115,28 +114,7 @@ def test_the_reviewer_is_the_agent_of_plain_runs(api: Any) -> None:
     )
 
 
-def test_two_runs_on_one_branch_wait_for_each_other(sandboxed: Callable[[str], Any], tmp_path: Path) -> None:
-    """The second stays queued while the first works, and then builds on its commit; other branches are not held up."""
-    # Places for all three: what holds the second one back is the branch alone.
-    api = sandboxed("none")
-    gate = tmp_path / "gate"
-    first = api.start(f"wait {gate}", branch_name="shared")
-    api.reaches(first, "working")
-    second = api.start("write second", branch_name="shared")
-    api.ended(api.start("write elsewhere", branch_name="own"))
-    waiting = api.run(second)["status"]
-    gate.touch()
-    api.ended(first)
-    api.ended(second)
-    subjects = git("log", "--format=%s", "main..shared", cwd=api.service.repositories["acme/api"]).splitlines()
-
-    assert waiting == "queued"
-    assert [subject.split()[1] for subject in subjects] == ["write", "wait"]
-
-
-def test_a_branch_that_moved_is_not_overwritten(
-    sandboxed: Callable[[str], Any], tmp_path: Path, eventually: Callable[..., None]
-) -> None:
+def test_a_branch_that_moved_is_not_overwritten(sandboxed: Callable[[str], Any], tmp_path: Path) -> None:
     """Another push arrives while the agent works: the turn fails, that commit stays."""
     api = sandboxed("none")
     gate = tmp_path / "gate"
@@ -180,37 +158,6 @@ def test_the_agent_sees_only_the_allowed_environment(api: Any, tmp_path: Path) -
     assert "SECRET" not in seen
     assert seen["LENT"] == "lent"
     assert seen["HOME"].startswith(str(api.service.data_dir / "work"))
-
-
-CLINGING = """
-import os, subprocess, sys, time
-# A grandchild in a session of its own that holds our output open and would live for ever.
-subprocess.Popen([sys.executable, "-c", "import time; time.sleep(10_000)"], start_new_session=True)
-"""
-
-
-@EITHER_WAY
-def test_nothing_of_an_agent_outlives_its_turn(sandboxed: Callable[[str], Any], tmp_path: Path, sandbox: str) -> None:
-    """A child in a session of its own neither holds the turn up nor survives it."""
-    api = sandboxed(sandbox)
-    add_agent(api, tmp_path, "clinging", CLINGING)
-    run = api.ended(begin(api, "clinging"))
-
-    assert run["status"] == "completed"
-    assert marked(f"RUNWARDEN_RESULT={api.service.data_dir}") == []
-    assert list((api.service.data_dir / "work").iterdir()) == []
-
-
-def test_an_agent_that_never_ends_is_ended(sandboxed: Callable[[str], Any], tmp_path: Path) -> None:
-    """At its time limit the whole tree is killed, the turn has failed, and the log says why."""
-    source = "import subprocess, time\nsubprocess.Popen(['sleep', '1000'])\ntime.sleep(1000)\n"
-    api = sandboxed("none")
-    add_agent(api, tmp_path, "endless", source, "--timeout-s", "0.5")
-    run_id = begin(api, "endless")
-
-    assert api.ended(run_id)["status"] == "failed"
-    assert "time limit of 0.5 s" in api.log(run_id)
-    assert marked(f"RUNWARDEN_RESULT={api.service.data_dir}") == []
 
 
 def test_an_agent_that_closes_its_output_is_waited_for(api: Any, tmp_path: Path) -> None:

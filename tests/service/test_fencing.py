@@ -1,6 +1,5 @@
 """The fence: an attempt that was taken over while it worked leaves no trace, whatever became of the turn since."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +16,7 @@ from service.store import organizations, runs, turns
 from service.store.database import Database
 from service.store.runs import TurnRequest
 from service.store.turns import TurnOutcome
+from tests.service.conftest import eventually
 from tests.service_process import git, make_repository
 
 SLEEPER = """
@@ -29,7 +29,7 @@ pathlib.Path("late.txt").write_text("too late")
 
 
 @pytest.mark.parametrize("status", ["completed", "failed"])
-def test_who_was_taken_over_pushes_nothing(tmp_path: Path, eventually: Callable[..., None], status: str) -> None:
+def test_who_was_taken_over_pushes_nothing(tmp_path: Path, status: str) -> None:
     """The heir ended the turn without a commit, so that the branch still is where the late one found it."""
     repository = make_repository(tmp_path / "api", {"README.md": "# api\n"})
     (tmp_path / "sleeper.py").write_text(SLEEPER, "utf-8")

@@ -3,7 +3,6 @@
 import logging
 import socket
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -216,30 +215,3 @@ def test_a_change_is_logged_once_with_its_reason(
 
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
     assert "500" in caplog.messages[0]
-
-
-def test_a_git_host_is_asked_through_one_of_its_repositories(start: Callable[..., Any]) -> None:
-    """`git ls-remote` finds the repository: ok; the repository is moved away: unreachable."""
-    api = start(settings="[probing]\ncache_s = 0\n")
-    before = api.get("/external/installation/health").json()
-    repository = api.service.repositories["acme/api"]
-    repository.rename(repository.with_name("moved.git"))
-    after = api.get("/external/installation/health").json()
-
-    assert before == {
-        "code_hosting": {
-            "github": {"status": "ok"},
-            "gitlab": {"status": "ok", "host": "gitlab.example", "group": "acme"},
-        }
-    }
-    assert after["code_hosting"]["github"] == {"status": "unreachable"}
-    assert after["code_hosting"]["gitlab"]["status"] == "ok"
-
-
-def test_an_organization_without_code_hosts_gets_404(api: Any) -> None:
-    """There is nothing whose health could be told (our decision)."""
-    api.service.admin("org", "create", "Hostless", "--entitlement", "ServiceAPI")
-    value = api.service.admin("token", "create", "--org", "hostless", "--scope", "admin")["value"]
-    answer = api.get("/external/installation/health", headers={"Authorization": f"Bearer {value}"})
-
-    assert (answer.status_code, answer.json()["error_code"]) == (404, "no_code_host")

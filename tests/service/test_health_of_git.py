@@ -1,7 +1,6 @@
 """Health of plain git hosts: `git ls-remote` against git http-backend, git daemon, and peers that fail."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from service.hosts.health import HealthProbes, Verdict
 from service.store.hosts import Host
 from service.store.repositories import Repository
 from tests.fault_server import FaultServer, Hang
+from tests.service.conftest import eventually
 from tests.service.git_hosts import GitHttpHost, git_daemon
 from tests.service_process import make_repository
 
@@ -76,8 +76,10 @@ def test_a_git_daemon_is_asked_with_git(tmp_path: Path, probes: HealthProbes) ->
         served = asked(probes, host, f"{address}/acme/api.git")
         refused = asked(probes, host, f"{address}/acme/other.git")
     gone = asked(probes, host, f"{address}/acme/api.git")
+    moved = asked(probes, host, str(tmp_path / "moved.git"))
 
     assert [served.status, refused.status, gone.status] == ["ok", "unauthorized", "unreachable"]
+    assert moved.status == "unreachable", "a folder that is not there"
 
 
 def test_a_port_that_looks_like_a_refusal_is_none(probes: HealthProbes) -> None:
@@ -87,9 +89,7 @@ def test_a_port_that_looks_like_a_refusal_is_none(probes: HealthProbes) -> None:
     assert asked(probes, host, "http://127.0.0.1:40301/acme/api.git").status == "unreachable"
 
 
-def test_a_git_host_that_hangs_leaves_no_process(
-    server: FaultServer, probes: HealthProbes, eventually: Callable[..., None]
-) -> None:
+def test_a_git_host_that_hangs_leaves_no_process(server: FaultServer, probes: HealthProbes) -> None:
     """The helper process in which git waits is ended with it at the time-out."""
     server.script(Hang())
     host = Host("github", "127.0.0.1", None, "git", None, None, None)

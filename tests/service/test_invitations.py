@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from service.cli import main
+from tests.service.conftest import eventually
 from tests.service.mail_servers import MailServer
 
 
@@ -50,9 +51,7 @@ def test_an_invitation_is_mailed_and_its_code_works(start: Callable[..., Any], m
     assert list(api.service.outbox.iterdir()) == []
 
 
-def test_a_mail_server_that_is_away_loses_nothing(
-    start: Callable[..., Any], mail_server: MailServer, eventually: Callable[..., None]
-) -> None:
+def test_a_mail_server_that_is_away_loses_nothing(start: Callable[..., Any], mail_server: MailServer) -> None:
     """500 names the organization; the invitation waits, through a kill -9 too, and leaves when the server is back."""
     mail_server.close()
     api = start(settings=smtp(mail_server, retry_s=1))
@@ -101,17 +100,3 @@ def test_a_password_that_is_missing_ends_the_start(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["invitation", "send", "a@b.example", "--org", "acme", *given])
 
     assert (done.exit_code, "RUNWARDEN_SMTP_PASSWORD" in done.stderr) == (2, True)
-
-
-def test_a_withdrawn_invitation_opens_nothing(api: Any) -> None:
-    """Sent already: the code in the mail is refused."""
-    made = create(api, "gone@customer.example").json()["organization_id"]
-    one = api.service.admin("invitation", "list", "--org", made)["invitations"][0]
-    withdrawn = api.service.admin("invitation", "withdraw", one["id"])["invitations"][0]
-    code = re.findall(r"rwt_\S+", (api.service.outbox / f"{made}.eml").read_text())[0]
-
-    assert (one["state"], withdrawn["state"]) == ("sent", "withdrawn")
-    with pytest.raises(AssertionError, match="invitation send"):
-        api.service.admin("org", "accept-invitation", code)
-    with pytest.raises(AssertionError, match="no open invitation"):
-        api.service.admin("invitation", "withdraw", one["id"])

@@ -3,13 +3,14 @@
 import json
 import socket
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+
+from tests.service.conftest import eventually
 
 OPERATIONS = {
     "create_organization": ("POST", "/external/organizations", {"email": "a@customer.example"}, 201),
@@ -49,12 +50,6 @@ class Seen:
     def header(self, name: str) -> str | None:
         pairs = (line.partition(": ") for line in self.head.split("\r\n")[1:])
         return next((value for key, _, value in pairs if key.lower() == name), None)
-
-
-@pytest.fixture
-def lab(laboratory: Any) -> Iterator[Any]:
-    yield laboratory
-    laboratory.reset()
 
 
 def call(lab: Any, operation: str) -> Seen:
@@ -186,7 +181,7 @@ def test_a_dripping_body_comes_byte_by_byte(lab: Any) -> None:
     assert took_s >= 0.005 * len(seen.body)
 
 
-def test_a_client_that_leaves_ends_the_drip(lab: Any, eventually: Any) -> None:
+def test_a_client_that_leaves_ends_the_drip(lab: Any) -> None:
     """Nobody drips for an hour into a closed socket."""
     lab.script("list_runs", "drip", interval_s=60)
     with pytest.raises(httpx.ReadTimeout):

@@ -1,44 +1,26 @@
 """History on demand: as many runs as wanted, the same for the same seed, and gone when the lab is reset."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import httpx
-import pytest
 
 UNTIL = "2025-06-01T00:00:00Z"
-
-
-@pytest.fixture
-def lab(laboratory: Any) -> Iterator[Any]:
-    laboratory.service.admin("org", "list")
-    yield laboratory
-    laboratory.reset()
 
 
 def order(lab: Any, **fields: Any) -> httpx.Response:
     return lab.post("/runs", {"organization": "acme", "runs": 250, "until": UNTIL, "span": "10d"} | fields)
 
 
-def walked(lab: Any, **params: Any) -> list[dict[str, Any]]:
-    """Return every run along the pages."""
-    found: list[dict[str, Any]] = []
-    token: str | None = None
-    while True:
-        page = lab.api.get(
-            "/external/runs", params={"page_size": 100, **params} | ({"page_token": token} if token else {})
-        ).json()
-        found += page["runs"]
-        token = page["next_token"]
-        if token is None:
-            assert page["total_count"] == len(found)
-            return found
+def listed(lab: Any) -> list[dict[str, Any]]:
+    """Return the made-up runs, newest first."""
+    return list(lab.api.runs(date_to=UNTIL))
 
 
 def test_history_is_listed_like_any_other(lab: Any) -> None:
     """The wanted number of runs, within the span, ended, newest first, on several repositories."""
     answer = order(lab)
-    found = walked(lab, date_to=UNTIL)
+    found = listed(lab)
 
     assert (answer.status_code, answer.json()["runs"]) == (201, 250)
     assert len(found) == 250
@@ -54,7 +36,7 @@ def test_the_same_seed_makes_the_same_history(lab: Any) -> None:
     histories = []
     for seed in (7, 7, 8):
         order(lab, seed=seed)
-        histories.append(walked(lab, date_to=UNTIL))
+        histories.append(listed(lab))
         lab.reset()
 
     assert histories[0] == histories[1]
@@ -64,19 +46,19 @@ def test_the_same_seed_makes_the_same_history(lab: Any) -> None:
 def test_active_runs_are_the_newest_and_stay_active(lab: Any) -> None:
     """They are for looking at: no worker takes them up."""
     order(lab, runs=40, active=10)
-    found = walked(lab, date_to=UNTIL)
+    found = listed(lab)
     run = lab.api.run(lab.api.start("a real one"))
     lab.api.ended(run["run_id"])
 
     assert {run["status"] for run in found[:10]} <= {"queued", "working"}
     assert {run["status"] for run in found[10:]} <= {"completed", "failed"}
-    assert walked(lab, date_to=UNTIL) == found
+    assert listed(lab) == found
 
 
 def test_a_made_up_run_can_be_continued(lab: Any) -> None:
     """On a repository that exists its next turn is executed, with the made-up one in the conversation."""
     order(lab, runs=5, repositories=1)
-    newest = walked(lab, date_to=UNTIL)[0]
+    newest = listed(lab)[0]
     answer = lab.api.post(
         "/external/runs", {"instructions": "again", "repository": newest["repository"], "run_id": newest["run_id"]}
     )
@@ -93,7 +75,7 @@ def test_reset_removes_what_was_made_up_and_nothing_else(lab: Any) -> None:
     removed = lab.reset()["runs_removed"]
 
     assert removed == 12_000
-    assert walked(lab, date_to=UNTIL) == []
+    assert listed(lab) == []
     assert lab.api.run(real)["status"] == "completed"
 
 
@@ -103,7 +85,7 @@ def test_the_same_history_is_made_once(lab: Any) -> None:
 
     assert [answer.status_code for answer in answers] == [201, 409]
     assert "another seed" in answers[1].json()["message"]
-    assert len(walked(lab, date_to=UNTIL)) == 20
+    assert len(listed(lab)) == 20
 
 
 def test_history_for_nobody_is_404(lab: Any) -> None:

@@ -85,6 +85,18 @@ def test_a_mail_that_left_is_known_to_have_left_and_its_code_forgotten(mailroom:
     assert code not in str(raw)
 
 
+@pytest.mark.parametrize(("late", "opens"), [(-1, True), (0, False)])
+def test_an_invitation_ends_after_thirty_days(mailroom: Mailroom, late: int, *, opens: bool) -> None:
+    """Until the end its code still works; from then on it is refused, and the organization stays (spec 3)."""
+    mailroom.sender.deliver(mailroom.invite())
+    code = re.findall(r"rwt_\S+", mailroom.mailer.sent[0].content.decode())[0]
+    with mailroom.database.write() as connection:
+        owner = invitations.accept(connection, code, mailroom.now + 30 * DAY_MICROS + late)
+        assert organizations.by_id(connection, mailroom.id) is not None
+
+    assert owner == (mailroom.id if opens else None)
+
+
 def test_what_failed_for_now_is_tried_at_growing_intervals(mailroom: Mailroom) -> None:
     """A minute, two, four … at most an hour, always under the same Message-ID; each failure can be seen."""
     one = mailroom.invite()

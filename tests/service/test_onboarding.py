@@ -163,14 +163,6 @@ def test_a_secret_that_is_configured_and_missing_sets_no_webhook(acme: Acme, git
     assert gitlab.hooks == []
 
 
-def test_without_a_webhook_url_nothing_is_asked_twice(acme: Acme, gitlab: GitLabServer) -> None:
-    """The project is looked up once and no webhook is touched."""
-    outcomes = [acme.onboarding(gitlab, webhook_url=None).onboard(BY_ID) for _ in range(2)]
-
-    assert [one.is_new for one in outcomes] == [True, False]
-    assert gitlab.asked == ["GET /api/v4/projects/42"]
-
-
 def test_a_configured_repository_keeps_its_name_and_address(acme: Acme, gitlab: GitLabServer) -> None:
     """It is already connected; it learns its project's id and its webhook."""
     acme.add(Repository("site", "gitlab", "Acme/Web", "/srv/web.git"))

@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from service.store.database import Database
 from service.store.doorbell import Doorbell, ring
+from tests.service.conftest import eventually
 from tests.service.deployment import Deployment, Node, deployment
 from tests.service.postgres import Cluster, NoPostgresError, cluster
 from tests.service_process import ROOT, git
@@ -60,7 +61,7 @@ def commits(made: Deployment, run: dict[str, Any]) -> list[str]:
     return git("log", "--format=%s", f"main..{run['branch_name']}", cwd=made.repositories["acme/api"]).splitlines()
 
 
-def test_what_one_machine_accepts_another_executes(many: Deployment, eventually: Callable[..., None]) -> None:
+def test_what_one_machine_accepts_another_executes(many: Deployment) -> None:
     """The API has no worker, the worker no API, and they share only the database, with log and diff in it."""
     client = many.client(many.api("first"))
     run_id = start(client, "write it")
@@ -79,28 +80,7 @@ def test_what_one_machine_accepts_another_executes(many: Deployment, eventually:
     assert not (many.machine("first") / "runs" / run_id).exists()
 
 
-def test_any_process_continues_the_list_that_another_began(many: Deployment) -> None:
-    """A page token of one API process is good at every other, and nobody else's is."""
-    one, two = many.client(many.api("first")), many.client(many.api("second"))
-    made = [start(one, f"number {number}") for number in range(3)]
-    first = one.get("/external/runs", params={"page_size": 2}).json()
-    second = two.get("/external/runs", params={"page_size": 2, "page_token": first["next_token"]}).json()
-
-    assert [run["run_id"] for run in first["runs"] + second["runs"]] == made[::-1]
-    assert second["next_token"] is None
-
-
-def test_all_processes_count_into_one_rate_limit(tmp_path: Path, postgres_url: str) -> None:
-    """Six a minute are six a minute, wherever they are asked; then 429 with whole seconds to wait, everywhere."""
-    with deployment(tmp_path / "deployment", postgres_url, settings="[limits]\nrequests_per_minute = 6\n") as made:
-        one, two = made.client(made.api("first")), made.client(made.api("second"))
-        answers = [client.get("/external/runs") for client in (one, two, one, two, one, two, one, two)]
-
-    assert [answer.status_code for answer in answers] == [200] * 6 + [429] * 2
-    assert all(1 <= int(answer.headers["Retry-After"]) <= 10 for answer in answers[6:])
-
-
-def begun(many: Deployment, tmp_path: Path, eventually: Callable[..., None]) -> tuple[httpx.Client, Node, str, Path]:
+def begun(many: Deployment, tmp_path: Path) -> tuple[httpx.Client, Node, str, Path]:
     """Start a run that waits for a gate, and return it with the worker that is at it."""
     client = many.client(many.api())
     worker = many.begin("worker", machine="victim")
@@ -114,11 +94,9 @@ def log_of(many: Deployment, run_id: str, machine: str) -> str:
     return str(many.admin("run", run_id, "--log", machine=machine)["turns"][0]["log"])
 
 
-def test_a_killed_worker_s_turn_goes_to_another(
-    hasty: Deployment, tmp_path: Path, eventually: Callable[..., None]
-) -> None:
+def test_a_killed_worker_s_turn_goes_to_another(hasty: Deployment, tmp_path: Path) -> None:
     """Kill -9: its agent ends with it, its turn is taken over after its time to live, and there is one commit."""
-    client, worker, run_id, gate = begun(hasty, tmp_path, eventually)
+    client, worker, run_id, gate = begun(hasty, tmp_path)
     worker.kill()
     eventually(lambda: not [left for left in hasty.leftovers() if "scribe" in left], "the agent is gone")
     gate.touch()
@@ -131,11 +109,9 @@ def test_a_killed_worker_s_turn_goes_to_another(
     eventually(lambda: hasty.leftovers() == [], "the victim's machine is tidy again")
 
 
-def test_a_worker_that_slept_through_its_time_leaves_no_trace(
-    hasty: Deployment, tmp_path: Path, eventually: Callable[..., None]
-) -> None:
+def test_a_worker_that_slept_through_its_time_leaves_no_trace(hasty: Deployment, tmp_path: Path) -> None:
     """Frozen, taken over, awake again: its late commit does not land, and the turn is the heir's."""
-    client, sleeper, run_id, gate = begun(hasty, tmp_path, eventually)
+    client, sleeper, run_id, gate = begun(hasty, tmp_path)
     sleeper.signal(signal.SIGSTOP)
     heir = hasty.begin("worker", machine="heir")
     eventually(lambda: "sandbox:" in log_of(hasty, run_id, "heir"), "the heir has taken the turn over")
@@ -154,11 +130,9 @@ def test_a_worker_that_slept_through_its_time_leaves_no_trace(
     assert hasty.admin("run", run_id)["turns"][0]["attempt"] == 2
 
 
-def test_a_worker_that_is_told_to_stop_hands_its_turn_over_at_once(
-    many: Deployment, tmp_path: Path, eventually: Callable[..., None]
-) -> None:
+def test_a_worker_that_is_told_to_stop_hands_its_turn_over_at_once(many: Deployment, tmp_path: Path) -> None:
     """SIGTERM: the turn goes on elsewhere without waiting for a time to live of an hour."""
-    client, worker, run_id, gate = begun(many, tmp_path, eventually)
+    client, worker, run_id, gate = begun(many, tmp_path)
     status = worker.stop()
     gate.touch()
     many.begin("worker", machine="heir")
@@ -170,9 +144,7 @@ def test_a_worker_that_is_told_to_stop_hands_its_turn_over_at_once(
     assert many.leftovers() == []
 
 
-def test_two_runs_on_one_branch_are_never_mixed_between_workers(
-    many: Deployment, tmp_path: Path, eventually: Callable[..., None]
-) -> None:
+def test_two_runs_on_one_branch_are_never_mixed_between_workers(many: Deployment, tmp_path: Path) -> None:
     """Both workers are free, and still the second run waits for the first and builds on its commit."""
     client = many.client(many.api())
     for machine in ("one", "two"):
@@ -192,13 +164,11 @@ def test_two_runs_on_one_branch_are_never_mixed_between_workers(
     assert [subject.split()[1] for subject in subjects] == ["write", "wait"]
 
 
-def test_a_database_that_goes_away_for_a_while_costs_nobody_a_run(
-    tmp_path: Path, eventually: Callable[..., None]
-) -> None:
+def test_a_database_that_goes_away_for_a_while_costs_nobody_a_run(tmp_path: Path) -> None:
     """Crashed and started again while an agent works: requests get 503 meanwhile, and the run completes."""
     try:
         with cluster() as own, deployment(tmp_path / "deployment", own.create("away"), settings=SETTINGS) as made:
-            client, _, run_id, gate = begun(made, tmp_path, eventually)
+            client, _, run_id, gate = begun(made, tmp_path)
             own.stop("immediate")
             refused = client.get("/external/runs")
             gate.touch()

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
+from tests.service.conftest import eventually
 from tests.service_process import git, make_repository, refused_start
 
 UNBOXED = '[execution]\nsandbox = "none"\ndrain_s = 0.1\n'
@@ -63,9 +63,7 @@ def test_what_was_accepted_in_the_last_moment_is_executed(start: Callable[..., A
     assert [len(commits(api, run_id)) for run_id in accepted] == [1] * 10
 
 
-def test_a_turn_that_pushed_before_it_could_say_so_is_not_done_again(
-    start: Callable[..., Any], tmp_path: Path, eventually: Callable[..., None]
-) -> None:
+def test_a_turn_that_pushed_before_it_could_say_so_is_not_done_again(start: Callable[..., Any], tmp_path: Path) -> None:
     """Kill -9 between push and record: the next attempt finds its own commit by the trailer and adds none."""
     api = start(settings=UNBOXED)
     repository = api.service.repositories["acme/api"]
@@ -137,16 +135,6 @@ def test_after_its_grace_an_agent_is_interrupted_and_starts_again(
     assert (status, meanwhile) == (0, "working")
     assert api.ended(run_id)["status"] == "completed"
     assert len(commits(api, run_id)) == 1
-
-
-def test_a_stopping_service_accepts_no_more_connections(start: Callable[..., Any]) -> None:
-    """After the exit nobody answers, and a second stop does no harm."""
-    api = start()
-    assert api.service.stop() == 0
-
-    with pytest.raises(httpx.ConnectError):
-        api.get("/external/runs")
-    assert api.service.stop() == 0
 
 
 def test_two_services_never_share_a_data_folder(api: Any) -> None:

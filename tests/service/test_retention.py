@@ -3,7 +3,7 @@
 import contextlib
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from service.execution.retention import Pruned, Pruning, RetentionThread
 from service.settings import DataFolder, Retention
 from service.store.database import Database
 from service.store.schema import turn_files
+from tests.service.conftest import eventually
 from tests.service.deployment import Deployment, Node, deployment
 from tests.service_process import ROOT
 
@@ -38,7 +39,7 @@ class House:
         node = self.deployment.begin("serve", "--port", "0")
         return node, self.deployment.client(node)
 
-    def complete(self, client: httpx.Client, eventually: Callable[..., None]) -> str:
+    def complete(self, client: httpx.Client) -> str:
         """Start a run, wait for its end, and return its id."""
         body = {"repository": "acme/api", "inputs": {"instructions": "write it"}}
         run_id = str(client.post("/external/agents/scribe/runs", json=body).json()["execution_id"])
@@ -94,13 +95,13 @@ def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
         yield made
 
 
-def test_what_is_old_goes_and_the_run_stays(either: House, eventually: Callable[..., None]) -> None:
+def test_what_is_old_goes_and_the_run_stays(either: House) -> None:
     """Logs, diffs and queue entries of the older run only; the API lists both as before."""
     _, client = either.serve()
-    old = either.complete(client, eventually)
+    old = either.complete(client)
     between = now_micros()
     eventually(lambda: now_micros() > between + SECOND_MICROS, "the queue's clock, which counts seconds, goes on")
-    young = either.complete(client, eventually)
+    young = either.complete(client)
     listed = client.get("/external/runs").json()
     stored = 0 if either.database.is_sqlite else 2
     counted = either.prune(between, dry_run=True)
@@ -118,12 +119,10 @@ def test_what_is_old_goes_and_the_run_stays(either: House, eventually: Callable[
     assert (shown["status"], shown["log"]) == ("completed", "")
 
 
-def test_of_a_run_that_is_open_again_nothing_goes(
-    either: House, tmp_path: Path, eventually: Callable[..., None]
-) -> None:
+def test_of_a_run_that_is_open_again_nothing_goes(either: House, tmp_path: Path) -> None:
     """Its first turn ended, its second one is at work: the log of the first stays, and the queue's note of it."""
     _, client = either.serve()
-    run_id = either.complete(client, eventually)
+    run_id = either.complete(client)
     gate = tmp_path / "gate"
     follow = {
         "instructions": f"wait {gate}",
@@ -141,10 +140,10 @@ def test_of_a_run_that_is_open_again_nothing_goes(
     assert (pruned, either.entries()) == ((2, 0 if either.database.is_sqlite else 4, 4), set())
 
 
-def test_the_worker_prunes_as_the_settings_say(house: House, eventually: Callable[..., None]) -> None:
+def test_the_worker_prunes_as_the_settings_say(house: House) -> None:
     """By default the queue's notes after thirty days, and no log ever; with `logs_days`, logs too, at its start."""
     node, client = house.serve()
-    run_id = house.complete(client, eventually)
+    run_id = house.complete(client)
     node.stop()
 
     def after(days: int) -> Pruned:
@@ -160,10 +159,10 @@ def test_the_worker_prunes_as_the_settings_say(house: House, eventually: Callabl
     assert house.deployment.admin("run", run_id)["status"] == "completed"
 
 
-def test_the_command_counts_before_it_removes(house: House, eventually: Callable[..., None]) -> None:
+def test_the_command_counts_before_it_removes(house: House) -> None:
     """`prune --older-than`: with --dry-run it only says what would go; what is younger stays."""
     node, client = house.serve()
-    run_id = house.complete(client, eventually)
+    run_id = house.complete(client)
     node.stop()
     ended = now_micros()
     eventually(lambda: now_micros() > ended + SECOND_MICROS, "a second has passed")

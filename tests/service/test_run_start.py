@@ -123,7 +123,8 @@ def test_a_repository_that_leads_nowhere_names_the_cure(tenant: Any) -> None:
 
     assert (answer.status_code, answer.json()["error_code"]) == (400, "unknown_repository")
     assert "repository add" in answer.json()["message"]
-    assert api.get("/external/installation/health").status_code == 404
+    health = api.get("/external/installation/health")
+    assert (health.status_code, health.json()["error_code"]) == (404, "no_code_host")
 
 
 def test_an_unconfigured_repository_on_a_connected_host_works(api: Any) -> None:
@@ -137,38 +138,6 @@ def test_an_unconfigured_repository_on_a_connected_host_works(api: Any) -> None:
     assert answer.status_code == 201
     assert run["status"] == "failed"
     assert "ls-remote failed" in api.log(run["run_id"])
-
-
-@pytest.mark.parametrize(
-    ("body", "headers", "status", "code"),
-    [
-        (b"{", {}, 400, "malformed_json"),
-        (b"", {}, 400, "malformed_json"),
-        (b"\xff\xfe", {}, 400, "malformed_json"),
-        (b'{"instructions": NaN}', {}, 400, "malformed_json"),
-        (b'{"instructions": 1e999}', {}, 400, "malformed_json"),
-        (b'{"metadata": {"n": 9223372036854775808}}', {}, 400, "malformed_json"),
-        (b'{"n": ' + b"9" * 5000 + b"}", {}, 400, "malformed_json"),
-        (b'{"instructions": "a\\u0000b"}', {}, 400, "invalid_text"),
-        (b'{"instructions": "\\ud800"}', {}, 400, "invalid_text"),
-        (b"[" * 100_000, {}, 400, "malformed_json"),
-        (b'{"metadata": ' + b'{"a":' * 70 + b"1" + b"}" * 71, {}, 400, "malformed_json"),
-        (b"[]", {}, 400, "invalid_request"),
-        (b"null", {}, 400, "invalid_request"),
-        (b"{}", {"Content-Type": "text/plain"}, 415, "unsupported_media_type"),
-        (b"{}", {"Content-Type": "application/json; charset=latin-1"}, 415, "unsupported_media_type"),
-        (b"{}", {"Content-Encoding": "gzip"}, 415, "unsupported_media_type"),
-        (b'"' + b"a" * (1 << 20) + b'"', {}, 413, "body_too_large"),
-    ],
-)
-def test_a_body_that_cannot_be_taken_is_refused(
-    api: Any, body: bytes, headers: dict[str, str], status: int, code: str
-) -> None:
-    """Malformed, mis-typed or oversized: the right status with the failure body, never a 422 or a 500."""
-    given = {"Content-Type": "application/json"} | headers
-    answer = api.http.post("/external/runs", content=body, headers=given)
-
-    assert (answer.status_code, answer.json()["error_code"]) == (status, code)
 
 
 def test_metadata_of_any_shape_is_accepted(api: Any) -> None:

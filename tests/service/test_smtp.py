@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from service.mail.mailers import SmtpRelay
 from service.mail.message import MailError, MailMessage
-from service.settings import Mail, SettingsError, Smtp
+from service.settings import Mail, Smtp
 from tests.fault_server import FaultServer, Raw
 from tests.service.certificates import Certificate, make_certificate
-from tests.service.mail_servers import PASSWORD, USER, MailServer, mail_settings
+from tests.service.mail_servers import PASSWORD, MailServer, mail_settings
 
 # Logins in clear are what is tried here, on loopback.
 pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
@@ -110,12 +110,6 @@ def test_a_wrong_password_names_the_variable_and_not_the_password(
 
     assert ("RUNWARDEN_SMTP_PASSWORD" in str(error), error.refused) == (True, False)
     assert "open-up" not in str(error)
-
-
-def test_a_missing_password_is_found_before_any_letter(serving: Callable[..., MailServer]) -> None:
-    """At the start of the service."""
-    with pytest.raises(SettingsError, match="RUNWARDEN_SMTP_PASSWORD"):
-        SmtpRelay(Smtp.model_validate({"host": "127.0.0.1", "username": USER}), {})
 
 
 @pytest.mark.parametrize(
