@@ -94,62 +94,92 @@ def _data(text: str) -> str:
 
 
 @dataclass
-class RunningService:
-    """A service that runs; `stop()` ends it in order, `kill()` as a power cut would."""
+class Node:
+    """One process of the service: what it is started with, and the process that runs at present."""
 
-    base_url: str
-    """Ends in /v1."""
-    admin_token: str
-    """Scope admin; its organization has both entitlements."""
+    arguments: list[str]
     data_dir: Path
-    repositories: dict[str, Path]
-    """Configured name (`acme/api`, `acme/web`) to bare repository."""
-    organization: dict[str, Any]
-    """id, name, slug, tokens of the organization `acme`, as `apply` printed them."""
+    environment: Mapping[str, str]
+    process: subprocess.Popen[str] = field(init=False)
+    ready: dict[str, Any] = field(init=False)
+    """The line that it printed when it was ready."""
+
+    @property
+    def base_url(self) -> str:
+        """Ends in /v1."""
+        return str(self.ready["base_url"])
+
+    @property
+    def log(self) -> str:
+        """What it wrote on stderr so far."""
+        return (self.data_dir / "serve.log").read_text("utf-8", "replace")
+
+    def start(self) -> None:
+        """Start the process and wait until it is ready."""
+        self.process, self.ready = launch(self.data_dir, self.arguments, self.environment)
+
+    def kill(self) -> None:
+        """End the process with SIGKILL: nothing of it gets a chance to tidy up."""
+        self.process.kill()
+        self._await()
+
+    def stop(self) -> int:
+        """End the process with SIGTERM, also a frozen one, and return its exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.send_signal(signal.SIGTERM)
+        return self._await()
+
+    def _await(self) -> int:
+        try:
+            return self.process.wait(60)
+        finally:
+            self.process.kill()
+            if self.process.stdout is not None:
+                self.process.stdout.close()
+
+
+@dataclass
+class RunningService(Node):
+    """A service that runs."""
+
     setup: dict[str, Any]
     """All that `apply` printed."""
-    process: subprocess.Popen[str]
-    arguments: Sequence[str] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    lab_token: str = ""
-    """Opens /_lab of a service that was started with --lab."""
+
+    @property
+    def lab_token(self) -> str:
+        """Opens /_lab of a service that was started with --lab."""
+        return str(self.ready.get("lab_token", ""))
+
+    @property
+    def organization(self) -> dict[str, Any]:
+        """The first organization: its id, name, slug, tokens and repositories, as `apply` printed them."""
+        return dict(next(iter(self.setup["organizations"]), {"tokens": [], "repositories": []}))
+
+    @property
+    def admin_token(self) -> str:
+        """Scope admin; its organization has both entitlements."""
+        return next((token["value"] for token in self.organization["tokens"] if "admin" in token["scopes"]), "")
+
+    @property
+    def repositories(self) -> dict[str, Path]:
+        """Path (`acme/api`, `acme/web`) to bare repository."""
+        return {one["path"]: Path(one["url"]) for one in self.organization["repositories"]}
 
     @property
     def outbox(self) -> Path:
         """Where invitation mails land."""
         return self.data_dir / "outbox"
 
-    @property
-    def log(self) -> str:
-        """What the service wrote on stderr so far."""
-        return (self.data_dir / "serve.log").read_text("utf-8", "replace")
-
-    def stop(self, timeout_s: float = 30) -> int:
-        """End the service with SIGTERM and return its exit status."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        return self._await(timeout_s)
-
-    def kill(self) -> None:
-        """End the service with SIGKILL: nothing of it gets a chance to tidy up."""
-        self.process.kill()
-        self._await(30)
-
     def restart(self) -> None:
         """Start again over the same data folder, on the same port."""
         port = self.base_url.removesuffix("/v1").rpartition(":")[2]
-        self.process, ready = launch(self.data_dir, ["serve", "--port", port, *self.arguments], self.environment)
-        self.lab_token = ready.get("lab_token", "")
+        self.arguments = ["serve", "--port", port, *self.arguments[3:]]
+        self.start()
 
     def admin(self, *arguments: str) -> dict[str, Any]:
         """Run an administrating command and return its JSON."""
         return command(self.data_dir, *arguments, environment=self.environment)
-
-    def _await(self, timeout_s: float) -> int:
-        status = self.process.wait(timeout_s)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-        return status
 
 
 def command(data_dir: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -228,20 +258,9 @@ def start_service(
     file = folder / "setup.json"
     file.write_text(json.dumps(document), "utf-8")
     made = command(data_dir, "apply", str(file), environment=environment)
-    process, ready = launch(data_dir, ["serve", "--port", "0", *arguments], environment or {})
-    first = made["organizations"][0] if made["organizations"] else {"tokens": [], "repositories": []}
-    return RunningService(
-        base_url=ready["base_url"],
-        admin_token=next((token["value"] for token in first["tokens"] if "admin" in token["scopes"]), ""),
-        data_dir=data_dir,
-        repositories={one["path"]: Path(one["url"]) for one in first["repositories"]},
-        organization=first,
-        setup=made,
-        process=process,
-        arguments=arguments,
-        environment=environment or {},
-        lab_token=ready.get("lab_token", ""),
-    )
+    service = RunningService(["serve", "--port", "0", *arguments], data_dir, environment or {}, made)
+    service.start()
+    return service
 
 
 def launch(

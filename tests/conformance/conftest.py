@@ -84,4 +84,4 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
     arguments = ["--lab", "--no-worker"]
     service = start_service(tmp_path_factory.mktemp("conformance"), settings=SETTINGS, arguments=arguments)
     yield Subject(service)
-    service.stop(60)
+    service.stop()

@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import pytest
@@ -17,6 +17,26 @@ from service.store.database import Database
 from tests import service_process
 from tests.service.postgres import Cluster, NoPostgresError, cluster
 
+OPERATIONS: Final[dict[str, tuple[str, str, Any, int]]] = {
+    "create_organization": ("POST", "/external/organizations", {"email": "a@customer.example"}, 201),
+    "list_runs": ("GET", "/external/runs", None, 200),
+    "start_run": (
+        "POST",
+        "/external/runs",
+        {"instructions": "look", "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}}},
+        201,
+    ),
+    "start_agent": (
+        "POST",
+        "/external/agents/scribe/runs",
+        {"repository": "acme/api", "inputs": {"instructions": "nothing"}},
+        201,
+    ),
+    "read_health": ("GET", "/external/installation/health", None, 200),
+    "onboard_project": ("POST", "/external/gitlab/projects", {"project_path": "acme/tools"}, 200),
+}
+"""Each operation of the API: method, path, a body that is accepted, and the status then."""
+
 
 class Api:
     """A client of one service: `get`, `post`, and waiting for a run to end."""
@@ -26,7 +46,7 @@ class Api:
         self.organization = service.organization if organization is None else organization
         self.token = self.organization["tokens"][0]["value"] if self.organization["tokens"] else ""
         self.http = httpx.Client(
-            base_url=service.base_url, headers={"Authorization": f"Bearer {self.token}"}, timeout=30, trust_env=False
+            base_url=service.base_url, headers={"Authorization": f"Bearer {self.token}"}, timeout=60, trust_env=False
         )
 
     def get(self, path: str, **options: Any) -> httpx.Response:

@@ -3,74 +3,15 @@
 import contextlib
 import json
 import os
-import signal
-import subprocess
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
-
+from tests.service.conftest import Api
 from tests.service.processes import marked
-from tests.service_process import command, demo_setup, launch
+from tests.service_process import Node, command, demo_setup
 
 VARIABLE = "RUNWARDEN_SERVICE_DATABASE"
-
-
-@dataclass
-class Node:
-    """One process of the service: what it is started with, and the process that runs at present."""
-
-    arguments: list[str]
-    data_dir: Path
-    environment: Mapping[str, str]
-    process: subprocess.Popen[str] | None = None
-    ready: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def log(self) -> str:
-        return (self.data_dir / "serve.log").read_text("utf-8", "replace")
-
-    @property
-    def pid(self) -> int:
-        assert self.process is not None
-        return self.process.pid
-
-    def start(self) -> None:
-        """Start the process and wait for the line it prints when it is ready."""
-        self.process, self.ready = launch(self.data_dir, self.arguments, self.environment)
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the process alone, not to what it started."""
-        os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        """End the process with SIGKILL: nothing of it gets a chance to tidy up."""
-        assert self.process is not None
-        self.process.kill()
-        self._collect()
-
-    def stop(self) -> int:
-        """End the process with SIGTERM and return its exit status."""
-        if self.process is not None and self.process.poll() is None:
-            # A frozen process would not hear it.
-            self.signal(signal.SIGCONT)
-            self.signal(signal.SIGTERM)
-        return self._collect()
-
-    def _collect(self) -> int:
-        assert self.process is not None
-        try:
-            status = self.process.wait(60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            raise
-        finally:
-            if self.process.stdout is not None:
-                self.process.stdout.close()
-        return status
 
 
 class Deployment:
@@ -84,8 +25,8 @@ class Deployment:
         document = demo_setup(folder) if setup is None else setup
         (folder / "setup.json").write_text(json.dumps(document), "utf-8")
         made = self.admin("apply", str(folder / "setup.json"))
-        self.token = str(made["organizations"][0]["tokens"][0]["value"])
-        self.repositories = {one["path"]: Path(one["url"]) for one in made["organizations"][0]["repositories"]}
+        self.organization = made["organizations"][0]
+        self.repositories = {one["path"]: Path(one["url"]) for one in self.organization["repositories"]}
 
     def machine(self, name: str) -> Path:
         """Return the data folder of a machine."""
@@ -101,18 +42,17 @@ class Deployment:
     def begin(self, *arguments: str, machine: str = "first") -> Node:
         """Start a process on a machine: `serve …` or `worker …`."""
         node = Node(list(arguments), self.machine(machine), self.environment)
-        self.nodes.append(node)
         node.start()
+        self.nodes.append(node)
         return node
 
     def api(self, machine: str = "first", *arguments: str) -> Node:
         """Start an API process without a worker."""
         return self.begin("serve", "--no-worker", "--port", "0", *arguments, machine=machine)
 
-    def client(self, node: Node) -> httpx.Client:
+    def client(self, node: Node) -> Api:
         """Return a client of an API process."""
-        headers = {"Authorization": f"Bearer {self.token}"}
-        return httpx.Client(base_url=node.ready["base_url"], headers=headers, timeout=60, trust_env=False)
+        return Api(node, self.organization)
 
     def leftovers(self) -> list[str]:
         """Return processes and folders that a turn of any machine of this deployment has left."""

@@ -9,6 +9,12 @@ def running(*words: str) -> list[str]:
     return [line.replace("\0", " ") for line in lines if set(words) <= set(line.split("\0"))]
 
 
+def naming(text: str) -> list[str]:
+    """Return the command lines that hold a text."""
+    lines = [_read(entry / "cmdline").replace("\0", " ") for entry in Path("/proc").glob("[0-9]*")]
+    return [line for line in lines if text in line]
+
+
 def marked(*marks: str) -> list[str]:
     """Return the command lines of processes whose environment holds one of the marks."""
     found = [entry for entry in Path("/proc").glob("[0-9]*") if any(mark in _read(entry / "environ") for mark in marks)]

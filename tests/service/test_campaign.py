@@ -2,7 +2,6 @@
 
 import contextlib
 import random
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -15,8 +14,9 @@ import httpx
 import pytest
 
 from tests.fault_server import free_port
-from tests.service.deployment import Deployment, Node, deployment
-from tests.service_process import demo_setup, git
+from tests.service.deployment import Deployment, deployment
+from tests.service.processes import naming
+from tests.service_process import Node, demo_setup, git
 
 WORKERS = 4
 REPOSITORIES = ("acme/api", "acme/web")
@@ -125,7 +125,7 @@ class Caller:
         deadline = time.monotonic() + 120
         while True:
             try:
-                with self._made.client(self._unit) as client:
+                with self._made.client(self._unit).http as client:
                     answer = client.request(method, path, **options)
                 if answer.status_code != 503:
                     return answer
@@ -221,28 +221,13 @@ def test_no_death_of_a_worker_loses_or_doubles_anything(
         repeated = check(made, api, record)
         took_s = time.monotonic() - began
     # The last of the killed are swept up by those who lived, at the latest when they start.
-    with restarted(made, nodes):
-        pass
+    for node in nodes:
+        node.start()
+    assert [node.stop() for node in nodes] == [0] * len(nodes)
 
     assert made.leftovers() == []
-    assert living(tmp_path) == []
+    assert naming(str(tmp_path)) == []
     assert record.kills > 0
     figures = f"{kind}: {runs} runs, {record.kills} kills, {repeated} turns taken up again, {took_s:.0f} s"
     record_testsuite_property("campaign", figures)
     print(figures)  # noqa: T201 — the figures are what one runs the campaign for
-
-
-@contextlib.contextmanager
-def restarted(made: Deployment, nodes: list[Node]) -> Iterator[None]:
-    """Start the processes once more, and stop them again."""
-    for node in nodes:
-        node.start()
-    yield
-    for node in nodes:
-        assert node.stop() == 0
-
-
-def living(folder: Path) -> list[str]:
-    """Return the processes that name the folder in their command line."""
-    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if str(folder) in line]

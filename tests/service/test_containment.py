@@ -75,7 +75,8 @@ def chain():
         if os.fork(): os.wait(); os._exit(0)
     forever()
 
-def filling(folder):
+def filling():
+    folder = more[0]
     for number in range(1000):
         with open(f"{folder}/{number}", "wb") as file: file.write(os.urandom(8 * MIB))
         time.sleep(0.05)
@@ -105,8 +106,7 @@ def unlinking():
 def parricidal():
     os.kill(os.getppid(), signal.SIGKILL); forever()
 
-deeds = {"filling": lambda: filling(more[0]), **{name: value for name, value in globals().items() if callable(value)}}
-deeds[deed]() if deed != "filling" else filling(more[0])
+globals()[deed]()
 """
 
 

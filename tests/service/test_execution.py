@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -231,17 +230,3 @@ def test_the_sandbox_hides_everything_but_the_workspace(sandboxed: Callable[[str
     }
     assert not (tmp_path / "written").exists()
     assert not Path(sys.prefix, "written").exists()
-
-
-def test_modules_of_the_repository_are_never_imported_for_ours(api: Any) -> None:
-    """A repository with a package `service` of its own is reviewed, not executed."""
-    repository = api.service.repositories["acme/api"]
-    stream = "commit refs/heads/trap\ncommitter A <a@b.invalid> 1735689600 +0000\ndata 1\nx\nfrom refs/heads/main\n"
-    bomb = "raise SystemExit('executed')\n"
-    for path in ("service/__init__.py", "service/reviewer.py", "json.py", "sitecustomize.py"):
-        stream += f"M 100644 inline {path}\ndata {len(bomb)}\n{bomb}\n"
-    subprocess.run(["git", "fast-import", "--quiet"], cwd=repository, input=stream.encode(), check=True)
-    reference = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
-    answer = api.post("/external/runs", {"instructions": "go", "repository": reference, "branch_name": "trap"}).json()
-
-    assert api.ended(answer["run_id"])["status"] == "completed", api.log(answer["run_id"])

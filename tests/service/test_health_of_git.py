@@ -1,6 +1,5 @@
 """Health of plain git hosts: `git ls-remote` against git http-backend, git daemon, and peers that fail."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from service.store.repositories import Repository
 from tests.fault_server import FaultServer, Hang
 from tests.service.conftest import eventually
 from tests.service.git_hosts import GitHttpHost, git_daemon
+from tests.service.processes import naming
 from tests.service_process import make_repository
 
 
@@ -97,19 +97,7 @@ def test_a_git_host_that_hangs_leaves_no_process(server: FaultServer, probes: He
 
     assert (verdict.status, "longer than 1 s" in str(verdict.reason)) == ("unreachable", True)
     # Well before the code host itself gives up.
-    eventually(lambda: not _commands_with(server.origin), "the helper of git has ended", 8)
-
-
-def _commands_with(text: str) -> list[str]:
-    found = []
-    for folder in Path("/proc").iterdir():
-        try:
-            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-        except OSError:
-            continue
-        if text in line and folder.name != str(os.getpid()):
-            found.append(line)
-    return found
+    eventually(lambda: not naming(server.origin), "the helper of git has ended", 8)
 
 
 def test_nothing_to_ask_is_said(probes: HealthProbes) -> None:

@@ -1,60 +1,37 @@
 """Runs on a code host that is reached over HTTP and wants a token: git http-backend, for real."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.service.git_hosts import GitHttpHost
-from tests.service_process import demo_setup, git
+from tests.service_process import git, make_repository
 
-TOKEN = "sesame-of-the-host"
-
-
-@pytest.fixture
-def code_host(tmp_path: Path) -> Iterator[GitHttpHost]:
-    """The demo's repositories, for those who have the token."""
-    with contextlib.closing(GitHttpHost(tmp_path / "service-0" / "repositories", TOKEN)) as host:
-        yield host
+TOKEN = "s3cr3t"
 
 
-def setup(folder: Path, code_host: GitHttpHost) -> dict[str, Any]:
-    document = demo_setup(folder)
-    clone_url = f"{code_host.url}/{{path}}.git"
-    document["organizations"][0]["hosts"] = [
-        {"platform": "github", "probe": "git", "clone_url": clone_url, "token_env": "HOST_TOKEN_HERE"}
-    ]
-    document["organizations"][0]["repositories"] = [{"name": "api", "platform": "github", "path": "acme/api"}]
-    return document
-
-
-def test_a_run_clones_and_pushes_with_the_hosts_token(
-    start: Callable[..., Any], tmp_path: Path, code_host: GitHttpHost
+@pytest.mark.parametrize(
+    ("variable", "status", "health"), [("SECRET", "completed", "ok"), ("UNSET", "failed", "unauthorized")]
+)
+def test_a_run_clones_and_pushes_with_the_hosts_token_alone(
+    tenant: Callable[..., Any], tmp_path: Path, variable: str, status: str, health: str
 ) -> None:
-    """The commit arrives on its branch; health is ok; and the token is in no file that the service keeps."""
-    document = setup(tmp_path / "service-0", code_host)
-    api = start(setup=document, environment={"HOST_TOKEN_HERE": TOKEN})
-    run = api.ended(api.start("write it"))
-    health = api.get("/external/installation/health").json()
-    bare = tmp_path / "service-0" / "repositories" / "acme" / "api.git"
+    """With it the commit arrives and no file keeps it; without it the run fails, with git's words in its log."""
+    bare = make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
+    with contextlib.closing(GitHttpHost(tmp_path, TOKEN)) as there:
+        host = {"platform": "github", "probe": "git", "clone_url": f"{there.url}/{{path}}.git", "token_env": variable}
+        api = tenant(hosts=[host], repositories=[{"name": "api", "platform": "github", "path": "acme/api"}])
+        run = api.ended(api.start("write it"))
+        found = api.get("/external/installation/health").json()
+    kept = subprocess.run(["grep", "-rl", TOKEN, str(api.service.data_dir)], capture_output=True, check=False).stdout
 
-    assert run["status"] == "completed"
-    assert "scribe: write it" in git("log", "--format=%s", run["branch_name"], cwd=bare)
-    assert health == {"code_hosting": {"github": {"status": "ok"}}}
-    kept = [file for file in api.service.data_dir.rglob("*") if file.is_file()]
-    assert all(TOKEN.encode() not in file.read_bytes() for file in kept)
-
-
-def test_without_the_token_the_run_fails_and_says_why(
-    start: Callable[..., Any], tmp_path: Path, code_host: GitHttpHost
-) -> None:
-    """Failed, with git's words in the log, and a host that is unauthorized."""
-    api = start(setup=setup(tmp_path / "service-0", code_host), environment={"HOST_TOKEN_HERE": ""})
-    run_id = api.start("write it")
-    run = api.ended(run_id)
-
-    assert run["status"] == "failed"
-    assert "Authentication failed" in str(api.service.admin("run", run_id))
-    assert api.get("/external/installation/health").json() == {"code_hosting": {"github": {"status": "unauthorized"}}}
+    assert (run["status"], found) == (status, {"code_hosting": {"github": {"status": health}}})
+    assert kept == b""
+    if status == "completed":
+        assert "scribe: write it" in git("log", "--format=%s", run["branch_name"], cwd=bare)
+    else:
+        assert "Authentication failed" in str(api.service.admin("run", run["run_id"]))

@@ -1,13 +1,13 @@
 """The lab: who may use it, what it shows, and the clock by which tokens expire."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+
+from tests.service_process import refused_start
 
 DAY_S = 86_400
 
@@ -52,13 +52,7 @@ def test_every_answer_says_that_the_lab_is_on(lab: Any) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_the_lab_refuses_to_listen_beyond_this_machine(tmp_path: Path, host: str) -> None:
     """Exit status 2, and the cure."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "service", "serve", "--lab", "--host", host, "--port", "0", "--data-dir", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    ended = refused_start(tmp_path, "--lab", "--host", host, "--port", "0")
 
     assert ended.returncode == 2
     assert "loopback only" in ended.stderr

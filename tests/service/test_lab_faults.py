@@ -10,26 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.service.conftest import eventually
-
-OPERATIONS = {
-    "create_organization": ("POST", "/external/organizations", {"email": "a@customer.example"}, 201),
-    "list_runs": ("GET", "/external/runs", None, 200),
-    "start_run": (
-        "POST",
-        "/external/runs",
-        {"instructions": "look", "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}}},
-        201,
-    ),
-    "start_agent": (
-        "POST",
-        "/external/agents/scribe/runs",
-        {"repository": "acme/api", "inputs": {"instructions": "nothing"}},
-        201,
-    ),
-    "read_health": ("GET", "/external/installation/health", None, 200),
-    "onboard_project": ("POST", "/external/gitlab/projects", {"project_path": "acme/tools"}, 200),
-}
+from tests.service.conftest import OPERATIONS, eventually
 
 
 @dataclass

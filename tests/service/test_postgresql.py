@@ -1,22 +1,21 @@
 """Many processes over one PostgreSQL: accept anywhere, execute anywhere, and no death loses or doubles anything."""
 
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
+from click.testing import CliRunner
 
+from service.cli import main
 from service.store.database import Database
 from service.store.doorbell import Doorbell, ring
-from tests.service.conftest import eventually
-from tests.service.deployment import Deployment, Node, deployment
+from tests.service.conftest import Api, eventually
+from tests.service.deployment import Deployment, deployment
 from tests.service.postgres import Cluster, NoPostgresError, cluster
-from tests.service_process import ROOT, git
+from tests.service_process import Node, git
 
 # An hour, so that a worker which is only slow is never taken for dead.
 SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 3600\ndrain_s = 0.1\n[limits]\nrequests_per_minute = 100000\n'
@@ -38,23 +37,10 @@ def hasty(tmp_path: Path, postgres_url: str) -> Iterator[Deployment]:
 
 
 @pytest.fixture(scope="module")
-def many_api(tmp_path_factory: pytest.TempPathFactory, postgres: Cluster) -> Iterator[httpx.Client]:
+def many_api(tmp_path_factory: pytest.TempPathFactory, postgres: Cluster) -> Iterator[Api]:
     """A client of an API process over PostgreSQL, for tests that only ask."""
     with deployment(tmp_path_factory.mktemp("deployment"), postgres.create("asked"), settings=SETTINGS) as made:
         yield made.client(made.api())
-
-
-def start(client: httpx.Client, instructions: str, **fields: Any) -> str:
-    body = {"repository": "acme/api", "inputs": {"instructions": instructions}, **fields}
-    answer = client.post("/external/agents/scribe/runs", json=body)
-    assert answer.status_code == 201, answer.text
-    return str(answer.json()["execution_id"])
-
-
-def run_of(client: httpx.Client, run_id: str) -> dict[str, Any]:
-    answer = client.get("/external/runs", params={"page_size": 100})
-    assert answer.status_code == 200, answer.text
-    return next(dict(run) for run in answer.json()["runs"] if run["run_id"] == run_id)
 
 
 def commits(made: Deployment, run: dict[str, Any]) -> list[str]:
@@ -64,28 +50,28 @@ def commits(made: Deployment, run: dict[str, Any]) -> list[str]:
 def test_what_one_machine_accepts_another_executes(many: Deployment) -> None:
     """The API has no worker, the worker no API, and they share only the database, with log and diff in it."""
     client = many.client(many.api("first"))
-    run_id = start(client, "write it")
+    run_id = client.start("write it")
     before = many.admin("status", machine="first")
     worker = many.begin("worker", machine="second")
-    eventually(lambda: run_of(client, run_id)["status"] == "completed", "the run completes")
+    eventually(lambda: client.run(run_id)["status"] == "completed", "the run completes")
     shown = many.admin("run", run_id, "--log", machine="first")["turns"][0]
     diff = many.admin("run", run_id, "--diff", machine="third")["turns"][0]
     living = many.admin("status", machine="third")["workers"]
 
     assert (before["workers"], before["runs"]) == ([], {"queued": 1})
     assert [one["executor"] for one in living] == [worker.ready["worker"]]
-    assert len(commits(many, run_of(client, run_id))) == 1
+    assert len(commits(many, client.run(run_id))) == 1
     assert "scribe at work on turn 1" in shown["log"]
     assert "+++ b/notes/" in diff["diff"]
     assert not (many.machine("first") / "runs" / run_id).exists()
 
 
-def begun(many: Deployment, tmp_path: Path) -> tuple[httpx.Client, Node, str, Path]:
+def begun(many: Deployment, tmp_path: Path) -> tuple[Api, Node, str, Path]:
     """Start a run that waits for a gate, and return it with the worker that is at it."""
     client = many.client(many.api())
     worker = many.begin("worker", machine="victim")
     gate = tmp_path / "gate"
-    run_id = start(client, f"wait {gate}")
+    run_id = client.start(f"wait {gate}")
     eventually(lambda: "sandbox:" in log_of(many, run_id, "victim"), "the agent starts")
     return client, worker, run_id, gate
 
@@ -101,9 +87,9 @@ def test_a_killed_worker_s_turn_goes_to_another(hasty: Deployment, tmp_path: Pat
     eventually(lambda: not [left for left in hasty.leftovers() if "scribe" in left], "the agent is gone")
     gate.touch()
     hasty.begin("worker", machine="heir")
-    eventually(lambda: run_of(client, run_id)["status"] == "completed", "the run completes")
+    eventually(lambda: client.run(run_id)["status"] == "completed", "the run completes")
 
-    assert len(commits(hasty, run_of(client, run_id))) == 1
+    assert len(commits(hasty, client.run(run_id))) == 1
     assert hasty.admin("run", run_id)["turns"][0]["attempt"] == 2
     hasty.begin("worker", machine="victim")
     eventually(lambda: hasty.leftovers() == [], "the victim's machine is tidy again")
@@ -112,19 +98,19 @@ def test_a_killed_worker_s_turn_goes_to_another(hasty: Deployment, tmp_path: Pat
 def test_a_worker_that_slept_through_its_time_leaves_no_trace(hasty: Deployment, tmp_path: Path) -> None:
     """Frozen, taken over, awake again: its late commit does not land, and the turn is the heir's."""
     client, sleeper, run_id, gate = begun(hasty, tmp_path)
-    sleeper.signal(signal.SIGSTOP)
+    sleeper.process.send_signal(signal.SIGSTOP)
     heir = hasty.begin("worker", machine="heir")
     eventually(lambda: "sandbox:" in log_of(hasty, run_id, "heir"), "the heir has taken the turn over")
     gate.touch()
-    eventually(lambda: run_of(client, run_id)["status"] == "completed", "the run completes")
-    landed = commits(hasty, run_of(client, run_id))
-    sleeper.signal(signal.SIGCONT)
+    eventually(lambda: client.run(run_id)["status"] == "completed", "the run completes")
+    landed = commits(hasty, client.run(run_id))
+    sleeper.process.send_signal(signal.SIGCONT)
     eventually(
         lambda: "not executed again" in sleeper.log or "pushed" in log_of(hasty, run_id, "victim"), "it wakes up"
     )
     eventually(lambda: not list((hasty.machine("victim") / "work").iterdir()), "it has tidied up")
 
-    assert commits(hasty, run_of(client, run_id)) == landed
+    assert commits(hasty, client.run(run_id)) == landed
     assert len(landed) == 1
     assert heir.ready["worker"] in {one["executor"] for one in hasty.admin("status")["workers"]}
     assert hasty.admin("run", run_id)["turns"][0]["attempt"] == 2
@@ -136,11 +122,11 @@ def test_a_worker_that_is_told_to_stop_hands_its_turn_over_at_once(many: Deploym
     status = worker.stop()
     gate.touch()
     many.begin("worker", machine="heir")
-    eventually(lambda: run_of(client, run_id)["status"] == "completed", "the run completes")
+    eventually(lambda: client.run(run_id)["status"] == "completed", "the run completes")
 
     assert status == 0
     assert "turns were interrupted" in worker.log
-    assert len(commits(many, run_of(client, run_id))) == 1
+    assert len(commits(many, client.run(run_id))) == 1
     assert many.leftovers() == []
 
 
@@ -150,15 +136,15 @@ def test_two_runs_on_one_branch_are_never_mixed_between_workers(many: Deployment
     for machine in ("one", "two"):
         many.begin("worker", machine=machine)
     gate = tmp_path / "gate"
-    first = start(client, f"wait {gate}", branch_name="shared")
-    eventually(lambda: run_of(client, first)["status"] == "working", "the first one works")
-    second = start(client, "write second", branch_name="shared")
-    other = start(client, "write elsewhere", branch_name="own")
-    eventually(lambda: run_of(client, other)["status"] == "completed", "other branches are not held up")
-    waiting = run_of(client, second)["status"]
+    first = client.start(f"wait {gate}", branch_name="shared")
+    eventually(lambda: client.run(first)["status"] == "working", "the first one works")
+    second = client.start("write second", branch_name="shared")
+    other = client.start("write elsewhere", branch_name="own")
+    eventually(lambda: client.run(other)["status"] == "completed", "other branches are not held up")
+    waiting = client.run(second)["status"]
     gate.touch()
-    eventually(lambda: run_of(client, second)["status"] == "completed", "the second one completes")
-    subjects = commits(many, run_of(client, second))
+    eventually(lambda: client.run(second)["status"] == "completed", "the second one completes")
+    subjects = commits(many, client.run(second))
 
     assert waiting == "queued"
     assert [subject.split()[1] for subject in subjects] == ["write", "wait"]
@@ -174,11 +160,11 @@ def test_a_database_that_goes_away_for_a_while_costs_nobody_a_run(tmp_path: Path
             gate.touch()
             own.start()
             eventually(lambda: client.get("/external/runs").status_code == 200, "the API answers again")
-            eventually(lambda: run_of(client, run_id)["status"] == "completed", "the run completes")
+            eventually(lambda: client.run(run_id)["status"] == "completed", "the run completes")
 
             assert (refused.status_code, refused.json()["error_code"]) == (503, "database_unavailable")
             assert refused.headers["Retry-After"] == "2"
-            assert len(commits(made, run_of(client, run_id))) == 1
+            assert len(commits(made, client.run(run_id))) == 1
     except NoPostgresError as reason:
         pytest.skip(str(reason))
 
@@ -214,10 +200,10 @@ def test_whoever_listens_hears_the_doorbell_ring(postgres_url: str, postgres: Cl
     ],
 )
 def test_what_postgresql_cannot_hold_is_no_failure_of_the_service(
-    many_api: httpx.Client, path: str, body: dict[str, Any], status: int | None
+    many_api: Api, path: str, body: dict[str, Any], status: int | None
 ) -> None:
     """NUL in a text and numbers beyond 64 bits: refused or kept as on SQLite, and never 500."""
-    answer = many_api.post(path, json=body)
+    answer = many_api.post(path, body)
 
     assert answer.status_code in ({201, 400} if status is None else {status}), answer.text
 
@@ -232,20 +218,20 @@ def test_the_tables_can_be_made_ahead(many: Deployment) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "message"),
+    ("name", "url", "message"),
     [
-        ("postgresql://nobody:s3cret@127.0.0.1:1/none", "cannot be used"),
-        ("mysql://localhost/x", "not a supported database"),
-        ("nonsense", "must read postgresql://"),
-        ("postgresql://nobody:s3cret@host:port/none", "must read postgresql://"),
+        ("worker", "postgresql://nobody:s3cret@127.0.0.1:1/none", "cannot be used"),
+        ("serve", "postgresql://nobody:s3cret@127.0.0.1:1/none", "cannot be used"),
+        ("status", "postgresql://nobody:s3cret@127.0.0.1:1/none", "cannot be used"),
+        ("status", "postgresql://nobody:s3cret@host:port/none", "must read postgresql://"),
+        ("status", "mysql://localhost/x", "not a supported database"),
+        ("status", "nonsense", "must read postgresql://"),
     ],
 )
-@pytest.mark.parametrize("name", ["worker", "serve", "status"])
 def test_a_database_that_cannot_be_used_is_explained(tmp_path: Path, name: str, url: str, message: str) -> None:
     """Status 2, the cure, and never the password."""
-    argv = [sys.executable, "-m", "service", name, "--database", url, "--data-dir", str(tmp_path)]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    done = CliRunner().invoke(main, [name, "--database", url, "--data-dir", str(tmp_path)])
 
-    assert done.returncode == 2, done.stderr
+    assert done.exit_code == 2, done.stderr
     assert message in done.stderr
     assert "s3cret" not in done.stderr + done.stdout

@@ -5,9 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
@@ -19,9 +17,9 @@ from service.execution.retention import Pruned, Pruning, RetentionThread
 from service.settings import DataFolder, Retention
 from service.store.database import Database
 from service.store.schema import turn_files
-from tests.service.conftest import eventually
-from tests.service.deployment import Deployment, Node, deployment
-from tests.service_process import ROOT
+from tests.service.conftest import Api, eventually
+from tests.service.deployment import Deployment, deployment
+from tests.service_process import ROOT, Node
 
 SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 2\ndrain_s = 1\n'
 AT_ONCE = "[retention]\nlogs_days = 0.0000001\n"
@@ -35,22 +33,17 @@ class House:
         self.folder = DataFolder(made.machine("first"))
         self.database = Database(database_url or self.folder.database_url)
 
-    def serve(self) -> tuple[Node, httpx.Client]:
+    def serve(self) -> tuple[Node, Api]:
         node = self.deployment.begin("serve", "--port", "0")
         return node, self.deployment.client(node)
 
-    def complete(self, client: httpx.Client) -> str:
+    def complete(self, client: Api) -> str:
         """Start a run, wait for its end, and return its id."""
-        body = {"repository": "acme/api", "inputs": {"instructions": "write it"}}
-        run_id = str(client.post("/external/agents/scribe/runs", json=body).json()["execution_id"])
-        eventually(lambda: self.listed(client, run_id)["status"] == "completed", "the run completes")
+        run_id = client.start("write it")
+        assert client.ended(run_id)["status"] == "completed"
         eventually(lambda: f"{run_id}:1" in self.entries(), "the queue has noted it")
         assert self.kept(run_id) == ["turn-1.diff", "turn-1.log"]
         return run_id
-
-    def listed(self, client: httpx.Client, run_id: str) -> dict[str, Any]:
-        runs = client.get("/external/runs", params={"page_size": 100}).json()["runs"]
-        return next(dict(run) for run in runs if run["run_id"] == run_id)
 
     def kept(self, run_id: str) -> list[str]:
         folder = self.folder.runs / run_id
@@ -124,12 +117,7 @@ def test_of_a_run_that_is_open_again_nothing_goes(either: House, tmp_path: Path)
     _, client = either.serve()
     run_id = either.complete(client)
     gate = tmp_path / "gate"
-    follow = {
-        "instructions": f"wait {gate}",
-        "run_id": run_id,
-        "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
-    }
-    assert client.post("/external/runs", json=follow).status_code == 201
+    assert client.follow(run_id, f"wait {gate}").status_code == 201
     kept_on = either.prune(now_micros() + DAY_MICROS)
     left = either.entries(), "turn-1.log" in either.kept(run_id)
     gate.touch()

@@ -164,8 +164,6 @@ def test_pages_partition_the_list_while_runs_are_accepted(database: Database) ->
 
 def test_a_turn_ends_once_and_only_by_its_latest_attempt(database: Database) -> None:
     """An attempt that was taken over cannot end the turn; a second end changes nothing."""
-    with database.write() as connection:
-        pass
     owner = organization(database)
     with database.write() as connection:
         run = runs.accept(connection, order(owner), NOW)
@@ -178,7 +176,7 @@ def test_a_turn_ends_once_and_only_by_its_latest_attempt(database: Database) -> 
         again = turns.end(connection, run.id, 1, TurnOutcome("failed"), NOW)
         ended = runs.by_id(connection, run.id)
 
-    assert (turns_hold := (late, right, again)) == (False, True, False), turns_hold
+    assert (late, right, again) == (False, True, False)
     assert ended is not None
     assert ended.status == "completed"
 
