@@ -205,15 +205,10 @@ def demo_setup(folder: Path) -> dict[str, Any]:
     web = make_repository(folder / "repositories" / "acme" / "web", {"index.html": "<p>hello</p>\n"})
     script = folder / "scribe.py"
     script.write_text(SCRIBE, "utf-8")
+    git_host = {"probe": "git", "clone_url": f"{folder}/repositories/{{path}}.git"}
     hosts = [
-        {"platform": "github", "probe": "git", "clone_url": f"{folder}/repositories/{{path}}.git"},
-        {
-            "platform": "gitlab",
-            "probe": "git",
-            "clone_url": f"{folder}/repositories/{{path}}.git",
-            "host": "gitlab.example",
-            "group": "acme",
-        },
+        {"platform": "github", **git_host},
+        {"platform": "gitlab", "host": "gitlab.example", "group": "acme", **git_host},
     ]
     repositories = [
         {"name": "api", "platform": "github", "path": "acme/api", "url": str(api)},

@@ -6,13 +6,11 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.fault_server import FaultServer, Received, Respond, free_port
-
-READY_S = 20.0
+from tests.service.conftest import eventually
 
 
 class GitHttpHost:
@@ -74,7 +72,7 @@ def git_daemon(folder: Path) -> Iterator[str]:
         start_new_session=True,
     )
     try:
-        _await_port(port)
+        eventually(lambda: _listens(port), f"a git daemon on port {port}")
         yield f"git://127.0.0.1:{port}"
     finally:
         # git starts the daemon as its child; both are in the session that was made for them.
@@ -83,15 +81,10 @@ def git_daemon(folder: Path) -> Iterator[str]:
         process.wait()
 
 
-def _await_port(port: int) -> None:
-    deadline = time.monotonic() + READY_S
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            assert time.monotonic() < deadline, f"no git daemon on port {port}"
-        else:
-            return
+def _listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
 
 
 def _basic(token: str) -> str:

@@ -243,18 +243,6 @@ def test_agents_that_are_removed_are_unknown_to_the_api(tenant: Callable[..., An
     assert set(api.get("/external/installation/health").json()["code_hosting"]) == {"gitlab"}
 
 
-def test_a_database_of_its_own_is_named_by_its_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """--database, or better the variable, for a URL may hold a password."""
-    url = f"sqlite:///{tmp_path}/elsewhere.sqlite"
-    command(tmp_path / "data", "org", "create", "There", "--database", url)
-    monkeypatch.setenv("RUNWARDEN_SERVICE_DATABASE", url)
-    listed = command(tmp_path / "data", "org", "list")["organizations"]
-
-    assert [one["slug"] for one in listed] == ["there"]
-    with sqlite3.connect(tmp_path / "elsewhere.sqlite") as connection:
-        assert connection.execute("SELECT slug FROM organizations").fetchall() == [("there",)]
-
-
 def test_every_noun_works_on_postgresql(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same commands, the same answers; nothing but the outbox is kept in the folder."""
     monkeypatch.setenv("RUNWARDEN_SERVICE_DATABASE", postgres_url)

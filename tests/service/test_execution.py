@@ -1,7 +1,9 @@
 """From an accepted turn to a commit, with real git and real agent processes (docs/service.md, the agent contract)."""
 
+import contextlib
 import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +13,8 @@ import pytest
 
 from tests.service.agents import add_agent, begin
 from tests.service.conftest import eventually
-from tests.service_process import git
+from tests.service.git_hosts import GitHttpHost
+from tests.service_process import git, make_repository
 
 NEEDS_SANDBOX = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
@@ -230,3 +233,26 @@ def test_the_sandbox_hides_everything_but_the_workspace(sandboxed: Callable[[str
     }
     assert not (tmp_path / "written").exists()
     assert not Path(sys.prefix, "written").exists()
+
+
+@pytest.mark.parametrize(
+    ("variable", "status", "health"), [("SECRET", "completed", "ok"), ("UNSET", "failed", "unauthorized")]
+)
+def test_a_run_clones_and_pushes_with_the_hosts_token_alone(
+    tenant: Callable[..., Any], tmp_path: Path, variable: str, status: str, health: str
+) -> None:
+    """With it the commit arrives and no file keeps it; without it the run fails, with git's words in its log."""
+    bare = make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
+    with contextlib.closing(GitHttpHost(tmp_path, "s3cr3t")) as there:
+        host = {"platform": "github", "probe": "git", "clone_url": f"{there.url}/{{path}}.git", "token_env": variable}
+        api = tenant(hosts=[host], repositories=[{"name": "api", "platform": "github", "path": "acme/api"}])
+        run = api.ended(api.start("write it"))
+        found = api.get("/external/installation/health").json()
+    kept = subprocess.run(["grep", "-rl", "s3cr3t", str(api.service.data_dir)], capture_output=True, check=False).stdout
+
+    assert (run["status"], found) == (status, {"code_hosting": {"github": {"status": health}}})
+    assert kept == b""
+    if status == "completed":
+        assert "scribe: write it" in git("log", "--format=%s", run["branch_name"], cwd=bare)
+    else:
+        assert "Authentication failed" in str(api.service.admin("run", run["run_id"]))
