@@ -86,8 +86,6 @@ class Drip:
 class Flood:
     """A body without an end, as fast as the client takes it."""
 
-    chunk_bytes: int = 65_536
-
 
 Step = Respond | Raw | Drop | Hang | Drip | Flood
 Answering = Callable[[Received], Step]
@@ -219,8 +217,8 @@ class FaultServer:
                 _reset(connection)
             case Drip(every_s):
                 self._pour(connection, b" ", every_s)
-            case Flood(chunk_bytes):
-                self._pour(connection, b" " * chunk_bytes, 0.0)
+            case Flood():
+                self._pour(connection, b" " * 65_536, 0.0)
         return False
 
     def _pour(self, connection: socket.socket, chunk: bytes, every_s: float) -> None:

@@ -30,7 +30,6 @@ class Board:
     requests: list[dict[str, str]] = field(default_factory=list)
     """The query of each list request, oldest first."""
     ignore_status: bool = False
-    ignore_dates: bool = False
     fail_from: int | None = None
     """The number of the first list request, from 0, that is answered with 429."""
     base_url: str = ""
@@ -56,8 +55,7 @@ class Board:
         runs = sorted(self.runs.values(), key=lambda run: (run["created_at"], run["run_id"]), reverse=True)
         if "status" in query and not self.ignore_status:
             runs = [run for run in runs if run["status"] == query["status"]]
-        if not self.ignore_dates:
-            runs = [run for run in runs if _within(run["created_at"], query)]
+        runs = [run for run in runs if _within(run["created_at"], query)]
         size, start = int(query.get("page_size", "10")), int(query.get("page_token", "0"))
         rest = start + size < len(runs)
         return 200, {

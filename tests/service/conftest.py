@@ -3,6 +3,7 @@
 import contextlib
 import json
 import secrets
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,6 +39,10 @@ OPERATIONS: Final[dict[str, tuple[str, str, Any, int]]] = {
 """Each operation of the API: method, path, a body that is accepted, and the status then."""
 
 
+NEEDS_SANDBOX = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+SANDBOXES: Final = ("none", pytest.param("require", marks=NEEDS_SANDBOX))
+
+
 class Api:
     """A client of one service: `get`, `post`, and waiting for a run to end."""
 
@@ -57,10 +62,20 @@ class Api:
 
     def start(self, instructions: str, repository: str = "acme/api", **fields: Any) -> str:
         """Start the quick agent and return the run's id."""
-        answer = self.post(
-            "/external/agents/scribe/runs",
-            {"repository": repository, "inputs": {"instructions": instructions}, **fields},
-        )
+        body = {"repository": repository, "inputs": {"instructions": instructions}, **fields}
+        answer = self.post("/external/agents/scribe/runs", body)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["execution_id"])
+
+    def add_agent(self, folder: Path, name: str, source: str, *options: str) -> None:
+        """Add an agent whose script a test wrote itself; `options` are those of `agent add`."""
+        script = folder / f"{name}.py"
+        script.write_text(source, "utf-8")
+        self.service.admin("agent", "add", name, "--argv", f"{{python}} {script}", *options)
+
+    def begin(self, agent: str, **inputs: Any) -> str:
+        """Start an agent with inputs and return the run's id."""
+        answer = self.post(f"/external/agents/{agent}/runs", {"repository": "acme/api", "inputs": inputs})
         assert answer.status_code == 201, answer.text
         return str(answer.json()["execution_id"])
 
@@ -157,16 +172,16 @@ def api(shared_service: Any) -> Api:
     return Api(shared_service)
 
 
-@pytest.fixture
-def tenant(api: Api, tmp_path: Path) -> Callable[..., Api]:
+@pytest.fixture(scope="session")
+def tenant(shared_service: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Api]:
     """`tenant(hosts=…, repositories=…)` makes an organization on the shared service and returns its client."""
 
     def join(**fields: Any) -> Api:
         name = f"Tenant {secrets.token_hex(6)}"
         entry = {"name": name, "tokens": [{"alias": "tests", "scopes": ["admin"]}], **fields}
-        file = tmp_path / f"{name}.json"
+        file = tmp_path_factory.mktemp("tenant") / "setup.json"
         file.write_text(json.dumps({"organizations": [entry]}), "utf-8")
-        return Api(api.service, api.service.admin("apply", str(file))["organizations"][0])
+        return Api(shared_service, shared_service.admin("apply", str(file))["organizations"][0])
 
     return join
 
@@ -186,14 +201,6 @@ def sandboxed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[st
     yield get
     for one in running.values():
         assert one.service.stop() == 0
-
-
-@pytest.fixture(scope="module")
-def own_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """A client of a service that no other module writes to."""
-    service = service_process.start_service(tmp_path_factory.mktemp("own-service"))
-    yield Api(service)
-    assert service.stop() == 0
 
 
 @pytest.fixture(scope="session")

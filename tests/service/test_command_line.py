@@ -117,10 +117,9 @@ def test_one_turn_can_be_shown_alone(api: Any) -> None:
 def test_settings_that_cannot_be_met_end_the_start(tmp_path: Path, settings: str, message: str) -> None:
     """Status 2 before it listens, naming file and key, or what is to be installed: `require` means it."""
     (tmp_path / "service.toml").write_text(settings, "utf-8")
-    given = ["serve", "--port", "0", "--data-dir", str(tmp_path)]
-    done = CliRunner().invoke(main, given, env={"PATH": "/nowhere"})
+    done = refused_start(tmp_path, PATH="/nowhere")
 
-    assert done.exit_code == 2
+    assert done.returncode == 2
     assert message in done.stderr
 
 

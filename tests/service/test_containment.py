@@ -1,6 +1,5 @@
 """What an agent may take and leave: every limit holds, with bubblewrap and without, and nothing outlives the turn."""
 
-import shutil
 import signal
 import subprocess
 import sys
@@ -11,8 +10,7 @@ from typing import Any
 import pytest
 
 from service.execution import supervisor
-from tests.service.agents import add_agent, begin
-from tests.service.conftest import Api, eventually
+from tests.service.conftest import SANDBOXES, Api, eventually
 from tests.service.processes import running
 from tests.service_process import demo_setup, start_service
 
@@ -110,15 +108,10 @@ globals()[deed]()
 """
 
 
-def sandboxes() -> list[Any]:
-    missing = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
-    return ["none", pytest.param("require", marks=missing)]
+BOXED = pytest.mark.parametrize("unruly", SANDBOXES[1:], indirect=True)
 
 
-BOXED = pytest.mark.parametrize("unruly", sandboxes()[1:], indirect=True)
-
-
-@pytest.fixture(scope="module", params=sandboxes())
+@pytest.fixture(scope="module", params=SANDBOXES)
 def unruly(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A service with tight limits whose agent is a rogue, in either sandbox."""
     folder = tmp_path_factory.mktemp("unruly")
@@ -141,10 +134,7 @@ def rogue(unruly: Any) -> Callable[..., tuple[dict[str, Any], str]]:
     api = Api(unruly)
 
     def happen(deed: str, agent: str = "rogue") -> tuple[dict[str, Any], str]:
-        body = {"repository": "acme/api", "inputs": {"deed": deed}}
-        answer = api.post(f"/external/agents/{agent}/runs", body)
-        assert answer.status_code == 201, answer.text
-        run_id = answer.json()["execution_id"]
+        run_id = api.begin(agent, deed=deed)
         api.ended(run_id)
         turn = api.service.admin("run", run_id, "--log")["turns"][0]
         assert list((api.service.data_dir / "work").iterdir()) == []
@@ -262,10 +252,10 @@ socket.create_connection(("127.0.0.1", json.load(sys.stdin)["inputs"]["port"]), 
 
 def test_the_network_is_open_to_those_who_may(api: Any, tmp_path: Path) -> None:
     """`network = true` reaches the service's port; without it, a sandboxed agent does not."""
-    add_agent(api, tmp_path, "open", CALLER, "--network")
-    add_agent(api, tmp_path, "shut", CALLER)
+    api.add_agent(tmp_path, "open", CALLER, "--network")
+    api.add_agent(tmp_path, "shut", CALLER)
     port = int(api.service.base_url.removesuffix("/v1").rpartition(":")[2])
-    ended = {name: api.ended(begin(api, name, port=port))["status"] for name in ("open", "shut")}
+    ended = {name: api.ended(api.begin(name, port=port))["status"] for name in ("open", "shut")}
 
     boxed = api.service.admin("status")["sandbox"].startswith("bubblewrap")
     assert ended == {"open": "completed", "shut": "failed" if boxed else "completed"}

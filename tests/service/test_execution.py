@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,12 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.service.agents import add_agent, begin
-from tests.service.conftest import eventually
+from tests.service.conftest import NEEDS_SANDBOX, eventually
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import git, make_repository
-
-NEEDS_SANDBOX = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
 
 def task_of(api: Any, run_id: str, turn: int) -> dict[str, Any]:
@@ -152,8 +148,8 @@ pathlib.Path("environment.json").write_text(json.dumps(dict(os.environ)))
 
 def test_the_agent_sees_only_the_allowed_environment(api: Any, tmp_path: Path) -> None:
     """Nothing of the service's environment but the allow-list; HOME is its own."""
-    add_agent(api, tmp_path, "nosy", ENVIRONMENT, "--env", "LENT")
-    run = api.ended(begin(api, "nosy"))
+    api.add_agent(tmp_path, "nosy", ENVIRONMENT, "--env", "LENT")
+    run = api.ended(api.begin("nosy"))
     written = git("show", f"{run['branch_name']}:environment.json", cwd=api.service.repositories["acme/api"])
     seen = json.loads(written)
 
@@ -167,8 +163,8 @@ def test_an_agent_that_closes_its_output_is_waited_for(api: Any, tmp_path: Path)
     source = (
         "import os, pathlib, time\nos.close(1); os.close(2)\ntime.sleep(0.6)\npathlib.Path('late').write_text('x')\n"
     )
-    add_agent(api, tmp_path, "mute", source)
-    run = api.ended(begin(api, "mute"))
+    api.add_agent(tmp_path, "mute", source)
+    run = api.ended(api.begin("mute"))
 
     assert git("show", f"{run['branch_name']}:late", cwd=api.service.repositories["acme/api"]) == "x"
 
@@ -179,8 +175,8 @@ def test_an_agent_that_talks_too_much_is_cut_off_in_the_log_only(
     """Output beyond the cap is dropped, the log says so, the turn goes on."""
     source = "import pathlib, sys\nsys.stdout.write('x' * 300_000)\npathlib.Path('done').write_text('x')\n"
     api = sandboxed("none")
-    add_agent(api, tmp_path, "chatty", source)
-    run_id = begin(api, "chatty")
+    api.add_agent(tmp_path, "chatty", source)
+    run_id = api.begin("chatty")
 
     assert api.ended(run_id)["status"] == "completed"
     assert "output beyond 10000 bytes was dropped" in api.log(run_id)
@@ -208,14 +204,13 @@ pathlib.Path("found.json").write_text(json.dumps(found))
 def test_the_sandbox_hides_everything_but_the_workspace(sandboxed: Callable[[str], Any], tmp_path: Path) -> None:
     """No database, no tokens, no home, no network; and nothing outside the workspace can be written."""
     api = sandboxed("require")
-    add_agent(api, tmp_path, "prying", PRYING)
+    api.add_agent(tmp_path, "prying", PRYING)
     secret = tmp_path / "secret"
     secret.write_text("s")
     port = int(api.service.base_url.removesuffix("/v1").rpartition(":")[2])
     files = [str(api.service.data_dir / "service.sqlite"), str(secret), "/etc/shadow", sys.executable]
     run = api.ended(
-        begin(
-            api,
+        api.begin(
             "prying",
             files=files,
             write=[str(tmp_path / "written"), f"{sys.prefix}/written"],

@@ -1,6 +1,5 @@
 """What agents and repositories plant for git: configuration, hooks, filters, submodules, links; none of it acts."""
 
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -8,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.service.agents import add_agent, begin
+from tests.service.conftest import SANDBOXES
 from tests.service_process import git
-
-NEEDS_SANDBOX = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
-EITHER_WAY = pytest.mark.parametrize("sandbox", ["none", pytest.param("require", marks=NEEDS_SANDBOX)])
 
 HOSTILE = """
 import json, os, pathlib, subprocess
@@ -43,13 +39,13 @@ pathlib.Path(os.environ["RUNWARDEN_RESULT"]).symlink_to("/etc/passwd")
 """
 
 
-@EITHER_WAY
+@pytest.mark.parametrize("sandbox", SANDBOXES)
 def test_what_an_agent_plants_for_git_never_runs(sandboxed: Callable[[str], Any], tmp_path: Path, sandbox: str) -> None:
     """Hooks, filters, fsmonitor and aliases in any git-dir it can write, a nested repository, links: harmless."""
     trap = tmp_path / "sprung"
     api = sandboxed(sandbox)
-    add_agent(api, tmp_path, "hostile", HOSTILE)
-    run_id = begin(api, "hostile", trap=str(trap))
+    api.add_agent(tmp_path, "hostile", HOSTILE)
+    run_id = api.begin("hostile", trap=str(trap))
     run = api.ended(run_id)
     repository = api.service.repositories["acme/api"]
     committed = git("ls-tree", "-r", run["branch_name"], cwd=repository)
@@ -106,8 +102,8 @@ def test_links_out_of_the_checkout_are_committed_as_links(api: Any, tmp_path: Pa
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("secret")
-    add_agent(api, tmp_path, "tunnel", TUNNEL)
-    run = api.ended(begin(api, "tunnel", outside=str(outside)))
+    api.add_agent(tmp_path, "tunnel", TUNNEL)
+    run = api.ended(api.begin("tunnel", outside=str(outside)))
     tree = git("ls-tree", "-r", "--full-tree", run["branch_name"], cwd=api.service.repositories["acme/api"])
 
     assert run["status"] == "completed", api.log(run["run_id"])
