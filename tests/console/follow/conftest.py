@@ -1,35 +1,24 @@
 """Runs that are under way, on a repository with a past."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
 from tests.console.conftest import Scene
 from tests.console.scenes import MINUTES_INTO_THE_DAY
-from tests.run_board import Board
+from tests.run_board import START, Board, stamp
 
 SOLO = {"platform": "github", "data": {"owner": "acme", "repo": "solo"}}
 Mover = Callable[..., Awaitable[None]]
 
 
 @pytest.fixture
-def minute() -> Callable[[Scene], float]:
-    """Now, in the board's minutes."""
-    from tests.run_board import START
-
-    return lambda scene: (scene.clock() - START).total_seconds() / 60
-
-
-@pytest.fixture
-def move(board: Board, minute: Callable[[Scene], float]) -> Mover:
+def move(board: Board) -> Mover:
     """Has a run change its status now, and the console poll."""
 
     async def change(scene: Scene, run_id: str, status: str) -> None:
-        run: dict[str, Any] = board.runs[run_id]
-        from tests.run_board import stamp
-
-        board.runs[run_id] = {**run, "status": status, "updated_at": stamp(minute(scene))}
+        minute = (scene.clock() - START).total_seconds() / 60
+        board.runs[run_id] |= {"status": status, "updated_at": stamp(minute)}
         await scene.sync()
 
     return change

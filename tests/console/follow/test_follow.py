@@ -1,7 +1,7 @@
 """Following runs: by key and by mouse, in every room, to their end, and after a restart."""
 
-from collections.abc import Callable
-
+import pytest
+from syrupy.assertion import SnapshotAssertion
 from textual.widgets import OptionList
 
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
@@ -45,37 +45,20 @@ async def test_f_follows_the_run_under_the_cursor(staged: Staged) -> None:
         assert strip(scene) == []
 
 
-async def test_the_strip_is_in_every_room(staged: Staged) -> None:
-    """And over one run on the whole screen."""
-    async with staged(WIDE) as scene:
-        await followed(scene, "run_go1")
-        for key in ("2", "3", "1", "enter"):
-            await scene.press(key)
-
-            assert len(strip(scene)) == 1
-            assert "agent/topic-1" in strip(scene)[0]
-
-
-async def test_durations_are_live(staged: Staged) -> None:
-    """They count while the service answers, and no further than it did."""
+async def test_durations_are_live_up_to_the_last_answer(staged: Staged, board: Board) -> None:
+    """They count while the service answers; without a link nobody knows whether it still works."""
     async with staged(WIDE) as scene:
         await followed(scene, "run_go1")
         assert "3m30s" in strip(scene)[0]
-
         await scene.tick(seconds=15)
         assert "3m45s" in strip(scene)[0]
 
-
-async def test_what_goes_on_is_counted_up_to_the_last_answer(staged: Staged, board: Board) -> None:
-    """Without a link nobody knows whether it still works."""
-    async with staged(WIDE) as scene:
-        await followed(scene, "run_go1")
         board.fail_from = 0
         scene.clock.move(minutes=9)
         await scene.sync()
         await scene.tick(seconds=30)
 
-        assert "≥3m30s" in strip(scene)[0]
+        assert "≥3m" in strip(scene)[0]
 
 
 async def test_a_followed_run_is_told_to_its_end(staged: Staged, move: Mover) -> None:
@@ -94,18 +77,8 @@ async def test_a_followed_run_is_told_to_its_end(staged: Staged, move: Mover) ->
         assert strip(scene) == []
 
 
-async def test_what_is_not_followed_is_told_when_it_fails_only(staged: Staged, move: Mover) -> None:
-    """As the configuration has it by default."""
-    async with staged(WIDE) as scene:
-        await move(scene, "run_go2", "completed")
-        assert not [title for title in told(scene) if "Run completed" in title]
-
-        await move(scene, "run_go3", "failed")
-        assert "Run failed after 9m30s: acme/solo" in told(scene)
-
-
 async def test_many_are_one_line_in_a_small_terminal(staged: Staged) -> None:
-    """The one that goes on first; the rest is counted, and a click on the number lists them."""
+    """The rest is counted, a click on the number lists them; j and k move, f lets go, enter opens."""
     async with staged(SMALL) as scene:
         await followed(scene, "run_go1", "run_go2", "run_go3")
 
@@ -116,12 +89,22 @@ async def test_many_are_one_line_in_a_small_terminal(staged: Staged) -> None:
         await scene.settle()
         assert scene.app.screen.query_one(OptionList).option_count == 3
 
+        await scene.press("j", "f")
+        assert {pin.run_id for pin in scene.app.session.pins} == {"run_go1", "run_go3"}
+        await scene.press("k", "enter")
+        assert "run_go1" in scene.text
 
-async def test_a_click_on_a_followed_run_opens_it(staged: Staged) -> None:
-    """From any room; escape leads back there."""
+
+async def test_the_strip_is_in_every_room_and_a_click_on_a_run_opens_it(staged: Staged, board: Board) -> None:
+    """Over one run on the whole screen as well; escape leads back to where the click was."""
     async with staged(WIDE) as scene:
+        await scene.press("F")
+        assert "No run is followed" in scene.text
+        await scene.press("escape")
         await followed(scene, "run_go1", "run_go2")
-        await scene.press("2")
+        for key in ("3", "1", "enter", "escape", "2"):
+            await scene.press(key)
+            assert len(strip(scene)) == 2, key
         await scene.pilot.click(FollowStrip, offset=(20, 1))
         await scene.settle()
 
@@ -129,28 +112,13 @@ async def test_a_click_on_a_followed_run_opens_it(staged: Staged) -> None:
         await scene.press("escape")
         assert "Code hosts" in scene.text
 
-
-async def test_the_list_is_used_by_keys(staged: Staged) -> None:
-    """The keys j and k move, f lets go, enter opens."""
-    async with staged(SMALL) as scene:
-        await followed(scene, "run_go1", "run_go2", "run_go3")
-        await scene.press("F", "j", "f")
-        assert {p.run_id for p in scene.app.session.pins} == {"run_go1", "run_go3"}
-
-        await scene.press("k", "enter")
-        assert "run_go1" in scene.text
-
-
-async def test_an_empty_list_says_what_to_press(staged: Staged) -> None:
-    """Nothing is followed yet."""
-    async with staged(SMALL) as scene:
-        await scene.press("F")
-
-        assert "No run is followed" in scene.text
+        del board.runs["run_go2"]
+        await scene.sync()
+        assert "no longer shown by the service" in " ".join(strip(scene))
 
 
 async def test_what_was_followed_is_followed_after_a_restart(staged: Staged) -> None:
-    """And what happened meanwhile is told."""
+    """From the cache."""
     async with staged(WIDE) as scene:
         await followed(scene, "run_go1")
     async with staged(WIDE) as scene:
@@ -171,27 +139,25 @@ async def test_a_run_past_its_usual_time_and_a_stuck_one_are_seen(staged: Staged
         assert any("stuck" in title for title in told(scene))
 
 
-async def test_a_run_that_the_service_no_longer_shows_is_said_so(staged: Staged, board: Board) -> None:
-    """It is neither working nor ended."""
-    async with staged(WIDE) as scene:
-        await followed(scene, "run_go1")
-        del board.runs["run_go1"]
-        await scene.sync()
-
-        assert "no longer shown by the service" in strip(scene)[0]
-
-
-async def test_hostile_names_do_not_leave_the_strip(
-    staged: Staged, board: Board, minute: Callable[[Scene], float]
+@pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
+async def test_picture_of_the_strip(
+    staged: Staged, picture: SnapshotAssertion, move: Mover, size: tuple[int, int]
 ) -> None:
-    """Wide, hidden, marked up, and far too long."""
-    for size in (SMALL, WIDE, (60, 20)):
-        async with staged(size) as scene:
-            board.put("run_x", "界" * 30, created=minute(scene), branch_name="[red]\x1b[2J" * 40)
-            await scene.sync()
-            await followed(scene, "run_x")
+    """One that goes on, one past its usual time, one that has ended, and more."""
+    async with staged(size) as scene:
+        await followed(scene, "run_go1", "run_go5", "run_go0", "run_go3")
+        scene.clock.move(minutes=1)
+        await move(scene, "run_go0", "failed")
+        await scene.tick(seconds=1)
 
-            (line,) = strip(scene)
-            assert "␛" in line
-            assert not set(scene.text) & {"\x1b", "\x9b"}
-            await followed(scene, "run_x")
+        assert scene.app.export_screenshot() == picture
+
+
+async def test_picture_of_the_list(staged: Staged, picture: SnapshotAssertion, move: Mover) -> None:
+    """All of them."""
+    async with staged(SMALL) as scene:
+        await followed(scene, "run_go1", "run_go5", "run_go0", "run_go3", "run_gone")
+        await move(scene, "run_go0", "completed")
+        await scene.press("F", "j")
+
+        assert scene.app.export_screenshot() == picture

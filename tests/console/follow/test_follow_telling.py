@@ -88,24 +88,3 @@ async def test_a_command_that_fails_is_said_once(staged: Staged, move: Mover) ->
     (said,) = person.said
     assert said.startswith("A notification was not delivered. /nowhere/tell cannot be run")
     assert "Correct notify.command" in said
-
-
-async def test_a_cache_that_cannot_be_read_is_said(staged: Staged) -> None:
-    """As every failure of our own files is."""
-    async with staged() as scene:
-        person = Person(scene)
-        await scene.engine.cache.close()
-        person.follow()
-        await scene.settle()
-
-        assert "was closed" in " ".join(scene.text.split())
-
-
-async def test_sync_flags_what_is_stuck_and_rings(staged: Staged) -> None:
-    """Nobody has to ask: the poll that shows it still active flags it, and the table says so."""
-    async with staged() as scene:
-        scene.clock.move(minutes=40)
-        await scene.sync()
-
-        assert "run_go0" in await scene.engine.cache.stuck()
-        assert "working !" in scene.rows[0]
