@@ -1,10 +1,56 @@
 """The hosts over time, as the room says it: what was seen, and never more than that."""
 
-import pytest
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Any
 
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from storage.records import HealthReport, HealthSample
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
-from tests.console.health.conftest import Lived, report
 from widgets.health import Card, IncidentList, fold
+
+Lived = Callable[..., Awaitable[None]]
+
+DAYS_AGO = 2.5
+EVERY = timedelta(minutes=10)
+TROUBLES: Sequence[tuple[str, str, float, float]] = (
+    ("gitlab", "unreachable", 31.0, 30.0),
+    ("gitlab", "degraded", 30.0, 28.5),
+    ("github", "degraded", 14.0, 13.5),
+    ("gitlab", "unauthorized", 9.0, 8.5),
+    ("gitlab", "degraded", 0.2, 0.0),
+)
+"""Platform, status, and hours before now of beginning and end."""
+SILENCE = (20.0, 16.0)
+"""Hours before now in which nobody looked."""
+
+
+def report(**statuses: str) -> HealthReport:
+    where = {"gitlab": ("gitlab.acme.example", "acme")}
+    return HealthReport(
+        tuple(HealthSample(name, status, *where.get(name, (None, None)), "{}") for name, status in statuses.items())
+    )
+
+
+@pytest.fixture
+def lived() -> Lived:
+    """Two and a half days of samples, with troubles and a silence; the screen has seen them."""
+
+    async def live(scene: Scene) -> None:
+        now, before = scene.clock(), timedelta(days=DAYS_AGO)
+        while before >= timedelta(0):
+            hours = before.total_seconds() / 3600
+            troubles = {platform: status for platform, status, start, end in TROUBLES if end <= hours < start}
+            statuses = {"github": "ok", "gitlab": "ok", **troubles}
+            if not SILENCE[1] <= hours < SILENCE[0]:
+                await scene.engine.cache.store_health(report(**statuses), at=now - before)
+            before -= EVERY
+        await scene.ring()
+        await scene.tick(seconds=1)
+
+    return live
 
 
 def card(scene: Scene, title: str) -> Card:
@@ -74,14 +120,6 @@ async def test_flapping_is_shown_and_is_one_incident(staged: Staged) -> None:
         assert str(scene.app.screen.query_one(IncidentList).render()).count("unreachable") == 1
 
 
-async def test_nothing_seen_is_said_as_such(staged: Staged) -> None:
-    """No incident is no boast where nobody looked."""
-    async with staged(SMALL, synced=False) as scene:
-        await scene.press("2")
-
-        assert "Nothing was seen of the hosts yet." in str(scene.app.screen.query_one(IncidentList).render())
-
-
 async def test_the_strip_takes_the_room_there_is(staged: Staged, lived: Lived) -> None:
     """A cell a quarter of an hour, half an hour, or an hour; never half a slice."""
     async with staged((220, 40), synced=False) as scene:
@@ -97,22 +135,32 @@ async def test_the_strip_takes_the_room_there_is(staged: Staged, lived: Lived) -
         assert cells == {220: 48, 140: 48, 60: 32}
 
 
+SLICES = ("well", "well", None, "bad", "well", None, None, "impaired")
+
+
 @pytest.mark.parametrize(
-    ("cells", "expected"),
+    ("slices", "cells", "expected"),
     [
-        (8, ("well", "well", None, "bad", "well", None, None, "impaired")),
-        (7, ("well", "bad", "well", "impaired")),
-        (2, ("bad", "impaired")),
-        (1, ("bad",)),
+        (SLICES, 8, SLICES),
+        (SLICES, 7, ("well", "bad", "well", "impaired")),
+        (SLICES, 2, ("bad", "impaired")),
+        (SLICES, 1, ("bad",)),
+        ((None, None, None, None, None, "well"), 2, (None, "well")),
     ],
 )
-def test_folding_keeps_the_worst(cells: int, expected: tuple[str | None, ...]) -> None:
-    """A cell that stands for several slices hides no trouble."""
-    slices = ("well", "well", None, "bad", "well", None, None, "impaired")
-
+def test_folding_keeps_the_worst_and_what_is_known_of_now(slices: Any, cells: int, expected: Any) -> None:
+    """A cell that stands for several slices hides no trouble, and the last one speaks even where most is unseen."""
     assert fold(slices, cells) == expected
 
 
-def test_folding_keeps_what_is_known_of_now() -> None:
-    """The last cell speaks even where most of what it stands for was not seen."""
-    assert fold((None, None, None, None, None, "well"), 2) == (None, "well")
+@pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
+async def test_picture_of_a_past(
+    staged: Staged, picture: SnapshotAssertion, lived: Lived, size: tuple[int, int]
+) -> None:
+    """Two hosts, incidents, a silence."""
+    async with staged(size, synced=False) as scene:
+        await scene.press("2")
+        await lived(scene)
+        await scene.sync()
+
+        assert scene.app.export_screenshot() == picture
