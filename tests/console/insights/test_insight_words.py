@@ -1,6 +1,5 @@
 """Charts and spans of time as pure functions."""
 
-import os
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -94,8 +93,3 @@ def test_an_axis_holds_what_it_shows(highest: float) -> None:
 def test_nearly_all_is_not_all(part: float | None, said: str) -> None:
     """One failure in ten thousand is no 100%."""
     assert share(part) == said
-
-
-def test_the_tests_run_in_utc() -> None:
-    """What the other tests say of labels holds there."""
-    assert os.environ["TZ"] == "UTC"
