@@ -21,7 +21,6 @@ from storage.records import ActionError, ActionState, PollOutcome, Repository, R
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from widgets.activity.table import ActivityTable
 
-SIZES = pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
 HOSTILE = "Now also \x1b[2J\u202e fix [/b] the \x9bdocs"
 API = Repository.parse("acme/api")
 
@@ -132,47 +131,17 @@ async def test_writes_and_polls_stand_in_one_order_with_their_outcomes(staged: S
     assert any("✓ answered" in line and "poll health" in line for line in found)
 
 
-async def test_nothing_foreign_reaches_the_terminal(staged: Staged) -> None:
-    """Instructions and error messages are shown, not obeyed."""
-    async with room(staged) as scene:
-        await scene.press("j")
-        text = scene.text
-
-        assert "[/b]" in text
-        assert not {"\x1b", "\u202e", "\x9b"} & set(text)
-
-
-async def test_the_facts_follow_the_cursor(staged: Staged) -> None:
-    """What was sent, when, by whom, and what is to do."""
-    async with room(staged) as scene:
-        await scene.press("j")
-        text = scene.text
-
-    assert "No answer within 20 s." in text
-    assert "then press v" in text
-    assert '"instructions": "Now also' in text
-
-
 async def test_an_unknown_outcome_is_resolved_here_and_seen_at_once(staged: Staged) -> None:
-    """The line changes under the cursor."""
+    """The facts follow the cursor: what was sent, and what is to do; the line changes under it."""
     async with room(staged) as scene:
-        await scene.press("j", "v")
-        await scene.press("2", "ctrl+s")
+        await scene.press("j")
+        for fact in ("No answer within 20 s.", "then press v", '"instructions": "Now also'):
+            assert fact in scene.text
+
+        await scene.press("v", "2", "ctrl+s")
 
         assert "⊘ not created" in lines(scene)[1]
         assert scene.app.screen.check_action("resolve", ()) is None
-
-
-async def test_what_another_process_resolves_is_seen(staged: Staged) -> None:
-    """By the doorbell."""
-    async with room(staged) as scene:
-        await scene.press("j")
-        entry = table(scene).item
-        assert entry is not None
-        await scene.engine.actions.resolve_created(entry.key, "run_found")
-        await scene.settle()
-
-        assert "✓ confirmed" in lines(scene)[1]
 
 
 async def test_enter_leads_to_the_run_and_escape_back_to_the_same_line(staged: Staged) -> None:
@@ -190,48 +159,40 @@ async def test_enter_leads_to_the_run_and_escape_back_to_the_same_line(staged: S
         assert table(scene).item == entry
 
 
-@pytest.mark.parametrize(("steps", "room_name"), [(2, "runs"), (4, "organizations")])
-async def test_enter_leads_to_the_room_of_what_is_no_run(staged: Staged, steps: int, room_name: str) -> None:
-    """Polls of runs to Runs, organizations to theirs."""
+async def test_enter_leads_to_where_it_is_shown(staged: Staged) -> None:
+    """Polls of runs to Runs, organizations to theirs; an execution's id need not be a run's."""
     async with room(staged) as scene:
-        await scene.press(*["j"] * steps, "enter")
+        for steps, room_name in ((2, "runs"), (4, "organizations")):
+            await scene.press("6", "g", *["j"] * steps, "enter")
 
-        assert scene.app.current_mode == room_name
+            assert scene.app.current_mode == room_name
 
+        await scene.press("6", "slash", *"nightly", "enter", "enter")
 
-async def test_enter_on_an_agent_says_that_no_run_is_known(staged: Staged) -> None:
-    """An execution's id need not be a run's."""
-    async with room(staged) as scene:
-        await scene.press("slash", *"nightly", "enter", "enter")
-
-        assert scene.app.screen.ROOM == "activity"
+        assert scene.app.current_mode == "activity"
         assert "No listed run has the id exe_1" in str(scene.toasts)
 
 
-@pytest.mark.parametrize(
-    ("keys", "count", "chip"),
-    [
-        (("right_square_bracket",), 6, "[Writes]"),
-        (("left_square_bracket",), 1, "[Open]"),
-        (("w",), 4, "since 1h"),
-        (("slash", *"refused", "enter"), 2, "2 of"),
-        (("f", "space", "enter"), 1, "what start agent"),
-        (("s", "space", "enter"), 3, "outcome confirmed"),
-    ],
+FILTERS = (
+    ("right_square_bracket", 6, "[Writes]"),
+    ("left_square_bracket", 1, "[Open]"),
+    ("w", 4, "since 1h"),
+    ("slash r e f u s e d enter", 2, "2 of"),
+    ("f space enter", 1, "what start agent"),
+    ("s space enter", 3, "outcome confirmed"),
 )
-async def test_filters_narrow_and_escape_widens_again(
-    staged: Staged, keys: tuple[str, ...], count: int, chip: str
-) -> None:
+
+
+async def test_filters_narrow_and_escape_widens_again(staged: Staged) -> None:
     """Views, time, words, kinds and outcomes."""
     async with room(staged) as scene:
-        before = len(lines(scene))
-        await scene.press(*keys)
+        before = lines(scene)
+        for keys, count, chip in FILTERS:
+            await scene.press(*keys.split())
+            assert (len(lines(scene)), chip in scene.text) == (count, True), scene.text
 
-        assert (len(lines(scene)), chip in scene.text) == (count, True), scene.text
-
-        await scene.press("escape", "escape")
-
-        assert len(lines(scene)) == before
+            await scene.press("escape", "escape")
+            assert lines(scene) == before
 
 
 async def test_filters_are_reached_by_mouse(staged: Staged) -> None:
@@ -247,7 +208,7 @@ async def test_filters_are_reached_by_mouse(staged: Staged) -> None:
 
         assert writes == 6
         assert "since 1h" in scene.text
-        assert table(scene)._cursor == 1
+        assert lines(scene)[1].startswith("▌")
 
 
 async def test_older_entries_come_as_the_end_is_reached(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,28 +241,10 @@ async def test_an_empty_room_says_what_will_be_in_it(staged: Staged) -> None:
     assert "esc shows them again" in narrowed
 
 
-async def test_a_ledger_that_cannot_be_read_is_said(staged: Staged) -> None:
-    """In the banner, with the cure."""
-    async with room(staged) as scene:
-        await scene.engine.ledger.close()
-        await scene.ring()
-
-        assert "was closed" in " ".join(scene.text.split())
-        assert len(lines(scene)) > 3
-
-
-@SIZES
+@pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
 async def test_picture(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int], same_ids: None) -> None:
     """Writes, polls, and an unknown outcome under the cursor."""
     async with room(staged, size) as scene:
         await scene.press("j")
-
-        assert scene.app.export_screenshot() == picture
-
-
-async def test_picture_of_the_kinds(staged: Staged, picture: SnapshotAssertion) -> None:
-    """Choosing what is shown."""
-    async with room(staged, SMALL) as scene:
-        await scene.press("f")
 
         assert scene.app.export_screenshot() == picture
