@@ -2,25 +2,28 @@
 
 import asyncio
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
-from app.config import LEDGER_FILE, Profile, Settings, data_folder
+from app.config import LEDGER_FILE, Settings, data_folder
 from app.console.app import RunwardenApp
 from app.console.profiles.engines import ProfileEngines
 from app.console.profiles.overview import GENTLE_S, ProfileOverview
 from app.console.profiles.switcher import ProfileSwitcher
 from app.token import StreamToken
 from storage.errors import StorageError
-from tests.console.conftest import SMALL, WIDE, Disk, Scene, Staged
+from tests.console.conftest import DEADLINE_S, SMALL, WIDE, Disk, Scene, Staged
 from tests.console.profiles.conftest import FleetStaged
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock
 from tests.console.test_error_boundary import bindings_of, there
 from tests.run_board import Board
-from widgets.profiles import ProfileList
+from widgets.profiles import ProfileFacts, ProfileList
 
 
 def said(scene: Scene) -> str:
@@ -235,37 +238,6 @@ async def test_tokens_leave_the_environment_and_are_read_once(
     assert problems == [None] * 4
 
 
-async def test_a_missing_token_is_that_profiles_trouble(several: Settings, clock: SceneClock) -> None:
-    """It opens all the same, and says what is missing."""
-    profile_engines = ProfileEngines(several, several.profile(), {}, clock)
-    os.environ.pop(TOKEN_VARIABLE, None)
-    try:
-        problem = (await profile_engines.engine("acme-prod")).token_problem
-    finally:
-        await profile_engines.close()
-
-    assert problem is not None
-    assert TOKEN_VARIABLE in str(problem)
-
-
-async def test_many_profiles_with_any_name_stay_a_list(fleet_staged: FleetStaged, several: Settings) -> None:
-    """The cursor stays in view; names are text, whatever is in them."""
-    first = several.profiles[0]
-    hostile = [Profile(f"[/b]\x1b[2J\u202e{n}", first.base_url, first.token) for n in range(30)]
-    settings = replace(several, profiles=(first, *hostile))
-    async with fleet_staged(SMALL, settings) as scene:
-        await scene.press("ctrl+o", "up")
-
-        assert "[/b]␛[2J�29" in scene.text
-        assert "\x1b" not in scene.text
-
-        await scene.press("escape", "0", "G")
-        await scene.shows("[/b]␛[2J�29")
-
-        assert "▌ " in scene.text
-        assert "\x1b" not in scene.text
-
-
 async def test_the_switcher_closes_with_its_own_key(fleet_staged: FleetStaged) -> None:
     """ctrl+o, escape: nothing changes; what nobody is called opens nothing."""
     async with fleet_staged() as scene:
@@ -295,3 +267,49 @@ async def test_no_key_ends_the_console_while_our_files_fail(
 
             assert scene.app.is_running, f"{binding.key} ended the console"
         disk.fails = False
+
+
+@pytest.fixture
+def same_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists of profiles show addresses that are the same in every run."""
+    show = ProfileList.show
+
+    def at_home(self: ProfileList, facts: Sequence[ProfileFacts], by: Any) -> None:
+        show(self, [replace(each, address=f"https://{each.name}.runs.example/v1") for each in facts], by)
+
+    monkeypatch.setattr(ProfileList, "show", at_home)
+
+
+async def overview(scene: Scene) -> None:
+    """The overview, once it has looked around."""
+    await scene.press("0")
+    async with asyncio.timeout(DEADLINE_S):
+        while "nothing is known" not in scene.text and "service unreachable" not in scene.text:
+            await scene.settle()
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
+@pytest.mark.usefixtures("same_addresses")
+async def test_picture_of_all_profiles(
+    fleet_staged: FleetStaged, picture: SnapshotAssertion, size: tuple[int, int]
+) -> None:
+    """One with a degraded host, one that is well, one whose service is not there."""
+    async with fleet_staged(size) as scene:
+        await overview(scene)
+        await scene.press("j")
+        await scene.tick()
+
+        assert scene.app.export_screenshot() == picture
+
+
+@pytest.mark.usefixtures("same_addresses")
+async def test_picture_of_the_switcher(fleet_staged: FleetStaged, picture: SnapshotAssertion) -> None:
+    """What was seen of each, without asking any service."""
+    async with fleet_staged(SMALL) as scene:
+        await overview(scene)
+        await scene.press("1")
+        await scene.tick(minutes=4)
+        await scene.press("ctrl+o", "down")
+
+        assert scene.app.export_screenshot() == picture
