@@ -1,19 +1,20 @@
 """The first screen: from nothing configured to an open console, or to nothing changed."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input
 
 from app.config import load
-from app.console.onboarding.answers import suggested_name
-from app.console.onboarding.screen import OnboardingApp
+from app.console.onboarding.answers import CheckResult, suggested_name
+from app.console.onboarding.screen import OnboardingApp, OnboardingScreen
 from app.token import CommandToken, EnvToken, FileToken, resolve
-from tests.console.conftest import SMALL
+from tests.console.conftest import SMALL, WIDE
 from tests.console.quiet import lines, quiet
 from tests.fault_server import FaultServer, Hang, Respond
 from tests.pty.terminal import Terminal
@@ -58,11 +59,6 @@ def files(place: Path) -> list[str]:
     return sorted(path.name for path in place.iterdir())
 
 
-def modes(place: Path) -> set[int]:
-    """Who may do what with them."""
-    return {path.stat().st_mode & 0o777 for path in place.iterdir()}
-
-
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder, which is where one is."""
@@ -90,7 +86,7 @@ async def test_by_keyboard_from_nothing_to_a_profile(place: Path, board: Board) 
     assert (profile.name, profile.base_url, profile.read_only) == ("local", board.base_url, False)
     assert resolve(profile.token, {}).reveal() == TOKEN
     assert files(place) == ["config.toml", "local.token"]
-    assert modes(place) == {0o600}
+    assert {path.stat().st_mode & 0o777 for path in place.iterdir()} == {0o600}
 
 
 async def test_by_mouse_with_a_variable_and_to_look_only(
@@ -320,3 +316,49 @@ def test_leaving_says_what_else_there_is(terminal: Terminal) -> None:
     assert b"RUNWARDEN_BASE_URL" in terminal.seen
     assert b"runwarden demo" in terminal.seen
     assert b"\x1b[?1049l" in terminal.seen
+
+
+async def filled(newcomer: Newcomer) -> None:
+    await newcomer.answer("https://api.acme.example/v1")
+
+
+async def wrong(newcomer: Newcomer) -> None:
+    await newcomer.paste("http://api.acme.example/v1")
+    await newcomer.press("ctrl+s")
+
+
+async def refused(newcomer: Newcomer) -> None:
+    await filled(newcomer)
+    screen = newcomer.pilot.app.screen
+    assert isinstance(screen, OnboardingScreen)
+    words = "The service refused the token (401). Is it whole, of this service, and not expired?"
+    screen._tell(CheckResult(is_good=False, text=words, token_is_at_fault=True))
+    screen._doubt(screen._complain())
+
+
+async def empty(newcomer: Newcomer) -> None:
+    await newcomer.settle()
+
+
+@pytest.mark.parametrize(
+    ("state", "size"),
+    [(empty, (60, 20)), (empty, WIDE), *((state, SMALL) for state in (empty, filled, wrong, refused))],
+    ids=lambda value: f"{value[0]}x{value[1]}" if isinstance(value, tuple) else value.__name__,
+)
+async def test_the_first_screen(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    picture: SnapshotAssertion,
+    state: Callable[[Newcomer], Awaitable[None]],
+    size: tuple[int, int],
+) -> None:
+    """Questions, answers, what is wrong with them, and what the service said."""
+    monkeypatch.chdir(tmp_path)
+    async with OnboardingApp(Path("~/.config/runwarden/config.toml"), frozenset()).run_test(size=size) as pilot:
+        newcomer = Newcomer(pilot)
+        await state(newcomer)
+        for blinking in pilot.app.query("Input"):
+            blinking.cursor_blink = False  # type: ignore[attr-defined]
+        await newcomer.settle()
+
+        assert pilot.app.export_screenshot() == picture
