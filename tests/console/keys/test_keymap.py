@@ -1,10 +1,13 @@
 """The key map: every key of ours can be another one, and what cannot work is said."""
 
 import pytest
+from textual.command import DiscoveryHit
 
 from app.config import Command
+from app.console.key_actions import key_actions
 from app.console.keys.help import KeyHelpScreen
 from app.console.keys.keymap import catalog, problems
+from app.console.keys.palette import HERE, MOVES, ConsoleCommands
 from tests.console.keys.conftest import Configured
 
 
@@ -86,3 +89,18 @@ def test_ids_are_unique_in_what_they_mean() -> None:
     """One id, one action's name: what a user maps is what they read."""
     assert len({fact.id for fact in catalog()}) == len(catalog())
     assert all(fact.does and fact.keys for fact in catalog())
+
+
+async def test_every_action_of_a_room_is_in_the_palette(configured: Configured) -> None:
+    """All that can be done now, but moving the cursor and what is open already."""
+    async with configured() as scene:
+        for room in ("1", "2", "3", "4", "6"):
+            await scene.press(room)
+            screen = scene.app.screen
+            offered = {hit.text async for hit in ConsoleCommands(screen).discover() if isinstance(hit, DiscoveryHit)}
+            for key_action in key_actions(screen):
+                name = key_action.action.partition("(")[0].rpartition(".")[2]
+                if key_action.enabled and name not in MOVES and key_action.does not in HERE:
+                    shown = key_action.does[0].upper() + key_action.does[1:]
+
+                    assert shown in offered, key_action

@@ -19,7 +19,6 @@ from app.console.keys.own_commands import (
     run_beside,
 )
 from storage.records import Repository, Run
-from tests.console.conftest import Scene
 from tests.console.keys.conftest import Configured, until
 
 RUN = Run("run_1", "failed", "agent/flaky-retry", Repository.parse("acme/api"), None, None, "{}")
@@ -100,11 +99,6 @@ async def test_a_program_that_is_not_there_is_said_with_the_cure() -> None:
         await run_beside(["/no/such/program"])
 
 
-def told(scene: Scene) -> list[str]:
-    """What the toasts say; on the screen their lines are broken."""
-    return scene.toasts
-
-
 def command(tmp_path: Path, **how: bool) -> Command:
     argv = ("sh", "-c", 'echo "$0" > "$1"', "{run_id}", str(tmp_path / "ran"))
     return Command("Write it down", argv, key="ctrl+l", **how)
@@ -119,7 +113,7 @@ async def test_a_key_runs_a_command_on_the_run_in_focus(configured: Configured, 
 
         assert row is not None
         assert (tmp_path / "ran").read_text().strip() == row.run_id
-        assert "✓ Write it down" in told(scene)
+        assert "✓ Write it down" in scene.toasts
 
 
 async def test_a_command_is_shown_before_it_runs_where_that_was_asked(configured: Configured, tmp_path: Path) -> None:
@@ -161,4 +155,4 @@ async def test_a_failure_is_told_with_what_was_said_last(configured: Configured)
     async with configured(commands=(failing,)) as scene:
         await scene.press("ctrl+l")
 
-        assert "✗ Deploy ended with 4: not today" in told(scene)
+        assert "✗ Deploy ended with 4: not today" in scene.toasts
