@@ -1,24 +1,18 @@
 """A whole console, a whole service behind it, and the two hands that every journey is walked with."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
 from app.console.app import RunwardenApp
-from tests.console.conftest import Scene
+from tests.console.conftest import WIDE, Staged
 from tests.console.journeys.steps import Hand, Keyboard, Mouse, Service
 from tests.console.scenes import a_day
 from tests.fault_server import FaultServer
 from tests.run_board import Board
 
-Handed = Callable[[Scene], Hand]
-
-
-@pytest.fixture(params=[Keyboard, Mouse], ids=["keyboard", "mouse"])
-def handed(request: pytest.FixtureRequest) -> Handed:
-    """Each journey is walked twice: without the mouse, and without a key but to type into a field."""
-    hand: Handed = request.param
-    return hand
+Walked = Callable[..., AbstractAsyncContextManager[Hand]]
 
 
 @pytest.fixture
@@ -34,6 +28,18 @@ def service(board: Board) -> Iterator[Service]:
     """The service of that day, which can be written to."""
     with FaultServer() as server:
         yield Service(server, board)
+
+
+@pytest.fixture(params=[Keyboard, Mouse], ids=["keyboard", "mouse"])
+def walked(request: pytest.FixtureRequest, staged: Staged, service: Service) -> Walked:
+    """Each journey is walked twice: without the mouse, and without a key but to type into a field."""
+
+    @asynccontextmanager
+    async def walk(size: tuple[int, int] = WIDE) -> AsyncIterator[Hand]:
+        async with staged(size, base_url=service.server.base_url) as scene:
+            yield request.param(scene)
+
+    return walk
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The on-call's night: told of each trouble once, and never of a host's where it is our own link's or the token's."""
 
-from tests.console.conftest import Scene, Staged
-from tests.console.journeys.conftest import Handed
+from tests.console.conftest import Scene
+from tests.console.journeys.conftest import Walked
 from tests.console.journeys.steps import Service
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.fault_server import Drop, Respond
@@ -29,35 +29,31 @@ def bad_hosts(scene: Scene) -> int:
 
 
 async def test_a_code_host_that_went_bad_is_told_once_with_since_when(
-    staged: Staged, service: Service, handed: Handed, told: list[str]
+    walked: Walked, service: Service, told: list[str]
 ) -> None:
     """A toast, once; the room says since when it is bad, and later how long it was, and that is told once as well."""
     service.board.health = dict(HEALTHY)
-    async with staged(base_url=service.server.base_url) as scene:
-        hand = handed(scene)
+    async with walked() as hand:
         service.board.health["github"] = {"status": "unreachable"}
-        await polls(scene)
+        await polls(hand.scene)
         assert of_troubles(told) == ["Code host github is unreachable"]
-        await polls(scene)
+        await polls(hand.scene)
 
         await hand.do("2", "2 Health")
         await hand.see("✗ unreachable", "22:01:30", "so far")
-        assert bad_hosts(scene) == 1
-        assert "✓ up" in scene.text
+        assert bad_hosts(hand.scene) == 1
+        assert "✓ up" in hand.scene.text
 
         service.board.health = dict(HEALTHY)
-        await polls(scene)
+        await polls(hand.scene)
         await hand.see("✓ ok", "22:01:30 9m02s")
-        assert "so far" not in scene.text
+        assert "so far" not in hand.scene.text
         assert of_troubles(told) == ["Code host github is unreachable", "Code host github is well again"]
 
 
-async def test_a_run_that_fails_is_told_once_and_found(
-    staged: Staged, service: Service, handed: Handed, told: list[str]
-) -> None:
+async def test_a_run_that_fails_is_told_once_and_found(walked: Walked, service: Service, told: list[str]) -> None:
     """However often the service lists it as failed; the view of failures has it first."""
-    async with staged(base_url=service.server.base_url) as scene:
-        hand = handed(scene)
+    async with walked() as hand:
         run_id = "run_01JX00007F3KQ9ZT2M0000"
         run = service.board.runs[run_id]
         service.board.put(
@@ -68,9 +64,9 @@ async def test_a_run_that_fails_is_told_once_and_found(
             repository=run["repository"],
             branch_name=run["branch_name"],
         )
-        await polls(scene)
+        await polls(hand.scene)
         await hand.see("✗ 5 failed 24h")
-        await polls(scene)
+        await polls(hand.scene)
 
         await hand.do("] ]", "Failed 24h ")
         await hand.see("5 of 60")
@@ -79,38 +75,34 @@ async def test_a_run_that_fails_is_told_once_and_found(
         assert len([title for title in told if title.startswith("Run failed")]) == 1
 
 
-async def test_our_own_link_is_no_hosts_trouble(
-    staged: Staged, service: Service, handed: Handed, told: list[str]
-) -> None:
+async def test_our_own_link_is_no_hosts_trouble(walked: Walked, service: Service, told: list[str]) -> None:
     """The link's card is bad and says since when; the hosts' say as of when; one toast down, one back."""
     service.board.health = dict(HEALTHY)
-    async with staged(base_url=service.server.base_url) as scene:
-        hand = handed(scene)
+    async with walked() as hand:
         service.refuses = Drop()
-        await polls(scene)
+        await polls(hand.scene)
         await hand.see("◌ stale 4m: service unreachable")
         await hand.do("2", "2 Health")
         await hand.see("✗ service unreachable", "since 22:01:30", "No newer answer", "accepted")
-        assert bad_hosts(scene) == 0
-        assert "unhealthy" not in scene.text
+        assert bad_hosts(hand.scene) == 0
+        assert "unhealthy" not in hand.scene.text
 
         service.refuses = None
-        await polls(scene)
+        await polls(hand.scene)
         await hand.see("✓ up", "● live")
-        assert "No newer answer" not in scene.text
+        assert "No newer answer" not in hand.scene.text
         assert of_troubles(told) == ["No link to the service: acme-prod", "The link to the service is back: acme-prod"]
 
 
-async def test_a_refused_token_is_neither(staged: Staged, service: Service, handed: Handed, told: list[str]) -> None:
+async def test_a_refused_token_is_neither(walked: Walked, service: Service, told: list[str]) -> None:
     """The service answers, no host is bad, and the token's card says what to do; told once."""
     service.board.health = dict(HEALTHY)
-    async with staged(base_url=service.server.base_url) as scene:
-        hand = handed(scene)
+    async with walked() as hand:
         service.refuses = Respond(401, {"message": "Token expired", "error_code": "unauthorized"})
-        await polls(scene)
+        await polls(hand.scene)
         await hand.see("✗ stale 4m: token refused")
         await hand.do("2", "2 Health")
         await hand.see("✓ answers", "✗ refused (401)", "Create an API token")
-        assert bad_hosts(scene) == 0
-        assert "service unreachable" not in scene.text
+        assert bad_hosts(hand.scene) == 0
+        assert "service unreachable" not in hand.scene.text
         assert of_troubles(told) == ["The service refuses the token (401): acme-prod"]

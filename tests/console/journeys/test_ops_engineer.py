@@ -1,7 +1,7 @@
 """The ops engineer's day: finds a run, looks at it, starts one, continues one; nothing shown is more than true."""
 
-from tests.console.conftest import SMALL, Staged
-from tests.console.journeys.conftest import Handed
+from tests.console.conftest import SMALL
+from tests.console.journeys.conftest import Walked
 from tests.console.journeys.steps import NEW_RUN, Hand, Service
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.fault_server import Drop
@@ -16,10 +16,9 @@ def run_under_the_cursor(hand: Hand) -> str:
     return row.run_id
 
 
-async def test_a_run_is_found_and_looked_at(staged: Staged, service: Service, handed: Handed) -> None:
+async def test_a_run_is_found_and_looked_at(walked: Walked, service: Service) -> None:
     """By a search, by a view, by a filter; opened, read as JSON, and left for the place it was opened from."""
-    async with staged(base_url=service.server.base_url) as scene:
-        hand = handed(scene)
+    async with walked() as hand:
         await hand.do("slash", "/ search")
         await hand.type("payment")
         await hand.see("12 of 60")
@@ -45,10 +44,9 @@ async def test_a_run_is_found_and_looked_at(staged: Staged, service: Service, ha
         assert run_under_the_cursor(hand) == FAILED_RUN
 
 
-async def test_a_run_is_started(staged: Staged, service: Service, handed: Handed) -> None:
+async def test_a_run_is_started(walked: Walked, service: Service) -> None:
     """It is previewed, sent once, and the cursor is on it as soon as the service lists it."""
-    async with staged(base_url=service.server.base_url) as scene:
-        hand = handed(scene)
+    async with walked() as hand:
         await hand.do("n", "n new run")
         await hand.fill("repository", "acme/web")
         await hand.fill("instructions", "Fix the flaky test.")
@@ -59,7 +57,7 @@ async def test_a_run_is_started(staged: Staged, service: Service, handed: Handed
         await hand.do("ctrl+s", "Send ^s")
         await hand.see(NEW_RUN)
         await hand.do("escape", "Close esc")
-        await scene.sync()
+        await hand.scene.sync()
         await hand.see("61 runs")
 
         (request,) = service.written
@@ -70,10 +68,9 @@ async def test_a_run_is_started(staged: Staged, service: Service, handed: Handed
         assert run_under_the_cursor(hand) == NEW_RUN
 
 
-async def test_a_run_is_continued(staged: Staged, service: Service, handed: Handed) -> None:
+async def test_a_run_is_continued(walked: Walked, service: Service) -> None:
     """The failed one under the cursor goes on, with what was said to it beside it."""
-    async with staged(base_url=service.server.base_url) as scene:
-        hand = handed(scene)
+    async with walked() as hand:
         await hand.point("✗ failed")
         run_id = run_under_the_cursor(hand)
         await hand.do("c", "c continue")
@@ -83,7 +80,7 @@ async def test_a_run_is_continued(staged: Staged, service: Service, handed: Hand
         await hand.do("ctrl+s", "Send ^s")
         await hand.see("The run goes on")
         await hand.do("escape", "Close esc")
-        await scene.sync()
+        await hand.scene.sync()
         await hand.see("○ 2 queued", "Find out why.")
 
         (request,) = service.written
@@ -92,41 +89,39 @@ async def test_a_run_is_continued(staged: Staged, service: Service, handed: Hand
         assert service.board.runs[run_id]["status"] == "queued"
 
 
-async def test_what_is_stale_is_never_shown_as_live(staged: Staged, service: Service, handed: Handed) -> None:
+async def test_what_is_stale_is_never_shown_as_live(walked: Walked, service: Service) -> None:
     """In every room, with since when, and the rows still there to be looked at."""
-    async with staged(base_url=service.server.base_url) as scene:
-        hand = handed(scene)
+    async with walked() as hand:
         service.refuses = Drop()
-        scene.clock.move(minutes=12)
-        await scene.sync()
+        hand.scene.clock.move(minutes=12)
+        await hand.scene.sync()
         for key, room in (("2", "2 Health"), ("3", "3 Organizations"), ("1", "1 Runs")):
             await hand.do(key, room)
-            await scene.tick(seconds=1)
-            assert "◌ stale 12m" in scene.lines[0]
-            assert "live" not in scene.lines[0]
+            await hand.scene.tick(seconds=1)
+            assert "◌ stale 12m" in hand.scene.lines[0]
+            assert "live" not in hand.scene.lines[0]
 
         await hand.point("fix/login-timeout")
         await hand.see("What you see is from 22:00:00", "≥1m00s")
 
         service.refuses = None
-        await scene.sync()
+        await hand.scene.sync()
         await hand.see("● live")
-        assert "What you see is from" not in scene.text
+        assert "What you see is from" not in hand.scene.text
 
 
-async def test_new_runs_never_move_the_cursor_off_its_run(staged: Staged, service: Service, handed: Handed) -> None:
+async def test_new_runs_never_move_the_cursor_off_its_run(walked: Walked, service: Service) -> None:
     """At the bottom of a small terminal, which they would leave; their number is told, and one deed shows them."""
-    async with staged(SMALL, base_url=service.server.base_url) as scene:
-        hand = handed(scene)
-        await hand.point(scene.rows[-1][2:40])
+    async with walked(SMALL) as hand:
+        await hand.point(hand.scene.rows[-1][2:40])
         for number in range(3):
             service.board.put(f"run_new{number}", "queued", created=MINUTES_INTO_THE_DAY)
         before = run_under_the_cursor(hand)
-        await scene.sync()
+        await hand.scene.sync()
         assert run_under_the_cursor(hand) == before
 
         await hand.see("3 new ↑")
         await hand.do("g", "3 new ↑")
         await hand.see("63 · all")
-        assert "new ↑" not in scene.text
+        assert "new ↑" not in hand.scene.text
         assert run_under_the_cursor(hand) == "run_new2"

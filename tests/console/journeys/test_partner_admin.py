@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.console.conftest import Staged
-from tests.console.journeys.conftest import Handed
+from tests.console.journeys.conftest import Walked
 from tests.console.journeys.steps import Service
 
 FIFTY = [f"c{number:02}@globex.example" for number in range(50)]
@@ -20,10 +19,9 @@ def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "partners.csv"
 
 
-async def test_one_organization_is_created_once(staged: Staged, service: Service, handed: Handed) -> None:
+async def test_one_organization_is_created_once(walked: Walked, service: Service) -> None:
     """Previewed, sent, listed with what is left of the invitation."""
-    async with staged(base_url=service.server.base_url) as scene:
-        hand = handed(scene)
+    async with walked() as hand:
         await hand.do("3", "3 Organizations")
         await hand.do("n", "n new organization")
         await hand.fill("email", "ada@globex.example")
@@ -35,18 +33,17 @@ async def test_one_organization_is_created_once(staged: Staged, service: Service
         await hand.see("org_ada")
         await hand.do("escape", "Close esc")
         await hand.see("✓ created ada@globex.example", "30d00h left")
-        await scene.tick(hours=25)
+        await hand.scene.tick(hours=25)
         await hand.see("28d23h left")
         assert service.invited == {"ada@globex.example": 1}
 
 
 async def test_fifty_are_created_once_each_though_an_answer_is_lost(
-    staged: Staged, service: Service, handed: Handed, listed: str
+    walked: Walked, service: Service, listed: str
 ) -> None:
     """It stops at the unknown one, goes on with the others, and never sends that one again: a person finds it."""
     service.loses = {LOST}
-    async with staged(base_url=service.server.base_url) as scene:
-        hand = handed(scene)
+    async with walked() as hand:
         await hand.do("3", "3 Organizations")
         await hand.do("i", "i import")
         await hand.fill("file", listed)
@@ -69,7 +66,7 @@ async def test_fifty_are_created_once_each_though_an_answer_is_lost(
         await hand.fill("evidence", "org_found")
         await hand.do("ctrl+s", "Apply ^s")
         await hand.see("✓ 49 created", "Nothing is left to create.")
-        assert "unknown" not in scene.text
+        assert "unknown" not in hand.scene.text
 
         await hand.do("escape", "esc back")
         await hand.point(LOST)
@@ -77,13 +74,10 @@ async def test_fifty_are_created_once_each_though_an_answer_is_lost(
         assert service.invited == dict.fromkeys(FIFTY, 1)
 
 
-async def test_the_address_of_a_lost_answer_is_blocked_until_a_person_says(
-    staged: Staged, service: Service, handed: Handed
-) -> None:
+async def test_the_address_of_a_lost_answer_is_blocked_until_a_person_says(walked: Walked, service: Service) -> None:
     """The form sends nothing and shows the open attempt; resolved as not created, the same form sends."""
     service.loses = {LOST}
-    async with staged(base_url=service.server.base_url) as scene:
-        hand = handed(scene)
+    async with walked() as hand:
         await hand.do("3", "3 Organizations")
         await hand.do("n", "n new organization")
         await hand.fill("email", LOST)
