@@ -1,5 +1,5 @@
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +12,10 @@ from app.console.app import RunwardenApp
 from app.console.themes import DEFAULT, THEMES
 from app.engine import Engine
 from app.token import EnvToken
+from tests.console.scenes import SceneClock
 from tests.fault_server import FaultServer, Received, Respond, Step
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
-
-
-class Clock:
-    """A clock that stands still until it is told to move."""
-
-    def __init__(self) -> None:
-        self.now = NOON
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def move(self, by: timedelta) -> None:
-        self.now += by
 
 
 class Stage(App[None]):
@@ -50,9 +38,9 @@ class Stage(App[None]):
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock() -> SceneClock:
     """Noon, 4 May 2026."""
-    return Clock()
+    return SceneClock(NOON)
 
 
 @pytest.fixture
@@ -70,7 +58,7 @@ def settings(tmp_path: Path, profile: Profile) -> Settings:
 
 
 @pytest.fixture
-async def engine(settings: Settings, profile: Profile, clock: Clock) -> AsyncIterator[Engine]:
+async def engine(settings: Settings, profile: Profile, clock: SceneClock) -> AsyncIterator[Engine]:
     """The real engine on that service, not polling."""
     async with await Engine.open(settings, profile, actor="console", clock=clock) as engine:
         yield engine
@@ -108,7 +96,7 @@ def post(server: FaultServer) -> Post:
 
 
 @pytest.fixture
-def console(settings: Settings, profile: Profile, clock: Clock, engine: Engine, post: Post) -> RunwardenApp:
+def console(settings: Settings, profile: Profile, clock: SceneClock, engine: Engine, post: Post) -> RunwardenApp:
     """The whole console over that engine."""
 
     async def opened() -> Engine:

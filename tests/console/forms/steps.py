@@ -38,10 +38,15 @@ async def opened(
         await settle(pilot)
         await write(pilot, typed)
         for key in keys:
-            await pilot.press(key)
-            await settle(pilot)
+            await press(pilot, key)
         await settle(pilot)
         yield pilot
+
+
+async def press(pilot: Pilot[Any], *keys: str) -> None:
+    """Presses keys, and waits until all of it is done."""
+    await pilot.press(*keys)
+    await settle(pilot)
 
 
 async def write(pilot: Pilot[Any], text: str) -> None:

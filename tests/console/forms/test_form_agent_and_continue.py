@@ -4,8 +4,8 @@ import pytest
 
 from app.console.forms import ContinueRunForm, OnboardForm, StartAgentForm
 from app.engine import Engine
-from storage.records import Action, Repository, Run
-from tests.console.forms.steps import CREATED, opened, painted, settle, words, write
+from storage.records import Repository, Run
+from tests.console.forms.steps import CREATED, opened, painted, press, words, write
 from tests.fault_server import Drop, Respond
 
 EXECUTION = {
@@ -22,9 +22,7 @@ def a_run(clock: Any, *, status: str = "failed", branch: str = "agent/flaky", ru
     return Run(run_id, status, branch, Repository.parse("acme/web"), clock(), clock(), "{}")
 
 
-def continued(run_id: str) -> dict[str, object]:
-    """The service's answer to a continuation."""
-    return CREATED | {"run_id": run_id, "branch_name": "agent/flaky"}
+CONTINUED = Respond(201, CREATED | {"run_id": "run_1", "branch_name": "agent/flaky"})
 
 
 async def test_an_agents_inputs_are_sent_as_they_were_read(stage: Any, post: Any) -> None:
@@ -33,8 +31,7 @@ async def test_an_agents_inputs_are_sent_as_they_were_read(stage: Any, post: Any
     app = stage(lambda engine: StartAgentForm(engine, repository="gitlab:acme/web"))
     async with opened(app, "security-review\t\tmain\tdepth\tfull\tlimit\t3\tonly\t[1, null]\tdry\ttrue") as pilot:
         text = painted(app)
-        await pilot.press("ctrl+s", "ctrl+s")
-        await settle(pilot)
+        await press(pilot, "ctrl+s", "ctrl+s")
         outcome = words(app)
 
     assert [line.split()[-2] for line in text.splitlines() if " = " in line][:4] == ["text", "number", "list", "yes/no"]
@@ -59,24 +56,15 @@ async def test_an_agents_name_cannot_lead_elsewhere(stage: Any, post: Any) -> No
     assert post.requests == []
 
 
-async def test_a_key_given_twice_is_said_before_anything_is_sent(stage: Any) -> None:
-    """Under the inputs, as it is typed."""
-    app = stage(StartAgentForm)
-    async with opened(app, "scan\tacme/web\t\tdepth\t1\tdepth\t2"):
-        assert "✗ depth is there twice; keep one." in painted(app)
-
-
 async def test_a_continuation_names_the_run_and_its_branch(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
     """The run is not typed but shown; its id makes the attempt's subject."""
-    post.next(Respond(201, continued("run_1")))
+    post.next(CONTINUED)
     app = stage(lambda engine: ContinueRunForm(engine, a_run(clock)))
     async with opened(app) as pilot:
         text = painted(app)
         await write(pilot, "And now the docs.")
-        await pilot.press("ctrl+s", "ctrl+s")
-        await settle(pilot)
-        await pilot.press("enter")
-        await settle(pilot)
+        await press(pilot, "ctrl+s", "ctrl+s")
+        await press(pilot, "enter")
 
     assert "✗ failed  run_1" in text
     (request,) = post.requests
@@ -86,7 +74,6 @@ async def test_a_continuation_names_the_run_and_its_branch(stage: Any, clock: An
         "branch_name": "agent/flaky",
         "run_id": "run_1",
     }
-    assert isinstance(app.outcome, Action)
     assert [action.subject for action in await engine.ledger.for_run("run_1")] == ["run_1"]
 
 
@@ -106,22 +93,18 @@ async def test_each_run_has_its_own_draft(stage: Any, clock: Any) -> None:
 
 async def test_a_continuation_waits_while_an_earlier_one_is_unknown(stage: Any, clock: Any, post: Any) -> None:
     """It shows the earlier attempt; resolved on the spot, the form is back with its text and sends."""
-    post.next(Drop(), Respond(201, continued("run_1")))
+    post.next(Drop(), CONTINUED)
     for text in ("first", "second"):
         app = stage(lambda engine: ContinueRunForm(engine, a_run(clock)))
         async with opened(app, "", "ctrl+n") as pilot:
             await write(pilot, text)
-            await pilot.press("ctrl+s", "ctrl+s")
-            await settle(pilot)
+            await press(pilot, "ctrl+s", "ctrl+s")
             blocked = words(app)
             if text == "second":
-                await pilot.press("v")
-                await settle(pilot)
-                await pilot.press("2", "ctrl+s")
-                await settle(pilot)
+                await press(pilot, "v")
+                await press(pilot, "2", "ctrl+s")
                 values = app.screen.values
-                await pilot.press("ctrl+s", "ctrl+s")
-                await settle(pilot)
+                await press(pilot, "ctrl+s", "ctrl+s")
                 done = words(app)
 
     assert "Not sent: an earlier attempt is still open" in blocked
@@ -134,16 +117,14 @@ async def test_a_continuation_waits_while_an_earlier_one_is_unknown(stage: Any, 
 async def test_a_hostile_run_is_shown_harmlessly(stage: Any, clock: Any, post: Any) -> None:
     """Its branch is not sent along where git would refuse it; the id is sent as it is."""
     hostile = a_run(clock, branch="x\x1b]52;c;eA==\x07[/nope]\u202e", run_id="run_[@click=app.quit]\x1b[2J")
-    post.next(Respond(201, continued("run_1")))
+    post.next(CONTINUED)
     app = stage(lambda engine: ContinueRunForm(engine, hostile))
     async with opened(app) as pilot:
         text = painted(app)
         await write(pilot, "Go on.")
-        await pilot.press("ctrl+s")
-        await settle(pilot)
+        await press(pilot, "ctrl+s")
         preview = painted(app)
-        await pilot.press("ctrl+s")
-        await settle(pilot)
+        await press(pilot, "ctrl+s")
 
     for shown in (text, preview):
         assert not {"\x1b", "\x07", "\u202e"} & set(shown)

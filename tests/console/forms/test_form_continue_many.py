@@ -7,7 +7,7 @@ import pytest
 from app.console.runs.continue_many import ContinueManyForm
 from app.engine import Engine
 from storage.records import Repository, Run
-from tests.console.forms.steps import opened, painted, settle, words, write
+from tests.console.forms.steps import CREATED, opened, painted, press, words, write
 from tests.fault_server import Drop, Respond
 
 
@@ -17,27 +17,14 @@ def a_run(clock: Any, number: int, status: str = "failed") -> Run:
 
 def goes_on(number: int) -> Respond:
     """The service's answer to a continuation."""
-    return Respond(
-        201,
-        {
-            "run_id": f"run_{number}",
-            "status": "queued",
-            "branch_name": f"agent/{number}",
-            "repository": {"platform": "github", "data": {"owner": "acme", "repo": "web"}},
-            "created_at": "2026-05-04T12:00:00Z",
-            "updated_at": "2026-05-04T12:00:00Z",
-        },
-    )
+    return Respond(201, CREATED | {"run_id": f"run_{number}"})
 
 
 async def sent(pilot: Any, text: str = "Try again.") -> None:
     """Types, previews, sends."""
-    await settle(pilot)
     await write(pilot, text)
-    await pilot.press("ctrl+s")
-    await settle(pilot)
-    await pilot.press("ctrl+s")
-    await settle(pilot)
+    await press(pilot, "ctrl+s")
+    await press(pilot, "ctrl+s")
 
 
 async def test_every_run_gets_the_same_words(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
@@ -50,16 +37,13 @@ async def test_every_run_gets_the_same_words(stage: Any, clock: Any, engine: Eng
         assert "2 on 1 repository" in painted(app)
         assert "1 still active" in painted(app)
         await write(pilot, "Try again.")
-        await pilot.press("ctrl+s")
-        await settle(pilot)
+        await press(pilot, "ctrl+s")
         preview = words(app)
         assert post.requests == []
-        await pilot.press("ctrl+s")
-        await settle(pilot)
+        await press(pilot, "ctrl+s")
 
         assert "✓ 2 of 2 runs go on" in painted(app)
-        await pilot.press("escape")
-        await settle(pilot)
+        await press(pilot, "escape")
 
     assert "run_1" in preview
     assert "run_2" in preview
@@ -75,7 +59,7 @@ async def test_one_that_is_refused_does_not_stop_the_others(stage: Any, clock: A
     post.next(goes_on(1), Respond(409, {"message": "still active"}), goes_on(3))
     form = ContinueManyForm(engine, [a_run(clock, n) for n in (1, 2, 3)], cap=25)
     app = stage(lambda _: form)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with opened(app) as pilot:
         await sent(pilot)
 
         assert "2 of 3 runs go on" in painted(app)
@@ -99,7 +83,7 @@ async def test_what_the_next_would_suffer_too_stops_it(
     post.next(goes_on(1), answer)
     form = ContinueManyForm(engine, [a_run(clock, n) for n in (1, 2, 3, 4)], cap=25)
     app = stage(lambda _: form)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with opened(app) as pilot:
         await sent(pilot)
 
         assert "1 of 4 runs goes on" in words(app)
@@ -120,7 +104,7 @@ async def test_sending_stops_between_two_runs(stage: Any, clock: Any, engine: En
             return goes_on(1)
 
     post.steps = Stopping()
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with opened(app) as pilot:
         await sent(pilot)
 
         assert "1 of 2 runs goes on" in words(app)
@@ -137,21 +121,9 @@ async def test_too_many_or_none_are_said_before_anything_is_sent(
 ) -> None:
     """In the form."""
     app = stage(lambda engine: ContinueManyForm(engine, [a_run(clock, n, status) for n in range(count)], cap=2))
-    async with app.run_test(size=(140, 40)) as pilot:
+    async with opened(app, size=(140, 40)) as pilot:
         await sent(pilot)
 
         assert said in words(app)
         assert app.screen.phase == "editing"
     assert post.requests == []
-
-
-async def test_a_mixed_end_looks_as_it_was_accepted(
-    stage: Any, clock: Any, engine: Engine, post: Any, picture: Any
-) -> None:
-    """One goes on, one is refused, one is not known, and the last was not sent to."""
-    post.next(goes_on(1), Respond(409, {"message": "still active"}), Drop())
-    app = stage(lambda _: ContinueManyForm(engine, [a_run(clock, n) for n in (1, 2, 3, 4)], cap=25))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await sent(pilot)
-
-        assert app.export_screenshot(title="runwarden") == picture

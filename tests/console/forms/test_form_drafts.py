@@ -1,12 +1,19 @@
+"""What was typed into a form is not lost: escape, another form, a killed program."""
+
 import asyncio
 import json
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from app.console.forms import NewRunForm
 from app.console.forms.drafts import Draft, Drafts, DraftsError, FormDraft
+from app.engine import Engine
+from tests.console.forms.steps import CREATED, FILLED, drafts_of, opened, painted, press, words, write
+from tests.fault_server import Respond
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
@@ -107,3 +114,50 @@ async def test_a_form_emptied_by_hand_leaves_no_draft(drafts: Drafts) -> None:
     await form_draft.flush()
 
     assert await drafts.load("run.start") is None
+
+
+async def test_a_draft_survives_escape_and_is_swapped_for_a_fresh_form_and_back(stage: Any, clock: Any) -> None:
+    """It says how old it is; ctrl+n puts it aside and brings it back."""
+    app = stage(NewRunForm)
+    async with opened(app, FILLED, "escape") as pilot:
+        pass
+    clock.move(minutes=7)
+    again = stage(lambda engine: NewRunForm(engine, repository="acme/api"))
+    async with opened(again) as pilot:
+        text, restored = painted(again), again.screen.values
+        await press(pilot, "ctrl+n")
+        fresh = again.screen.values
+        await press(pilot, "ctrl+n")
+        back = again.screen.values
+
+    assert app.outcome is None
+    assert "Your draft from 7m ago" in text
+    assert restored["instructions"] == "Fix the flaky test.\nThen run it."
+    assert json.loads(restored["metadata"]) == [["depth", "3"]]
+    assert fresh == {"repository": "acme/api", "branch_name": "", "instructions": "", "metadata": ""}
+    assert back == restored
+
+
+async def test_a_draft_survives_a_killed_program(stage: Any, engine: Engine) -> None:
+    """It is on the disk while the form is still open."""
+    app = stage(NewRunForm)
+    async with opened(app, "acme/web") as pilot:
+        while (draft := await drafts_of(engine).load("run.start")) is None:
+            await pilot.pause(0.05)
+
+    assert draft.values["repository"] == "acme/web"
+
+
+async def test_drafts_that_cannot_be_kept_are_said_and_hinder_nothing(stage: Any, engine: Engine, post: Any) -> None:
+    """The form sends all the same."""
+    post.next(Respond(201, CREATED))
+    drafts_of(engine).path.write_text(json.dumps({"version": 99, "drafts": {}}))
+    app = stage(NewRunForm)
+    async with opened(app, size=(100, 30)) as pilot:
+        text = words(app)
+        await write(pilot, FILLED)
+        await press(pilot, "ctrl+s", "ctrl+s")
+
+        assert app.screen.phase == "outcome"
+
+    assert "written by a newer version" in text

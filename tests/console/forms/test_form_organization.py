@@ -1,13 +1,10 @@
-from datetime import timedelta
 from typing import Any
-
-import pytest
 
 from app.api.requests import CreateOrganization
 from app.console.forms import OrganizationForm, ResolveForm
 from app.engine import Engine
 from storage.records import Action
-from tests.console.forms.steps import opened, painted, settle, words, write
+from tests.console.forms.steps import opened, painted, press, settle, words, write
 from tests.fault_server import Drop, Respond
 
 CREATED = {
@@ -21,16 +18,13 @@ CREATED = {
 async def send(stage: Any, typed: str) -> tuple[Any, str, str]:
     """Fills the form, previews and sends; the app, the preview and the last screen."""
     app = stage(OrganizationForm)
-    async with opened(app, "", "ctrl+n") as pilot:
-        await write(pilot, typed)
-        await pilot.press("ctrl+s")
-        await settle(pilot)
+    async with opened(app, typed) as pilot:
+        assert "Every success makes another organization" in words(app)
+        await press(pilot, "ctrl+s")
         preview = words(app)
-        await pilot.press("ctrl+s")
-        await settle(pilot)
+        await press(pilot, "ctrl+s")
         last = words(app)
-        await pilot.press("escape")
-        await settle(pilot)
+        await press(pilot, "escape")
     return app, preview, last
 
 
@@ -43,27 +37,18 @@ async def test_an_organization_is_created_and_its_invitation_dated(stage: Any, p
     assert [request.json() for request in post.requests] == [{"email": "Ada@globex.example", "offer_code": "PARTNER"}]
     assert "org_9" in last
     assert "until 2026-06-03" in last
-    assert isinstance(app.outcome, Action)
     assert app.outcome.state == "confirmed"
-
-
-async def test_the_form_says_what_every_success_does(stage: Any) -> None:
-    """Before anything is typed."""
-    app = stage(OrganizationForm)
-    async with opened(app):
-        assert "Every success makes another organization" in words(app)
 
 
 async def test_an_address_that_has_an_organization_is_pointed_out(stage: Any, post: Any, clock: Any) -> None:
     """While typing and again in the preview; it is allowed, since the service allows it."""
     post.next(Respond(201, CREATED), Respond(201, CREATED))
     await send(stage, "ada@globex.example")
-    clock.move(timedelta(days=2))
+    clock.move(days=2)
     app = stage(OrganizationForm)
     async with opened(app, "ADA@globex.example") as pilot:
         typed = words(app)
-        await pilot.press("ctrl+s")
-        await settle(pilot)
+        await press(pilot, "ctrl+s")
         preview = words(app)
 
     assert "Has one already, made 2d ago; this adds one." in typed
@@ -76,29 +61,11 @@ async def test_what_is_no_address_is_not_sent(stage: Any, post: Any) -> None:
     async with opened(app) as pilot:
         for email in ("", "ada", "ada@", "a@b", "a b@c.example", "a@c.example,b@c.example"):
             app.screen.field("email").fill(email)
-            await pilot.press("ctrl+s", "ctrl+s")
-            await settle(pilot)
+            await press(pilot, "ctrl+s", "ctrl+s")
 
             assert "✗ Give one email address" in painted(app), email
 
     assert post.requests == []
-
-
-@pytest.mark.parametrize("step", [Drop(), Respond(500, {"message": "Provisioning failed."}), Respond(201, {"x": 1})])
-async def test_an_unknown_outcome_blocks_the_address_until_it_is_resolved(
-    stage: Any, engine: Engine, post: Any, step: Any
-) -> None:
-    """A lost answer, a 500 and an unreadable success alike: one request, then none for that address."""
-    post.next(step)
-    _, _, first = await send(stage, "ada@globex.example")
-    _, _, second = await send(stage, "ADA@globex.example")
-
-    assert "The outcome is unknown" in first
-    assert "no other organization can be created for this address" in first
-    assert "Not sent: an earlier attempt is still open" in second
-    assert "v resolves it here" in second
-    assert len(post.requests) == 1
-    assert [action.state for action in await engine.ledger.organizations()] == ["unknown"]
 
 
 async def ledger_action(engine: Engine, action_id: str) -> Action:
@@ -122,43 +89,23 @@ async def resolve(stage: Any, action: Action, *keys: str, typed: str = "") -> tu
             await pilot.press("tab")
             await write(pilot, typed)
         await settle(pilot)
-        await pilot.press("ctrl+s")
-        await settle(pilot)
+        await press(pilot, "ctrl+s")
         text = words(app)
     return app, text
 
 
-async def test_nothing_is_chosen_beforehand(stage: Any, engine: Engine, post: Any) -> None:
-    """Applying without a choice changes nothing and says what is missing."""
-    action = await unknown_attempt(engine, post)
-    app, text = await resolve(stage, action)
-
-    assert "Choose one of the three." in text
-    assert not app.ended
-    assert (await ledger_action(engine, action.action_id)).state == "unknown"
-
-
 async def test_a_person_links_what_was_created(stage: Any, engine: Engine, post: Any) -> None:
-    """The id is asked for."""
+    """Nothing is chosen beforehand, and the id is asked for: until both are there nothing changes."""
     action = await unknown_attempt(engine, post)
-    _, without = await resolve(stage, action, "1")
+    unchosen, what = await resolve(stage, action)
+    _, which = await resolve(stage, action, "1")
+    assert (await ledger_action(engine, action.action_id)).state == "unknown"
     app, _ = await resolve(stage, action, "1", typed="org_found")
 
-    assert "Give the id" in without
-    assert isinstance(app.outcome, Action)
+    assert "Choose one of the three." in what
+    assert not unchosen.ended
+    assert "Give the id" in which
     assert (app.outcome.state, app.outcome.result_id, app.outcome.resolution) == ("confirmed", "org_found", "created")
-
-
-async def test_a_person_says_that_nothing_was_created(stage: Any, engine: Engine, post: Any) -> None:
-    """The address is free again."""
-    action = await unknown_attempt(engine, post)
-    app, _ = await resolve(stage, action, "down", "down")
-    post.next(Respond(201, CREATED))
-    again = await engine.actions.submit(CreateOrganization("ada@globex.example"))
-
-    assert isinstance(app.outcome, Action)
-    assert app.outcome.state == "not_created"
-    assert again.state == "confirmed"
 
 
 async def test_sending_again_has_to_be_confirmed_by_typing_the_address(stage: Any, engine: Engine, post: Any) -> None:
@@ -172,7 +119,6 @@ async def test_sending_again_has_to_be_confirmed_by_typing_the_address(stage: An
     assert "Type ada@globex.example to confirm." in refused
     assert before == 1
     assert len(post.requests) == 2
-    assert isinstance(app.outcome, Action)
     assert app.outcome.result_id == "org_9"
     old = await ledger_action(engine, action.action_id)
     assert (old.resolution, old.superseded_by) == ("sent_again", app.outcome.action_id)
