@@ -359,6 +359,7 @@ async def test_the_first_screen(
         await state(newcomer)
         for blinking in pilot.app.query("Input"):
             blinking.cursor_blink = False  # type: ignore[attr-defined]
+            blinking._cursor_visible = True  # type: ignore[attr-defined]
         await newcomer.settle()
 
         assert pilot.app.export_screenshot() == picture
