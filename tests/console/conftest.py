@@ -11,6 +11,7 @@ from pytest_textual_snapshot import SVGImageExtension
 from syrupy.assertion import SnapshotAssertion
 from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
+from textual.widgets import Input, TextArea
 
 from app.console.app import RunwardenApp
 from app.engine import Engine
@@ -115,11 +116,13 @@ Staged = Callable[..., AbstractAsyncContextManager[Scene]]
 
 @pytest.fixture(autouse=True, scope="session")
 def swift_textual() -> Iterator[None]:
-    """Keys wait for facts, not for the processor; style sheets are parsed once."""
+    """Keys wait for facts, not for the processor; style sheets are parsed once, and no cursor blinks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("textual.app.wait_for_idle", idle)
         patch.setattr("textual.pilot.wait_for_idle", idle)
         patch.setattr(Stylesheet, "_parse_rules", kept(Stylesheet._parse_rules))
+        patch.setattr(Input, "_toggle_cursor", lambda _: None)
+        patch.setattr(TextArea, "_toggle_cursor_blink_visible", lambda _: None)
         yield
 
 

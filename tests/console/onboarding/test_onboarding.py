@@ -357,9 +357,6 @@ async def test_the_first_screen(
     async with OnboardingApp(Path("~/.config/runwarden/config.toml"), frozenset()).run_test(size=size) as pilot:
         newcomer = Newcomer(pilot)
         await state(newcomer)
-        for blinking in pilot.app.query("Input"):
-            blinking.cursor_blink = False  # type: ignore[attr-defined]
-            blinking._cursor_visible = True  # type: ignore[attr-defined]
         await newcomer.settle()
 
         assert pilot.app.export_screenshot() == picture
