@@ -10,7 +10,7 @@ from app.console.forms import ContinueRunForm, NewRunForm, OrganizationForm, Res
 from app.engine import Engine
 from storage.records import ActionError, Repository, Run
 from tests.console.conftest import SMALL, WIDE
-from tests.console.forms.steps import opened
+from tests.console.forms.steps import opened, settle
 
 HOSTILE = "例え/\x1b]52;c;eA==\x07[/nope]\u202e" + "long-" * 40
 
@@ -83,7 +83,8 @@ async def test_a_form_looks_as_it_was_accepted(stage: Any, picture: Any, name: s
     """Empty, wrong, previewed, blocked, hostile."""
     make, *typed = SCENES[name]
     app = stage(make)
-    async with opened(app, *typed):
+    async with opened(app, *typed) as pilot:
+        await settle(pilot)
         assert still(app) == picture
 
 
