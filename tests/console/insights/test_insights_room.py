@@ -174,6 +174,28 @@ async def test_export_writes_the_numbers_on_show(
         assert "\x1b" not in path.read_text("utf-8")
 
 
+async def test_export_replaces_a_file_only_when_told_twice(staged: Staged, board: Board, tmp_path: Path) -> None:
+    """And refuses what it cannot write, with the cure."""
+    path = tmp_path / "old.json"
+    path.write_text("precious")
+    async with staged(SMALL) as scene:
+        await scene.press("4")
+        await scene.press("e")
+        field = scene.app.screen.query_one(Input)
+        for name, said in (("old.txt", "End the name in .csv or .json"), ("no/such.csv", "There is no folder")):
+            field.value = str(tmp_path / name)
+            await scene.press("enter")
+            assert said in scene.text
+        field.value = str(path)
+        await scene.press("enter")
+        assert "Enter again replaces it" in scene.text
+        kept = path.read_text()
+        await scene.press("enter")
+
+    assert kept == "precious"
+    assert json.loads(path.read_text())["outcomes"]
+
+
 async def test_the_days_below_a_chart_are_named_at_even_distances(staged: Staged) -> None:
     """None is left out between two that are named; the first one only where the edge would push it."""
     async with staged(WIDE) as scene:
