@@ -2,6 +2,9 @@
 
 import os
 import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -9,7 +12,9 @@ REVIEWS: Final = "reviews/"
 """The folder of all reviews; they are not reviewed."""
 _BYTES: Final = 2 * 1024 * 1024
 """The longest earlier review that is read back."""
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ReviewFileError(Exception):
@@ -21,37 +26,53 @@ class ReviewFile:
 
     def __init__(self, checkout: Path, run_id: str) -> None:
         self.path = f"{REVIEWS}{run_id}.md"
-        """In the checkout."""
-        self._file = checkout / self.path
+        self._folder = checkout / REVIEWS
+        self._name = f"{run_id}.md"
 
     def read(self) -> bytes | None:
         """The last review, or None: it is absent, not a regular file of the checkout, or too long."""
-        if self._file.parent.is_symlink() or self._file.is_symlink() or not self._file.is_file():
-            return None
         try:
-            with os.fdopen(os.open(self._file, _READ), "rb") as file:
-                review = file.read(_BYTES + 1)
+            with self._open() as folder, os.fdopen(os.open(self._name, _READ, dir_fd=folder), "rb") as file:
+                about = os.fstat(file.fileno())
+                return file.read() if stat.S_ISREG(about.st_mode) and about.st_size <= _BYTES else None
         except OSError:
             return None
-        return review if len(review) <= _BYTES else None
 
     def write(self, review: str) -> None:
-        """Replace the file as a whole; a link at its name is replaced, never followed.
+        """Replace the file as a whole, its mode kept; a link at its name is replaced, never followed.
 
         Raises:
             ReviewFileError: the folder is a link or a file, or the disk refuses.
         """
-        folder = self._file.parent
-        temporary = folder / f".runwarden-{secrets.token_hex(8)}"
         try:
-            if folder.is_symlink():
-                raise NotADirectoryError(0, "it is a link")
-            folder.mkdir(exist_ok=True)
-            with temporary.open("x", encoding="utf-8", newline="\n") as file:
-                file.write(review)
-            temporary.replace(self._file)
+            self._folder.mkdir(exist_ok=True)
+            with self._open() as folder:
+                self._replace(folder, review.encode())
         except OSError as error:
             raise ReviewFileError(
                 f"cannot write {self.path}: {error.strerror}; reviews/ must be a real folder, not a link, "
                 "and the checkout must be writable"
             ) from error
+
+    @contextmanager
+    def _open(self) -> Iterator[int]:
+        """Hold the folder open: a link that takes its name later leads nowhere."""
+        folder = os.open(self._folder, _FOLDER)
+        try:
+            yield folder
+        finally:
+            os.close(folder)
+
+    def _replace(self, folder: int, review: bytes) -> None:
+        temporary = f".runwarden-{secrets.token_hex(8)}"
+        try:
+            with os.fdopen(os.open(temporary, _WRITE, 0o644, dir_fd=folder), "wb") as file:
+                with suppress(FileNotFoundError):
+                    about = os.stat(self._name, dir_fd=folder, follow_symlinks=False)
+                    if stat.S_ISREG(about.st_mode):
+                        os.fchmod(file.fileno(), about.st_mode & 0o777)
+                file.write(review)
+            os.replace(temporary, self._name, src_dir_fd=folder, dst_dir_fd=folder)
+        finally:
+            with suppress(FileNotFoundError):  # gone when it has become the review
+                os.unlink(temporary, dir_fd=folder)

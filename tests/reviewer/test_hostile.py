@@ -1,10 +1,15 @@
 """Repositories made to break the reviewer: it reads, it never runs, it never follows, and its review stays a review."""
 
 import os
+import sys
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from service.reviewer.review_file import ReviewFile, ReviewFileError
 
 SECRET = b"ghp" + b"_" + b"aB3dE5gH7jK9mN1pQ2sT4vW6xY8zA0cD5fG7\n"
 
@@ -84,6 +89,79 @@ def test_review_is_never_written_through_a_link(branch: Any, tmp_path: Path, whe
         assert done.review.startswith("# Review")
 
 
+def attempt(work: Callable[[], object], at: int, attack: Callable[[], object]) -> bool:
+    """Do some work with an attack right before the call of the given number into C; whether there were that many."""
+    calls = count()
+
+    def watch(_frame: object, event: str, _call: object) -> None:
+        if event == "c_call" and next(calls) == at:
+            attack()
+
+    sys.setprofile(watch)
+    try:
+        work()
+    except ReviewFileError:
+        pass
+    finally:
+        sys.setprofile(None)
+    return next(calls) > at
+
+
+def test_folder_that_becomes_a_link_at_any_moment_is_not_followed(tmp_path: Path) -> None:
+    """Nothing is written to, and nothing is read from, the place where the link leads, whenever it appears."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "run_01TEST.md").write_text("precious")
+    moments = {"read": 0, "write": 0}
+
+    for action in moments:
+        for moment in count():
+            reviews = tmp_path / f"{action}-{moment}" / "reviews"
+            reviews.mkdir(parents=True)
+            (reviews / "run_01TEST.md").write_text("earlier")
+            file = ReviewFile(reviews.parent, "run_01TEST")
+            seen: list[bytes | None] = []
+
+            def become_a_link(reviews: Path = reviews) -> None:
+                reviews.rename(reviews.with_name("moved"))
+                reviews.symlink_to(outside)
+
+            def work(action: str = action, file: ReviewFile = file, seen: list[bytes | None] = seen) -> None:
+                seen.append(file.read()) if action == "read" else file.write("new")
+
+            if not attempt(work, moment, become_a_link):
+                break
+            moments[action] += 1
+            assert b"precious" not in seen, f"{action}, moment {moment}"
+            assert [path.name for path in outside.iterdir()] == ["run_01TEST.md"], f"{action}, moment {moment}"
+            assert (outside / "run_01TEST.md").read_text() == "precious", f"{action}, moment {moment}"
+
+    assert min(moments.values()) > 4
+
+
+def test_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A folder stands where the review belongs: the error is told, and the half-way file is gone."""
+    (tmp_path / "reviews/run_01TEST.md").mkdir(parents=True)
+
+    with pytest.raises(ReviewFileError):
+        ReviewFile(tmp_path, "run_01TEST").write("new")
+
+    assert [path.name for path in (tmp_path / "reviews").iterdir()] == ["run_01TEST.md"]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
+def test_replaced_review_keeps_its_mode(tmp_path: Path, mode: int) -> None:
+    """A review that others may not read stays so, and one that others may write too."""
+    file = ReviewFile(tmp_path, "run_01TEST")
+    file.write("first")
+    review = tmp_path / "reviews/run_01TEST.md"
+    review.chmod(mode)
+
+    file.write("second")
+
+    assert (review.read_text(), review.stat().st_mode & 0o777) == ("second", mode)
+
+
 def test_large_and_binary_and_odd_files_are_survived(branch: Any) -> None:
     """Sizes, encodings and empty files are reported or passed over; none ends the review."""
     branch.commit(
@@ -148,7 +226,6 @@ def test_many_files_end_in_time_and_say_so(repo: Any, monkeypatch: pytest.Monkey
     from service.reviewer.git import Git
     from service.reviewer.render import render
     from service.reviewer.review import review
-    from service.reviewer.review_file import ReviewFile
     from service.reviewer.task import parse_task
 
     repo.commit({f"src/m{n}.py": "# TODO: x\ndef f(a=[]):\n    return a\n" for n in range(40)})
