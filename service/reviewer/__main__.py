@@ -28,8 +28,7 @@ _LOG_LINE: Final = 500
 def main(arguments: list[str]) -> int:
     """Do one turn; 0 when the review is written, 1 when it could not be, 2 when the task is invalid.
 
-    Args:
-        arguments: `--input KEY=VALUE`, any number of them: inputs from the agent's configuration; the task's own win.
+    Arguments are `--input KEY=VALUE`, inputs from the agent's configuration; the task's own win.
     """
     _use_utf8()
     if _EXPOSED:

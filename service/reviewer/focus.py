@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from service.reviewer.checks.secrets import excerpt
 from service.reviewer.finding import Rule, Severity, Topic
 
 WORDS: Final = {topic.value: topic for topic in Topic} | {
@@ -57,12 +58,11 @@ def matches(path: str, pattern: str) -> bool:
 def read_focus(instructions: str, inputs: dict[str, Any], known: Collection[str]) -> Focus:
     """Find focus words and paths in free text and inputs; inputs win.
 
-    Args:
-        instructions: free text; a clause with a negation, such as "skip the docs", names nothing.
-        inputs: `focus` and `paths`, each a text or a list of texts, and `depth`, `diff` or `full`.
-        known: all files and folders of the tree; other paths in the text mean nothing.
+    A clause with a negation, such as "skip the docs", names nothing; nor does a path that is not known. The inputs
+    `focus` and `paths` are each a text or a list of texts; `depth` is `diff` or `full`.
     """
-    unclear = [f"The input {key[:60]} is not one of {', '.join(_INPUTS)}." for key in inputs if key not in _INPUTS]
+    unknown = [key for key in inputs if key not in _INPUTS][:_MOST]
+    unclear = [f"The input {excerpt(key, 60)} is not one of {', '.join(_INPUTS)}." for key in unknown]
     text = "\n".join(clause for clause in _CLAUSE.split(instructions[:_TEXT]) if not _NEGATED.search(clause))
     topics = frozenset(WORDS[word.lower()] for word in _WORD.findall(text))
     named = (path.rstrip("/.").removeprefix("./") for path in _PATH.findall(text))
@@ -73,13 +73,13 @@ def read_focus(instructions: str, inputs: dict[str, Any], known: Collection[str]
         words = [word.lower() for word in _texts(given["focus"])]
         topics = frozenset(WORDS[word] for word in words if word in WORDS)
         if not words or any(word not in WORDS for word in words):
-            unclear.append(f"The input focus takes {', '.join(WORDS)}; it was {str(given['focus'])[:80]}.")
+            unclear.append(f"The input focus takes {', '.join(WORDS)}; it was {excerpt(given['focus'], 80)}.")
     if "paths" in given:
         paths = _texts(given["paths"])
         if not paths:
-            unclear.append(f"The input paths takes a path or a list of paths; it was {str(given['paths'])[:80]}.")
+            unclear.append(f"The input paths takes a path or a list of paths; it was {excerpt(given['paths'], 80)}.")
     if depth not in _DEPTHS:
-        unclear.append(f"The input depth takes {' or '.join(_DEPTHS)}; it was {str(depth)[:80]}.")
+        unclear.append(f"The input depth takes {' or '.join(_DEPTHS)}; it was {excerpt(depth, 80)}.")
     return Focus(topics, paths[:_MOST], depth == "full", tuple(unclear[:_MOST]))
 
 

@@ -42,15 +42,7 @@ class Since:
 def compare(
     record: Record, scope: Scope, survey: Survey, reported: tuple[Finding, ...], paths: Collection[str]
 ) -> Since:
-    """Sort the findings of the last review and of this one; a focus of either hides none of the last.
-
-    Args:
-        record: the last review.
-        scope: what is under review now.
-        survey: everything found now.
-        reported: the findings that this review lists.
-        paths: all paths of the tree.
-    """
+    """Sort the findings of the last review and of this one; a focus of either hides none of the last."""
     before = {one.fingerprint for one in record.findings}
     present = {one.fingerprint: one for one in survey.found}
     both_diffs = not record.whole_tree and scope.base is not None

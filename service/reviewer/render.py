@@ -106,9 +106,8 @@ def _findings(review: Review) -> Iterator[str]:
         yield "\nNone."
     for path, found in list(by_path.items())[:_FILES]:
         yield f"\n### {code(path)}\n"
-        yield from _some(
-            [f"**{one.weight}** `{one.rule.id}`{_line(one.line)}: {escaped(one.message)}" for one in found]
-        )
+        rows = [f"**{one.weight}** `{one.rule.id}`{_line(one.line)}: {escaped(one.message)}" for one in found]
+        yield from _some(rows)
     left = list(by_path.values())[_FILES:]
     if left:
         yield f"\nAnd {sum(map(len, left))} more in {len(left)} more files; name paths or topics to see them."

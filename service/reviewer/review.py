@@ -63,14 +63,7 @@ class Review:
 
 
 def review(task: Task, git: Git, last: bytes | None, say: Callable[[str], None], clock: Callable[[], float]) -> Review:
-    """Do one turn.
-
-    Args:
-        task: what was asked.
-        git: the repository of the checkout.
-        last: the review of the turn before; None when there is none.
-        say: receives the progress, line by line.
-        clock: seconds of work so far, for the limit on time.
+    """Do one turn after the last review, if there is one; `clock` counts the seconds of work so far.
 
     Raises:
         NothingToReviewError: the branch has no commit.

@@ -1,7 +1,7 @@
 """The survey: every file under review is read once, every check is asked, and what was left out is written down."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Final
 
@@ -25,11 +25,9 @@ class Scope:
     """What is under review."""
 
     head: str
-    """The commit of the branch."""
     base: str | None
     """The commit it is compared with; None for the whole tree."""
     reason: str
-    """Why this one."""
     changes: Mapping[str, str | None]
     """The paths that the branch changed, with the blob before, if any; empty for the whole tree."""
 
@@ -73,31 +71,22 @@ class Survey:
     """Checks that failed, and on which file."""
 
 
+@dataclass(slots=True)
 class Surveyor:
-    """One pass over the files of a scope.
+    """One pass over the files of a scope."""
 
-    `known` holds all files and folders, None when there are too many, which leaves out the checks of the tree; `spent`
-    tells which part of the time is used up, 1 being all of it.
-    """
-
-    def __init__(
-        self,
-        scope: Scope,
-        entries: dict[str, Entry],
-        known: frozenset[str] | None,
-        blobs: Blobs,
-        spent: Callable[[], float],
-    ) -> None:
-        self._scope = scope
-        self._entries = entries
-        self._known = known
-        self._blobs = blobs
-        self._spent = spent
-        self._bytes = 0
-        self._limited = False
-        self._broken: list[str] = []
-        self._found: list[Finding] = []
-        self._older: set[str] = set()
+    scope: Scope
+    entries: dict[str, Entry]
+    known: frozenset[str] | None
+    """All files and folders; None when there are too many, which leaves out the checks of the tree."""
+    blobs: Blobs
+    spent: Callable[[], float]
+    """Tells which part of the time is used up, 1 being all of it."""
+    _bytes: int = 0
+    _limited: bool = False
+    _broken: list[str] = field(default_factory=list)
+    _found: list[Finding] = field(default_factory=list)
+    _older: set[str] = field(default_factory=set)
 
     def survey(self) -> Survey:
         """Check the entries of the scope.
@@ -105,13 +94,13 @@ class Surveyor:
         Raises:
             GitError: the repository stopped answering.
         """
-        paths = self._entries if self._scope.base is None else sorted(self._scope.changes)
-        reviewed = [self._entries[path] for path in paths if path in self._entries and not path.startswith(REVIEWS)]
+        paths = self.entries if self.scope.base is None else sorted(self.scope.changes)
+        reviewed = [self.entries[path] for path in paths if path in self.entries and not path.startswith(REVIEWS)]
         readable = [entry.path for entry in reviewed if entry.mode not in {SYMLINK, SUBMODULE}]
         sources = {path: source for path in readable if (source := self._checked(path))}
         unread = set(readable) - sources.keys()
-        if self._known is not None:
-            tree = files.Tree(self._entries, reviewed, sources, self._read)
+        if self.known is not None:
+            tree = files.Tree(self.entries, reviewed, sources, self._read)
             every = (finding for check in files.CHECKS for finding in self._guarded(check(tree), "the tree"))
             self._found += identify(every)
         return Survey(
@@ -120,19 +109,19 @@ class Surveyor:
             sources=sources,
             judged=frozenset(entry.path for entry in reviewed) - unread,
             unread=len(unread),
-            tree_judged=self._known is not None and not self._limited and not self._broken,
+            tree_judged=self.known is not None and not self._limited and not self._broken,
             broken=tuple(self._broken),
         )
 
     def _checked(self, path: str) -> Source | None:
         """Read and check a file, as long as there is time; what the branch did not bring is marked as older."""
-        source = self._read(path) if self._spent() < _READING else None
+        source = self._read(path) if self.spent() < _READING else None
         if source is None:
             return None
         found = list(identify(self._ask(source)))
         self._found += found
-        before = self._scope.changes.get(path)
-        data = self._blobs.read(before) if found and before else None
+        before = self.scope.changes.get(path)
+        data = self.blobs.read(before) if found and before else None
         if data is not None:
             self._older |= {one.fingerprint for one in identify(self._ask(Source(path, data)))}
         source.forget()
@@ -140,19 +129,19 @@ class Surveyor:
 
     def _read(self, path: str) -> Source | None:
         """The content of a path at the head; None when it is large, not a file, or the budget is spent."""
-        entry = self._entries.get(path)
+        entry = self.entries.get(path)
         if entry is None or entry.mode == SUBMODULE or entry.size > FILE_BYTES:
             return None
-        if self._spent() > 1 or self._bytes + entry.size > _TOTAL_BYTES:
+        if self.spent() > 1 or self._bytes + entry.size > _TOTAL_BYTES:
             self._limited = True
             return None
         self._bytes += entry.size
-        data = self._blobs.read(entry.oid)
+        data = self.blobs.read(entry.oid)
         return None if data is None else Source(path, data)
 
     def _ask(self, source: Source) -> list[Finding]:
         asked = [check(source) for check in SOURCE_CHECKS]
-        asked += [files.broken_links(source, self._known)] if self._known is not None else []
+        asked += [files.broken_links(source, self.known)] if self.known is not None else []
         return list(islice(chain.from_iterable(self._guarded(each, source.path) for each in asked), _FINDINGS_A_FILE))
 
     def _guarded(self, findings: Iterable[Finding], subject: str) -> Iterator[Finding]:

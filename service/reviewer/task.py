@@ -20,7 +20,6 @@ class Task:
 
     run_id: str
     turn: int
-    """1-based."""
     branch: str
     default_branch: str | None
     """None: there is none to compare with."""
@@ -29,10 +28,7 @@ class Task:
 
 
 def parse_task(raw: bytes) -> Task:
-    """Read a task.
-
-    Args:
-        raw: one JSON object in UTF-8; fields other than a task's are ignored.
+    """Read a task from one JSON object in UTF-8; fields other than a task's are ignored.
 
     Raises:
         TaskError: it is not a JSON object, or a field is missing or of another kind.

@@ -1,17 +1,35 @@
 """What each rule sees in one file, and what it leaves alone."""
 
 import string
+from typing import Any
 
 import pytest
 
 from service.reviewer.checks.secrets import redacted
 from service.reviewer.finding import RULES, Severity
+from service.reviewer.focus import read_focus
+from service.reviewer.markdown import quoted
 from tests.reviewer.conftest import found, rules
 
 # Put together here, so that no scanner takes this file for a leak.
 MIXED = "aB3dE5gH7jK9mN1pQ2sT4vW6xY8zA0cD5fG7"
 GITHUB = "ghp" + "_" + MIXED
 AWS = "AK" + "IA" + "QX7LMN4RSTUVW2YZ"
+TOKENS = {
+    "AWS access key": AWS,
+    "GitHub token": GITHUB,
+    "GitLab token": "gl" + "pat-" + MIXED,
+    "Slack token": "xo" + "xb-" + MIXED,
+    "Slack webhook": "hooks." + "slack.com/services/T0QX7LMN4/B0RSTUVW2/" + MIXED[:24],
+    "Stripe key": "sk" + "_live_" + MIXED,
+    "Google API key": "AI" + "za" + MIXED[:35],
+    "Anthropic key": "sk-" + "ant-" + MIXED,
+    "OpenAI key": "sk-" + "proj-" + MIXED,
+    "npm token": "npm" + "_" + MIXED,
+    "PyPI token": "py" + "pi-AgE" + MIXED + "_-" + MIXED,
+    "SendGrid key": "SG" + "." + MIXED[:22] + "." + MIXED + "-" + MIXED[:6],
+    "JSON web token": "ey" + "J" + MIXED + ".ey" + "J" + MIXED + "." + MIXED,
+}
 KEY = "-----BEGIN " + "RSA PRIVATE KEY-----\n" + MIXED * 2 + "\n"
 FIRES: dict[str, list[tuple[str, str | bytes]]] = {
     "secret-token": [("a.py", f'T = "{GITHUB}"\n'), ("deploy.yml", f"key: {AWS}\n")],
@@ -99,13 +117,66 @@ def test_clean_module_has_no_finding() -> None:
     )
 
 
-@pytest.mark.parametrize("text", [f'T = "{GITHUB}"\n', f"x = 1 # TODO {GITHUB}\n", f'API_KEY = "{MIXED}"\n', KEY])
-def test_no_finding_repeats_a_secret(text: str) -> None:
+def repeated(secret: str, said: str) -> bool:
+    """Whether eight characters of a secret stand in a row in what is said."""
+    return any(secret[at : at + 8] in said for at in range(len(secret) - 7))
+
+
+@pytest.mark.parametrize(("label", "secret"), TOKENS.items())
+def test_token_of_any_shape_is_found_and_named(label: str, secret: str) -> None:
+    """Each of the known shapes is a secret, and the finding says of which kind."""
+    (finding,) = (one for one in found(f"use {secret}\n") if one.rule.id == "secret-token")
+
+    assert finding.message.startswith(f"{label}: ")
+
+
+@pytest.mark.parametrize(
+    ("secret", "text"),
+    [
+        *((secret, text) for secret in TOKENS.values() for text in (f'T = "{secret}"\n', f"x = 1 # TODO {secret}\n")),
+        (MIXED, f'API_KEY = "{MIXED}"\n'),
+        (MIXED, KEY),
+    ],
+)
+def test_no_finding_repeats_a_secret(secret: str, text: str) -> None:
     """Neither message nor anchor holds eight characters of the secret in a row, once printed through `redacted`."""
+    assert found(text)
     for finding in found(text):
         said = redacted(finding.message) + (finding.anchor if finding.rule.id.startswith("secret") else "")
 
-        assert not any(MIXED[at : at + 8] in said for at in range(len(MIXED) - 8)), finding
+        assert not repeated(secret, said), finding
+
+
+@pytest.mark.parametrize("written", ["{}", "Deploy with {}, then review.", "curl -u x:{} https://api.example.org"])
+@pytest.mark.parametrize("secret", TOKENS.values())
+def test_quoted_instructions_repeat_no_secret(secret: str, written: str) -> None:
+    """The review shows the instructions to everyone who can read the repository: a secret in them is redacted."""
+    shown = quoted(f"First line.\n{written.format(secret)}")
+
+    assert not repeated(secret, shown)
+    assert "redacted" in shown
+
+
+def test_review_repeats_no_secret_of_its_task(branch: Any) -> None:
+    """Neither the file nor the log nor the commit message, whether a secret came as instructions or as an input."""
+    done = branch.turn("\n".join(TOKENS.values()), inputs={"depth": " ".join(TOKENS.values())} | TOKENS)
+
+    said = f"{done.review}{done.log}{done.result}"
+    assert "SendGrid key redacted" in said
+    assert not [label for label, secret in TOKENS.items() if repeated(secret, said)]
+
+
+@pytest.mark.parametrize("before", range(60, 130, 10))
+@pytest.mark.parametrize("secret", TOKENS.values())
+def test_excerpt_that_ends_within_a_secret_shows_no_part_of_it(secret: str, before: int) -> None:
+    """Half a secret has no shape any more: what is quoted is redacted before it is cut."""
+    todo = f"x = 1  # TODO {'- ' * (before // 2)}{secret}\n"
+    inputs = read_focus("", {"-" * (before - 60) + secret: 1, "focus": f"{'-' * (before - 60)} {secret}"}, ()).unclear
+
+    said = [redacted(finding.message) for finding in found(todo)] + [redacted(sentence) for sentence in inputs]
+
+    assert len(said) > 3
+    assert not [one for one in said if repeated(secret, one)]
 
 
 def test_secret_among_fixtures_is_a_note() -> None:

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import Final
 from urllib.parse import unquote
 
+from service.reviewer.checks.secrets import excerpt
 from service.reviewer.finding import Finding, Rule
 from service.reviewer.git import FILE_BYTES, SUBMODULE, SYMLINK, Entry
 from service.reviewer.source import PROGRAMS, Source
@@ -66,7 +67,7 @@ def _links_outside(tree: Tree) -> Iterator[Finding]:
         source = tree.read(entry.path) if entry.mode == SYMLINK else None
         target = source.data.decode("utf-8", "surrogateescape") if source else ""
         if source and (target.startswith("/") or _resolve(entry.path, target) is None):
-            yield Finding(Rule.SYMLINK_OUTSIDE, entry.path, 0, f"It leads to {target[:200]}.", target)
+            yield Finding(Rule.SYMLINK_OUTSIDE, entry.path, 0, f"It leads to {excerpt(target, 200)}.", target)
 
 
 def _resolve(path: str, target: str) -> str | None:

@@ -14,18 +14,21 @@ _SHAPES: Final = {
     "GitHub token": r"\b(?:gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{22,255})\b",
     "GitLab token": r"\bgl(?:pat|dt|ptt|rt|cbt|soat)-[A-Za-z0-9_\-]{20,64}\b",
     "Slack token": r"\bxox[abeoprs]-[A-Za-z0-9-]{10,250}\b",
+    "Slack webhook": r"hooks\.slack\.com/services/T[A-Z0-9]{6,12}/B[A-Z0-9]{6,12}/[A-Za-z0-9]{20,32}",
     "Stripe key": r"\b[rs]k_live_[0-9A-Za-z]{16,255}\b",
     "Google API key": r"\bAIza[0-9A-Za-z_\-]{35}(?![0-9A-Za-z_\-])",
     "Anthropic key": r"\bsk-ant-[A-Za-z0-9_\-]{24,255}",
     "OpenAI key": r"\bsk-(?:proj-|svcacct-)?(?=[A-Za-z_\-]*[0-9])[A-Za-z0-9_\-]{32,255}\b",
     "npm token": r"\bnpm_[A-Za-z0-9]{36}\b",
+    "PyPI token": r"\bpypi-AgE[A-Za-z0-9_\-]{40,255}",
+    "SendGrid key": r"\bSG\.[A-Za-z0-9_\-]{22}\.[A-Za-z0-9_\-]{43}",
     "JSON web token": r"\beyJ[A-Za-z0-9_\-]{10,2000}\.eyJ[A-Za-z0-9_\-]{10,2000}\.[A-Za-z0-9_\-]{20,1000}",
 }
 _LABELS: Final = tuple(_SHAPES)
 _TOKEN: Final = re.compile("|".join(f"({shape})" for shape in _SHAPES.values()))
 _TOKEN_HINTS: Final = (
     *("akia", "asia", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "gldt-", "glptt-", "glrt-"),
-    *("glcbt-", "glsoat-", "xox", "k_live_", "aiza", "sk-", "npm_", ".eyj"),
+    *("glcbt-", "glsoat-", "xox", "hooks.slack.com", "k_live_", "aiza", "sk-", "npm_", "pypi-age", "sg.", ".eyj"),
 )
 """One of these, in lower case, is in every token."""
 _KEY_BLOCK: Final = re.compile(r"-----BEGIN (?:[A-Z]{2,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
@@ -46,6 +49,7 @@ _HIDDEN_BITS: Final = 4.5
 _LOCAL_HOST: Final = re.compile(r"[^.]*\Z|(?:127|10|192\.168|172\.(?:1[6-9]|2\d|3[01]))\.[\d.]*\Z")
 _ENV_NAME: Final = re.compile(r"\.env(?:\.(?!example|sample|template|dist|test|ci)[\w-]+)?\Z")
 _SHOWN: Final = 4
+_READ: Final = 10_000
 
 
 def redacted(text: str) -> str:
@@ -54,6 +58,11 @@ def redacted(text: str) -> str:
     text = _URL.sub(lambda found: found[0].replace(f":{found[2]}@", ":[redacted]@"), text)
     text = _NAMED.sub(lambda found: found[0].replace(found[1], "[redacted]"), text)
     return _HIDDEN_RUN.sub(lambda run: "[redacted]" if _entropy(run[0]) > _HIDDEN_BITS else run[0], text)
+
+
+def excerpt(what: object, limit: int) -> str:
+    """The beginning of a text, redacted before it is cut: half a secret has no shape."""
+    return redacted(str(what)[:_READ].strip())[:limit]
 
 
 def _label(found: re.Match[str]) -> str:

@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Iterator
 from typing import Final
 
+from service.reviewer.checks.secrets import excerpt
 from service.reviewer.finding import Finding, Rule, Severity
 from service.reviewer.source import Source
 
@@ -48,10 +49,10 @@ def _lines(source: Source) -> Iterator[Finding]:
         return
     for number, line, found in source.search(_TODO, "todo", "fixme", "xxx", "hack"):
         if not _ISSUE.search(line, found.end()):
-            yield Finding(Rule.TODO, source.path, number, line[found.start(1) :].strip()[:_EXCERPT], line)
+            yield Finding(Rule.TODO, source.path, number, excerpt(line[found.start(1) :], _EXCERPT), line)
     for number, line, found in source.search(_STATEMENTS.get(source.suffix, _NOTHING), *_STATEMENT_HINTS):
         rule = Rule.FOCUSED_TEST if ".only(" in found[0] else Rule.DEBUGGER
-        yield Finding(rule, source.path, number, line.strip()[:_EXCERPT], line)
+        yield Finding(rule, source.path, number, excerpt(line, _EXCERPT), line)
     if source.suffix not in _PROSE:
         for number, line, found in source.search(re.compile(f"[{_BIDI}]"), *_BIDI):
             seen = f"U+{ord(found[0]):04X} in column {found.start() + 1}."
@@ -74,7 +75,7 @@ def _data(source: Source) -> Iterator[Finding]:
         seen = f"{error.msg}, column {error.colno}."
         yield Finding(Rule.DATA_SYNTAX, source.path, error.lineno, seen, source.line(error.lineno), severity)
     except ValueError as error:
-        yield Finding(Rule.DATA_SYNTAX, source.path, 0, f"{str(error)[:_EXCERPT]}.", "", severity)
+        yield Finding(Rule.DATA_SYNTAX, source.path, 0, f"{excerpt(error, _EXCERPT)}.", "", severity)
     except RecursionError:
         return  # too deep to judge, which says nothing about its syntax
 
@@ -82,9 +83,9 @@ def _data(source: Source) -> Iterator[Finding]:
 def _versions(source: Source) -> Iterator[Finding]:
     if _REQUIREMENTS.search(source.path):
         for number, line, _ in source.search(_UNPINNED, ""):
-            yield Finding(Rule.UNPINNED, source.path, number, line.strip()[:_EXCERPT], line)
+            yield Finding(Rule.UNPINNED, source.path, number, excerpt(line, _EXCERPT), line)
     for number, line, found in source.search(_FROM, "from") if source.name in {"Dockerfile", "Containerfile"} else ():
-        yield Finding(Rule.UNPINNED, source.path, number, found[1][:_EXCERPT], line)
+        yield Finding(Rule.UNPINNED, source.path, number, excerpt(found[1], _EXCERPT), line)
 
 
 CHECKS: Final = (_conflicts, _lines, _data, _versions)
