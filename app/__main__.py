@@ -35,7 +35,7 @@ def _console_at_once() -> int | None:
 
     from app import first_frame
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, _exit)
     frame, code = first_frame.FirstFrame(os.environ), None
     modes = first_frame.quieten()

@@ -240,6 +240,13 @@ class RunwardenApp(BaseApp[None]):
         else:
             self.run_worker(self.profiles.switch(session, name), group="switch")
 
+    def action_command_palette(self) -> None:
+        """Open the palette."""
+        from app.console.keys.palette import ConsolePalette
+
+        if not isinstance(self.screen, ConsolePalette):
+            self.push_screen(ConsolePalette(id="--command-palette"))
+
     def action_help(self) -> None:
         """Shows every key of the screen."""
         from app.console.keys.help import KeyHelpScreen

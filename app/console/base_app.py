@@ -6,7 +6,8 @@ arrive together: of `/dark` only the first would reach the room, and the rest wo
 
 import asyncio
 from collections import deque
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -48,6 +49,18 @@ class BaseApp(App[Result]):
         """None: no key waits for another."""
         self._ahead: deque[events.Key | events.Paste] = deque()
         """Typed while the turn was another's."""
+
+    @contextmanager
+    def suspend(self) -> Iterator[None]:
+        """Lend the terminal; it is taken back whatever the body raises, which Textual's own forgets to do."""
+        failure: Exception | None = None
+        with super().suspend():
+            try:
+                yield
+            except Exception as error:  # noqa: BLE001 — raised again below
+                failure = error
+        if failure is not None:
+            raise failure
 
     async def on_event(self, event: events.Event) -> None:
         """Has a key wait for the one before it."""

@@ -12,7 +12,7 @@ from app.api.errors import ApiError
 from app.config import Profile, Settings
 from app.console.coalesced_task import CoalescedTask
 from app.console.troubles import READ_ONLY, link_notice, storage_notice
-from app.events import ActionChanged, Event, StorageFailed
+from app.events import ActionChanged, Event, LinkChanged, StorageFailed
 from app.text import safe_text
 from storage.errors import StorageError
 from storage.records import LinkState, RunFilter
@@ -74,6 +74,8 @@ class Session:
         self._unsubscribe: Callable[[], None] | None = None
         self._opened = asyncio.Event()
         self._storage_trouble: str | None = None
+        self._has_polled = False
+        """Whether a poll was kept since the header was read last."""
 
     # The engine
 
@@ -102,6 +104,7 @@ class Session:
         """The engine says that something changed."""
         if isinstance(event, StorageFailed):
             self.storage_failed(event.message)
+        self._has_polled = self._has_polled or isinstance(event, LinkChanged)
         if not isinstance(event, ActionChanged):
             self.refresh_vitals()
         self.engine_changed.publish(event)
@@ -160,8 +163,15 @@ class Session:
         self.show_vitals(replace(self.vitals, files_fail=True))
 
     async def _read_vitals(self) -> None:
-        if self.engine is not None:
-            self.show_vitals(await read_vitals(self.engine.cache, self.vitals, self.clock()))
+        if (engine := self.engine) is None:
+            return
+        vitals = await read_vitals(engine.cache, self.vitals, self.clock())
+        if self._storage_trouble is not None and self._has_polled:
+            # The cache was written and read: where the ledger can be read too, the trouble is over.
+            await engine.ledger.actions(limit=1)
+            self._storage_trouble, vitals = None, replace(vitals, files_fail=False)
+        self._has_polled = False
+        self.show_vitals(vitals)
 
     async def guard(self, work: Awaitable[Result]) -> Result | None:
         """Does the work. Whatever fails of our own files, or of a request, becomes a notice here, and nowhere else."""

@@ -119,3 +119,34 @@ def test_no_color_means_none(opened: Opened) -> None:
 
 def _styles(terminal: Terminal) -> list[object]:
     return [piece for piece in pieces(terminal.seen) if piece.kind == "csi" and piece.text.endswith("m")]
+
+
+@pytest.mark.parametrize(("editor", "said"), [("nonexistent-editor", "did not start"), ("false", "ended with code 1")])
+def test_an_editor_that_fails_gives_the_terminal_back(opened: Opened, editor: str, said: str) -> None:
+    """The form is there again, with the reason, and the keys work."""
+    terminal = opened(EDITOR=editor, VISUAL="")
+    terminal.shows("complete", "? help")
+    terminal.press("n")
+    terminal.shows("New run")
+    terminal.press("\x05")
+    terminal.shows(said)
+    terminal.press("\x1b")
+    terminal.shows("? help")
+    terminal.press("q")
+
+    assert terminal.end() == 0
+
+
+@pytest.mark.parametrize("second", ["\r", "\x1b"])
+def test_a_second_key_in_the_same_moment_closes_the_palette_once(opened: Opened, second: str) -> None:
+    """As from a bouncing key: the command is run, and the console stays."""
+    terminal = opened()
+    terminal.shows("complete", "? help")
+    terminal.press(":", *"sort")
+    terminal.shows("Sort by")
+    terminal.type(f"\r{second}")
+    terminal.press("")
+    terminal.press("\x1b", "q")
+
+    assert terminal.end() == 0
+    assert b"Traceback" not in terminal.seen

@@ -2,11 +2,12 @@
 
 import shlex
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, cast
+from typing import Any, Final, cast
 
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.await_complete import AwaitComplete
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.fuzzy import Matcher
 
@@ -31,6 +32,18 @@ class Command:
     name: str
     help: str
     run: Callable[[], Awaitable[object] | object]
+
+
+class ConsolePalette(CommandPalette):
+    """Textual's palette, which a second key in the same moment would close twice, and its command with it."""
+
+    def dismiss(self, result: Any = None) -> AwaitComplete:
+        """Close once; a command chosen again while this is closing is not run."""
+        if self.is_current:
+            return super().dismiss(result)
+        if self._selected_command is not None:
+            self._selected_command = replace(self._selected_command, command=lambda: None)
+        return AwaitComplete()
 
 
 class ConsoleCommands(Provider):
