@@ -59,14 +59,14 @@ class PickList(Widget):
         return self._picks[self._cursor].value if self._picks else None
 
     def show(self, picks: tuple[PickItem, ...], marks: Mapping[str, Mark]) -> None:
-        """Shows the values and their marks; the cursor stays where it is if the values are the same."""
+        """Show the values and their marks; the cursor stays where it is if the values are the same."""
         if picks != self._picks:
             self._cursor = 0 if [p.value for p in picks] != [p.value for p in self._picks] else self._cursor
         self._picks, self._marks = picks, dict(marks)
         self.refresh()
 
     def move(self, step: int) -> None:
-        """Moves the cursor; a single step wraps around the ends."""
+        """Move the cursor; a single step wraps around the ends."""
         if not self._picks:
             return
         last = len(self._picks) - 1
@@ -86,7 +86,7 @@ class PickList(Widget):
         return Content("\n").join(self._line(index) for index in shown)
 
     def on_click(self, event: events.Click) -> None:
-        """Announces the clicked value."""
+        """Announce the clicked value."""
         index = self._top + event.y
         if index < len(self._picks):
             self._cursor = index
@@ -94,11 +94,11 @@ class PickList(Widget):
             self.refresh()
 
     def on_mouse_scroll_down(self) -> None:
-        """Moves down."""
+        """Move down."""
         self.move(3)
 
     def on_mouse_scroll_up(self) -> None:
-        """Moves up."""
+        """Move up."""
         self.move(-3)
 
     def _line(self, index: int) -> Content:
@@ -168,19 +168,19 @@ class StatusList(Widget, can_focus=True):
         return Content("\n").join(self._line(index) for index in range(len(self._statuses)))
 
     def action_move(self, step: int) -> None:
-        """Moves the cursor, wrapping around the ends."""
+        """Move the cursor, wrapping around the ends."""
         self._cursor = (self._cursor + step) % len(self._statuses)
         self.refresh()
 
     def action_mark(self) -> None:
-        """Marks or unmarks the status."""
+        """Mark or unmark the status."""
         here = {self._statuses[self._cursor]}
         self._marked ^= here
         self._excluded -= here
         self.refresh()
 
     def action_exclude(self) -> None:
-        """Excludes the status, or includes it again."""
+        """Exclude the status, or include it again."""
         if self._can_exclude:
             here = {self._statuses[self._cursor]}
             self._excluded ^= here
@@ -188,7 +188,7 @@ class StatusList(Widget, can_focus=True):
             self.refresh()
 
     def action_choose(self) -> None:
-        """Announces the choice."""
+        """Announce the choice."""
         chosen = self._marked if self._marked or self._excluded else {self._statuses[self._cursor]}
         self.post_message(
             self.Chosen(
@@ -198,7 +198,7 @@ class StatusList(Widget, can_focus=True):
         )
 
     def on_click(self, event: events.Click) -> None:
-        """Marks the clicked status; a double click chooses it."""
+        """Mark the clicked status; a double click chooses it."""
         if event.y < len(self._statuses):
             self._cursor = event.y
             if event.chain > 1:

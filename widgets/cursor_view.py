@@ -36,25 +36,25 @@ class CursorView(ScrollView, can_focus=True):
         """Called after other rows scrolled into view."""
 
     def action_move(self, rows: int) -> None:
-        """Moves the cursor."""
+        """Move the cursor."""
         self.put_cursor(self._cursor + rows)
 
     def action_page(self, pages: int) -> None:
-        """Moves the view and the cursor by pages."""
+        """Move the view and the cursor by pages."""
         rows = pages * max(1, self.page - 1)
         self.scroll_rows_to(self.scroll_offset.y + rows)
         self.put_cursor(self._cursor + rows)
 
     def action_first(self) -> None:
-        """Moves the cursor to the first row."""
+        """Move the cursor to the first row."""
         self.put_cursor(0)
 
     def action_last(self) -> None:
-        """Moves the cursor to the last row."""
+        """Move the cursor to the last row."""
         self.put_cursor(self.total - 1)
 
     def put_cursor(self, index: int) -> None:
-        """Puts the cursor on a row, or on the nearest existing one, and scrolls it into view."""
+        """Put the cursor on a row, or on the nearest existing one, and scroll it into view."""
         if not self.total:
             return
         before, self._cursor = self._cursor, min(max(0, index), self.total - 1)
@@ -66,11 +66,11 @@ class CursorView(ScrollView, can_focus=True):
         self.cursor_moved()
 
     def scroll_rows_to(self, top: int) -> None:
-        """Scrolls a row to the top, as far as possible."""
+        """Scroll a row to the top, as far as possible."""
         self.scroll_to(y=top, animate=False, force=True)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Announces that other rows are in view."""
+        """Announce that other rows are in view."""
         super().watch_scroll_y(old_value, new_value)
         self.rows_came_into_view()
 
@@ -86,9 +86,9 @@ class CursorView(ScrollView, can_focus=True):
         return range(top, min(self.total, top + self.page))
 
     def repaint_row(self, index: int) -> None:
-        """Repaints one row."""
+        """Repaint one row."""
         self.refresh(Region(0, index - self.scroll_offset.y + HEADER, self.size.width, 1))
 
     def repaint_header(self) -> None:
-        """Repaints the line above the rows."""
+        """Repaint the line above the rows."""
         self.refresh(Region(0, 0, self.size.width, HEADER))

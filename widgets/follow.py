@@ -154,14 +154,14 @@ class FollowStrip(Widget):
         self.display = False
 
     def show(self, pins: tuple[PinnedRun, ...], now: datetime, as_of: datetime) -> None:
-        """Shows the followed runs, the active ones first."""
+        """Show the followed runs, the active ones first."""
         self._pins = pins
         self.display = bool(pins)
         self._fit()
         self.tick(now, as_of)
 
     def tick(self, now: datetime, as_of: datetime) -> None:
-        """Repaints if a duration changed."""
+        """Repaint if a duration changed."""
         self._times = (now, as_of)
         lines = self._drawn()
         if len(lines) != len(self._lines) or not all(map(Content.is_same, lines, self._lines)):
@@ -169,7 +169,7 @@ class FollowStrip(Widget):
             self.refresh()
 
     def on_resize(self) -> None:
-        """Draws again for the new width."""
+        """Draw again for the new width."""
         self._fit()
         if self._times is not None:
             self.tick(*self._times)

@@ -35,7 +35,7 @@ def strip(slices: Sequence[Slice], cells: int, *, is_stale: bool = False) -> lis
 
 
 def fold(slices: Sequence[Slice], cells: int) -> tuple[Slice, ...]:
-    """Folds equal numbers of slices into one, as bad as the worst of them, until they fit.
+    """Fold equal numbers of slices into one, as bad as the worst of them, until they fit.
 
     The last one includes the present, so it is known if the present is.
     """
@@ -103,7 +103,7 @@ class Card(Static):
         self._width = 0
 
     def show(self, facts: CardFacts) -> None:
-        """Shows the facts; repaints only if they changed."""
+        """Show the facts; repaint only if they changed."""
         if facts == self._facts:
             return
         self._facts = facts
@@ -113,7 +113,7 @@ class Card(Static):
         self.update(card_content(facts, self._width))
 
     def on_resize(self) -> None:
-        """Draws the history for the new width."""
+        """Draw the history for the new width."""
         if self._facts is not None and self.size.width != self._width:
             self._width = self.size.width
             self.update(card_content(self._facts, self._width))
@@ -184,7 +184,7 @@ class IncidentList(Static):
         self._shown: Content | None = None
 
     def show(self, incidents: Sequence[IncidentFacts], otherwise: str, now: datetime) -> None:
-        """Shows the incidents, newest first; repaints only if they changed."""
+        """Show the incidents, newest first; repaint only if they changed."""
         self._incidents, self._otherwise, self._now = incidents, otherwise, now
         content = incident_lines(incidents, otherwise, now, self.size.width)
         if self._shown is None or not content.is_same(self._shown):
@@ -192,7 +192,7 @@ class IncidentList(Static):
             self.update(content)
 
     def on_resize(self) -> None:
-        """Draws again for the new width."""
+        """Draw again for the new width."""
         if self._now is not None:
             self.show(self._incidents, self._otherwise, self._now)
 

@@ -112,7 +112,7 @@ class LineTable(CursorView, Generic[T]):
         return self._items[self._cursor] if self._items else None
 
     def show(self, items: Sequence[T]) -> None:
-        """Shows the items in this order; the cursor and the visible lines stay on their items."""
+        """Show the items in this order; the cursor and the visible lines stay on their items."""
         before, held = self._items, self.item
         self._items, self.total = items, len(items)
         here = self._place_of(held)
@@ -128,38 +128,38 @@ class LineTable(CursorView, Generic[T]):
         self.post_message(self.Highlighted())
 
     def say(self, notice: Notice | None) -> None:
-        """Shows a notice in place of the rows while there are none."""
+        """Show a notice in place of the rows while there are none."""
         if notice != self._notice:
             self._notice = notice
             self.refresh()
 
     def seek(self, key: str) -> None:
-        """Puts the cursor on the item with this key, if there is one."""
+        """Put the cursor on the item with this key, if there is one."""
         for index, item in enumerate(self._items):
             if item.key == key:
                 self.put_cursor(index)
                 return
 
     def tick(self, now: datetime) -> None:
-        """Moves the clock and repaints the lines that changed."""
+        """Move the clock and repaint the lines that changed."""
         self._now = now
         for index in self.visible_rows:
             if self._painted.get(index) != self._items[index].cells(now):
                 self.repaint_row(index)
 
     def cursor_moved(self) -> None:
-        """Announces the item under the cursor, and the last one."""
+        """Announce the item under the cursor, and the last one."""
         self.post_message(self.Highlighted())
         if self._cursor == self.total - 1:
             self.post_message(self.EndReached())
 
     def action_choose(self) -> None:
-        """Opens the item under the cursor."""
+        """Open the item under the cursor."""
         if self._items:
             self.post_message(self.Chosen())
 
     def on_click(self, event: events.Click) -> None:
-        """Moves the cursor to the clicked line; a double click opens it."""
+        """Move the cursor to the clicked line; a double click opens it."""
         index = event.y - HEADER + self.scroll_offset.y
         if event.y >= HEADER and index < self.total:
             self.put_cursor(index)
@@ -167,7 +167,7 @@ class LineTable(CursorView, Generic[T]):
                 self.action_choose()
 
     def watch_has_focus(self, value: bool) -> None:  # noqa: FBT001 — Textual's signature
-        """Repaints the cursor's line, which shows whether the table has the focus."""
+        """Repaint the cursor's line, which shows whether the table has the focus."""
         super().watch_has_focus(value)
         self.repaint_row(self._cursor)
 

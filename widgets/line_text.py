@@ -23,7 +23,7 @@ class LineText(Static):
         self._lines: Sequence[Content] = ()
 
     def take(self, lines: Sequence[Content]) -> None:
-        """Shows these lines; lays out only if their number changed, and repaints only those that differ."""
+        """Show these lines; lay out only if their number changed, and repaint only those that differ."""
         before, self._lines = self._lines, lines
         if len(before) != len(lines) or self._wraps(before) or self._wraps(lines):
             self.update(Content("\n").join(lines))
@@ -35,7 +35,7 @@ class LineText(Static):
             self._changed = ()
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        """Repaints; during `take` only the lines that differ."""
+        """Repaint; during `take` only the lines that differ."""
         if self._changed and not regions:
             width = self.size.width
             regions = tuple(Region(0, y, width, 1) for y in self._changed)

@@ -160,7 +160,7 @@ class ProfileList(Widget, can_focus=True):
         return self._facts[self._at].name if self._facts else None
 
     def show(self, facts: tuple[ProfileFacts, ...], criteria: Criteria) -> None:
-        """Shows the profiles; the cursor stays on its own. Repaints only if something changed."""
+        """Show the profiles; the cursor stays on its own. Repaint only if something changed."""
         if len(facts) != len(self._facts):
             self.refresh(layout=True)
         self._facts, self._criteria = facts, criteria
@@ -180,7 +180,7 @@ class ProfileList(Widget, can_focus=True):
         return self._shown
 
     def action_move(self, step: int) -> None:
-        """Moves the cursor; a single step wraps around the ends."""
+        """Move the cursor; a single step wraps around the ends."""
         if self._facts:
             last, there = len(self._facts) - 1, self._at + step
             if abs(step) == 1:
@@ -189,12 +189,12 @@ class ProfileList(Widget, can_focus=True):
             self.refresh()
 
     def action_choose(self) -> None:
-        """Announces the profile under the cursor."""
+        """Announce the profile under the cursor."""
         if self.name_at_cursor is not None:
             self.post_message(self.Chosen(self.name_at_cursor))
 
     def on_click(self, event: events.Click) -> None:
-        """Moves the cursor to the clicked profile; a double click chooses it."""
+        """Move the cursor to the clicked profile; a double click chooses it."""
         index = self._top + event.y // self._height
         if index < len(self._facts):
             self._cursor = self._facts[index].name
@@ -203,11 +203,11 @@ class ProfileList(Widget, can_focus=True):
                 self.action_choose()
 
     def on_mouse_scroll_down(self) -> None:
-        """Moves down."""
+        """Move down."""
         self.action_move(1 if self._at < len(self._facts) - 1 else 0)
 
     def on_mouse_scroll_up(self) -> None:
-        """Moves up."""
+        """Move up."""
         self.action_move(-1 if self._at else 0)
 
     @property

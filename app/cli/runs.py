@@ -181,12 +181,12 @@ async def export(
 
 
 async def _collect(
-    engine: "Engine", asked: RunFilter, limit: int | None, *, cached: bool
+    engine: "Engine", condition: RunFilter, limit: int | None, *, cached: bool
 ) -> tuple[tuple[RunView, ...], dict[str, object]]:
-    if asked.stuck and not cached:
+    if condition.stuck and not cached:
         raise failed("usage", "is:stuck is known to the cache only: add --cached.")
     cache = engine.cache
-    runs = await (cache.runs(asked, RunSort(), limit=limit) if cached else _fetched(engine, asked, limit))
+    runs = await (cache.runs(condition, RunSort(), limit=limit) if cached else _fetched(engine, condition, limit))
     shown = await views(engine, runs)
     coverage = await cache.coverage()
     more: dict[str, object] = {
@@ -197,9 +197,9 @@ async def _collect(
     return shown, more
 
 
-async def _fetched(engine: "Engine", asked: RunFilter, limit: int | None) -> tuple[Run, ...]:
+async def _fetched(engine: "Engine", condition: RunFilter, limit: int | None) -> tuple[Run, ...]:
     try:
-        return await engine.listing.fetch(asked, limit=limit)
+        return await engine.listing.fetch(condition, limit=limit)
     except ApiError as error:
         # The list always exists, so 404 means that the address does not lead to the API.
         hint = VERSION_HINT if isinstance(error, NotFoundError) else CACHED_HINT

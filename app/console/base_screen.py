@@ -66,7 +66,7 @@ class BaseScreen(Screen[None]):
         return ()
 
     def on_mount(self) -> None:
-        """Listens to the session, to the keys and to the clock."""
+        """Listen to the session, to the keys and to the clock."""
         session = self.session
         session.engine_changed.subscribe(self, self.engine_changed)
         session.vitals_changed.subscribe(self, self._show_vitals)
@@ -92,7 +92,7 @@ class BaseScreen(Screen[None]):
         return self.session.trouble()
 
     def show_trouble(self) -> None:
-        """Brings what is said of troubles up to date."""
+        """Bring what is said of troubles up to date."""
         # A room may say by itself what is wrong with the link; our own files concern them all.
         self.query_one(Banner).show(self.session.storage_trouble or self.trouble() or self.session.standing)
 

@@ -8,9 +8,9 @@ from app.query.terms import KeyName, quoted, terms
 from storage.records import RunFilter, RunSort
 
 
-def written(wanted: RunFilter) -> str:
+def written(condition: RunFilter) -> str:
     """The filter as a line of the query language, in one fixed order; times are written out in UTC."""
-    return " ".join(_terms(wanted))
+    return " ".join(_terms(condition))
 
 
 def written_order(sort: RunSort) -> str:
@@ -18,19 +18,19 @@ def written_order(sort: RunSort) -> str:
     return f"{'-' if sort.descending else ''}{sort.column}"
 
 
-def _terms(wanted: RunFilter) -> Iterator[str]:
-    if wanted.active:
+def _terms(condition: RunFilter) -> Iterator[str]:
+    if condition.active:
         yield "is:active"
-    if wanted.stuck:
+    if condition.stuck:
         yield "is:stuck"
-    yield from _lists("status", wanted.statuses, wanted.not_statuses)
-    yield from _lists("repo", wanted.repositories, wanted.not_repositories)
-    yield from _lists("branch", wanted.branches, wanted.not_branches)
-    if wanted.since is not None:
-        yield f"since:{_time(wanted.since)}"
-    if wanted.until is not None:
-        yield f"until:{_time(wanted.until)}"
-    yield from map(_word, wanted.search.split())
+    yield from _lists("status", condition.statuses, condition.not_statuses)
+    yield from _lists("repo", condition.repositories, condition.not_repositories)
+    yield from _lists("branch", condition.branches, condition.not_branches)
+    if condition.since is not None:
+        yield f"since:{_time(condition.since)}"
+    if condition.until is not None:
+        yield f"until:{_time(condition.until)}"
+    yield from map(_word, condition.search.split())
 
 
 def _lists(key: KeyName, asked: tuple[str, ...], excluded: tuple[str, ...]) -> Iterator[str]:

@@ -16,46 +16,46 @@ class Listing:
     runs: RunSync
     page_size: int
 
-    async def fetch(self, wanted: RunFilter, *, limit: int | None) -> tuple[Run, ...]:
+    async def fetch(self, condition: RunFilter, *, limit: int | None) -> tuple[Run, ...]:
         """Runs that pass the filter, at most `limit` of them (None: all).
 
         Raises:
             ApiError: A request failed; what came before it is kept.
         """
-        asked = _askable(wanted)
+        asked = _askable(condition)
         # Where we filter here, most of a page may fall away: small pages would cost many requests.
-        size = self.page_size if limit is None or asked != wanted else max(1, min(self.page_size, limit))
+        size = self.page_size if limit is None or asked != condition else max(1, min(self.page_size, limit))
         found: dict[str, Run] = {}
-        walk = HeadScan(since=wanted.since)
+        walk = HeadScan(since=condition.since)
         async for page in pages(lambda token: self._page(asked, token, size)):
             await self.runs.store(page.runs)
             walk.step(page)
-            found |= {run.run_id: run for run in page.runs if matches(run, wanted)}
+            found |= {run.run_id: run for run in page.runs if matches(run, condition)}
             if limit is not None and len(found) >= limit:
                 break
         await self.runs.judge_stuck()
-        if asked == RunFilter(since=wanted.since):
+        if asked == RunFilter(since=condition.since):
             await walk.keep(self.runs.cache, self.runs.clock())
         return tuple(found.values())[:limit]
 
-    async def _page(self, asked: RunFilter, token: str | None, size: int) -> RunPage:
+    async def _page(self, condition: RunFilter, token: str | None, size: int) -> RunPage:
         return await self.client.list_runs(
             page_size=size,
             page_token=token,
-            status=next(iter(asked.statuses), None),
-            repository=next(map(Repository.parse, asked.repositories), None),
-            date_from=asked.since,
-            date_to=asked.until,
+            status=next(iter(condition.statuses), None),
+            repository=next(map(Repository.parse, condition.repositories), None),
+            date_from=condition.since,
+            date_to=condition.until,
         )
 
 
-def _askable(wanted: RunFilter) -> RunFilter:
+def _askable(condition: RunFilter) -> RunFilter:
     """The part of the filter that the API has parameters for (spec 4.2): one status, one repository, dates."""
     return RunFilter(
-        statuses=wanted.statuses if len(wanted.statuses) == 1 else (),
-        repositories=wanted.repositories if _is_one_repository(wanted.repositories) else (),
-        since=wanted.since,
-        until=wanted.until,
+        statuses=condition.statuses if len(condition.statuses) == 1 else (),
+        repositories=condition.repositories if _is_one_repository(condition.repositories) else (),
+        since=condition.since,
+        until=condition.until,
     )
 
 
@@ -69,26 +69,26 @@ def _is_one_repository(labels: tuple[str, ...]) -> bool:
     return True
 
 
-def matches(run: Run, wanted: RunFilter) -> bool:
+def matches(run: Run, condition: RunFilter) -> bool:
     """Whether the run passes every condition; the same answer as the cache's SQL gives."""
-    return _status(run, wanted) and _places(run, wanted) and _dates(run, wanted) and _words(run, wanted)
+    return _status(run, condition) and _places(run, condition) and _dates(run, condition) and _words(run, condition)
 
 
-def _status(run: Run, wanted: RunFilter) -> bool:
-    if wanted.active and run.is_final:
+def _status(run: Run, condition: RunFilter) -> bool:
+    if condition.active and run.is_final:
         return False
-    if wanted.statuses and run.status not in wanted.statuses:
+    if condition.statuses and run.status not in condition.statuses:
         return False
-    return run.status not in wanted.not_statuses
+    return run.status not in condition.not_statuses
 
 
-def _places(run: Run, wanted: RunFilter) -> bool:
+def _places(run: Run, condition: RunFilter) -> bool:
     label, branch = run.repository.label, run.branch_name
     return (
-        (not wanted.repositories or _any(label, wanted.repositories))
-        and not _any(label, wanted.not_repositories)
-        and (not wanted.branches or _any(branch, wanted.branches))
-        and not _any(branch, wanted.not_branches)
+        (not condition.repositories or _any(label, condition.repositories))
+        and not _any(label, condition.not_repositories)
+        and (not condition.branches or _any(branch, condition.branches))
+        and not _any(branch, condition.not_branches)
     )
 
 
@@ -97,16 +97,16 @@ def _any(text: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(text, pattern.replace("[", "[[]").replace("?", "[?]")) for pattern in patterns)
 
 
-def _dates(run: Run, wanted: RunFilter) -> bool:
-    if wanted.since is None and wanted.until is None:
+def _dates(run: Run, condition: RunFilter) -> bool:
+    if condition.since is None and condition.until is None:
         return True
     if run.created_at is None:
         return False
-    return (wanted.since is None or run.created_at >= wanted.since) and (
-        wanted.until is None or run.created_at <= wanted.until
+    return (condition.since is None or run.created_at >= condition.since) and (
+        condition.until is None or run.created_at <= condition.until
     )
 
 
-def _words(run: Run, wanted: RunFilter) -> bool:
+def _words(run: Run, condition: RunFilter) -> bool:
     places = [run.run_id.casefold(), run.repository.label.casefold(), run.branch_name.casefold()]
-    return all(any(word in place for place in places) for word in wanted.search.casefold().split())
+    return all(any(word in place for place in places) for word in condition.search.casefold().split())

@@ -131,11 +131,11 @@ class Cache:
 
     async def count(self, condition: RunFilter) -> int:
         """How many runs the filter lets through."""
-        return await self.reader.run(partial(self._counts.total, wanted=condition))
+        return await self.reader.run(partial(self._counts.total, condition=condition))
 
     async def status_counts(self, condition: RunFilter) -> dict[str, int]:
         """How many runs there are of each status, regardless of its own statuses."""
-        return await self.reader.run(partial(self._counts.by_status, wanted=condition))
+        return await self.reader.run(partial(self._counts.by_status, condition=condition))
 
     async def detail(self, run_id: str) -> RunDetail | None:
         """Everything held about one run; None: it is not held."""

@@ -55,11 +55,11 @@ def peek(path: Path, filter: RunFilter, sort: RunSort, limit: int) -> FirstPaint
         connection.close()
 
 
-def _paint(connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, limit: int) -> FirstPaint:
+def _paint(connection: sqlite3.Connection, condition: RunFilter, sort: RunSort, limit: int) -> FirstPaint:
     counts = Counts()
     return FirstPaint(
-        rows=rows(connection, wanted, sort, 0, limit, counts),
-        total=counts.total(connection, wanted),
+        rows=rows(connection, condition, sort, 0, limit, counts),
+        total=counts.total(connection, condition),
         held=counts.total(connection, RunFilter()),
         links=polls.links(connection),
         health=health.platforms(connection),

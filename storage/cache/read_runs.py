@@ -29,21 +29,21 @@ class Counts:
         self._totals: dict[RunFilter, int] = {}
         self._by_status: dict[RunFilter, dict[str, int]] = {}
 
-    def total(self, connection: sqlite3.Connection, wanted: RunFilter) -> int:
+    def total(self, connection: sqlite3.Connection, condition: RunFilter) -> int:
         """How many runs the filter lets through."""
         self._forget_stale(connection)
-        if not (wanted.statuses or wanted.not_statuses or wanted.active) or not replaced_statuses(wanted):
+        if not (condition.statuses or condition.not_statuses or condition.active) or not replaced_statuses(condition):
             # The numbers by status are asked for as well: one look at the runs gives both.
-            known = self.by_status(connection, wanted)
-            return sum(runs for status, runs in known.items() if wanted.lets_status_through(status))
-        if wanted not in self._totals:
-            self._totals[wanted] = count(connection, where(wanted))
-        return self._totals[wanted]
+            known = self.by_status(connection, condition)
+            return sum(runs for status, runs in known.items() if condition.lets_status_through(status))
+        if condition not in self._totals:
+            self._totals[condition] = count(connection, where(condition))
+        return self._totals[condition]
 
-    def by_status(self, connection: sqlite3.Connection, wanted: RunFilter) -> dict[str, int]:
+    def by_status(self, connection: sqlite3.Connection, condition: RunFilter) -> dict[str, int]:
         """How many runs of each status the rest of the filter lets through; statuses without any are left out."""
         self._forget_stale(connection)
-        rest = replaced_statuses(wanted)
+        rest = replaced_statuses(condition)
         if rest not in self._by_status:
             self._by_status[rest] = _count_by_status(connection, where(rest)) if rest else _count_statuses(connection)
         return dict(self._by_status[rest])
@@ -56,9 +56,9 @@ class Counts:
             self._version = version
 
 
-def replaced_statuses(wanted: RunFilter) -> RunFilter:
+def replaced_statuses(condition: RunFilter) -> RunFilter:
     """The filter without what it says of statuses."""
-    return replace(wanted, statuses=(), not_statuses=(), active=False)
+    return replace(condition, statuses=(), not_statuses=(), active=False)
 
 
 def count(connection: sqlite3.Connection, condition: Where) -> int:

@@ -27,19 +27,19 @@ class Where:
     parameters: tuple[str | int, ...]
 
 
-def where(wanted: RunFilter) -> Where:
+def where(condition: RunFilter) -> Where:
     """The condition that a run must meet to get through the filter."""
-    words = sqlite_text(wanted.search).casefold().split()[:MAX_WORDS]
+    words = sqlite_text(condition.search).casefold().split()[:MAX_WORDS]
     parts = [
-        _among("status", wanted.statuses),
-        _negated(_among("status", wanted.not_statuses)),
-        Where(_ACTIVE, ()) if wanted.active else None,
-        Where("id IN (SELECT run FROM stuck)", ()) if wanted.stuck else None,
-        _matching("repository", wanted.repositories),
-        _negated(_matching("repository", wanted.not_repositories)),
-        _matching("branch", wanted.branches),
-        _negated(_matching("branch", wanted.not_branches)),
-        _created(wanted),
+        _among("status", condition.statuses),
+        _negated(_among("status", condition.not_statuses)),
+        Where(_ACTIVE, ()) if condition.active else None,
+        Where("id IN (SELECT run FROM stuck)", ()) if condition.stuck else None,
+        _matching("repository", condition.repositories),
+        _negated(_matching("repository", condition.not_repositories)),
+        _matching("branch", condition.branches),
+        _negated(_matching("branch", condition.not_branches)),
+        _created(condition),
         # Not LIKE: here nothing has to be escaped, and _ and % are only characters.
         *(Where("instr(search, ?) > 0", (word,)) for word in words),
     ]
@@ -79,11 +79,11 @@ def _glob(pattern: str) -> str:
     return text
 
 
-def _created(wanted: RunFilter) -> Where | None:
-    if wanted.since is None and wanted.until is None:
+def _created(condition: RunFilter) -> Where | None:
+    if condition.since is None and condition.until is None:
         return None
-    since_us = NO_TIME_US + 1 if wanted.since is None else to_us(wanted.since)
-    until_us = _LATEST_US if wanted.until is None else to_us(wanted.until)
+    since_us = NO_TIME_US + 1 if condition.since is None else to_us(condition.since)
+    until_us = _LATEST_US if condition.until is None else to_us(condition.until)
     return Where("created_us BETWEEN ? AND ?", (since_us, until_us))
 
 

@@ -39,23 +39,25 @@ class Landmarks:
         self._known: dict[tuple[RunFilter, RunSort], list[Landmark]] = {}
 
     def nearest(
-        self, connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, offset: int, *, within: int
+        self, connection: sqlite3.Connection, condition: RunFilter, sort: RunSort, offset: int, *, within: int
     ) -> Landmark | None:
         """The landmark nearest to a place; None: there is none less than `within` rows away."""
         self._forget_stale(connection)
-        known = self._known.get((wanted, sort), ())
+        known = self._known.get((condition, sort), ())
         near = min(known, key=lambda landmark: abs(landmark.offset - offset), default=None)
         return near if near is not None and abs(near.offset - offset) < within else None
 
-    def note(self, connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, offset: int, run_id: str) -> None:
+    def note(
+        self, connection: sqlite3.Connection, condition: RunFilter, sort: RunSort, offset: int, run_id: str
+    ) -> None:
         """So many runs come before this one, which was read just now."""
         columns = ", ".join(key_columns(sort))
         key = connection.execute(f"SELECT {columns} FROM runs WHERE run_id = ?", (run_id,)).fetchone()
         if key is None:
             return
         # One filter at a time: going back to another one costs one count.
-        known = self._known.get((wanted, sort), [])[-_KEPT:]
-        self._known = {(wanted, sort): [*(mark for mark in known if mark.offset != offset), Landmark(offset, key)]}
+        known = self._known.get((condition, sort), [])[-_KEPT:]
+        self._known = {(condition, sort): [*(mark for mark in known if mark.offset != offset), Landmark(offset, key)]}
 
     def _forget_stale(self, connection: sqlite3.Connection) -> None:
         version = data_version(connection)
@@ -91,7 +93,7 @@ def _index(connection: sqlite3.Connection, run_id: str | None, request: WindowRe
 
 def rows(
     connection: sqlite3.Connection,
-    wanted: RunFilter,
+    condition: RunFilter,
     sort: RunSort,
     offset: int,
     limit: int,
@@ -101,44 +103,44 @@ def rows(
     """The window of at most `limit` runs that starts `offset` runs into the order."""
     offset, limit = max(0, offset), max(0, limit)
     with snapshot(connection):
-        total = counts.total(connection, wanted) if offset > NEAR else 0
+        total = counts.total(connection, condition) if offset > NEAR else 0
         to_end = total - offset - limit
         if offset <= NEAR or landmarks is None or to_end <= NEAR:
-            return _from_nearer_end(connection, wanted, sort, offset, limit, total)
-        mark = landmarks.nearest(connection, wanted, sort, offset, within=min(offset, total - offset))
-        found = _from_landmark(connection, wanted, sort, offset, limit, mark)
+            return _from_nearer_end(connection, condition, sort, offset, limit, total)
+        mark = landmarks.nearest(connection, condition, sort, offset, within=min(offset, total - offset))
+        found = _from_landmark(connection, condition, sort, offset, limit, mark)
         if found is None:
-            found = _from_nearer_end(connection, wanted, sort, offset, limit, total)
+            found = _from_nearer_end(connection, condition, sort, offset, limit, total)
         if found:
-            landmarks.note(connection, wanted, sort, offset, found[0].run_id)
+            landmarks.note(connection, condition, sort, offset, found[0].run_id)
         return found
 
 
 def _from_nearer_end(
-    connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, offset: int, limit: int, total: int
+    connection: sqlite3.Connection, condition: RunFilter, sort: RunSort, offset: int, limit: int, total: int
 ) -> tuple[RunRow, ...]:
     if offset <= NEAR or offset < total // 2:
-        return page(connection, where(wanted), order_by(sort), offset, limit)
+        return page(connection, where(condition), order_by(sort), offset, limit)
     # Beyond the middle the end is nearer.
     limit = min(limit, total - offset)
     if limit <= 0:
         return ()
-    backwards = page(connection, where(wanted), order_by(sort, backwards=True), total - offset - limit, limit)
+    backwards = page(connection, where(condition), order_by(sort, backwards=True), total - offset - limit, limit)
     return tuple(reversed(backwards))
 
 
 def _from_landmark(
-    connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, offset: int, limit: int, mark: Landmark | None
+    connection: sqlite3.Connection, condition: RunFilter, sort: RunSort, offset: int, limit: int, mark: Landmark | None
 ) -> tuple[RunRow, ...] | None:
     after = onwards(sort, mark.key) if mark is not None else None
     if mark is None or after is None:
         return None
     gap = mark.offset - offset
-    rest, forwards = both(where(wanted), after), order_by(sort)
+    rest, forwards = both(where(condition), after), order_by(sort)
     if gap <= 0:
         return page(connection, rest, forwards, -gap, limit)
     some = min(gap, limit)
-    earlier = both(where(wanted), before(sort, mark.key)[0])
+    earlier = both(where(condition), before(sort, mark.key)[0])
     above = page(connection, earlier, order_by(sort, backwards=True), gap - some, some)
     return (*reversed(above), *page(connection, rest, forwards, 0, limit - some))
 

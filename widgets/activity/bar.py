@@ -47,7 +47,7 @@ class ChipBar(ClickableLine):
         self._chips: tuple[Chip, ...] = ()
 
     def show(self, chips: tuple[Chip, ...]) -> None:
-        """Shows the chips."""
+        """Show the chips."""
         if chips != self._chips:
             self._chips = chips
             self.refresh(layout=True)
@@ -75,11 +75,11 @@ class ActivitySearch(LineInput):
         super().__init__(placeholder=PLACEHOLDERS[0], compact=True, select_on_focus=False)
 
     def on_resize(self) -> None:
-        """Chooses the longest placeholder that fits."""
+        """Choose the longest placeholder that fits."""
         self.placeholder = next((words for words in PLACEHOLDERS if len(words) < self.size.width), PLACEHOLDERS[-1])
 
     def action_leave(self, clear: bool) -> None:  # noqa: FBT001 — an action's argument has no name
-        """Leaves the search, after clearing it if asked to."""
+        """Leave the search, after clearing it if asked to."""
         if clear:
             self.value = ""
         self.post_message(self.Left())
@@ -109,7 +109,7 @@ class ActivityBar(Horizontal):
         yield Static(id="activity-extent", markup=False)
 
     def show(self, views: tuple[Chip, ...], filters: tuple[Chip, ...], extent: str) -> None:
-        """Shows the views, the filters, and how many entries are shown."""
+        """Show the views, the filters, and how many entries are shown."""
         self.query_one("#activity-views", ChipBar).show(views)
         self.query_one("#activity-filters", ChipBar).show(filters)
         self.query_one("#activity-extent", Static).update(Content.styled(extent, STYLES["quiet"]))

@@ -69,7 +69,7 @@ class ActivityPane(FactPane[Entry], can_focus=True):
         yield Static(classes="activity-pane--sent", markup=False)
 
     def tick(self, now: datetime) -> None:
-        """Repaints what changed."""
+        """Repaint what changed."""
         super().tick(now)
         body = sent(self._item) if self._item is not None else ()
         if body != self._sent:

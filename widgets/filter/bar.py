@@ -88,21 +88,21 @@ class FilterBar(Vertical):
         return self.query_one(ViewBar)
 
     def show(self, extent: Extent, now: datetime) -> None:
-        """Shows how many runs are shown, of how many."""
+        """Show how many runs are shown, of how many."""
         self._extent = (extent, now)
         self._update()
 
     def count(self, counts: Mapping[str, int], shown: frozenset[str]) -> None:
-        """Shows the number of runs by status, and which statuses the filter lets through."""
+        """Show the number of runs by status, and which statuses the filter lets through."""
         for widget in self.query(StatusCounts):
             widget.show(counts, shown)
 
     def facets(self, facets: tuple[Facet, ...]) -> None:
-        """Shows the facets."""
+        """Show the facets."""
         self.query_one(FacetBar).show(facets)
 
     def remark(self, *texts: SafeText, tone: Tone = "quiet") -> None:
-        """Shows the first of these texts that fits, in place of the facets; without texts the facets."""
+        """Show the first of these texts that fits, in place of the facets; without texts the facets."""
         if (texts, tone) == self._remark:
             return
         self._remark = (texts, tone)
@@ -110,14 +110,14 @@ class FilterBar(Vertical):
         self.set_class(bool(texts), "-remark")
 
     def offer(self, offers: tuple[Suggestion, ...]) -> None:
-        """Shows suggestions for the query."""
+        """Show suggestions for the query."""
         shown = self.query_one(SuggestionList)
         # An empty list that stays empty must not cost a layout at every letter.
         if offers or shown.display:
             shown.show(offers)
 
     def on_resize(self) -> None:
-        """Shows as many words as fit."""
+        """Show as many words as fit."""
         self._update()
         self._say_remark()
 

@@ -141,7 +141,7 @@ class FacetBar(ClickableLine):
         self._facets: tuple[Facet, ...] = ()
 
     def show(self, facets: tuple[Facet, ...]) -> None:
-        """Shows the facets."""
+        """Show the facets."""
         if facets != self._facets:
             self._facets = facets
             self.refresh(layout=True)

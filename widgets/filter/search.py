@@ -59,13 +59,13 @@ class SuggestionList(Widget):
         return self._offers[self._chosen] if self._offers else None
 
     def show(self, offers: tuple[Suggestion, ...]) -> None:
-        """Shows the suggestions."""
+        """Show the suggestions."""
         self._offers, self._chosen = offers[:MOST], 0
         self.display = bool(self._offers)
         self.refresh(layout=True)
 
     def choose(self, step: int) -> None:
-        """Chooses another one, wrapping around the ends."""
+        """Choose another one, wrapping around the ends."""
         if self._offers:
             self._chosen = (self._chosen + step) % len(self._offers)
             self.refresh()
@@ -76,7 +76,7 @@ class SuggestionList(Widget):
         return Content("\n").join(self._line(index, width) for index in range(len(self._offers)))
 
     def on_click(self, event: events.Click) -> None:
-        """Announces the clicked suggestion."""
+        """Announce the clicked suggestion."""
         if event.y < len(self._offers):
             self.post_message(self.Clicked(self._offers[event.y]))
 
@@ -142,29 +142,29 @@ class SearchInput(Input):
         return safe_text(value, limit=LONGEST)
 
     def put(self, line: str, cursor: int | None = None) -> None:
-        """Replaces the query without announcing a change."""
+        """Replace the query without announcing a change."""
         with self.prevent(Input.Changed):
             self.value = line
         self.cursor_position = len(self.value) if cursor is None else cursor
 
     def action_leave(self) -> None:
-        """Leaves the query line."""
+        """Leave the query line."""
         self.post_message(self.Left())
 
     def action_clear(self) -> None:
-        """Clears the query and leaves the line."""
+        """Clear the query and leave the line."""
         self.post_message(self.Cleared())
 
     def action_take(self) -> None:
-        """Inserts the chosen suggestion."""
+        """Insert the chosen suggestion."""
         self.post_message(self.SuggestionAccepted())
 
     def action_choose(self, step: int) -> None:
-        """Chooses another suggestion."""
+        """Choose another suggestion."""
         self.post_message(self.SuggestionMoved(step))
 
     def on_blur(self, event: events.Blur) -> None:
-        """Scrolls the query back to its beginning."""
+        """Scroll the query back to its beginning."""
         del event
         self.cursor_position = 0
 

@@ -106,7 +106,7 @@ class FormDialog(Vertical):
             yield from (_button(verb) for verb in self._verbs if verb.is_primary)
 
     def enter(self, phase: Phase, without: frozenset[str] = frozenset()) -> None:
-        """Shows the phase's page and its buttons, except those named in `without`."""
+        """Show the phase's page and its buttons, except those named in `without`."""
         for name in _STEPS:
             self.set_class(name == phase, f"-phase-{name}")
         for verb in self._verbs:
@@ -118,11 +118,11 @@ class FormDialog(Vertical):
         )
 
     def note(self, text: SafeText, tone: Tone = "quiet") -> None:
-        """Shows a note about the whole form; its line is always there."""
+        """Show a note about the whole form; its line is always there."""
         self.query_one("#note", Static).update(toned(text, tone))
 
     def banner(self, text: SafeText | None) -> None:
-        """Shows why the last attempt had no effect; None: hides it."""
+        """Show why the last attempt had no effect; None: hide it."""
         if text == self._banner:
             return
         self._banner = text
@@ -131,7 +131,7 @@ class FormDialog(Vertical):
         banner.update(toned(text or SafeText(), "bad"))
 
     def sending(self, text: SafeText) -> None:
-        """Shows what the form is waiting for."""
+        """Show what the form is waiting for."""
         self.query_one("#sending-text", Static).update(Content(text))
 
 

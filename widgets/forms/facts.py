@@ -63,7 +63,7 @@ class FactList(Vertical):
         self._facts: tuple[tuple[str, Content], ...] = ()
 
     def show(self, facts: tuple[tuple[str, Content], ...]) -> None:
-        """Shows the facts: our names, possibly foreign values. Only what changed is repainted."""
+        """Show the facts: our names, possibly foreign values. Only what changed is repainted."""
         before, self._facts = self._facts, facts
         self.display = bool(facts)
         if [name for name, _ in before] == [name for name, _ in facts]:
@@ -118,14 +118,14 @@ class FactPane(VerticalScroll, Generic[T]):
         yield FactList()
 
     def show(self, item: T | None, now: datetime) -> None:
-        """Shows an item's facts; None: there is none."""
+        """Show an item's facts; None: there is none."""
         if item is None or self._item is None or item.key != self._item.key:
             self.scroll_home(animate=False)
         self._item = item
         self.tick(now)
 
     def tick(self, now: datetime) -> None:
-        """Repaints what changed."""
+        """Repaint what changed."""
         facts = self._item.facts(now) if self._item is not None else ()
         self.query_one(FactList).show(tuple((name, Content.styled(text, STYLES[tone])) for name, (text, tone) in facts))
 
@@ -178,23 +178,23 @@ class FormChoice(Widget, can_focus=True):
         return len(self._labels)
 
     def watch_chosen(self) -> None:
-        """Announces the choice."""
+        """Announce the choice."""
         if self.chosen is not None:
             self.post_message(self.Changed())
 
     def action_step(self, step: int) -> None:
-        """Chooses the next or the previous option; the first step chooses an end."""
+        """Choose the next or the previous option; the first step chooses an end."""
         here = self.chosen if self.chosen is not None else (-1 if step > 0 else 0)
         self.chosen = (here + step) % len(self._labels)
 
     def on_key(self, event: events.Key) -> None:
-        """Chooses by digit."""
+        """Choose by digit."""
         if event.character is not None and event.character in "123456789"[: len(self._labels)]:
             event.stop()
             self.chosen = int(event.character) - 1
 
     def on_click(self, event: events.Click) -> None:
-        """Chooses the clicked option."""
+        """Choose the clicked option."""
         offset = event.get_content_offset(self)
         if offset is not None and offset.y < len(self._labels):
             self.chosen = offset.y

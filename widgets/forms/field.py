@@ -109,15 +109,15 @@ class FormField(Widget):
 
     @abstractmethod
     def fill(self, value: str) -> None:
-        """Replaces the value."""
+        """Replace the value."""
 
     def rename(self, label: str) -> None:
-        """Changes the label."""
+        """Change the label."""
         self.label = label
         self.query_one(".form-field--label", Static).update(Content(label))
 
     def take_focus(self) -> None:
-        """Focuses the control with the cursor behind the value; tabbing in would select the value."""
+        """Focus the control with the cursor behind the value; tabbing in would select the value."""
         control = self.query("Input, TextArea").first()
         if isinstance(control, Input):
             control.select_on_focus = False
@@ -128,12 +128,12 @@ class FormField(Widget):
         control.select_on_focus = True
 
     def say(self, text: SafeText, tone: Tone = "quiet") -> None:
-        """Sets the hint, shown while there is no problem."""
+        """Set the hint, shown while there is no problem."""
         self._hint = (text, tone)
         self._redraw()
 
     def complain(self, problem: SafeText | None) -> None:
-        """Shows a problem; None: there is none."""
+        """Show a problem; None: there is none."""
         self._problem = problem
         self.set_class(problem is not None, "-error")
         self._redraw()
@@ -156,7 +156,7 @@ class FormField(Widget):
         self.post_message(self.Changed(self.key))
 
     def on_descendant_focus(self) -> None:
-        """Highlights the label of the focused field."""
+        """Highlight the label of the focused field."""
         self.add_class("-focused")
 
     def on_descendant_blur(self) -> None:
@@ -191,7 +191,7 @@ class LineField(FormField):
         return self._control.value
 
     def fill(self, value: str) -> None:
-        """Replaces the value."""
+        """Replace the value."""
         self._control.value = value
         self._control.cursor_position = len(self._control.value)
 
@@ -211,7 +211,7 @@ class ChoiceField(LineField):
         self._resting_hint = safe_text(hint)
 
     def offer(self, choices: tuple[str, ...]) -> None:
-        """Sets the suggestions, best first."""
+        """Set the suggestions, best first."""
         self._choice_control.offer(choices)
         self._show_matches()
 
@@ -250,12 +250,12 @@ class ParagraphField(FormField):
         return self._control.text
 
     def fill(self, value: str) -> None:
-        """Replaces the value; undo brings it back."""
+        """Replace the value; undo brings it back."""
         self._control.replace(value, self._control.document.start, self._control.document.end)
         self._control.move_cursor(self._control.document.end)
 
     def insert(self, text: str) -> None:
-        """Inserts text at the cursor."""
+        """Insert text at the cursor."""
         self._control.insert(text)
 
     @on(TextArea.Changed)
@@ -271,10 +271,10 @@ class SecretInput(LineInput):
         super().__init__(password=True)
 
     def action_copy(self) -> None:
-        """Copies nothing: every program can read the clipboard, and some keep it."""
+        """Copy nothing: every program can read the clipboard, and some keep it."""
 
     def action_cut(self) -> None:
-        """Deletes the selection without copying it."""
+        """Delete the selection without copying it."""
         self.delete_selection()
 
 

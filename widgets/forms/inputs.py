@@ -51,14 +51,14 @@ class LineInput(Input):
             self.replace(lines[0], start, end)
 
     def replace(self, text: str, start: int, end: int) -> None:
-        """Replaces a range with the printable part of the text."""
+        """Replace a range with the printable part of the text."""
         kept = _one_line(text)[:LONGEST_LINE]
         super().replace(kept, start, end)
         if len(kept) < len(text):
             self.post_message(CharactersRemoved(len(text) - len(kept)))
 
     def validate_value(self, value: str) -> str:
-        """Cleans values that do not pass through `replace` too."""
+        """Clean values that do not pass through `replace` too."""
         return _one_line(value)
 
 
@@ -78,7 +78,7 @@ class ChoiceInput(LineInput):
         self._chosen: str | None = None
 
     def offer(self, choices: tuple[str, ...]) -> None:
-        """Sets the suggestions, best first, without those that cannot be shown faithfully."""
+        """Set the suggestions, best first, without those that cannot be shown faithfully."""
         self._choices = tuple(choice for choice in choices if printable(choice) == choice)
         self.suggester = Completion(self._choices)
 
@@ -89,7 +89,7 @@ class ChoiceInput(LineInput):
         return tuple(sorted(found, key=lambda choice: not choice.casefold().startswith(stem)))
 
     def action_choose(self, step: int) -> None:
-        """Shows the next match; past the ends it restores what was typed."""
+        """Show the next match; past the ends it restores what was typed."""
         stem, found = self._typed(), self.matches()
         ring = (stem, *(choice for choice in found if choice != stem))
         here = ring.index(self.value) if self.value in ring else 0
@@ -120,7 +120,7 @@ class ParagraphInput(TextArea):
     """A multi-line input."""
 
     def edit(self, edit: Edit) -> EditResult:
-        """Applies the edit with the printable part of its text."""
+        """Apply the edit with the printable part of its text."""
         given = edit.text.replace("\r\n", "\n")
         edit.text = printable(given)
         result = super().edit(edit)
@@ -129,7 +129,7 @@ class ParagraphInput(TextArea):
         return result
 
     def load_text(self, text: str) -> None:
-        """Replaces everything, and clears the undo history."""
+        """Replace everything, and clear the undo history."""
         super().load_text(printable(text))
 
 

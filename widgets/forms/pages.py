@@ -59,7 +59,7 @@ class RequestPreview(VerticalScroll):
         yield Static(classes="request-preview--body")
 
     def show(self, method: str, address: SafeText, body: Sequence[SafeText], consequence: Content) -> None:
-        """Shows the request: its full address, and its body as lines of indented JSON."""
+        """Show the request: its full address, and its body as lines of indented JSON."""
         target = Content.assemble((method, "bold $accent"), " ", address)
         self.query_one(".request-preview--consequence", Static).update(consequence)
         self.query_one(".request-preview--target", Static).update(target)
@@ -67,7 +67,7 @@ class RequestPreview(VerticalScroll):
         self.scroll_home(animate=False)
 
     def explain(self, consequence: Content) -> None:
-        """Replaces the description of its consequence."""
+        """Replace the description of its consequence."""
         self.query_one(".request-preview--consequence", Static).update(consequence)
 
 
@@ -117,7 +117,7 @@ class OutcomePage(VerticalScroll):
         yield Static(classes="outcome-page--meaning")
 
     def show(self, outcome: Outcome) -> None:
-        """Shows the outcome."""
+        """Show the outcome."""
         mark = _MARKS[outcome.verdict]
         self.query_one(".outcome-page--headline", Static).update(
             Content.assemble((f"{mark.glyph} {outcome.headline}", mark.style))

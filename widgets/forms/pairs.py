@@ -118,7 +118,7 @@ class PairsField(FormField):
         return packed(self.pairs)
 
     def fill(self, value: str) -> None:
-        """Replaces all pairs."""
+        """Replace all pairs."""
         lines = self.query_one(".pairs-field--lines", Vertical)
         lines.remove_children()
         lines.mount(*self._lines_for(unpacked(value)))

@@ -86,7 +86,7 @@ class KeyBar(ClickableLine):
         self._hints: tuple[KeyHint, ...] = ()
 
     def show(self, hints: tuple[KeyHint, ...]) -> None:
-        """Shows the current keys."""
+        """Show the current keys."""
         if hints != self._hints:
             self._hints = hints
             self.refresh()

@@ -90,12 +90,12 @@ class HeaderBar(Widget):
         """The cell where the profile's name ends."""
 
     def show(self, vitals: Vitals) -> None:
-        """Shows new facts."""
+        """Show new facts."""
         self._vitals = vitals
         self.tick()
 
     def tick(self) -> None:
-        """Repaints if an age changed."""
+        """Repaint if an age changed."""
         # `==` compares only text: a host that merely turns grey would not be repainted.
         if self._shown is None or not self._content().is_same(self._shown):
             self.refresh()
@@ -106,7 +106,7 @@ class HeaderBar(Widget):
         return self._shown
 
     def on_click(self, event: events.Click) -> None:
-        """Announces a click on the profile's name."""
+        """Announce a click on the profile's name."""
         if self._vitals.can_switch and event.x < self._name_end:
             self.post_message(self.ProfileClicked())
 

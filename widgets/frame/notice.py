@@ -48,7 +48,7 @@ class NoticePage(Widget):
         self._notice: Notice | None = None
 
     def show(self, notice: Notice) -> None:
-        """Shows the notice."""
+        """Show the notice."""
         if notice != self._notice:
             self._notice = notice
             self.refresh()
@@ -73,7 +73,7 @@ class Banner(Static):
         self.display = False
 
     def show(self, notice: Notice | None) -> None:
-        """Shows the notice; None: hides it."""
+        """Show the notice; None: hide it."""
         if notice == self._notice:
             return
         self._notice = notice

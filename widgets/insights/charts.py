@@ -75,7 +75,7 @@ class Chart(PlotextPlot):
         return colour.r, colour.g, colour.b
 
     def label(self, text: str, x: int, y: int, tone: Tone) -> None:
-        """Writes a text at a place."""
+        """Write a text at a place."""
         _, ground = self.background_colors
         self.plt.text(text, x, y, color=self.colour(tone), background=ground.rgb, alignment="center")
 

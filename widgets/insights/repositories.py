@@ -38,7 +38,7 @@ class RepositoryChart(Widget):
         self._view: InsightsView | None = None
 
     def show(self, view: InsightsView) -> None:
-        """Shows the figures."""
+        """Show the figures."""
         self._view = view
         self.refresh(layout=True)
 

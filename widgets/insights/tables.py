@@ -22,7 +22,7 @@ class InsightTables(Static):
         super().__init__(markup=False)
 
     def show(self, view: InsightsView) -> None:
-        """Shows the figures."""
+        """Show the figures."""
         self.update(tables(view))
 
 

@@ -152,15 +152,15 @@ class ImportBar(Vertical):
         yield Static(id="import-progress", markup=False)
 
     def show_counts(self, counts: Content) -> None:
-        """Shows the number of rows in each state."""
+        """Show the number of rows in each state."""
         self.query_one("#import-counts", Static).update(counts)
 
     def show_progress(self, done: int, of: int, text: SafeText) -> None:
-        """Shows how far the import is."""
+        """Show how far the import is."""
         full = done * BAR // max(1, of)
         bar = (("█" * full, STYLES["busy"]), ("░" * (BAR - full), STYLES["quiet"]))
         self.query_one("#import-progress", Static).update(Content.assemble(*bar, f" {done:,} of {of:,}  ", text))
 
     def say(self, text: SafeText, tone: Tone) -> None:
-        """Shows a message in place of the progress."""
+        """Show a message in place of the progress."""
         self.query_one("#import-progress", Static).update(Content.styled(text, STYLES[tone]))

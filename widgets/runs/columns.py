@@ -83,7 +83,7 @@ class Layout:
 
 
 def lay_out(view_width: int, columns: Sequence[Column]) -> Layout:
-    """Lays out the columns: those that fit fill the view to its last cell, the others follow to its right."""
+    """Lay out the columns: those that fit fill the view to its last cell, the others follow to its right."""
     fitting = _fitting(view_width, columns)
     widths = _grown(fitting, view_width - _needed(fitting)) + [c.width for c in columns[len(fitting) :]]
     placed: list[PlacedColumn] = []
@@ -97,7 +97,7 @@ def lay_out(view_width: int, columns: Sequence[Column]) -> Layout:
 
 
 def _to_the_last_stop(layout: Layout, view_width: int) -> Layout:
-    """Widens the last column so that scrolling ends at a stop: no column is ever cut at its left."""
+    """Widen the last column so that scrolling ends at a stop: no column is ever cut at its left."""
     hidden = layout.width - view_width
     stop = next((stop for stop in layout.stops if stop >= hidden), hidden)
     if hidden <= 0 or stop == hidden:

@@ -29,7 +29,7 @@ class RunMarks:
         return next(reversed(self._ids), None)
 
     def toggle(self, run_id: str) -> None:
-        """Marks or unmarks the run."""
+        """Mark or unmark the run."""
         self._range = []
         if run_id in self._ids:
             del self._ids[run_id]
@@ -37,7 +37,7 @@ class RunMarks:
             self._ids[run_id] = None
 
     def extend(self, from_id: str, to_id: str) -> None:
-        """Extends the range to the next run; going back unmarks the run that was left."""
+        """Extend the range to the next run; going back unmarks the run that was left."""
         if not self._range or self._range[-1] != from_id:
             self._range = [from_id]
             self._ids[from_id] = None
@@ -48,17 +48,17 @@ class RunMarks:
             self._ids[to_id] = None
 
     def add(self, run_ids: Iterable[str]) -> None:
-        """Marks these runs."""
+        """Mark these runs."""
         self._range = []
         self._ids.update(dict.fromkeys(run_ids))
 
     def remove(self, run_ids: Iterable[str]) -> None:
-        """Unmarks these runs."""
+        """Unmark these runs."""
         self._range = []
         for run_id in run_ids:
             self._ids.pop(run_id, None)
 
     def clear(self) -> None:
-        """Unmarks every run."""
+        """Unmark every run."""
         self._range = []
         self._ids.clear()

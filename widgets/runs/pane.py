@@ -56,7 +56,7 @@ class RunPane(VerticalScroll, can_focus=True):
         self._paint()
 
     def shape(self, form: PaneForm) -> None:
-        """Changes the form, for another screen size."""
+        """Change the form, for another screen size."""
         if form != self._form:
             self._form = form
             self.set_class(form == "strip", "-strip")
@@ -64,7 +64,7 @@ class RunPane(VerticalScroll, can_focus=True):
             self._paint()
 
     def toggle_raw(self) -> None:
-        """Switches between the facts and the JSON as received."""
+        """Switch between the facts and the JSON as received."""
         self._raw = not self._raw
         self.scroll_home(animate=False)
         self._paint()
@@ -79,7 +79,7 @@ class RunPane(VerticalScroll, can_focus=True):
             self.query_one(LineText).take(self._lines())
 
     def on_resize(self) -> None:
-        """Wraps the lines for the new width."""
+        """Wrap the lines for the new width."""
         self._paint()
 
     def _raw_lines(self) -> list[Content]:

@@ -49,7 +49,7 @@ class TableRenderer:
 
     @classmethod
     def of(cls, widget: Widget) -> Self:
-        """Looks up the widget's current styles."""
+        """Look up the widget's current styles."""
 
         def component(name: str) -> Style:
             return widget.get_component_rich_style(f"run-table--{name}")

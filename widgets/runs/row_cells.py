@@ -26,9 +26,9 @@ class SearchHighlight:
     branches: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, wanted: RunFilter) -> Self:
+    def of(cls, condition: RunFilter) -> Self:
         """What a filter searches for."""
-        return cls(tuple(wanted.search.casefold().split()), wanted.repositories, wanted.branches)
+        return cls(tuple(condition.search.casefold().split()), condition.repositories, condition.branches)
 
     def found(self, shown: str, column: ColumnKey) -> Iterator[MatchRange]:
         """The matching ranges of a cell's text, which may be padded or cut."""

@@ -69,7 +69,7 @@ class RunRows(CursorView, can_focus=True):
         """Runs that arrived above the view."""
 
     def resize_to(self, total: int) -> None:
-        """Makes room for this many rows."""
+        """Make room for this many rows."""
         raise NotImplementedError
 
     def show(self, window: RunWindow, request: WindowRequest) -> None:
@@ -97,7 +97,7 @@ class RunRows(CursorView, can_focus=True):
         self._request_rows()
 
     def counted(self, total: int) -> None:
-        """Takes the number of rows, which may have been a minimum when the first ones came."""
+        """Take the number of rows, which may have been a minimum when the first ones came."""
         if total == self.total:
             return
         self.total = total
@@ -116,7 +116,7 @@ class RunRows(CursorView, can_focus=True):
         self.scroll_rows_to(0)
 
     def seek(self, run_id: str) -> None:
-        """Moves the cursor to this run with the next rows, if it is among them."""
+        """Move the cursor to this run with the next rows, if it is among them."""
         self._cursor_id, self._row = run_id, None
 
     @property
@@ -147,21 +147,21 @@ class RunRows(CursorView, can_focus=True):
         return self._frozen is not None
 
     def hold(self) -> None:
-        """Paints nothing until `release`, for `HOLD_S` at most since the first of several calls."""
+        """Paint nothing until `release`, for `HOLD_S` at most since the first of several calls."""
         if self._frozen is None and self.is_mounted:
             self._frozen = ExitStack()
             self._frozen.enter_context(self._freeze())
             self._frozen.callback(self.set_timer(HOLD_S, self.release).stop)
 
     def release(self) -> None:
-        """Paints again, if the frame was held."""
+        """Paint again, if the frame was held."""
         frozen, self._frozen = self._frozen, None
         if frozen is not None:
             frozen.close()
             self.refresh()
 
     def on_unmount(self) -> None:
-        """Releases the frame: the screen must not wait for the rows of a table that is gone."""
+        """Release the frame: the screen must not wait for the rows of a table that is gone."""
         self.release()
 
     def rows_came_into_view(self) -> None:
@@ -171,7 +171,7 @@ class RunRows(CursorView, can_focus=True):
         self._request_rows()
 
     def cursor_moved(self) -> None:
-        """Announces the run under the cursor."""
+        """Announce the run under the cursor."""
         row = self._row = self._window.row(self._cursor)
         self._cursor_id = row.run_id if row else None
         is_awaited = row is None and self.total > 0
@@ -190,7 +190,7 @@ class RunRows(CursorView, can_focus=True):
             self.cursor_moved()
 
     def _hold_still(self, window: RunWindow, request: WindowRequest, *, follows: bool) -> None:
-        """Scrolls so that the visible rows stay where they are, and the cursor stays in view if it was."""
+        """Scroll so that the visible rows stay where they are, and the cursor stays in view if it was."""
         unseen, top = self._unseen, self.scroll_offset.y
         if request.anchor_id is not None and window.shift:
             unseen += window.shift

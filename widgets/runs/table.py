@@ -99,43 +99,43 @@ class RunTable(RunRows):
                 self.repaint_row(index)
 
     def say(self, notice: Notice | None) -> None:
-        """Shows a notice in place of the rows while there are none."""
+        """Show a notice in place of the rows while there are none."""
         if notice != self._notice:
             self._notice = notice
             if not self._window.total:
                 self.refresh()
 
     def sorted_by(self, sort: RunSort) -> None:
-        """Shows the order of the rows."""
+        """Show the order of the rows."""
         if sort != self._sort:
             self._sort = sort
             self.repaint_header()
 
     def take_columns(self, choice: ColumnChoice) -> None:
-        """Changes the columns, their order and widths."""
+        """Change the columns, their order and widths."""
         if choice != self._choice:
             self._choice = choice
             self.resize_to(self.total)
             self.refresh()
 
     def mark_stuck(self, run_ids: frozenset[str]) -> None:
-        """Marks the runs that take far longer than usual."""
+        """Mark the runs that take far longer than usual."""
         changed, self._stuck = self._stuck ^ run_ids, run_ids
         self._repaint_runs(changed)
 
     def highlight(self, sought: SearchHighlight) -> None:
-        """Highlights what the search matched."""
+        """Highlight what the search matched."""
         if sought != self._sought:
             self._sought = sought
             self.refresh()
 
     def mark_all(self, run_ids: Iterable[str]) -> None:
-        """Marks these runs too."""
+        """Mark these runs too."""
         self._marks.add(run_ids)
         self._marks_changed()
 
     def unmark(self, run_ids: Iterable[str] | None = None) -> None:
-        """Unmarks these runs; None: all runs."""
+        """Unmark these runs; None: all runs."""
         if run_ids is None:
             self._marks.clear()
         else:
@@ -162,26 +162,26 @@ class RunTable(RunRows):
         return run_id in self._stuck
 
     def action_sideways(self, columns: int) -> None:
-        """Scrolls sideways to the next stop."""
+        """Scroll sideways to the next stop."""
         here, stops = self.scroll_offset.x, self._layout.stops
         later = [stop for stop in stops if (stop > here if columns > 0 else stop < here)]
         if later:
             self.scroll_to(x=later[0] if columns > 0 else later[-1], animate=False, force=True)
 
     def action_choose(self) -> None:
-        """Opens the run under the cursor."""
+        """Open the run under the cursor."""
         if self._row is not None:
             self.post_message(self.Chosen(self._row.run_id))
 
     def action_mark(self) -> None:
-        """Marks or unmarks the run under the cursor, and moves on to the next one."""
+        """Mark or unmark the run under the cursor, and move on to the next one."""
         if self._row is not None:
             self._marks.toggle(self._row.run_id)
             self._marks_changed()
             self.action_move(1)
 
     def action_stretch(self, rows: int) -> None:
-        """Marks the run under the cursor and the next one; going back unmarks."""
+        """Mark the run under the cursor and the next one; going back unmarks."""
         here, there = self._row, self._window.row(self._cursor + rows)
         # Stop where rows are missing: a range never skips a run.
         if here is not None and there is not None:
@@ -190,7 +190,7 @@ class RunTable(RunRows):
             self._marks_changed()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Begins to drag a title or its edge."""
+        """Begin to drag a title or its edge."""
         self._was_dragged = False
         if event.y < HEADER and event.button == 1:
             self._drag = title_at(self._layout, self._choice, self._line_x(event.x))
@@ -198,14 +198,14 @@ class RunTable(RunRows):
                 self.capture_mouse()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Moves or resizes the dragged column."""
+        """Move or resize the dragged column."""
         if self._drag is not None:
             choice = self._drag.dragged_to(self._line_x(event.x))
             self._was_dragged = self._was_dragged or choice != self._drag.choice
             self.take_columns(choice)
 
     def on_mouse_up(self) -> None:
-        """Ends the drag."""
+        """End the drag."""
         if self._drag is not None:
             self.release_mouse()
             if self._choice != self._drag.choice:
@@ -213,7 +213,7 @@ class RunTable(RunRows):
             self._drag = None
 
     def on_click(self, event: events.Click) -> None:
-        """Moves the cursor to the row, opens it on a double click, or sorts by the column; shift and ctrl mark."""
+        """Move the cursor to the row, open it on a double click, or sort by the column; shift and ctrl mark."""
         if event.y < HEADER:
             self._click_title(event)
             return
@@ -249,7 +249,7 @@ class RunTable(RunRows):
         return x if x < self._layout.frozen_width else x + self.scroll_offset.x
 
     def resize_to(self, total: int) -> None:
-        """Lays out the columns, and makes room for this many rows."""
+        """Lay out the columns, and make room for this many rows."""
         self._lay_out(self.scrollable_content_region.width)
         self.virtual_size = Size(self._layout.width, total + HEADER)
 
@@ -258,18 +258,18 @@ class RunTable(RunRows):
         self._layout = lay_out(width, self._choice.columns)
 
     def rows_came_into_view(self) -> None:
-        """Forgets the times of rows that left the view."""
+        """Forget the times of rows that left the view."""
         super().rows_came_into_view()
         self._painted = {index: self._painted[index] for index in self.visible_rows if index in self._painted}
 
     def on_resize(self) -> None:
-        """Lays out the columns again."""
+        """Lay out the columns again."""
         self.resize_to(self.total)
         self.put_cursor(self._cursor)
         self._request_rows()
 
     def notify_style_update(self) -> None:
-        """Drops the styles of the previous theme."""
+        """Drop the styles of the previous theme."""
         super().notify_style_update()
         self._renderer = None
 

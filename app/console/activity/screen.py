@@ -83,7 +83,7 @@ class ActivityScreen(BaseScreen):
         super().__init__(session)
         self._engine = engine
         self._table = ActivityTable(engine.clock())
-        self._wish = ActivityQuery()
+        self._query = ActivityQuery()
         self._limit = PAGE
         self._activity: Activity | None = None
         self._search_pause: Timer | None = None
@@ -97,18 +97,18 @@ class ActivityScreen(BaseScreen):
             yield ActivityPane()
 
     def on_mount(self) -> None:
-        """Reads what happened."""
+        """Read what happened."""
         self._table.focus()
         self._explain()
         self._reader.ask()
 
     def engine_changed(self, event: Event) -> None:
-        """Reads again what changed."""
+        """Read again what changed."""
         if isinstance(event, ActionChanged | LinkChanged | CacheChangedElsewhere):
             self._reader.ask()
 
     def tick(self, now: datetime) -> None:
-        """Moves the ages."""
+        """Move the ages."""
         self._table.tick(now)
         self.query_one(ActivityPane).tick(now)
 
@@ -133,7 +133,7 @@ class ActivityScreen(BaseScreen):
     # What its keys do
 
     async def action_open(self) -> None:
-        """Goes to the run that it is about, or to the room."""
+        """Go to the run that it is about, or to the room."""
         entry = self._entry
         if entry is None:
             return
@@ -149,7 +149,7 @@ class ActivityScreen(BaseScreen):
             self.post_message(OpenRun(run_id))
 
     def action_resolve(self) -> None:
-        """Lets a person say what became of the write under the cursor."""
+        """Let a person say what became of the write under the cursor."""
         from app.console.forms import ResolveForm
 
         action = self._entry.unknown if self._entry is not None else None
@@ -157,7 +157,7 @@ class ActivityScreen(BaseScreen):
             self.app.push_screen(ResolveForm(self._engine, action), lambda _: self._reader.ask())
 
     def action_copy_id(self) -> None:
-        """Copies the id of what it made; of the action, where it made nothing; a poll's message."""
+        """Copy the id of what it made; of the action, where it made nothing; a poll's message."""
         if self._entry is not None:
             source = self._entry.source
             made = source.result_id or source.action_id if isinstance(source, Action) else source.error_message
@@ -169,30 +169,30 @@ class ActivityScreen(BaseScreen):
 
     def action_view(self, step: int) -> None:
         """The next view, or the one before."""
-        self._want(replace(self._wish, view=(self._wish.view + step) % len(VIEWS)))
+        self._want(replace(self._query, view=(self._query.view + step) % len(VIEWS)))
 
     def action_since(self) -> None:
         """Another stretch of time."""
-        self._want(self._wish.later())
+        self._want(self._query.later())
 
     def action_kinds(self) -> None:
-        """Asks which kinds are wanted."""
+        """Ask which kinds are wanted."""
         kinds = dict(sorted((self._activity or Activity()).kinds.items()))
-        self._pick("Show what", kinds, self._wish.kinds, kind_badge, lambda kinds: replace(self._wish, kinds=kinds))
+        self._pick("Show what", kinds, self._query.kinds, kind_badge, lambda kinds: replace(self._query, kinds=kinds))
 
     def action_outcomes(self) -> None:
-        """Asks which outcomes are wanted."""
+        """Ask which outcomes are wanted."""
         found = (self._activity or Activity()).outcomes
-        wish = self._wish
-        self._pick("Show outcome", found, wish.outcomes, outcome_badge, lambda picked: replace(wish, outcomes=picked))
+        query = self._query
+        self._pick("Show outcome", found, query.outcomes, outcome_badge, lambda picked: replace(query, outcomes=picked))
 
     def action_pane(self) -> None:
-        """Shows or hides the facts."""
+        """Show or hide the facts."""
         self.query_one("#activity").toggle_class("-no-detail")
 
     def action_clear(self) -> None:
-        """Takes the filters away, then the view."""
-        view = self._wish.view if self._wish.is_narrowed else 0
+        """Take the filters away, then the view."""
+        view = self._query.view if self._query.is_narrowed else 0
         with self.prevent(Input.Changed):
             self.query_one(ActivitySearch).value = ""
         self._want(ActivityQuery(view=view))
@@ -228,7 +228,7 @@ class ActivityScreen(BaseScreen):
     @on(ChipBar.Clicked)
     async def _chip_clicked(self, message: ChipBar.Clicked) -> None:
         if message.name.isdigit():
-            self._want(replace(self._wish, view=int(message.name)))
+            self._want(replace(self._query, view=int(message.name)))
         else:
             await self.run_action(message.name)
 
@@ -238,7 +238,7 @@ class ActivityScreen(BaseScreen):
     def _nothing(self) -> Notice:
         if self.session.storage_trouble:
             return UNREADABLE
-        return READING if self._activity is None else nothing(self._wish, self._activity.held)
+        return READING if self._activity is None else nothing(self._query, self._activity.held)
 
     @property
     def _entry(self) -> Entry | None:
@@ -247,21 +247,21 @@ class ActivityScreen(BaseScreen):
     def _search_now(self) -> None:
         if self._search_pause is not None:
             self._search_pause.stop()
-        self._want(replace(self._wish, search=" ".join(self.query_one(ActivitySearch).value.split())))
+        self._want(replace(self._query, search=" ".join(self.query_one(ActivitySearch).value.split())))
 
-    def _want(self, wish: ActivityQuery) -> None:
-        if wish != self._wish:
-            self._wish, self._limit = wish, PAGE
+    def _want(self, query: ActivityQuery) -> None:
+        if query != self._query:
+            self._query, self._limit = query, PAGE
             self._reader.ask()
 
     async def _read(self) -> None:
-        wish = self._wish
-        condition = wish.condition(self._engine.clock())
+        query = self._query
+        condition = query.condition(self._engine.clock())
         before = self._activity or Activity()
         found = await read_activity(
             self._engine.cache, self._engine.ledger, condition, limit=self._limit, before=before
         )
-        if wish != self._wish:
+        if query != self._query:
             return  # The query changed: the next reading is already asked for.
         self._activity = found
         self.query_one("#activity").set_class(not found.entries, "-empty")
@@ -289,13 +289,13 @@ class ActivityScreen(BaseScreen):
         self.app.push_screen(MarkPicker(title, counts, wanted, badge_of=badge_of), picked)
 
     def _explain(self) -> None:
-        """Says what is filtered by, how much is on show, and why there may be nothing."""
-        wish, found = self._wish, self._activity
+        """Say what is filtered by, how much is on show, and why there may be nothing."""
+        query, found = self._query, self._activity
         extent = f"{found.matching:,} of {found.held:,}" if found is not None and found.held else ""
-        chips = filters(wish)
+        chips = filters(query)
         if self.size.width < WIDE:
             chips = tuple(chip for chip in chips if chip.is_set)
-        self.query_one(ActivityBar).show(views(wish), chips, extent)
+        self.query_one(ActivityBar).show(views(query), chips, extent)
         self._table.say(self._nothing)
 
 

@@ -55,11 +55,11 @@ class Following:
             self._looking.ask()
 
     def look(self) -> None:
-        """Looks now."""
+        """Look now."""
         self._looking.ask()
 
     async def toggle(self, run_id: str) -> None:
-        """Follows a run to its end, or unfollows it, and says which.
+        """Follow a run to its end, or unfollow it, and say which.
 
         Raises:
             StorageError: The cache cannot be written.
@@ -80,7 +80,7 @@ class Following:
         )
 
     async def unfollow_ended(self) -> None:
-        """Unfollows the runs that have ended, and says how many those were.
+        """Unfollow the runs that have ended, and say how many those were.
 
         Raises:
             StorageError: The cache cannot be written.

@@ -48,31 +48,31 @@ class FollowList(Sheet[str | None]):
             yield Static(NOTHING, markup=False)
 
     def on_mount(self) -> None:
-        """Shows what is followed, and what comes to be."""
+        """Show what is followed, and what comes to be."""
         self._session.pins_changed.subscribe(self, self._show)
         self._show(self._pins)
         self.set_interval(TICK_S, self._tick)
         self._list.focus()
 
     def on_resize(self) -> None:
-        """Draws for the new width, once it is known."""
+        """Draw for the new width, once it is known."""
         self.call_after_refresh(self._tick)
 
     def action_move(self, rows: int) -> None:
-        """Moves the cursor."""
+        """Move the cursor."""
         if rows > 0:
             self._list.action_cursor_down()
         else:
             self._list.action_cursor_up()
 
     def action_let_go(self) -> None:
-        """Lets go of the run under the cursor."""
+        """Let go of the run under the cursor."""
         index = self._list.highlighted
         if index is not None and index < len(self._pins):
             self.post_message(FollowRun(self._pins[index].run_id))
 
     async def action_let_go_ended(self) -> None:
-        """Lets go of all that have ended."""
+        """Let go of all that have ended."""
         await self._following.unfollow_ended()
 
     @on(OptionList.OptionSelected)

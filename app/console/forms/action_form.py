@@ -54,7 +54,7 @@ class ActionForm(FormScreen):
         return super().check_action(action, parameters)
 
     def action_forward(self) -> None:
-        """Previews, then sends."""
+        """Preview, then send."""
         if self.phase == "editing":
             super().action_forward()
         elif self.phase == "preview" and self.request is not None and not self.engine.actions.read_only:
@@ -70,20 +70,20 @@ class ActionForm(FormScreen):
             super().action_back()
 
     def action_resolve(self) -> None:
-        """Lets a person say what became of the open action."""
+        """Let a person say what became of the open action."""
         from app.console.forms.resolve import ResolveForm
 
         if self._open is not None:
             self.app.push_screen(ResolveForm(self.engine, self._open), self._resolved)
 
     def action_copy_id(self) -> None:
-        """Copies the id of what was made."""
+        """Copy the id of what was made."""
         if self._result is not None:
             self.app.copy_to_clipboard(safe_text(self._result.result_id or self._result.action_id))
             self.notify("Copied.", markup=False)
 
     def enter(self, phase: Phase) -> None:
-        """Goes to another phase; time is counted while sending."""
+        """Go to another phase; time is counted while sending."""
         super().enter(phase)
         if self._sending_timer is not None:
             self._sending_timer.stop()

@@ -44,7 +44,7 @@ class Drafts:
         return (await asyncio.to_thread(self._read)).get(name)
 
     async def save(self, name: str, draft: Draft) -> None:
-        """Keeps the draft under that name.
+        """Keep the draft under that name.
 
         Raises:
             DraftsError: It cannot be kept.
@@ -52,7 +52,7 @@ class Drafts:
         await asyncio.to_thread(self._change, lambda drafts: drafts.__setitem__(name, draft))
 
     async def discard(self, name: str) -> None:
-        """Forgets the draft of that name.
+        """Forget the draft of that name.
 
         Raises:
             DraftsError: The file cannot be written.
@@ -128,14 +128,14 @@ class FormDraft:
         return self._wanted
 
     def typed(self, values: Values) -> None:
-        """Takes what the form holds now; `flush` puts it on disk."""
+        """Take what the form holds now; `flush` puts it on disk."""
         if values == self.fresh:
             self._wanted = None
         elif self._wanted is None or self._wanted.values != values:
             self._wanted = Draft(values, self._clock())
 
     async def sending(self) -> None:
-        """Puts on disk that this very text is about to be sent: a crash from here on leaves its outcome unknown."""
+        """Put on disk that this very text is about to be sent: a crash from here on leaves its outcome unknown."""
         if self._wanted is not None:
             self._wanted = replace(self._wanted, sent_at=self._clock())
         await self.flush()
@@ -152,7 +152,7 @@ class FormDraft:
         await self.flush()
 
     async def flush(self) -> None:
-        """Makes the file say what was typed last."""
+        """Make the file say what was typed last."""
         async with self._one_at_a_time:
             wanted = self._wanted
             if wanted == self._stored:

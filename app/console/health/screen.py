@@ -65,18 +65,18 @@ class HealthScreen(BaseScreen):
             yield ItemGrid(Card(id="link"), Card(id="token"), min_column_width=CARD_CELLS, stretch_height=True)
 
     def on_mount(self) -> None:
-        """Reads what is known."""
+        """Read what is known."""
         self.query_one(NoticePage).show(UNREADABLE)
         self.query_one("#health").focus()
         self._reader.ask()
 
     def engine_changed(self, event: Event) -> None:
-        """Reads again what changed."""
+        """Read again what changed."""
         if isinstance(event, HealthChanged | LinkChanged | CacheChangedElsewhere):
             self._reader.ask()
 
     def tick(self, now: datetime) -> None:
-        """Moves the ages."""
+        """Move the ages."""
         self._show(now)
 
     def show_trouble(self) -> None:
@@ -86,16 +86,16 @@ class HealthScreen(BaseScreen):
         self.set_class(self.session.storage_trouble is not None and not was_answered, "-unreadable")
 
     def action_refresh(self) -> None:
-        """Asks the service now."""
+        """Ask the service now."""
         self.session.poll_soon()
 
     def action_page(self, pages: int) -> None:
-        """Scrolls by a page."""
+        """Scroll by a page."""
         room = self.query_one("#health")
         room.scroll_relative(y=pages * (room.size.height - 1), animate=False)
 
     def action_scroll(self, lines: int) -> None:
-        """Scrolls by lines."""
+        """Scroll by lines."""
         self.query_one("#health").scroll_relative(y=lines, animate=False)
 
     async def _read(self) -> None:

@@ -19,7 +19,7 @@ Fact = tuple[str, str, str, str, str, float | int | None]
 
 
 def write(view: InsightsView, path: Path) -> None:
-    """Writes the figures as the file's name says; whole, or not at all.
+    """Write the figures as the file's name says; whole, or not at all.
 
     Raises:
         OSError: It could not be written.

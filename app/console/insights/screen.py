@@ -115,7 +115,7 @@ class InsightsScreen(BaseScreen):
                 yield InsightTables()
 
     def on_mount(self) -> None:
-        """Reads the figures."""
+        """Read the figures."""
         self._say(Notice("◌", f"Counting the runs of {self._span.title}…", tone="busy"))
         self._name_spans()
         self._reader.ask()
@@ -133,7 +133,7 @@ class InsightsScreen(BaseScreen):
         return None if is_said else super().trouble()
 
     def on_screen_resume(self) -> None:
-        """Brings up to date what changed while another screen was on show."""
+        """Bring up to date what changed while another screen was on show."""
         if self._view is not None:
             self._is_stale = True
             self.tick(self._engine.clock())
@@ -148,7 +148,7 @@ class InsightsScreen(BaseScreen):
             self._reader.ask()
 
     def tick(self, now: datetime) -> None:
-        """Makes the figures again, if they may differ and are old enough; time alone moves them too."""
+        """Make the figures again, if they may differ and are old enough; time alone moves them too."""
         view = self._view
         if view is None:
             return
@@ -165,7 +165,7 @@ class InsightsScreen(BaseScreen):
     # What its keys do
 
     def action_span(self, name: str) -> None:
-        """Shows another stretch of time."""
+        """Show another stretch of time."""
         span = next(span for span in SPANS if span.name == name)
         if span != self._span:
             self._span = span
@@ -178,7 +178,7 @@ class InsightsScreen(BaseScreen):
         self._scroller.focus()
 
     def action_export(self) -> None:
-        """Asks where to, then writes what is on show."""
+        """Ask where to, then write what is on show."""
         from app.console.export_sheet import ExportScreen
         from app.console.insights.export import FORMATS, write
 
@@ -199,16 +199,16 @@ class InsightsScreen(BaseScreen):
             self.session.notify(said)
 
     def action_refresh(self) -> None:
-        """Asks the service now."""
+        """Ask the service now."""
         self._engine.polling.poll_soon("runs")
         self._reader.ask()
 
     def action_scroll(self, lines: int) -> None:
-        """Scrolls by a line."""
+        """Scroll by a line."""
         self._scroller.scroll_relative(y=lines, animate=False)
 
     def action_page(self, pages: int) -> None:
-        """Scrolls by a page."""
+        """Scroll by a page."""
         self._scroller.scroll_relative(y=pages * max(1, self._scroller.size.height - 1), animate=False)
 
     # How it does that

@@ -43,11 +43,11 @@ class KeyHelpScreen(Sheet[None]):
             yield Static(markup=False)
 
     def on_resize(self) -> None:
-        """Breaks the lines again, once it is known how long they may be."""
+        """Break the lines again, once it is known how long they may be."""
         self.call_after_refresh(self._fit)
 
     def action_scroll(self, lines: int) -> None:
-        """Scrolls by lines."""
+        """Scroll by lines."""
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
     def _fit(self) -> None:

@@ -224,7 +224,7 @@ class ConfirmCommandScreen(Sheet[bool]):
             yield answers
 
     def action_answer(self, answer: bool) -> None:  # noqa: FBT001 — Textual passes an action's arguments by place
-        """Takes the answer."""
+        """Take the answer."""
         self.dismiss(answer)
 
 

@@ -52,15 +52,15 @@ class ImportList:
         return tuple(row for row in self._rows if row.line in ready)
 
     def load(self, rows: Sequence[ImportRow]) -> None:
-        """Takes the rows of another file, or of the same one read again; `stand` says how they stand."""
+        """Take the rows of another file, or of the same one read again; `stand` says how they stand."""
         self._rows, self._lines = tuple(rows), {}
 
     def stand(self, attempts: Sequence[Action]) -> None:
-        """Takes what the ledger says."""
+        """Take what the ledger says."""
         self._lines = {each.line: self._kept(each) for each in lines(self._rows, attempts)}
 
     def put(self, changed: ImportLine) -> None:
-        """Takes one row as it stands now."""
+        """Take one row as it stands now."""
         self._lines[changed.line] = changed
 
     def begin(self, row: ImportRow) -> None:

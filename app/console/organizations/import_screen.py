@@ -89,7 +89,7 @@ class OrganizationImportScreen(BaseScreen):
         yield self._table
 
     def on_mount(self) -> None:
-        """Takes up the import that was begun before."""
+        """Take up the import that was begun before."""
         self._table.say(NO_FILE)
         self._bar.file.take_focus()
         self.run_worker(self._take_up())
@@ -107,7 +107,7 @@ class OrganizationImportScreen(BaseScreen):
             self._planner.ask()
 
     def tick(self, now: datetime) -> None:
-        """Moves the ages."""
+        """Move the ages."""
         self._table.tick(now)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -128,12 +128,12 @@ class OrganizationImportScreen(BaseScreen):
     # What its keys do
 
     async def action_read(self) -> None:
-        """Reads the file that is named."""
+        """Read the file that is named."""
         # By way of the field, whose last change must have arrived before what is said of the file.
         await self._bar.file.query_one(Input).action_submit()
 
     def action_go(self) -> None:
-        """Says what would be done; pressed once more, does it."""
+        """Say what would be done; pressed once more, do it."""
         if self._most is None:
             self._bar.most.take_focus()
             return
@@ -147,7 +147,7 @@ class OrganizationImportScreen(BaseScreen):
         self.run_worker(self._send(), group="import")
 
     def action_stop(self) -> None:
-        """Sends nothing after the row that is on its way."""
+        """Send nothing after the row that is on its way."""
         self._is_stopping = True
 
     def action_file(self) -> None:
@@ -155,7 +155,7 @@ class OrganizationImportScreen(BaseScreen):
         self._bar.file.take_focus()
 
     def action_resolve(self) -> None:
-        """Lets a person say what became of the row under the cursor."""
+        """Let a person say what became of the row under the cursor."""
         from app.console.forms import ResolveForm
 
         if self._unknown is not None:
@@ -220,7 +220,7 @@ class OrganizationImportScreen(BaseScreen):
         return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
 
     async def _open(self) -> None:
-        """Reads the file and shows how its rows stand."""
+        """Read the file and show how its rows stand."""
         text = self._bar.file.value.strip()
         if not text or self._is_sending:
             return
@@ -284,7 +284,7 @@ class OrganizationImportScreen(BaseScreen):
             await self._ended(work)
 
     def _follow(self, number: int) -> None:
-        """Shows the row on its way; the cursor goes along, unless a person took it elsewhere."""
+        """Show the row on its way; the cursor goes along, unless a person took it elsewhere."""
         here = self._table.item
         goes_along = not self._followed or (here is not None and str(here.line) == self._followed)
         self._show()

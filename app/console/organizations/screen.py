@@ -86,17 +86,17 @@ class OrganizationsScreen(BaseScreen):
             yield OrganizationPane()
 
     def on_mount(self) -> None:
-        """Reads the ledger."""
+        """Read the ledger."""
         self.query_one(OrganizationTable).focus()
         self._reader.ask()
 
     def engine_changed(self, event: Event) -> None:
-        """Reads again what changed."""
+        """Read again what changed."""
         if isinstance(event, ActionChanged | CacheChangedElsewhere):
             self._reader.ask()
 
     def tick(self, now: datetime) -> None:
-        """Moves the countdowns."""
+        """Move the countdowns."""
         self.query_one(OrganizationTable).tick(now)
         self.query_one(OrganizationPane).tick(now)
 
@@ -128,45 +128,45 @@ class OrganizationsScreen(BaseScreen):
         return super().check_action(action, parameters)
 
     def action_new_organization(self) -> None:
-        """Opens the form."""
+        """Open the form."""
         from app.console.forms import OrganizationForm
 
         self._open_form(OrganizationForm(self._engine))
 
     def action_onboard(self) -> None:
-        """Opens the form for a GitLab project."""
+        """Open the form for a GitLab project."""
         from app.console.forms import OnboardForm
 
         self._open_form(OnboardForm(self._engine))
 
     def action_import(self) -> None:
-        """Opens the import of a file."""
+        """Open the import of a file."""
         from app.console.organizations.import_screen import OrganizationImportScreen
 
         self.app.push_screen(OrganizationImportScreen(self.session, self._engine), lambda _: self._reader.ask())
 
     def action_resolve(self) -> None:
-        """Lets a person say what became of the attempt under the cursor."""
+        """Let a person say what became of the attempt under the cursor."""
         from app.console.forms import ResolveForm
 
         if self._selected is not None and self._selected.is_unknown:
             self._open_form(ResolveForm(self._engine, self._selected.action))
 
     def action_open(self) -> None:
-        """Shows the facts alone."""
+        """Show the facts alone."""
         if self._selected is not None:
             self.query_one("#organizations").add_class("-alone")
             self.query_one(OrganizationPane).focus()
             self.refresh_bindings()
 
     def action_close(self) -> None:
-        """Shows the table again."""
+        """Show the table again."""
         self.query_one("#organizations").remove_class("-alone")
         self.query_one(OrganizationTable).focus()
         self.refresh_bindings()
 
     def action_copy_id(self) -> None:
-        """Copies the organization's id; the action's, where there is none."""
+        """Copy the organization's id; the action's, where there is none."""
         if self._selected is not None:
             action = self._selected.action
             self.session.copy(action.result_id or action.action_id)
@@ -206,7 +206,7 @@ class OrganizationsScreen(BaseScreen):
         self.show_trouble()
 
     def _attempt(self, action: Action) -> Attempt:
-        """Reads the action's request and answer; those read before are not read again."""
+        """Read the action's request and answer; those read before are not read again."""
         known = self._known.get(action.action_id)
         if known is not None and known.action == action:
             return known

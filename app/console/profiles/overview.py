@@ -43,7 +43,7 @@ class ProfileOverview:
         }
 
     async def round(self) -> AsyncIterator[None]:
-        """Reads every profile, then asks those that are due; whenever something new is known, it says so."""
+        """Read every profile, then ask those that are due; whenever something new is known, it says so."""
         engines: list[Engine] = []
         for profile in self._engines.profiles:
             engine = await self._read(profile)
@@ -67,7 +67,7 @@ class ProfileOverview:
         return engine
 
     async def _ask(self, engine: Engine) -> bool:
-        """Asks a profile's service, if it is due; whether it was asked."""
+        """Ask a profile's service, if it is due; whether it was asked."""
         name = engine.profile.name
         vitals = self.facts[name].vitals
         if self.facts[name].is_current or vitals is None or not self._is_due(name, vitals.runs_link):

@@ -47,7 +47,7 @@ class ProfilesScreen(BaseScreen):
         yield ProfileList("block")
 
     def on_mount(self) -> None:
-        """Begins to look around."""
+        """Begin to look around."""
         self._opened_at = self.session.clock()
         self._look = ProfileOverview(self._engines, self.session.profile.name, self.session.clock)
         self.query_one(ProfileList).focus()
@@ -61,7 +61,7 @@ class ProfilesScreen(BaseScreen):
             self._looker.ask()
 
     def on_resize(self) -> None:
-        """Draws for the new width, once it is known."""
+        """Draw for the new width, once it is known."""
         self.call_after_refresh(self._show)
 
     def engine_changed(self, event: Event) -> None:
@@ -71,12 +71,12 @@ class ProfilesScreen(BaseScreen):
             self._looker.ask()
 
     def tick(self, now: datetime) -> None:
-        """Moves the ages."""
+        """Move the ages."""
         del now
         self._show()
 
     def action_refresh(self) -> None:
-        """Asks every service, the one on show included."""
+        """Ask every service, the one on show included."""
         if self._look is not None:
             self._look.make_due()
         self.session.poll_soon()

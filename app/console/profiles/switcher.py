@@ -47,13 +47,13 @@ class ProfileSwitcher(PickerScreen[str]):
         yield ProfileList("line")
 
     def on_mount(self) -> None:
-        """Shows their names at once, and what was seen of them as soon as it is read."""
+        """Show their names at once, and what was seen of them as soon as it is read."""
         self._find("")
         self.query_one(LineInput).focus()
         self.run_worker(self._read())
 
     def action_move(self, step: int) -> None:
-        """Moves the cursor."""
+        """Move the cursor."""
         self.query_one(ProfileList).action_move(step)
 
     @on(Input.Changed)

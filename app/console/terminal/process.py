@@ -36,7 +36,7 @@ def is_on_terminal() -> bool:
 
 
 def follow_window() -> None:
-    """Forgets the size in the environment: exported there, it would hold however the window changes."""
+    """Forget the size in the environment: exported there, it would hold however the window changes."""
     if is_on_terminal():
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)

@@ -49,12 +49,12 @@ class Terminal:
             self.driver.attrs_before = before  # type: ignore[attr-defined]  # a Linux terminal's
 
     def write(self, sequence: str) -> None:
-        """Writes a sequence."""
+        """Write a sequence."""
         if self.driver is not None:
             self.driver.write(sequence)
 
     def say_title(self, title: str) -> None:
-        """Sets the window's title, where it differs from what was said last."""
+        """Set the window's title, where it differs from what was said last."""
         if self.driver is None or title == self._title:
             return
         keep = KEEP_TITLE if self._title is None else ""
@@ -73,7 +73,7 @@ class Terminal:
         return GIVE_TITLE_BACK if self._title is not None else ""
 
     def toggle_mouse(self) -> str:
-        """Gives the mouse to the terminal, to select text with, or takes it back; says which."""
+        """Give the mouse to the terminal, to select text with, or take it back; say which."""
         driver = self.driver
         if driver is None:
             return "There is no terminal here to give the mouse to."
