@@ -5,6 +5,7 @@ import getpass
 import logging
 import os
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -125,12 +126,12 @@ class Engine:
         return problem
 
     async def close(self) -> None:
-        """End polling, settle what is being sent, then close connections and files."""
-        await self.polling.stop()
-        await self.actions.in_flight.close()
-        await self.client.aclose()
-        await self.ledger.close()
-        await self.cache.close()
+        """Settle what is being sent, end polling, then close connections and files; each, whatever fails before."""
+        async with AsyncExitStack() as stack:
+            # The last one pushed is the first one closed.
+            for close in (self.cache.close, self.ledger.close, self.client.aclose, self.polling.stop):
+                stack.push_async_callback(close)
+            await self.actions.in_flight.close()
 
 
 async def _files(folder: Path, clock: Callable[[], datetime]) -> tuple[Cache, Ledger]:

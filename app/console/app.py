@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual import on
 from textual.binding import Binding, BindingsMap, BindingType
+from textual.message import Message
 from textual.screen import Screen
 from textual.worker import Worker, WorkerFailed
 
@@ -16,7 +17,7 @@ from app.config import Profile, Settings
 from app.console.base_app import BaseApp
 from app.console.base_screen import OVERVIEW, TABS
 from app.console.messages import FollowRun, GoToRoom, OpenRun, SwitchProfile
-from app.console.profiles.switching import OpenEngine, ProfileSwitching
+from app.console.profiles.switching import BETWEEN, OpenEngine, ProfileSwitching
 from app.console.rooms import rooms_of
 from app.console.session import Session
 from app.console.terminal.terminal import Terminal, title_of
@@ -213,7 +214,7 @@ class RunwardenApp(BaseApp[None]):
         if name == OVERVIEW and self.profiles is None:
             self.action_profiles()
             return
-        if self.session.engine is None and name != "runs":
+        if self.current_mode == BETWEEN or (self.session.engine is None and name != "runs"):
             self.session.notify(self.session.not_open)
             return
         self.switch_mode(name)
@@ -235,7 +236,7 @@ class RunwardenApp(BaseApp[None]):
             return
         if any(worker.group in WRITING and not worker.is_finished for worker in self.workers):
             session.notify("Something is being sent. Switch when its outcome is known.", severity="warning")
-        elif not session.is_settled:
+        elif not session.is_settled or self.current_mode == BETWEEN:
             session.notify(session.not_open)
         else:
             self.run_worker(self.profiles.switch(session, name), group="switch")
@@ -329,8 +330,11 @@ class RunwardenApp(BaseApp[None]):
             self.workers.cancel_node(node)
         return super()._prune(*nodes, parent=parent)
 
-    # The one boundary for keys, workers and whatever else Textual would end the console for; a screen has its own for
-    # messages (see BaseScreen), whose loop would be over by now.
+    # The one boundary for keys, workers and whatever else Textual would end the console for; screens, sheets and forms
+    # have it around their own messages, whose loop would be over by now.
+
+    async def _dispatch_message(self, message: Message) -> None:
+        await self.session.guard(super()._dispatch_message(message))
 
     async def run_action(self, *arguments: Any, **options: Any) -> bool:
         """Does what a key or a click orders; what fails of our own files or of a request becomes a notice."""

@@ -3,12 +3,19 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from app.actions.actions import InFlight
+from app.api.client import Client
 from app.config import Profile, Settings, load
 from app.engine import Engine
 from app.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
+from storage.cache import Cache
+from storage.errors import DatabaseBusyError
+from storage.lease import Lease
+from storage.ledger import Ledger
 from storage.records import RunFilter
 from tests.run_board import Board, served
 
@@ -49,6 +56,35 @@ def configured(board: Board, tmp_path: Path, **more: str) -> tuple[Settings, Pro
 @pytest.fixture(autouse=True)
 def token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUNWARDEN_TOKEN", "test-token")
+
+
+async def test_all_is_closed_whatever_fails_before(
+    board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In-flight writes first; the error of the lease is reported, and leaves no connection open."""
+    closed: list[str] = []
+
+    def noted(kind: type, method: str) -> None:
+        close = getattr(kind, method)
+
+        async def closing(self: Any) -> None:
+            closed.append(kind.__name__)
+            await close(self)
+
+        monkeypatch.setattr(kind, method, closing)
+
+    async def busy(*_: object) -> None:
+        raise DatabaseBusyError("Busy.", path=tmp_path)
+
+    for kind, method in ((InFlight, "close"), (Client, "aclose"), (Ledger, "close"), (Cache, "close")):
+        noted(kind, method)
+    monkeypatch.setattr(Lease, "release", busy)
+    engine = await Engine.open(*configured(board, tmp_path), actor="test")
+    engine.polling.is_poller = True
+    with pytest.raises(DatabaseBusyError):
+        await engine.close()
+
+    assert closed == ["InFlight", "Client", "Ledger", "Cache"]
 
 
 async def test_polling_fills_the_cache_and_rings(board: Board, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
 from io import StringIO
@@ -83,9 +84,10 @@ class ProfileEngines:
     async def close(self) -> None:
         """Closes every engine."""
         tasks, self._engines = list(self._engines.values()), {}
-        for engine in await asyncio.gather(*tasks, return_exceptions=True):
-            if not isinstance(engine, BaseException):
-                await engine.close()
+        async with AsyncExitStack() as stack:
+            for engine in await asyncio.gather(*tasks, return_exceptions=True):
+                if not isinstance(engine, BaseException):
+                    stack.push_async_callback(engine.close)
 
     async def _open(self, profile: Profile) -> "Engine":
         from app.engine import Engine

@@ -14,6 +14,7 @@ from app.console.profiles.engines import ProfileEngines
 from app.console.runs.views import first_picture
 from app.console.session import Session
 from app.text import safe_text
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -76,7 +77,11 @@ class ProfileSwitching:
         for mode in (*(room.name for room in TABS), OVERVIEW):
             await self._modes.remove_mode(mode)
         self._leave()
-        await self.engines.let_go(session.profile.name)
+        try:
+            await self.engines.let_go(session.profile.name)
+        except StorageError as error:
+            # A toast outlives the screens; the banner would blame the files of the other profile.
+            session.notify(f"{session.profile.name} was not closed properly: {error}", severity="error")
         first = await asyncio.to_thread(first_picture, session.settings, profile, session.clock())
         self._take_up(profile, first, lambda: self.engines.at_work(name))
         await self._modes.switch_mode("runs")

@@ -16,8 +16,10 @@ from app.console.app import RunwardenApp
 from app.console.profiles.engines import ProfileEngines
 from app.console.profiles.overview import GENTLE_S, ProfileOverview
 from app.console.profiles.switcher import ProfileSwitcher
+from app.console.profiles.switching import BETWEEN
 from app.token import StreamToken
-from storage.errors import StorageError
+from storage.errors import DatabaseBusyError, StorageError
+from storage.lease import Lease
 from tests.console.conftest import DEADLINE_S, SMALL, WIDE, Disk, Scene, Staged
 from tests.console.profiles.conftest import FleetStaged
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock
@@ -29,6 +31,48 @@ from widgets.profiles import ProfileFacts, ProfileList
 def said(scene: Scene) -> str:
     """What the toasts say."""
     return " ".join(scene.toasts)
+
+
+async def test_a_profile_that_cannot_be_closed_properly_is_left_all_the_same(
+    fleet_staged: FleetStaged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What failed is said, on the rooms of the other profile, which are there and take keys."""
+
+    async def busy(*_: object) -> None:
+        raise DatabaseBusyError("The lease is held up.", path=Path("cache.sqlite3"))
+
+    async with fleet_staged() as scene:
+        scene.engine.polling.is_poller = True
+        monkeypatch.setattr(Lease, "release", busy)
+        await scene.press("ctrl+o", *"stag", "enter")
+        await scene.shows("acme-staging ▾ read-only", "3 · all")
+
+        assert "The lease is held up." in said(scene)
+        await scene.press("2", "1")
+        assert scene.app.current_mode == "runs"
+        monkeypatch.undo()
+
+
+async def test_keys_between_two_profiles_wait_for_the_rooms(
+    fleet_staged: FleetStaged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rooms are gone while the old profile settles what it is sending."""
+    gate, let_go = asyncio.Event(), ProfileEngines.let_go
+
+    async def slow(self: ProfileEngines, name: str) -> None:
+        await gate.wait()
+        await let_go(self, name)
+
+    async with fleet_staged() as scene:
+        monkeypatch.setattr(ProfileEngines, "let_go", slow)
+        scene.app.switch_profile("acme-staging")
+        await scene.pilot.pause()
+        for key in ("1", "2", "0"):
+            await scene.pilot.press(key)
+
+        assert scene.app.current_mode == BETWEEN
+        gate.set()
+        await scene.shows("acme-staging ▾ read-only")
 
 
 async def test_another_profile_by_its_letters_and_back_again(fleet_staged: FleetStaged, staging: Board) -> None:
