@@ -34,6 +34,7 @@ class CoalescedTask:
         self.ask()
 
     async def _drain(self) -> None:
+        has_failed = False
         try:
             while self._wanted:
                 self._wanted = self._is_given_up = False
@@ -45,5 +46,11 @@ class CoalescedTask:
                         raise
                 finally:
                     self._round = None
+        except Exception:
+            has_failed = True
+            raise
         finally:
             self._busy = False
+            # The error is reported at once; what was asked for before it is done in another task.
+            if has_failed and self._wanted:
+                self.ask()

@@ -225,6 +225,31 @@ async def test_what_is_asked_while_at_work_is_done_once_more() -> None:
     assert len(tasks) == 1
 
 
+async def test_what_is_asked_during_a_failing_round_is_done_all_the_same() -> None:
+    """The error is reported at once, and the request that came in before it is not lost."""
+    rounds = 0
+    gate = asyncio.Event()
+    tasks: list[asyncio.Task[None]] = []
+
+    async def work() -> None:
+        nonlocal rounds
+        rounds += 1
+        await gate.wait()
+        if rounds == 1:
+            raise OSError("disk full")
+
+    latest = CoalescedTask(work, lambda work: tasks.append(asyncio.ensure_future(work)))
+    latest.ask()
+    await asyncio.sleep(0)
+    latest.ask()
+    gate.set()
+    with pytest.raises(OSError, match="disk full"):
+        await tasks[0]
+    await asyncio.gather(*tasks[1:])
+
+    assert rounds == 2
+
+
 async def test_work_that_nobody_wants_any_more_is_given_up() -> None:
     """What was begun is cancelled at once, and what is wanted now is done."""
     begun: asyncio.Queue[int] = asyncio.Queue()

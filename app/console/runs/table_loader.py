@@ -1,11 +1,13 @@
 """Reading the rows of the runs table: the window on show, again whenever runs or the query changed."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from app.console.coalesced_task import CoalescedTask
 from app.console.runs.screen_context import ScreenContext
 from app.console.runs.views import TableQuery
+from storage.errors import StorageError
 from storage.records import RunFilter, RunRow, RunWindow, WindowRequest
 from widgets.filter.bar import Extent
 from widgets.runs.table import RunTable
@@ -63,9 +65,16 @@ class TableLoader:
         engine = self._session.engine
         if engine is None:
             return
-        cache = engine.cache
         is_new, is_stale = self._is_new, self._is_stale
         self._is_new = self._is_stale = False
+        try:
+            await self._read_owed(engine.cache, is_new=is_new, is_stale=is_stale)
+        except (StorageError, asyncio.CancelledError):
+            # The next reading owes it too.
+            self._is_new, self._is_stale = self._is_new or is_new, self._is_stale or is_stale
+            raise
+
+    async def _read_owed(self, cache: "Cache", *, is_new: bool, is_stale: bool) -> None:
         condition = self._query().condition(self._session.clock())
         if is_new and is_scan(condition):
             await self._read_page_by_page(cache, condition)

@@ -6,7 +6,9 @@ import pytest
 
 from app.console.runs.table_loader import TableLoader, is_scan
 from app.console.runs.views import TableQuery
+from storage.errors import DiskFailedError
 from storage.records import RunFilter
+from tests.console.conftest import Disk
 from tests.console.runs.conftest import Desk, a_run
 from widgets.runs.table import RunTable
 
@@ -78,6 +80,19 @@ async def test_the_query_counts_as_it_is_when_the_rows_are_read(held: Held, line
 
     assert held.table.total == matching
     assert (held.extents[-1].matching, held.extents[-1].held) == (matching, 4)
+
+
+async def test_what_could_not_be_read_is_still_owed(held: Held, disk: Disk) -> None:
+    """The reader's next move brings the numbers as well, which a move alone does not read."""
+    disk.fails = True
+    held.loader.runs_changed()
+    with pytest.raises(DiskFailedError):
+        await held.desk.work()
+    disk.fails = False
+    held.loader.look()
+    await held.desk.work()
+
+    assert [(extent.matching, extent.held) for extent in held.extents] == [(4, 4)]
 
 
 async def test_nothing_is_read_before_the_engine_is_open(held: Held) -> None:
