@@ -58,16 +58,28 @@ class ExportScreen(PickerScreen[str]):
             self._replacing = path
             self._note("There is such a file. Enter again replaces it.", "warn")
         else:
-            self.run_worker(self._write(path), exclusive=True, group="export")
+            self._note("Writing…", "busy")
+            # The app's worker: leaving this sheet does not stop a write under way.
+            self.app.run_worker(self._write(path), group="export")
 
     async def _write(self, path: Path) -> None:
-        self._note("Writing…", "busy")
         try:
-            self.dismiss(await self._write_file(path))
+            said = await self._write_file(path)
         except OSError as error:
-            self._note(f"{path} cannot be written: {error.strerror or error}.", "bad")
+            self._failed(f"{path} cannot be written: {error.strerror or error}.")
         except StorageError as error:
-            self._note(str(error), "bad")
+            self._failed(str(error))
+        else:
+            if self.is_current:
+                self.dismiss(said)
+            else:
+                self.app.notify(safe_text(said), markup=False)
+
+    def _failed(self, why: str) -> None:
+        if self.is_current:
+            self._note(why, "bad")
+        else:
+            self.app.notify(safe_text(why), severity="error", markup=False)
 
     def _note(self, text: str, tone: Tone) -> None:
         self.query_one("#picker-note", Static).update(Content.styled(safe_text(text), STYLES[tone]))

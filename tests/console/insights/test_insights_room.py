@@ -2,6 +2,7 @@
 
 import csv
 import json
+import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 from textual.widgets import Input
 
+from app.console.insights.screen import InsightsScreen
 from storage.records import Repository, Run
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.run_board import Board
@@ -194,6 +196,31 @@ async def test_export_replaces_a_file_only_when_told_twice(staged: Staged, board
 
     assert kept == "precious"
     assert json.loads(path.read_text())["outcomes"]
+
+
+@pytest.mark.parametrize("error", [None, OSError(28, "No space left on device")], ids=["written", "failed"])
+async def test_leaving_while_the_file_is_written_does_not_hide_the_outcome(
+    staged: Staged, empty_board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError | None
+) -> None:
+    """Nothing stops a write under way: it ends behind the room, and says how."""
+    gate = threading.Event()
+
+    def slow(*_: object) -> None:
+        gate.wait(60)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr("app.console.insights.export.write", slow)
+    async with staged(WIDE) as scene:
+        await show(scene, "e")
+        scene.app.screen.query_one(Input).value = str(tmp_path / "figures.csv")
+        await scene.pilot.press("enter")
+        await scene.pilot.press("escape")
+        assert isinstance(scene.app.screen, InsightsScreen)
+        gate.set()
+        await scene.settle()
+
+        assert ("Written:" if error is None else "No space left on device") in str(scene.toasts)
 
 
 async def test_the_days_below_a_chart_are_named_at_even_distances(staged: Staged) -> None:
