@@ -174,12 +174,8 @@ class Session:
         self.show_vitals(vitals)
 
     async def guard(self, work: Awaitable[Result]) -> Result | None:
-        """Does the work. Whatever fails of our own files, or of a request, becomes a notice here, and nowhere else."""
-        try:
-            return await work
-        except (StorageError, ApiError) as error:
-            self.failed(error)
-            return None
+        """Does the work; whatever fails of our own files, or of a request, becomes a notice."""
+        return await guarded(work, self.failed)
 
     def failed(self, error: StorageError | ApiError) -> None:
         """Says what failed: our own files in every screen's banner, a request in a toast."""
@@ -203,6 +199,15 @@ class Session:
         """Copies text that is safe already."""
         self._copy_text(text)
         self.notify(said)
+
+
+async def guarded(work: Awaitable[Result], failed: Callable[[StorageError | ApiError], object]) -> Result | None:
+    """Does the work. Whatever fails of our own files, or of a request, is reported here, and nowhere else."""
+    try:
+        return await work
+    except (StorageError, ApiError) as error:
+        failed(error)
+        return None
 
 
 async def read_vitals(cache: "Cache", before: Vitals, now: datetime) -> Vitals:

@@ -1,13 +1,18 @@
 """Whatever fails of our own files becomes a notice: no key of any screen ends the console."""
 
+import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from textual.binding import Binding
 from textual.dom import DOMNode
+from textual.message_pump import MessagePump
 from textual.screen import Screen
 
 from app.api.errors import UnreachableError
+from app.console.forms import ResolveForm
+from storage.records import Action
 from tests.console.conftest import MESSAGE, Disk, Scene, Staged
 
 WAYS = {
@@ -55,6 +60,15 @@ async def there(scene: Scene, way: tuple[str, ...]) -> Screen[Any]:
     return scene.app.screen
 
 
+async def takes_messages(node: MessagePump) -> bool:
+    """Whether its message loop goes on."""
+    answered = asyncio.Event()
+    node.call_later(answered.set)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(answered.wait(), 5)
+    return answered.is_set()
+
+
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 async def test_no_key_ends_the_console_while_our_files_fail(staged: Staged, disk: Disk, way: tuple[str, ...]) -> None:
     """Each binding of each screen, with a cache and a ledger whose every method fails; the banner says it."""
@@ -87,10 +101,21 @@ async def test_the_key_that_found_it_says_it(staged: Staged, disk: Disk, key: st
         assert MESSAGE in scene.text
 
 
-async def test_a_message_and_a_worker_have_the_same_boundary(staged: Staged, disk: Disk) -> None:
+def resolve_form(scene: Scene) -> ResolveForm:
+    action = Action("act_1", "agent.start", "", "key", "/agents", "{}", "console:ada", "unknown", scene.clock())
+    return ResolveForm(scene.engine, action)
+
+
+@pytest.mark.parametrize("way", [(), ("s",), ("n",), None], ids=["room", "sheet", "form", "resolve"])
+async def test_a_message_and_a_worker_have_the_same_boundary(
+    staged: Staged, disk: Disk, way: tuple[str, ...] | None
+) -> None:
     """What a handler or a worker of a screen raises is said, and both go on."""
     async with staged() as scene:
-        screen, engine = scene.app.screen, scene.engine
+        screen, engine = await there(scene, way or ()), scene.engine
+        if way is None:
+            screen = resolve_form(scene)
+            await scene.app.push_screen(screen)
         disk.fails = True
         screen.call_later(engine.cache.links)
         screen.run_worker(engine.cache.links())
@@ -99,8 +124,21 @@ async def test_a_message_and_a_worker_have_the_same_boundary(staged: Staged, dis
 
         assert MESSAGE in scene.text
         disk.fails = False
+        assert await takes_messages(screen)
+
+
+async def test_the_app_has_the_same_boundary(staged: Staged, disk: Disk) -> None:
+    """It goes on, with a notice, where a handler of its own fails."""
+    async with staged() as scene:
+        disk.fails = True
+        scene.app.call_later(scene.engine.cache.links)
+        await scene.settle()
+
+        assert MESSAGE in scene.text
+        disk.fails = False
+        assert await takes_messages(scene.app)
         await scene.press("3")
-        assert scene.app.screen is not screen
+        assert scene.app.current_mode == "organizations"
 
 
 async def test_a_request_that_fails_is_said(staged: Staged) -> None:

@@ -5,12 +5,13 @@ import os
 from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual import on, work
-from textual.app import ComposeResult, SuspendNotSupported
+from textual.app import App, ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input
@@ -20,6 +21,7 @@ from app.api.requests import WriteRequest, as_json
 from app.config import data_folder
 from app.console.forms.drafts import Draft, Drafts, FormDraft, Values
 from app.console.forms.instructions import EditorError, TemplatePicker, edit
+from app.console.session import guarded
 from app.engine import Engine
 from app.text import SafeText, safe_block, safe_text
 from app.times import ago
@@ -73,6 +75,12 @@ _VERBS: Final = (
     FormButton("template", "Template", "^t", "template", ("editing",)),
     FormButton("preview", "Preview", "^s", "forward", ("editing",), is_primary=True),
 )
+
+
+def forget_closed_theme_watchers(app: App[Any]) -> None:
+    """Release the paragraphs of closed forms: Textual keeps each as a watcher of the theme until the theme changes."""
+    watchers = getattr(app, "__watchers", {}).get("theme", [])
+    watchers[:] = [watcher for watcher in watchers if not watcher[0]._closing]  # noqa: SLF001 — as Textual does it
 
 
 class FormScreen(ModalScreen[Action | None]):
@@ -149,6 +157,9 @@ class FormScreen(ModalScreen[Action | None]):
         """One field."""
         return self._fields[key]
 
+    async def _dispatch_message(self, message: Message) -> None:
+        await guarded(super()._dispatch_message(message), self.app._handle_exception)  # noqa: SLF001 — the app reports
+
     async def on_mount(self) -> None:
         """An earlier draft comes back; the first empty field waits for keys."""
         draft = await self.form_draft.restore()
@@ -162,9 +173,7 @@ class FormScreen(ModalScreen[Action | None]):
     async def on_unmount(self) -> None:
         """Closing by whatever way keeps the draft."""
         await self.form_draft.flush()
-        # Textual forgets the watchers of the theme only when that changes: every paragraph would stay till then.
-        watchers = getattr(self.app, "__watchers", {}).get("theme", [])
-        watchers[:] = [watcher for watcher in watchers if not watcher[0]._closing]  # noqa: SLF001 — as Textual does it
+        forget_closed_theme_watchers(self.app)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Each key means something in its own phases only; while sending none does."""

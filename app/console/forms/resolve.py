@@ -6,12 +6,14 @@ from typing import ClassVar, Final, Literal
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from app.actions import ActionRefusedError
 from app.actions.reconcile import propose
 from app.api.errors import ApiError
+from app.console.session import guarded
 from app.engine import Engine
 from app.text import safe_text
 from app.times import ago
@@ -88,6 +90,9 @@ class ResolveForm(ModalScreen[Action | None]):
             self._evidence,
         )
         yield FormDialog("Resolve an unknown outcome", rows, self.VERBS)
+
+    async def _dispatch_message(self, message: Message) -> None:
+        await guarded(super()._dispatch_message(message), self.app._handle_exception)  # noqa: SLF001 — the app reports
 
     def on_mount(self) -> None:
         """Nothing is chosen before a person does."""
