@@ -26,7 +26,6 @@ from storage.errors import StorageError
 from widgets.follow import FollowStrip
 from widgets.frame.bars import TabBar
 from widgets.frame.header_bar import HeaderBar, Vitals
-from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
     from textual.await_remove import AwaitRemove
@@ -106,7 +105,6 @@ class RunwardenApp(BaseApp[None]):
         """None: the engine is not open yet."""
         self._modes_before = modes_before
         self._keep_frame_now: Callable[[], None] = lambda: None
-        self._first_profile = profile.name
         self._begin_with(profile, first, open_engine)
         self._take_settings()
 
@@ -156,7 +154,7 @@ class RunwardenApp(BaseApp[None]):
         if self.keep_frame is not None:
             from app.console.terminal.last_frame import keep_frames
 
-            self._keep_frame_now = keep_frames(self, self.keep_frame, self._profile_of_frame)
+            self._keep_frame_now = keep_frames(self, self.keep_frame, lambda: self.session.profile.name)
         self._listen()
         self.add_mode(self.DEFAULT_MODE, self.get_default_screen)
         self.call_after_refresh(lambda: self.run_worker(self._open()))
@@ -276,15 +274,6 @@ class RunwardenApp(BaseApp[None]):
             self._keep_frame_now()
         finally:
             super().exit(*arguments, **options)
-
-    def _profile_of_frame(self) -> str | None:
-        """The profile on show; None: not the one that the next start begins with, or not its runs."""
-        name = self.session.profile.name
-        is_first = name == self._first_profile
-        shows_runs = is_first and self.is_running and self.current_mode == "runs" and len(self.screen_stack) == 1
-        # None is mounted yet at the very start.
-        tables = self.screen.query(RunTable) if shows_runs else ()
-        return name if any(table.total for table in tables) else None
 
     # The engine behind it
 

@@ -143,3 +143,16 @@ async def test_the_detail_takes_the_form_that_fits(staged: Staged) -> None:
 
             assert pane._form == form
             assert (pane.region.x > 40) == (size[0] >= 120)
+
+
+async def test_history_that_a_poll_completed_is_called_complete(staged: Staged, board: Board) -> None:
+    """Its runs are announced as they are stored, before it is known that none is missing."""
+    async with staged(WIDE, synced=False) as scene:
+        engine = scene.engine
+        page = await engine.client.list_runs(page_size=100)
+        await engine.runs.store(page.runs)
+        await scene.shows("history not complete yet")
+
+        await engine.cache.extend_coverage(None, scene.clock())
+        await engine.runs.record(None)
+        await scene.shows("runs · complete")

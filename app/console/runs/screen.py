@@ -25,7 +25,7 @@ from app.console.runs.table_loader import TableLoader
 from app.console.runs.views import TableQuery
 from app.console.session import Session
 from app.console.troubles import UNREADABLE, nothing_to_show
-from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
+from app.events import ActionChanged, CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.text import safe_text
 from storage.records import RunWindow
 from widgets.filter.bar import Extent, FilterBar
@@ -113,7 +113,9 @@ class RunsScreen(BaseScreen):
 
     def engine_changed(self, event: Event) -> None:
         """Read again what changed."""
-        if isinstance(event, RunsChanged | CacheChangedElsewhere):
+        # What a poll stored counts as complete history only once the poll has ended.
+        is_partial = self._extent is not None and self._extent.coverage.complete_since is None
+        if isinstance(event, RunsChanged | CacheChangedElsewhere) or (is_partial and isinstance(event, LinkChanged)):
             self.table_loader.runs_changed()
         if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
             self._run_reader.ask()
@@ -340,11 +342,7 @@ class RunsScreen(BaseScreen):
         has_none = self._extent is not None and not self._extent.held
         self.query_one("#runs").set_class(has_none and not self.table.total, "-empty")
         session, query = self.session, self.query_controller.now
-        nothing = nothing_to_show(
-            None if query.is_changed else query.view.empty,
-            self._extent,
-            session.vitals.runs_link,
-            session.clock(),
-            read_only=session.profile.read_only,
-        )
+        empty, link = None if query.is_changed else query.view.empty, session.vitals.runs_link
+        read_only = session.profile.read_only
+        nothing = nothing_to_show(empty, self._extent, link, session.clock(), read_only=read_only)
         self.table.say(UNREADABLE if session.storage_trouble else nothing)

@@ -10,6 +10,7 @@ from textual.app import App
 from textual.strip import Strip
 
 from app.text import safe_text
+from widgets.runs.table import RunTable
 
 KeepFrame = Callable[[Sequence[int], str, Sequence[str]], None]
 """Keeps, for a size of window, a title that the time is written after, and the rows below it."""
@@ -19,20 +20,18 @@ EVERY_S: Final = 30.0
 _DIM: Final = Style(dim=True)
 
 
-def keep_frames(app: App[Any], keep: KeepFrame, profile_on_show: Callable[[], str | None]) -> Callable[[], None]:
+def keep_frames(app: App[Any], keep: KeepFrame, profile: Callable[[], str]) -> Callable[[], None]:
     """Keep a frame soon, then every half minute, since a console that is killed leaves one too; what keeps one at once.
 
-    Without `profile_on_show` what is on show is not worth keeping, such as an empty table.
+    Only runs of the profile that is on show now are kept, since the next start begins with them.
     """
-    due_s = 0.0
+    first, due_s = profile(), 0.0
 
     def keep_now() -> None:
         nonlocal due_s
-        profile = profile_on_show()
-        strips = app.screen._compositor.render_strips() if profile is not None else []  # noqa: SLF001 — the only way
-        if profile is not None and strips:
+        if profile() == first and _shows_runs(app) and (strips := app.screen._compositor.render_strips()):  # noqa: SLF001 — the only way
             due_s = monotonic() + EVERY_S
-            keep(app.size, *_dimmed(app, strips, f" runwarden  {safe_text(profile, limit=28)}   ◌ "))
+            keep(app.size, *_dimmed(app, strips, f" runwarden  {safe_text(first, limit=28)}   ◌ "))
 
     def look() -> None:
         if monotonic() > due_s:
@@ -40,6 +39,12 @@ def keep_frames(app: App[Any], keep: KeepFrame, profile_on_show: Callable[[], st
 
     app.set_interval(LOOK_S, look)
     return keep_now
+
+
+def _shows_runs(app: App[Any]) -> bool:
+    # At the very start there is no table yet, and an empty one is not worth keeping.
+    on_runs = app.is_running and app.current_mode == "runs" and len(app.screen_stack) == 1
+    return on_runs and any(table.total for table in app.screen.query(RunTable))
 
 
 def _dimmed(app: App[Any], strips: Sequence[Strip], title: str) -> tuple[str, list[str]]:
