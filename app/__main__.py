@@ -35,8 +35,7 @@ def _console_at_once() -> int | None:
 
     from app import first_frame
 
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, _exit)
+    before = {number: signal.signal(number, _exit) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
     frame, code = first_frame.FirstFrame(os.environ), None
     modes = first_frame.quieten()
     try:
@@ -44,6 +43,8 @@ def _console_at_once() -> int | None:
         code = _console(frame, modes)
     finally:
         first_frame.take_down(modes, is_shown=frame.is_shown and code is None)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return code
 
 

@@ -109,7 +109,7 @@ def configuration(path: str) -> str:
     try:
         with open(path, "rb") as file:
             return f"{zlib.crc32(file.read())} {path}"
-    except FileNotFoundError:
+    except OSError:
         return f"none {path}"
 
 

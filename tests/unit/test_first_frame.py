@@ -96,3 +96,9 @@ def test_nothing_is_kept_where_others_can_write(kept: FirstFrame, tmp_path: Path
     kept.keep("none /", SIZE, "title", ROWS)
 
     assert file.read_text() == before
+
+
+def test_a_configuration_that_cannot_be_read_is_left_to_who_reads_it(tmp_path: Path) -> None:
+    """The frame makes no error of it: loading the configuration says what is wrong, with the cure."""
+    assert configuration(str(tmp_path)) == f"none {tmp_path}"
+    assert configuration(str(tmp_path / "missing")) == f"none {tmp_path / 'missing'}"
