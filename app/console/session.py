@@ -34,6 +34,8 @@ LONGEST_COPY: Final = 10_000
 """Characters: an id that was cut would be another one's."""
 STILL_OPENING: Final = "Still opening; a moment."
 TOAST_S: Final = 4.0
+CURE_S: Final = 10.0
+"""How long a toast stays that names a cure."""
 TODAY: Final = timedelta(hours=24)
 
 

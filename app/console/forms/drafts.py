@@ -68,7 +68,9 @@ class Drafts:
                 if drafts != before:
                     self._write(drafts)
         except OSError as error:
-            raise DraftsError(f"Drafts cannot be kept in {self.path}: {error.strerror or error}.") from error
+            raise DraftsError(
+                f"A draft cannot be kept ({error.strerror}): see that {self.path} is writable."
+            ) from error
 
     def _read(self) -> dict[str, Draft]:
         try:
@@ -76,7 +78,7 @@ class Drafts:
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise DraftsError(f"Drafts cannot be read from {self.path}: {error.strerror or error}.") from error
+            raise DraftsError(f"Drafts cannot be read ({error.strerror}): see that {self.path} can be read.") from error
         except UnicodeDecodeError as error:
             raise self._damaged() from error
         return self._parse(text)
@@ -107,8 +109,13 @@ class Drafts:
 class FormDraft:
     """One form's draft: the last thing typed is what the file ends up with."""
 
-    def __init__(self, drafts: Drafts, name: str, fresh: Values, clock: Callable[[], datetime]) -> None:
-        """Prepare, without any I/O; what equals `fresh` is not worth a draft."""
+    def __init__(
+        self, drafts: Drafts, name: str, fresh: Values, clock: Callable[[], datetime], failed: Callable[[str], object]
+    ) -> None:
+        """Prepare, without any I/O; what equals `fresh` is not worth a draft.
+
+        `failed` is told, once until one is kept, why drafts cannot be kept.
+        """
         self._drafts = drafts
         self._name = name
         self._clock = clock
@@ -116,15 +123,15 @@ class FormDraft:
         self._wanted: Draft | None = None
         self._stored: Draft | None = None
         self._one_at_a_time = asyncio.Lock()
-        self.problem: str | None = None
-        """Why drafts cannot be kept just now."""
+        self._failed = failed
+        self._told: str | None = None
 
     async def restore(self) -> Draft | None:
         """The draft an earlier form left."""
         try:
             self._wanted = self._stored = await self._drafts.load(self._name)
         except DraftsError as error:
-            self.problem = str(error)
+            self._tell(str(error))
         return self._wanted
 
     def typed(self, values: Values) -> None:
@@ -160,9 +167,14 @@ class FormDraft:
             try:
                 await (self._drafts.discard(self._name) if wanted is None else self._drafts.save(self._name, wanted))
             except DraftsError as error:
-                self.problem = str(error)
+                self._tell(str(error))
                 return
-            self._stored, self.problem = wanted, None
+            self._stored, self._told = wanted, None
+
+    def _tell(self, problem: str) -> None:
+        if problem != self._told:
+            self._told = problem
+            self._failed(problem)
 
 
 def _entry(draft: Draft) -> dict[str, object]:

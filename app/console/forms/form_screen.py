@@ -21,7 +21,7 @@ from app.api.requests import WriteRequest, as_json
 from app.config import data_folder
 from app.console.forms.drafts import Draft, Drafts, FormDraft, Values
 from app.console.forms.instructions import EditorError, TemplatePicker, edit
-from app.console.session import guarded
+from app.console.session import CURE_S, guarded
 from app.engine import Engine
 from app.text import SafeText, safe_block, safe_text
 from app.times import ago
@@ -40,14 +40,12 @@ if TYPE_CHECKING:
 _READ_ONLY: Final = "This profile is read-only: you may prepare and preview, nothing is sent."
 
 
-def standing(engine: Engine, draft: Draft | None, drafts_problem: str | None) -> tuple[SafeText, Tone]:
-    """What hinders sending comes first, then what hinders drafts, then where the text comes from."""
+def standing(engine: Engine, draft: Draft | None) -> tuple[SafeText, Tone]:
+    """What hinders sending comes first, then where the text comes from."""
     if engine.actions.read_only:
         return safe_text(_READ_ONLY), "warn"
     if engine.token_problem is not None:
         return safe_text(str(engine.token_problem)), "warn"
-    if drafts_problem is not None:
-        return safe_text(drafts_problem), "warn"
     return _of_draft(draft, engine.clock())
 
 
@@ -114,7 +112,7 @@ class FormScreen(ModalScreen[Action | None]):
         """None: this form takes no instructions."""
         self.set_class(self._instructions is not None, "-long")
         drafts = Drafts(data_folder(engine.settings, engine.profile) / DRAFTS_FILE)
-        self.form_draft = FormDraft(drafts, draft, self.values, engine.clock)
+        self.form_draft = FormDraft(drafts, draft, self.values, engine.clock, self._warn)
         self._other: Values | None = None
         """What ctrl+n would put in place of what stands there; None: nothing."""
         self._draft_timer: Timer | None = None
@@ -167,7 +165,7 @@ class FormScreen(ModalScreen[Action | None]):
             self._other = self.form_draft.fresh
             self._fill(draft.values)
         self.enter("editing")
-        self.dialog.note(*standing(self.engine, draft, self.form_draft.problem))
+        self.dialog.note(*standing(self.engine, draft))
         self._offer_repositories()
 
     async def on_unmount(self) -> None:
@@ -273,16 +271,15 @@ class FormScreen(ModalScreen[Action | None]):
         self.form_draft.typed(self.values)
         if self._draft_timer is not None:
             self._draft_timer.stop()
-        self._draft_timer = self.set_timer(_DRAFT_AFTER_S, self._keep_draft)
+        self._draft_timer = self.set_timer(_DRAFT_AFTER_S, self.form_draft.flush)
 
     @on(FormField.Left)
     def _left(self) -> None:
         self._complain()
 
-    async def _keep_draft(self) -> None:
-        await self.form_draft.flush()
-        if self.form_draft.problem is not None:
-            self.dialog.note(safe_text(self.form_draft.problem), "warn")
+    def _warn(self, text: str) -> None:
+        # Not on the form: it may be closing, and with it goes what was typed.
+        self.app.notify(safe_text(text), severity="warning", markup=False, timeout=CURE_S)
 
     @work(group="offer")
     async def _offer_repositories(self) -> None:

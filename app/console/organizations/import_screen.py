@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
@@ -20,7 +21,7 @@ from app.console.export_sheet import typed_path
 from app.console.forms.drafts import Drafts, FormDraft
 from app.console.forms.form_screen import DRAFTS_FILE
 from app.console.organizations.import_rows import ImportList, line, why_stopped
-from app.console.session import Session
+from app.console.session import CURE_S, Session
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.text import safe_text
 from storage.errors import StorageError
@@ -80,7 +81,9 @@ class OrganizationImportScreen(BaseScreen):
         self._is_sending = False
         self._is_stopping = False
         drafts = Drafts(data_folder(engine.settings, engine.profile) / DRAFTS_FILE)
-        self._form_draft = FormDraft(drafts, "organization.import", {"path": "", "most": str(MOST)}, engine.clock)
+        warn = partial(session.notify, severity="warning", timeout=CURE_S)
+        fresh = {"path": "", "most": str(MOST)}
+        self._form_draft = FormDraft(drafts, "organization.import", fresh, engine.clock, warn)
         self._planner = CoalescedTask(self._plan, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:

@@ -83,7 +83,8 @@ class PreferencesFile:
                 return after
         except OSError as error:
             raise PreferencesError(
-                f"The console's views and columns cannot be saved in {self.path}: {error.strerror or error}."
+                f"Views and columns cannot be saved ({error.strerror or error}) and last until you quit: "
+                f"see that {self.path} can be written."
             ) from error
 
     def _refuse_newer(self) -> None:
@@ -103,24 +104,27 @@ class PreferencesWriter:
     """The preferences as they are now; changes are written in the background, one after the other."""
 
     def __init__(self, file: PreferencesFile, start: Start, failed: Callable[[str], None]) -> None:
-        """Read the file; `failed` is told, once, why nothing can be saved."""
+        """Read the file; `failed` is told why nothing can be saved, once until a save succeeds or is asked for."""
         self.now = file.read()
         self._file = file
         self._failed = failed
         self._has_failed = False
         self._pending: list[Change] = []
+        self._saved: list[Callable[[], object]] = []
         self._writer = CoalescedTask(self._write, start)
 
-    def change(self, change: Change) -> None:
-        """Change the preferences at once, and save them soon."""
-        after = change(self.now)
-        if after != self.now:
-            self.now = after
+    def change(self, change: Change, saved: Callable[[], object] | None = None) -> None:
+        """Change the preferences at once, and save them soon; `saved` is called once they are."""
+        before, self.now = self.now, change(self.now)
+        if saved is not None:
+            self._saved.append(saved)
+            self._has_failed = False
+        if saved is not None or self.now != before:
             self._pending.append(change)
             self._writer.ask()
 
     async def _write(self) -> None:
-        pending, self._pending = self._pending, []
+        pending, self._pending, saved, self._saved = self._pending, [], self._saved, []
 
         def all_of_them(preferences: Preferences) -> Preferences:
             for change in pending:
@@ -130,9 +134,15 @@ class PreferencesWriter:
         try:
             await asyncio.to_thread(self._file.change, all_of_them)
         except PreferencesError as error:
+            # The next change takes these along: the file may be writable by then.
+            self._pending = pending + self._pending
             if not self._has_failed:
                 self._has_failed = True
                 self._failed(str(error))
+        else:
+            self._has_failed = False
+            for call in saved:
+                call()
 
 
 def _document(preferences: Preferences) -> dict[str, object]:

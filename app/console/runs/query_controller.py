@@ -231,9 +231,9 @@ class QueryController:
 
     def _save_view(self, view: ViewSettings | None) -> None:
         if view is not None:
-            self._preferences.change(lambda known: known.with_view(view))
+            said = f"Saved as the view {safe_text(view.name)}."
+            self._preferences.change(lambda known: known.with_view(view), partial(self._session.notify, said))
             self.show_view(named(self.views, view.name))
-            self._session.notify(f"Saved as the view {safe_text(view.name)}.")
 
     async def _ask_statuses(self, engine: "Engine") -> None:
         from app.console.mark_picker import MarkPicker

@@ -23,7 +23,7 @@ from app.console.runs.run_actions import RUN_BINDINGS, RunActions
 from app.console.runs.screen_context import ScreenContext
 from app.console.runs.table_loader import TableLoader
 from app.console.runs.views import TableQuery
-from app.console.session import Session
+from app.console.session import CURE_S, Session
 from app.console.troubles import UNREADABLE, nothing_to_show
 from app.events import ActionChanged, CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.text import safe_text
@@ -63,7 +63,7 @@ class RunsScreen(BaseScreen):
         self.preferences = PreferencesWriter(
             PreferencesFile.of(session.settings, session.profile),
             self.run_worker,
-            partial(session.notify, severity="warning"),
+            partial(session.notify, severity="warning", timeout=CURE_S),
         )
         self.query_controller = QueryController(
             context, self.preferences, row=lambda: self.table.row, changed=self._query_changed

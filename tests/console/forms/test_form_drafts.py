@@ -1,18 +1,21 @@
 """What was typed into a form is not lost: escape, another form, a killed program."""
 
 import asyncio
+import errno
 import json
+import os
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from app.console.forms import NewRunForm
 from app.console.forms.drafts import Draft, Drafts, DraftsError, FormDraft
 from app.engine import Engine
-from tests.console.forms.steps import CREATED, FILLED, drafts_of, opened, painted, press, words, write
+from tests.console.forms.steps import CREATED, FILLED, drafts_of, opened, painted, press, write
+from tests.console.quiet import toasts
 from tests.fault_server import Respond
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -95,7 +98,7 @@ async def test_where_drafts_cannot_be_kept_the_message_says_so(tmp_path: Path) -
 
 async def test_what_was_typed_last_is_what_the_file_ends_up_with(drafts: Drafts) -> None:
     """However saves overlap."""
-    form_draft = FormDraft(drafts, "run.start", {"a": ""}, lambda: NOON)
+    form_draft = FormDraft(drafts, "run.start", {"a": ""}, lambda: NOON, pytest.fail)
     for text in ("x", "xy", "xyz"):
         form_draft.typed({"a": text})
         flushing = asyncio.create_task(form_draft.flush())
@@ -107,7 +110,7 @@ async def test_what_was_typed_last_is_what_the_file_ends_up_with(drafts: Drafts)
 
 async def test_a_form_emptied_by_hand_leaves_no_draft(drafts: Drafts) -> None:
     """What the form began with is not worth keeping."""
-    form_draft = FormDraft(drafts, "run.start", {"a": "prefilled"}, lambda: NOON)
+    form_draft = FormDraft(drafts, "run.start", {"a": "prefilled"}, lambda: NOON, pytest.fail)
     form_draft.typed({"a": "more"})
     await form_draft.flush()
     form_draft.typed({"a": "prefilled"})
@@ -154,10 +157,27 @@ async def test_drafts_that_cannot_be_kept_are_said_and_hinder_nothing(stage: Any
     drafts_of(engine).path.write_text(json.dumps({"version": 99, "drafts": {}}))
     app = stage(NewRunForm)
     async with opened(app, size=(100, 30)) as pilot:
-        text = words(app)
+        text = " ".join(toasts(app))
         await write(pilot, FILLED)
         await press(pilot, "ctrl+s", "ctrl+s")
 
         assert app.screen.phase == "outcome"
 
     assert "written by a newer version" in text
+
+
+async def test_a_draft_that_is_lost_is_said(stage: Any, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, with the cure, however fast the form is left."""
+
+    def full(path: Path) -> NoReturn:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    monkeypatch.setattr("app.console.forms.drafts.replacing", full)
+    path, app = drafts_of(engine).path, stage(NewRunForm)
+    async with opened(app, FILLED, "escape"):
+        said = toasts(app)
+
+    assert app.ended
+    assert len(said) == 1
+    assert str(path) in said[0]
+    assert "No space left" in said[0]

@@ -111,3 +111,27 @@ async def test_that_nothing_can_be_saved_is_said_once(tmp_path: Path) -> None:
     assert writer.now.view == "y"
     assert len(said) == 1
     assert "console.json" in said[0]
+
+
+async def test_saved_is_said_once_it_is_so(tmp_path: Path) -> None:
+    """Each save that was asked for says why it failed; the next one that succeeds keeps all."""
+    folder, view = tmp_path / "profile", ViewSettings("Mine", "is:active")
+    folder.touch()
+    begun: list[Coroutine[None, None, None]] = []
+    said: list[str] = []
+    file = PreferencesFile(folder / "console.json")
+    writer = PreferencesWriter(file, begun.append, said.append)
+    writer.change(lambda known: replace(known, detail=False))
+    await begun.pop()
+    writer.change(lambda known: known.with_view(view), lambda: said.append("saved"))
+    await begun.pop()
+
+    assert [text.partition(" (")[0] for text in said] == ["Views and columns cannot be saved"] * 2
+    assert str(file.path) in said[0]
+
+    folder.unlink()
+    writer.change(lambda known: known.with_view(view), lambda: said.append("saved"))
+    await begun.pop()
+
+    assert said[2:] == ["saved"]
+    assert file.read() == Preferences(views=(view,), detail=False)

@@ -121,12 +121,14 @@ async def test_a_sheet_writes_into_the_line(held: Held, name: str, sheet: type, 
         assert held.line == expected
 
 
-def test_a_view_and_an_order_are_picked(held: Held) -> None:
+async def test_a_view_and_an_order_are_picked(held: Held) -> None:
     """A view that was saved is on show at once; an order leaves the line as it is."""
     held.query.do("save_view")
     assert isinstance(held.desk.screens[-1][0], ViewSaver)
     held.desk.answer(ViewSettings("Mine", "repo:acme/*"))
     assert (held.query.now.view.name, held.line) == ("Mine", "repo:acme/*")
+    assert not held.desk.said
+    await held.desk.work()
     assert held.desk.said == ["Saved as the view Mine."]
 
     held.query.do("order")
