@@ -50,7 +50,7 @@ def link_notice(link: LinkState | None, now: datetime) -> Notice | None:
 
 def storage_notice(message: str) -> Notice:
     """Our own files fail; the message names the cure."""
-    return Notice("✗", "What is seen cannot be kept", (safe_text(message, limit=240),), "bad")
+    return Notice("✗", "What is seen cannot be kept", (safe_text(message, limit=580),), "bad")
 
 
 STARTS: Final = "n starts one on a repository; a starts a named agent."

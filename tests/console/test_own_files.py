@@ -4,6 +4,7 @@ import pytest
 
 from app.console.troubles import UNREADABLE
 from app.events import StorageFailed
+from storage.ledger.opening import DAMAGE_CURE
 from tests.console.conftest import SMALL, Staged
 from widgets.runs.pane import RunPane
 
@@ -24,6 +25,20 @@ async def test_no_room_waits_for_an_answer_that_cannot_be_kept(staged: Staged, *
             assert "Delete it" in scene.text
             assert "asking" not in scene.text
             assert "yet" not in scene.text
+
+
+async def test_the_longest_cure_can_be_read_in_the_smallest_window(staged: Staged) -> None:
+    """A damaged ledger has several, with the file's path and SQLite's verdict before them; rows stay beside them."""
+    path, verdict = (
+        f"/home/someone/{'folder/' * 11}ledger.sqlite3",
+        "row 17 missing from index actions_by_subject; " * 2,
+    )
+    async with staged(SMALL) as scene:
+        await scene.ring(StorageFailed(f"The database {path} is damaged ({verdict}). {DAMAGE_CURE}"))
+
+        words = " ".join(" ".join(line.strip() for line in scene.lines).split())
+        assert DAMAGE_CURE in words
+        assert len(scene.rows) > 3
 
 
 async def test_what_was_read_before_stays(staged: Staged) -> None:
