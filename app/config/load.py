@@ -12,6 +12,7 @@ from app.config.settings import (
     ENVIRONMENT_PROFILE,
     ConfigError,
     ConsoleSettings,
+    HistorySettings,
     PollSettings,
     Profile,
     Settings,
@@ -23,6 +24,8 @@ from app.token import CommandToken, EnvToken, FileToken, KeyringToken, TokenSour
 _TOKEN_KEYS: Final = ("token_env", "token_file", "token_command", "token_keyring")
 _LONGEST_S: Final = 86_400.0
 _MOST_FIRST_RUNS: Final = 1_000_000
+_LONGEST_HISTORY_DAYS: Final = 36_500
+_MOST_RUNS: Final = 100_000_000
 _LARGEST_PAGE: Final = 100
 """Spec 8."""
 _LARGEST_SEND_CAP: Final = 500
@@ -80,6 +83,7 @@ def _settings(root: Table) -> Settings:
         default_profile=root.optional_text("default_profile"),
         data_dir=None if data_dir is None else file.parent / Path(data_dir).expanduser(),
         poll=poll,
+        history=_history(root.table("history")),
         console=_console(root.table("console")),
         notify=read_notify(root.table("notify")),
         views=read_views(root),
@@ -106,6 +110,17 @@ def _poll(table: Table, base: PollSettings) -> PollSettings:
     )
     table.finish()
     return poll
+
+
+def _history(table: Table) -> HistorySettings:
+    base = HistorySettings()
+    history = HistorySettings(
+        days=table.number("days", base.days, least=0, most=_LONGEST_HISTORY_DAYS),
+        runs=table.whole("runs", base.runs, least=0, most=_MOST_RUNS),
+        reread_days=table.number("reread_days", base.reread_days, least=0, most=_LONGEST_HISTORY_DAYS),
+    )
+    table.finish()
+    return history
 
 
 def _console(table: Table) -> ConsoleSettings:

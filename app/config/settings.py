@@ -87,6 +87,18 @@ class PollSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class HistorySettings:
+    """How much of the service's history is fetched in the background, and read again."""
+
+    days: float = 30.0
+    """Days before the newest run."""
+    runs: int = 100_000
+    """At most so many runs are held for it."""
+    reread_days: float = 7.0
+    """Days before the newest run within which runs are read again, for late changes and deletions. 0: none."""
+
+
+@dataclass(frozen=True, slots=True)
 class ConsoleSettings:
     """How the console looks and what it links to."""
 
@@ -175,6 +187,7 @@ class Settings:
     data_dir: Path | None = None
     """None: the platform's data folder of the user."""
     poll: PollSettings = field(default_factory=PollSettings)
+    history: HistorySettings = field(default_factory=HistorySettings)
     console: ConsoleSettings = field(default_factory=ConsoleSettings)
     notify: NotifySettings = field(default_factory=NotifySettings)
     views: tuple[ViewSettings, ...] = ()

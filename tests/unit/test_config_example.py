@@ -10,6 +10,7 @@ import pytest
 
 from app.config import (
     ConsoleSettings,
+    HistorySettings,
     NotifySettings,
     PollSettings,
     Profile,
@@ -50,6 +51,7 @@ def test_every_value_of_the_example_is_the_default(file: Path) -> None:
     settings = load(file, {})
 
     assert settings.poll == PollSettings()
+    assert settings.history == HistorySettings()
     assert settings.console == ConsoleSettings()
     assert settings.notify == NotifySettings()
     assert settings.data_dir == data_folder(Settings(), settings.profile()).parent
@@ -64,6 +66,7 @@ def test_every_key_is_in_the_example(file: Path) -> None:
 
     assert set(values) == _fields(Settings) - {"file"}
     assert set(values["poll"]) == _fields(PollSettings)
+    assert set(values["history"]) == _fields(HistorySettings)
     assert set(values["console"]) == _fields(ConsoleSettings)
     assert set(values["notify"]) == _fields(NotifySettings)
     assert set(values["profiles"]["acme"]) == profile
