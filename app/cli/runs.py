@@ -22,7 +22,7 @@ from app.query import both, parse
 from app.streams import NotPrintedError
 from app.text import safe_block
 from app.times import exact_ago, rfc3339, span
-from storage.records import FINAL_STATUSES, Action, Coverage, Run, RunFilter, RunSort
+from storage.records import FINAL_STATUSES, Action, Coverage, CoverageGap, Run, RunFilter, RunSort
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -185,16 +185,25 @@ async def _collect(
 ) -> tuple[tuple[RunView, ...], dict[str, object]]:
     if condition.stuck and not cached:
         raise failed("usage", "is:stuck is known to the cache only: add --cached.")
-    cache = engine.cache
+    cache, asked_at = engine.cache, engine.clock()
     runs = await (cache.runs(condition, RunSort(), limit=limit) if cached else _fetched(engine, condition, limit))
     shown = await views(engine, runs)
     coverage = await cache.coverage()
-    more: dict[str, object] = {
-        "as_of": rfc3339(await _confirmed_at(engine, shown) if cached else engine.clock()),
-        "complete_since": rfc3339(coverage.complete_since),
-        "source": "cache" if cached else "live",
-    }
+    as_of = (coverage.as_of or await _confirmed_at(engine, shown)) if cached else asked_at
+    more = {"as_of": rfc3339(as_of), **_extent(coverage, as_of), "source": "cache" if cached else "live"}
     return shown, more
+
+
+def _extent(coverage: Coverage, as_of: datetime | None) -> dict[str, object]:
+    """How much of the history is held: `complete_since` only where nothing is missing from then until `as_of`."""
+    is_current = as_of is not None and coverage.is_current(as_of)
+    newest = coverage.ranges[0].end if coverage.ranges else None
+    gaps = coverage.gaps if is_current else (CoverageGap(newest, None), *coverage.gaps)
+    return {
+        "complete_since": rfc3339(coverage.complete_since) if is_current else None,
+        "complete": [{"from": rfc3339(each.start), "to": rfc3339(each.end)} for each in coverage.ranges if each.end],
+        "missing": [{"from": rfc3339(each.after), "to": rfc3339(each.before)} for each in gaps],
+    }
 
 
 async def _fetched(engine: "Engine", condition: RunFilter, limit: int | None) -> tuple[Run, ...]:
@@ -225,7 +234,7 @@ def _remark(
         seen = more["as_of"]
         when = exact_ago(datetime.fromisoformat(seen), now) if isinstance(seen, str) else "never"
         since = "the beginning" if coverage.whole else rfc3339(coverage.complete_since) or "no known time"
-        parts.append(f"From the cache, last confirmed {when}; complete since {since}.")
+        parts.append(f"From the cache, as of {when}; complete since {since}.")
     return " ".join(parts)
 
 

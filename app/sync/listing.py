@@ -26,7 +26,7 @@ class Listing:
         # Where we filter here, most of a page may fall away: small pages would cost many requests.
         size = self.page_size if limit is None or asked != condition else max(1, min(self.page_size, limit))
         found: dict[str, Run] = {}
-        walk = HeadScan(since=condition.since)
+        walk, asked_at = HeadScan(since=condition.since), self.runs.clock()
         async for page in pages(lambda token: self._page(asked, token, size)):
             await self.runs.store(page.runs)
             walk.step(page)
@@ -35,7 +35,7 @@ class Listing:
                 break
         await self.runs.judge_stuck()
         if asked == RunFilter(since=condition.since):
-            await walk.keep(self.runs.cache, self.runs.clock())
+            await walk.keep(self.runs.cache, asked_at)
         return tuple(found.values())[:limit]
 
     async def _page(self, condition: RunFilter, token: str | None, size: int) -> RunPage:

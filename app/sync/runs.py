@@ -33,13 +33,13 @@ class HeadScan:
         self.oldest = min([*times, *([self.oldest] if self.oldest else [])], default=None)
         self.ended = page.next_token is None
 
-    async def keep(self, cache: Cache, now: datetime) -> None:
-        """Record which range of time is now held completely; an empty list is known to be empty up to `now`."""
-        if self.ended:
-            await cache.extend_coverage(self.since, max(self.newest or now, self.since or now))
+    async def keep(self, cache: Cache, as_of: datetime) -> None:
+        """Record which range of time is now held completely; `as_of` is when the first page was asked for."""
+        if self.ended and self.since is None:
+            await cache.extend_coverage(None, self.newest, as_of)
         elif self.newest is not None and self.oldest is not None and self.oldest < self.newest:
             # Others of the oldest one's very instant may be on the next page.
-            await cache.extend_coverage(self.oldest + TICK, self.newest)
+            await cache.extend_coverage(self.oldest + TICK, self.newest, as_of)
 
 
 ACTIVE_STATUSES: Final = ("queued", "working")
@@ -137,7 +137,8 @@ class RunSync:
         return _combined(sweeps)
 
     async def _head(self) -> tuple[RunChanges, set[str]]:
-        covered_until = await self.cache.covered_until()
+        ranges, asked_at = (await self.cache.coverage()).ranges, self.clock()
+        covered_until = ranges[0].end if ranges else None
         changes: list[RunChanges] = []
         seen: set[str] = set()
         walk = HeadScan()
@@ -146,7 +147,7 @@ class RunSync:
             seen |= {run.run_id for run in page.runs}
             walk.step(page)
             if walk.ended or (walk.oldest and self._far_enough(walk.oldest, covered_until, len(seen))):
-                await walk.keep(self.cache, self.clock())
+                await walk.keep(self.cache, asked_at)
                 break
         return _combined(changes), seen
 

@@ -88,6 +88,7 @@ class Cache:
     store_health = writes(health_queries.store)
     record_poll = writes(poll_queries.record)
     extend_coverage = writes(coverage_queries.extend)
+    touch_coverage = writes(coverage_queries.touch)
 
     async def judge_stuck(self) -> frozenset[str]:
         """Flag what is stuck and unflag what no longer is; ids of the runs that this changed.
@@ -113,7 +114,6 @@ class Cache:
     health_spans = reads(health_queries.spans)
     links = reads(poll_queries.links)
     coverage = reads(coverage_queries.coverage)
-    covered_until = reads(coverage_queries.covered_until)
     polls = reads(poll_queries.polls)
     first_rows = reads(window_queries.first_rows)
 

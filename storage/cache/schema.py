@@ -162,6 +162,16 @@ def _lab(db: "Database") -> None:
     db.execute("ALTER TABLE links ADD COLUMN in_lab INTEGER NOT NULL DEFAULT 0")
 
 
+def _coverage(db: "Database") -> None:
+    # The ranges of earlier versions claimed more than they knew: the next polls find out again.
+    db.execute("DROP TABLE coverage")
+    db.execute(
+        "CREATE TABLE coverage (start_us INTEGER PRIMARY KEY, end_us INTEGER NOT NULL, as_of_us INTEGER NOT NULL)"
+        " STRICT"
+    )
+    db.execute("CREATE TABLE service_traits (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID")
+
+
 SCHEMA: Final = Schema(
     name="cache",
     steps={
@@ -171,6 +181,7 @@ SCHEMA: Final = Schema(
         "0004_took": _took,
         "0005_following": _following,
         "0006_lab": _lab,
+        "0007_coverage": _coverage,
     },
     newer_cure="Install that version again, or delete the file: everything in it can be fetched again.",
 )

@@ -12,13 +12,13 @@ from storage.records.action import (
     Resolution,
 )
 from storage.records.activity import LinkState, PollOutcome
+from storage.records.coverage import Coverage, CoverageGap, CoverageRange
 from storage.records.created import INVITATION_LIFETIME, Execution, Organization, Project
 from storage.records.health import HealthChange, HealthReport, HealthSample, HealthSpan, PlatformHealth
 from storage.records.query import RunFilter, RunPage, RunSort, RunWindow, WindowRequest
 from storage.records.repository import Repository
 from storage.records.run import (
     FINAL_STATUSES,
-    Coverage,
     Presence,
     Run,
     RunChanges,
@@ -36,6 +36,8 @@ __all__ = [
     "ActionKind",
     "ActionState",
     "Coverage",
+    "CoverageGap",
+    "CoverageRange",
     "Execution",
     "HealthChange",
     "HealthReport",

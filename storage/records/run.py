@@ -91,13 +91,3 @@ class RunDetail:
     presence: Presence
     transitions: tuple[Transition, ...]
     """Oldest first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """Which part of the service's history the cache holds completely."""
-
-    complete_since: datetime | None = None
-    """None: nothing is known to be complete yet."""
-    whole: bool = False
-    """The list was walked to its very end: there is nothing older."""

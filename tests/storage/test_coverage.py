@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.cache import Cache, coverage
-from storage.records import Coverage
+from storage.records import Coverage, CoverageGap, CoverageRange
 from tests.storage.conftest import NOON, connected, make_run
 
 MINUTE = timedelta(minutes=1)
+TICK = timedelta(microseconds=1)
 
 ranges = st.tuples(st.integers(0, 30), st.integers(0, 8)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 
@@ -41,41 +42,84 @@ def test_ranges_are_merged_as_a_union(connection: Connection, parts: list[tuple[
     for start, end in parts:
         told = coverage.extend(connection, NOON + start * MINUTE, NOON + end * MINUTE)
 
-    expected = merged(parts)
-    found = connection.execute("SELECT start_us, end_us FROM coverage ORDER BY start_us").fetchall()
-    minute_us = 60_000_000
-    base_us = round(NOON.timestamp()) * 1_000_000
-    assert [((start - base_us) // minute_us, (end - base_us) // minute_us) for start, end in found] == expected
-    assert told == coverage.coverage(connection) == Coverage(complete_since=NOON + expected[-1][0] * MINUTE)
-    assert coverage.covered_until(connection) == NOON + expected[-1][1] * MINUTE
+    expected = [(NOON + start * MINUTE, NOON + end * MINUTE) for start, end in merged(parts)]
+    assert [(each.start, each.end) for each in reversed(told.ranges)] == expected
+    assert told == coverage.coverage(connection)
+    assert told.complete_since == expected[-1][0]
+    assert [(gap.after, gap.before) for gap in reversed(told.gaps)] == [
+        (end, start) for (_, end), (start, _) in itertools.pairwise([(None, None), *expected])
+    ]
 
 
 async def test_nothing_is_complete_at_first(cache: Cache) -> None:
     """An empty cache promises nothing."""
-    assert await cache.coverage() == Coverage(complete_since=None, whole=False)
-    assert await cache.covered_until() is None
+    found = await cache.coverage()
+
+    assert found == Coverage()
+    assert (found.complete_since, found.whole, found.gaps) == (None, False, ())
 
 
-async def test_a_gap_is_not_complete(cache: Cache) -> None:
-    """Only the range that reaches up to the newest look counts; filling the gap joins the two."""
+async def test_a_newer_range_does_not_make_the_older_one_complete(cache: Cache) -> None:
+    """Between them lies a gap; filling it joins the two."""
     await cache.extend_coverage(None, NOON)
     later = await cache.extend_coverage(NOON + 5 * MINUTE, NOON + 9 * MINUTE)
-    assert later == Coverage(complete_since=NOON + 5 * MINUTE)
 
     joined = await cache.extend_coverage(NOON, NOON + 5 * MINUTE)
 
+    assert not later.whole
+    assert later.complete_since == NOON + 5 * MINUTE
+    assert later.ranges == (CoverageRange(NOON + 5 * MINUTE, NOON + 9 * MINUTE), CoverageRange(None, NOON))
+    assert later.gaps == (CoverageGap(NOON, NOON + 5 * MINUTE),)
     assert joined.whole
-    assert await cache.covered_until() == NOON + 9 * MINUTE
+    assert joined.ranges == (CoverageRange(None, NOON + 9 * MINUTE),)
+    assert joined.gaps == ()
+
+
+async def test_ranges_a_microsecond_apart_are_one(cache: Cache) -> None:
+    """Nothing fits between them."""
+    await cache.extend_coverage(NOON + TICK, NOON + MINUTE)
+
+    assert (await cache.extend_coverage(NOON - MINUTE, NOON)).ranges == (CoverageRange(NOON - MINUTE, NOON + MINUTE),)
+
+
+async def test_complete_is_said_with_its_time(cache: Cache) -> None:
+    """Only a look at the newest page moves it; what is filled in below does not."""
+    await cache.extend_coverage(NOON, NOON + MINUTE, NOON + 2 * MINUTE)
+    filled = await cache.extend_coverage(NOON - MINUTE, NOON)
+    apart = await cache.extend_coverage(None, NOON - 9 * MINUTE)
+    touched = await cache.touch_coverage(NOON + 3 * MINUTE)
+    earlier = await cache.touch_coverage(NOON)
+
+    assert filled.as_of == apart.as_of == NOON + 2 * MINUTE
+    assert touched.as_of == earlier.as_of == NOON + 3 * MINUTE
+    assert touched.is_current(NOON + 3 * MINUTE)
+    assert not touched.is_current(NOON + 4 * MINUTE)
+
+
+async def test_a_newer_range_has_a_time_of_its_own(cache: Cache) -> None:
+    """That the older one reached up to its own look says nothing of the newer."""
+    await cache.extend_coverage(None, NOON, NOON + MINUTE)
+
+    assert (await cache.extend_coverage(NOON + MINUTE, NOON + 2 * MINUTE)).as_of is None
 
 
 async def test_the_whole_history_is_complete_since_its_first_run(cache: Cache) -> None:
     """Walked to its end, the list is complete since the oldest run; without any run, as of the walk."""
-    assert await cache.extend_coverage(None, NOON) == Coverage(complete_since=NOON, whole=True)
+    empty = await cache.extend_coverage(None, None, NOON)
+    await cache.store_runs([make_run(1, created_at=NOON - MINUTE), make_run(2, created_at=None)], seen_at=NOON)
+    found = await cache.coverage()
 
-    unreadable = make_run(2, created_at=None)
-    await cache.store_runs([make_run(1, created_at=NOON - MINUTE), unreadable], seen_at=NOON)
+    assert (empty.whole, empty.complete_since) == (True, NOON)
+    assert (found.whole, found.complete_since) == (True, NOON - MINUTE)
 
-    assert await cache.coverage() == Coverage(complete_since=NOON - MINUTE, whole=True)
+
+async def test_what_comes_after_an_empty_list_leaves_a_gap(cache: Cache) -> None:
+    """Above an empty list nothing was claimed."""
+    await cache.extend_coverage(None, None, NOON)
+    later = await cache.extend_coverage(NOON, NOON + MINUTE)
+
+    assert not later.whole
+    assert later.gaps == (CoverageGap(None, NOON),)
 
 
 async def test_a_range_cannot_end_before_it_starts(cache: Cache) -> None:

@@ -1,0 +1,63 @@
+"""Coverage: the ranges of creation times of which every run is held, in the service's own times."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageRange:
+    """A closed range: every run created from `start` to `end` is held."""
+
+    start: datetime | None
+    """None: down to the very first run."""
+    end: datetime | None
+    """None: the list was empty, or its times cannot be read; nothing is claimed above."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageGap:
+    """Runs may be missing that were created between these times, both exclusive."""
+
+    after: datetime | None
+    """None: from the very first run."""
+    before: datetime | None
+    """None: up to the newest run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Which parts of the service's history the cache holds completely."""
+
+    ranges: tuple[CoverageRange, ...] = ()
+    """The newest first; they do not touch."""
+    as_of: datetime | None = None
+    """By our clock: up to then the newest range misses nothing. Later runs may be missing."""
+    first_run_at: datetime | None = None
+    """The oldest creation that is held, where the newest range reaches down to the very first run."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether every run up to `as_of` is held."""
+        return bool(self.ranges) and self.ranges[0].start is None
+
+    @property
+    def complete_since(self) -> datetime | None:
+        """Nothing is missing from then until `as_of`. None: nothing is known to be complete."""
+        if not self.ranges:
+            return None
+        newest = self.ranges[0]
+        return newest.start or self.first_run_at or newest.end or self.as_of
+
+    @property
+    def gaps(self) -> tuple[CoverageGap, ...]:
+        """What is missing between the ranges and below them, the newest first."""
+        below = (*(older.end for older in self.ranges[1:]), None)
+        return tuple(
+            CoverageGap(after, newer.start)
+            for newer, after in zip(self.ranges, below, strict=False)
+            if newer.start is not None
+        )
+
+    def is_current(self, at: datetime) -> bool:
+        """Whether the newest range misses nothing up to this time of our clock."""
+        return self.as_of is not None and self.as_of >= at
