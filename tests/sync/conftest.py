@@ -1,0 +1,93 @@
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.api.errors import ApiError
+from app.config import load
+from app.engine import Engine, utc_now
+from app.token import StreamToken
+from tests.cli.conftest import Inside, Result
+from tests.sync.peer import Peer
+from tests.sync.peer_socket import in_thread
+
+
+@dataclass
+class Desk:
+    """One data folder and one peer: an engine on them, and the command line."""
+
+    peer: Peer
+    folder: Path
+
+    @asynccontextmanager
+    async def engine(
+        self, *, token: str = "test-token", clock: Callable[[], datetime] = utc_now, **poll: Any
+    ) -> AsyncIterator[Engine]:
+        settings = load(None, Inside(self.folder, self.peer.base_url).environment)
+        found = settings.profile()
+        profile = replace(found, token=StreamToken(io.StringIO(token)), poll=replace(found.poll, **poll))
+        async with await Engine.open(settings, profile, actor="cli", clock=clock) as engine:
+            yield engine
+
+    def poll(self, times: int = 1, **poll: Any) -> list[ApiError | None]:
+        """A process that refreshes the runs so often, and ends; what each refresh failed with."""
+
+        async def refresh(engine: Engine) -> list[ApiError | None]:
+            return [await _refreshed(engine) for _ in range(times)]
+
+        return self.within(refresh, **poll)
+
+    def within(self, do: Callable[[Engine], Coroutine[Any, Any, Any]], **options: Any) -> Any:
+        """A process that does this with an engine, and ends."""
+
+        async def process() -> Any:
+            async with self.engine(**options) as engine:
+                return await do(engine)
+
+        return asyncio.run(process())
+
+    def run(self, *arguments: str) -> Result:
+        """A command."""
+        return Inside(self.folder, self.peer.base_url, "test-token")(*arguments)
+
+    def facts(self, *arguments: str) -> Any:
+        """What a command says in JSON."""
+        result = self.run(*arguments, "--json")
+        assert result.out, result
+        return json.loads(result.out)
+
+    def held(self) -> dict[str, Any]:
+        """Every run that the cache holds, by id, with what was observed of it."""
+        return {run["run_id"]: run for run in self.facts("runs", "list", "--cached", "--all")["runs"]}
+
+    def missing(self) -> set[str]:
+        """The runs that the service has and the cache does not hold."""
+        return set(self.peer.runs) - set(self.held())
+
+
+async def _refreshed(engine: Engine) -> ApiError | None:
+    try:
+        await engine.runs.refresh()
+    except ApiError as error:
+        return error
+    return None
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    """A scripted service whose time is the real one."""
+    with in_thread(Peer(now=datetime.now(UTC).replace(microsecond=0))) as peer:
+        yield peer
+
+
+@pytest.fixture
+def desk(peer: Peer, tmp_path: Path) -> Desk:
+    """A data folder of its own for that service."""
+    return Desk(peer, tmp_path)
