@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from app.actions import Actions
+from app.api.budget import Priority
 from app.api.client import Client
 from app.api.errors import ApiError
 from app.config import CACHE_FILE, LEDGER_FILE, Profile, Settings, data_folder
@@ -74,8 +75,12 @@ class Engine:
         client = Client(profile.base_url, token or problem, deadline_s=profile.poll.deadline_s)
         doorbell, poll = Doorbell(*([announce] if announce else [])), profile.poll
         ring = doorbell.ring
-        runs = RunSync(client, cache, ring, clock=clock, page_size=poll.page_size, first_runs=poll.first_runs)
-        health = HealthSync(client, cache, ring, clock=clock)
+        # A person waits for what a command asks; a console and a bot poll by themselves.
+        for_runs, for_health = (
+            (client, client) if actor == "cli" else map(client.at, (Priority.ACTIVE, Priority.HEALTH))
+        )
+        runs = RunSync(for_runs, cache, ring, clock=clock, page_size=poll.page_size, first_runs=poll.first_runs)
+        health = HealthSync(for_health, cache, ring, clock=clock)
         engine = cls(
             settings=settings,
             profile=profile,

@@ -1,5 +1,6 @@
 """Polling: what is polled when, and by which of the processes that share a data folder."""
 
+import asyncio
 import os
 import time
 import uuid
@@ -7,25 +8,46 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from app.api.errors import ApiError, RateLimitedError
+from app.api.errors import (
+    ApiError,
+    ForbiddenError,
+    NotAuthorizedError,
+    NotFoundError,
+    NoTokenError,
+    RateLimitedError,
+    RequestTimeoutError,
+    UnreachableError,
+)
 from app.events import Announce, CacheChangedElsewhere, StorageFailed
 from app.schedule import Job, Schedule
 from app.sync import HealthSync, RunSync
 from app.sync.polls import Cadence
 from storage.cache import Cache
 from storage.errors import StorageError
+from storage.foreign_writes import ForeignWrites
 from storage.lease import Lease
 from storage.ledger import Ledger
 from storage.records.activity import Subject
 
 LEASE_NAME: Final = "poller"
-DOORBELL_S: Final = 1.0
+DOORBELL_S: Final = 0.4
 """How soon another process's write is noticed."""
 STANDBY_S: Final = 3.0
 """How often a process without the lease checks whether it may poll."""
 LEASE_S: Final = 15.0
 """How long a poller that died keeps the others waiting."""
 RENEWAL_S: Final = LEASE_S / 3
+CANNOT_POLL: Final = (
+    NoTokenError,
+    NotAuthorizedError,
+    ForbiddenError,
+    NotFoundError,
+    UnreachableError,
+    RequestTimeoutError,
+)
+"""Failures that another process may not have: its token, address or network can be another one."""
+STAND_ASIDE_S: Final = 2.5 * STANDBY_S
+"""How long a poller that cannot poll leaves the lease to others; if it is free after that, it is alone."""
 DEADLINE_S: Final = 300.0
 """A whole refresh, many requests long; each request has its own, much shorter deadline."""
 
@@ -50,9 +72,10 @@ class Polling:
     _asked_for: set[Subject] = field(default_factory=set)
     """Polls that a person asked for: carried out with or without the lease."""
     _owner: str = field(default_factory=lambda: f"{os.getpid()}-{uuid.uuid4().hex[:8]}")
-    _versions: tuple[int, int] | None = None
-    _renew_at_s: float = 0.0
-    """Monotonic seconds."""
+    _next_claim_s: float = 0.0
+    """Monotonic seconds: when to renew the lease, or to try for it again."""
+    _claiming: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _listening: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to poll, at once."""
@@ -60,7 +83,7 @@ class Polling:
         self._schedule.start()
         self._add("runs", lambda: self._poll("runs", self.runs.refresh), DEADLINE_S)
         self._add("health", lambda: self._poll("health", self.health.refresh), DEADLINE_S)
-        self._add("doorbell", self._listen, DEADLINE_S)
+        self._listening = asyncio.create_task(self._listen(), name="doorbell")
 
     def poll_soon(self, subject: Subject) -> None:
         """Poll now, because a person asked; a wait that the service stated still holds."""
@@ -71,10 +94,11 @@ class Polling:
 
     async def stop(self) -> None:
         """End polling and give the lease back."""
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)
         await self._schedule.stop()
-        if self.is_poller:
-            self.is_poller = False
-            await self.lease.release(LEASE_NAME, self._owner)
+        await self._release()
 
     def _add(self, name: str, work: Callable[[], Awaitable[float]], deadline_s: float) -> None:
         async def guarded() -> float:
@@ -84,7 +108,7 @@ class Polling:
                 self.announce(StorageFailed(str(error)))
                 raise
 
-        self._schedule.add(Job(name, guarded, deadline_s, after_crash_s=max(self.runs_s, DOORBELL_S)))
+        self._schedule.add(Job(name, guarded, deadline_s, after_crash_s=max(self.runs_s, 1.0)))
 
     async def _poll(self, subject: Subject, refresh: Callable[[], Awaitable[object]]) -> float:
         cadence = self._cadences[subject]
@@ -96,9 +120,11 @@ class Polling:
             await refresh()
         except RateLimitedError as error:
             cadence.failed(time.monotonic(), retry_after_s=error.retry_after_s)
-        except ApiError:
+        except ApiError as error:
             # The refresh recorded it and rang the doorbell; here only the pace changes.
             cadence.failed(time.monotonic())
+            if subject == "runs" and isinstance(error, CANNOT_POLL):
+                await self._release(stand_aside_s=STAND_ASIDE_S)
         else:
             cadence.succeeded(time.monotonic())
         return cadence.wait_s(time.monotonic())
@@ -110,16 +136,31 @@ class Polling:
         return self.is_poller or asked
 
     async def _hold_lease(self) -> None:
-        if time.monotonic() < self._renew_at_s:
-            return
-        self.is_poller = await self.lease.acquire(LEASE_NAME, self._owner, LEASE_S)
-        self._renew_at_s = time.monotonic() + (RENEWAL_S if self.is_poller else 0.0)
+        async with self._claiming:
+            if time.monotonic() < self._next_claim_s:
+                return
+            self.is_poller = await self.lease.acquire(LEASE_NAME, self._owner, LEASE_S)
+            self._next_claim_s = time.monotonic() + (RENEWAL_S if self.is_poller else 0.0)
 
-    async def _listen(self) -> float:
-        if self.is_poller:
-            await self._hold_lease()
-        versions = (await self.cache.data_version(), await self.ledger.data_version())
-        if self._versions is not None and versions != self._versions:
-            self.announce(CacheChangedElsewhere())
-        self._versions = versions
-        return DOORBELL_S
+    async def _release(self, *, stand_aside_s: float = 0.0) -> None:
+        # Not while a renewal is under way: it would take back what is given up here.
+        async with self._claiming:
+            self._next_claim_s = time.monotonic() + stand_aside_s
+            if self.is_poller:
+                self.is_poller = False
+                await self.lease.release(LEASE_NAME, self._owner)
+
+    async def _listen(self) -> None:
+        foreign = ForeignWrites(self.cache, self.ledger)
+        wait_s = 0.0
+        while True:
+            await asyncio.sleep(wait_s)
+            try:
+                if self.is_poller:
+                    await self._hold_lease()
+                if await foreign.noticed():
+                    self.announce(CacheChangedElsewhere())
+                wait_s = DOORBELL_S
+            except StorageError as error:
+                self.announce(StorageFailed(str(error)))
+                wait_s = self.runs_s

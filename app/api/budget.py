@@ -4,9 +4,23 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final
 
 from app.api.errors import ApiError, RateLimitedError, RefusedError, ServerFailedError, UnreachableError
+
+
+class Priority(IntEnum):
+    """What a request is for; the lower, the more urgent."""
+
+    WRITE = 0
+    ASKED = 1
+    """A person waits for it."""
+    ACTIVE = 2
+    """The newest and the active runs."""
+    HEALTH = 3
+    BACKFILL = 4
+
 
 FAILURES_TO_OPEN: Final = 5
 """Failures in a row after which the service counts as down."""
@@ -37,7 +51,7 @@ class Budget:
         return self.failures >= FAILURES_TO_OPEN
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
+    async def turn(self, priority: Priority) -> AsyncIterator[None]:
         """One read; the block's outcome is noted.
 
         Raises:
@@ -46,7 +60,7 @@ class Budget:
         """
         if wait_s := self.wait_s():
             raise RateLimitedError(f"The service asked to wait; {wait_s:.0f} s are left.", retry_after_s=wait_s)
-        if self.is_open and self._probing:
+        if self.is_open and (self._probing or priority is Priority.BACKFILL):
             raise UnreachableError(
                 f"The service failed {self.failures} times in a row; one request is finding out whether it is back.",
                 surely_not_sent=True,

@@ -1,11 +1,12 @@
 """The service's API: records in, records out, every failure an `ApiError`."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from copy import copy
 from datetime import datetime
 from typing import Final, Self
 
 from app.api import wire
-from app.api.budget import Budget
+from app.api.budget import Budget, Priority
 from app.api.errors import ApiError, NotFoundError, NotSendableError, UnusableAnswerError
 from app.api.requests import (
     Answer,
@@ -61,6 +62,13 @@ class Client:
         self.budget = Budget()
         """Shared by everything that reads through this client."""
         self._transport = Transport(base_url, token, deadline_s)
+        self.priority = Priority.ASKED
+
+    def at(self, priority: Priority) -> Self:
+        """This client, its budget and its connections, for reads of another priority; closed with this one."""
+        other = copy(self)
+        other.priority = priority
+        return other
 
     async def __aenter__(self) -> Self:
         return self
@@ -101,7 +109,7 @@ class Client:
             "date_to": None if date_to is None else rfc3339(date_to),
         }
         query = tuple((name, value) for name, value in given.items() if value is not None)
-        async with self.budget.turn():
+        async with self.budget.turn(self.priority):
             reply = await self._transport.exchange(Call("GET", "/external/runs", query))
             return wire.run_page(reply.body)
 
@@ -112,7 +120,7 @@ class Client:
             ApiError: See `app.api.errors`.
         """
         try:
-            async with self.budget.turn():
+            async with self.budget.turn(self.priority):
                 reply = await self._transport.exchange(Call("GET", "/external/installation/health"))
                 return wire.health_report(reply.body)
         except NotFoundError:

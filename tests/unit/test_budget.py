@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.api.budget import FAILURES_TO_OPEN, Budget
+from app.api.budget import FAILURES_TO_OPEN, Budget, Priority
 from app.api.errors import NotFoundError, RateLimitedError, RequestTimeoutError, ServerFailedError, UnreachableError
 
 
@@ -25,11 +25,11 @@ async def test_a_longer_wait_is_not_shortened_by_a_later_one() -> None:
 
     assert budget.wait_s() == pytest.approx(1)
     with pytest.raises(RateLimitedError) as caught:
-        async with budget.turn():
+        async with budget.turn(Priority.ASKED):
             pytest.fail("the service asked for silence")
     assert caught.value.retry_after_s == pytest.approx(1)
     clock.now_s += 1
-    async with budget.turn():
+    async with budget.turn(Priority.ASKED):
         assert budget.wait_s() == 0
 
 
@@ -57,9 +57,9 @@ async def test_a_probe_that_fails_lets_the_next_one_try() -> None:
     budget = Budget(Clock(), failures=FAILURES_TO_OPEN)
 
     async def probe() -> None:
-        async with budget.turn():
+        async with budget.turn(Priority.ASKED):
             with pytest.raises(UnreachableError):
-                async with budget.turn():
+                async with budget.turn(Priority.ASKED):
                     pytest.fail("one probe at a time")
             raise RequestTimeoutError("still down")
 
@@ -68,7 +68,7 @@ async def test_a_probe_that_fails_lets_the_next_one_try() -> None:
             await probe()
 
     assert budget.failures == FAILURES_TO_OPEN + 2
-    async with budget.turn():
+    async with budget.turn(Priority.ASKED):
         pass
     assert not budget.is_open
 
@@ -76,15 +76,15 @@ async def test_a_probe_that_fails_lets_the_next_one_try() -> None:
 async def test_what_began_before_the_circuit_opened_does_not_end_a_probe() -> None:
     """A slow request that fails late leaves the probe alone."""
     budget = Budget(Clock(), failures=FAILURES_TO_OPEN - 1)
-    slow = budget.turn()
+    slow = budget.turn(Priority.ASKED)
     await slow.__aenter__()
     budget.note(RequestTimeoutError(""))
-    probe = budget.turn()
+    probe = budget.turn(Priority.ASKED)
     await probe.__aenter__()
     await slow.__aexit__(None, None, None)
     budget.failures = FAILURES_TO_OPEN
 
     with pytest.raises(UnreachableError):
-        async with budget.turn():
+        async with budget.turn(Priority.ASKED):
             pytest.fail("the probe is still under way")
     await probe.__aexit__(None, None, None)

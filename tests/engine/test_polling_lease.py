@@ -1,0 +1,99 @@
+"""Who polls when a poller cannot, and how soon the others hear of a write."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from app.config import load
+from app.engine import Engine
+from app.events import CacheChangedElsewhere, Event, LinkChanged
+from app.polling import STANDBY_S
+from storage.records import PollOutcome
+from tests.fault_server import Drop, FaultServer, Received, Respond
+
+
+@contextmanager
+def told_apart(otherwise: Respond | Drop) -> Iterator[FaultServer]:
+    """A service that knows one token, `good`, and meets every other one with this."""
+
+    def answer(request: Received) -> Respond | Drop:
+        if request.headers["authorization"] != "Bearer good":
+            return otherwise
+        if "health" in request.path:
+            return Respond(200, {"code_hosting": {}})
+        return Respond(200, {"runs": [], "page_size": 10, "next_token": None, "total_count": 0})
+
+    with FaultServer() as server:
+        server.otherwise = answer
+        yield server
+
+
+async def opened(
+    server: FaultServer, folder: Path, token: str, events: list[Event], config: Path | None = None
+) -> Engine:
+    env = {"RUNWARDEN_BASE_URL": server.base_url, "RUNWARDEN_TOKEN": token, "RUNWARDEN_DATA_DIR": str(folder)}
+    settings = load(config, env)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RUNWARDEN_TOKEN", token)
+        return await Engine.open(settings, settings.profile(), actor="test", announce=events.append)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 — a fact of another thread, which sets no event
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("otherwise", [Respond(401), Respond(403), Drop()], ids=["401", "403", "no link"])
+async def test_a_poller_that_cannot_poll_lets_another_one_poll(otherwise: Respond | Drop, tmp_path: Path) -> None:
+    """The one with a good token polls after a few seconds, and keeps the lease."""
+    refused: list[Event] = []
+    with told_apart(otherwise) as server:
+        async with await opened(server, tmp_path, "expired", refused) as bad:
+            bad.start_polling()
+            await until(lambda: any(isinstance(event, LinkChanged) for event in refused))
+            async with await opened(server, tmp_path, "good", []) as good:
+                good.start_polling()
+                start = time.monotonic()
+                await until(lambda: good.polling.is_poller)
+                taken_s = time.monotonic() - start
+                bad.polling.poll_soon("runs")
+                await asyncio.sleep(STANDBY_S)
+
+                assert good.polling.is_poller
+                assert not bad.polling.is_poller
+                assert taken_s < 2 * STANDBY_S
+
+
+async def test_a_single_poller_without_a_link_goes_on_trying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gives up the lease for others, and takes it back where there are none."""
+    monkeypatch.setattr("app.polling.STAND_ASIDE_S", 0.1)
+    config = tmp_path / "config.toml"
+    config.write_text("[poll]\nruns_s = 1\n")
+    with told_apart(Drop()) as server:
+        async with await opened(server, tmp_path, "expired", [], config) as bad:
+            bad.start_polling()
+            await until(lambda: len([request for request in server.requests if "health" not in request.path]) >= 3)
+
+
+async def test_another_process_is_heard_within_half_a_second(tmp_path: Path) -> None:
+    """Even though its write leaves our own connections untouched."""
+    events: list[Event] = []
+    with told_apart(Respond(401)) as server:
+        async with (
+            await opened(server, tmp_path, "good", events) as one,
+            await opened(server, tmp_path, "good", []) as other,
+        ):
+            one.start_polling()
+            await until(lambda: len([event for event in events if isinstance(event, LinkChanged)]) >= 2)
+            await asyncio.sleep(1)
+            events.clear()
+            start = time.monotonic()
+            await other.cache.record_poll(PollOutcome("runs", other.clock()))
+            await until(lambda: any(isinstance(event, CacheChangedElsewhere) for event in events))
+
+            assert time.monotonic() - start < 1.0  # half a second, and a slow machine's share
