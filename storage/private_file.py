@@ -55,15 +55,15 @@ def opening(path: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def move_aside(path: Path, stamp: str) -> Path:
-    """Move the database and its side files aside, replacing an earlier one; its new place.
+def move_aside(path: Path, why: str, stamp: str) -> Path:
+    """Move the database and its side files aside, replacing an earlier one for the same reason; its new place.
 
     Raises:
         StorageError: The files cannot be moved.
     """
-    aside = path.with_name(f"{path.name}.damaged-{stamp}")
+    aside = path.with_name(f"{path.name}.{why}-{stamp}")
     try:
-        for earlier in path.parent.glob(f"{path.name}.damaged-*"):
+        for earlier in path.parent.glob(f"{path.name}.{why}-*"):
             earlier.unlink(missing_ok=True)
         for suffix in SIDE_FILES:
             side = path.with_name(path.name + suffix)

@@ -84,6 +84,8 @@ class Invocation:
 
         settings = self.settings()
         async with await Engine.open(settings, self.profile(settings), actor="cli") as engine:
+            if engine.cache.set_aside is not None:
+                self.output.note(str(engine.cache.set_aside))
             if needs_token and engine.token_problem is not None:
                 raise engine.token_problem
             yield engine

@@ -94,6 +94,8 @@ class Session:
         self._unsubscribe = engine.subscribe(self.hear)
         self._opened.set()
         self.refresh_vitals()
+        if engine.cache.set_aside is not None:
+            self.notify(str(engine.cache.set_aside))
 
     def leave(self) -> None:
         """Hears nothing more of the engine; its owner closes it."""

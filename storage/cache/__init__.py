@@ -13,7 +13,7 @@ from storage.cache import polls as poll_queries
 from storage.cache import read_details, read_runs
 from storage.cache import store_runs as run_writes
 from storage.cache import window as window_queries
-from storage.cache.opening import DAMAGE_CURE, connect_reader, connect_writer, mark_damaged, prepare
+from storage.cache.opening import DAMAGE_CURE, SetAside, connect_reader, connect_writer, mark_damaged, prepare
 from storage.database import data_version
 from storage.records import RunDetail, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.thread import DatabaseThread, reads, writes
@@ -32,25 +32,25 @@ class Cache:
     """
 
     def __init__(
-        self, writer: DatabaseThread, reader: DatabaseThread, *, clock: Clock, rebuilt_from: Path | None
+        self, writer: DatabaseThread, reader: DatabaseThread, *, clock: Clock, set_aside: SetAside | None
     ) -> None:
         self.writer = writer
         """For what lives in the same file: the lease."""
         self.clock = clock
-        self.rebuilt_from = rebuilt_from
-        """Where a damaged cache was moved when this one was opened in its place. None: it was sound."""
+        self.set_aside = set_aside
+        """What this cache replaced when it was opened: a person is told. None: nothing."""
         self.reader = reader
         self._counts = read_runs.Counts()
         self._landmarks = window_queries.Landmarks()
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
-        """The cache at this path, made or migrated where needed; a damaged one is moved aside and replaced.
+        """The cache at this path, made where needed; a damaged one, or one of another layout, is set aside.
 
         Raises:
-            StorageError: It cannot be opened, or a newer Runwarden wrote it.
+            StorageError: It cannot be opened, or a Runwarden of another version has it open.
         """
-        rebuilt_from = await asyncio.to_thread(prepare, path, clock())
+        set_aside = await asyncio.to_thread(prepare, path, clock())
         start = partial(DatabaseThread.start, path, damage_cure=DAMAGE_CURE, on_damage=partial(mark_damaged, path))
         writer = await start(partial(connect_writer, path), name="cache-writer")
         try:
@@ -58,7 +58,7 @@ class Cache:
         except BaseException:
             await writer.close()
             raise
-        return cls(writer, reader, clock=clock, rebuilt_from=rebuilt_from)
+        return cls(writer, reader, clock=clock, set_aside=set_aside)
 
     async def close(self) -> None:
         """Finish the jobs under way and close both connections; a second call does nothing."""

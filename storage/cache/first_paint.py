@@ -8,6 +8,7 @@ from typing import Final
 
 from storage.cache import coverage, health, polls
 from storage.cache.read_runs import Counts
+from storage.cache.schema import LAYOUT, layout_of
 from storage.cache.window import rows
 from storage.records import Coverage, LinkState, PlatformHealth, RunFilter, RunRow, RunSort
 
@@ -47,9 +48,9 @@ def peek(path: Path, filter: RunFilter, sort: RunSort, limit: int) -> FirstPaint
     deadline = time.monotonic() + _PATIENCE_S
     connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
     try:
-        return _paint(connection, filter, sort, limit)
+        return _paint(connection, filter, sort, limit) if layout_of(connection) == LAYOUT else None
     except sqlite3.Error:
-        # Not migrated yet, damaged, locked or too slow: the picture then comes a moment later, from the opened cache.
+        # Damaged, locked or too slow: the picture then comes a moment later, from the opened cache.
         return None
     finally:
         connection.close()

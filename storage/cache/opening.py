@@ -1,15 +1,17 @@
-"""Opening the cache's file; a damaged one is moved aside and replaced, since the service has everything."""
+"""Opening the cache's file; a damaged one, or one of another layout, is set aside: the service has everything."""
 
 import sqlite3
-from collections.abc import Mapping
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from storage.cache.schema import SCHEMA
-from storage.database import connect, migrate
-from storage.errors import DatabaseDamagedError, storage_error
+from storage.cache.schema import CARRIED, LAYOUT, create, layout_of
+from storage.database import connect, immediate
+from storage.errors import DatabaseBusyError, DatabaseDamagedError, storage_error
 from storage.private_file import make_private, move_aside, opening
 
 DAMAGE_CURE: Final = "Start Runwarden again: the file is then moved aside, and everything is fetched again."
@@ -25,23 +27,56 @@ PRAGMAS: Final[Mapping[str, str | int]] = {
     "journal_size_limit": 16 * 1024 * 1024,
 }
 
+_IN_USE_WAIT_S: Final = 2.0
+"""How long a cache of another layout may be in use until it is refused: a first picture reads for a moment."""
+_RETRY_S: Final = 0.02
 
-def prepare(path: Path, now: datetime) -> Path | None:
-    """Make or migrate the cache's file.
+_Rows = list[tuple[str | int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A cache that was replaced by an empty one."""
+
+    path: Path
+    """Where it is now."""
+    is_damaged: bool
+    """False: it was sound, but laid out by another version of Runwarden."""
+
+    def __str__(self) -> str:
+        """Say what happened and what it costs."""
+        why = "was damaged" if self.is_damaged else "was made by another version of Runwarden"
+        return f"The cache {why}. It is now {self.path}, and the runs are fetched again."
+
+
+def prepare(path: Path, now: datetime) -> SetAside | None:
+    """Make the cache's file where it is missing, and replace one that cannot be used.
 
     Returns:
-        Where a damaged file was moved; None: it was sound, or new.
+        What was set aside; None: it was sound, or new.
 
     Raises:
-        StorageError: It cannot be opened, or a newer Runwarden wrote it.
+        DatabaseBusyError: A Runwarden of another version has it open.
+        StorageError: It cannot be opened.
     """
-    with opening(path):
-        aside = None
-        if _mark(path).exists() or not _is_sound(path):
-            aside = move_aside(path, now.strftime("%Y%m%dT%H%M%S"))
-            _mark(path).unlink(missing_ok=True)
-            _is_sound(path)
-        return aside
+    with opening(path), _translated(path):
+        is_damaged, carried = _mark(path).exists(), dict[str, _Rows]()
+        if not is_damaged:
+            try:
+                make_private(path)
+                if _is_usable(path):
+                    return None
+                carried = _what_is_carried(path)
+            except sqlite3.Error as error:
+                if not _is_damage(error, path):
+                    raise
+                is_damaged = True
+        aside = move_aside(path, "damaged" if is_damaged else "outdated", now.strftime("%Y%m%dT%H%M%S"))
+        _mark(path).unlink(missing_ok=True)
+        make_private(path)
+        _is_usable(path)
+        _carry(path, carried)
+        return SetAside(aside, is_damaged)
 
 
 def mark_damaged(path: Path) -> None:
@@ -65,20 +100,67 @@ def _mark(path: Path) -> Path:
     return path.with_name(path.name + ".damaged")
 
 
-def _is_sound(path: Path) -> bool:
-    """Whether the file opens as a cache; it is created or migrated if needed."""
-    make_private(path)
-    try:
-        connection = connect(path, PRAGMAS)
+def _is_usable(path: Path) -> bool:
+    """Whether the file has this program's layout; an empty one is given it."""
+    with closing(connect(path, PRAGMAS)) as connection:
+        if layout_of(connection) != LAYOUT:
+            with immediate(connection):
+                if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
+                    create(connection)
+        return layout_of(connection) == LAYOUT
+
+
+def _what_is_carried(path: Path) -> dict[str, _Rows]:
+    """What no service has, from a cache of another layout that no process has open.
+
+    Raises:
+        DatabaseBusyError: A process has it open: one that went on writing to a file moved aside would lose its lease.
+    """
+    with closing(connect(path, {})) as connection:
+        _leave_wal(connection, path)
+        carried: dict[str, _Rows] = {}
+        for table, columns in CARRIED.items():
+            # A layout without this table, or with other columns, has nothing to carry.
+            with suppress(sqlite3.OperationalError):
+                carried[table] = connection.execute(f"SELECT {columns} FROM {table}").fetchall()
+        return carried
+
+
+def _leave_wal(connection: sqlite3.Connection, path: Path) -> None:
+    """Put everything into the one file. SQLite does this only while no other connection is open."""
+    deadline = time.monotonic() + _IN_USE_WAIT_S
+    while True:
         try:
-            migrate(connection, SCHEMA, path)
-        finally:
-            connection.close()
+            connection.execute("PRAGMA journal_mode = DELETE").fetchall()
+        except sqlite3.OperationalError as error:
+            if time.monotonic() < deadline:
+                time.sleep(_RETRY_S)
+                continue
+            raise DatabaseBusyError(
+                f"A Runwarden of another version has {path} open. End it, then start this one again.", path=path
+            ) from error
+        else:
+            return
+
+
+def _carry(path: Path, carried: Mapping[str, _Rows]) -> None:
+    with closing(connect(path, PRAGMAS)) as connection, immediate(connection):
+        for table, rows in carried.items():
+            columns = CARRIED[table]
+            marks = ", ".join("?" * len(columns.split(",")))
+            connection.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", rows)
+
+
+def _is_damage(error: sqlite3.Error, path: Path) -> bool:
+    return isinstance(storage_error(error, path, damage_cure=DAMAGE_CURE), DatabaseDamagedError)
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
     except sqlite3.Error as error:
         translated = storage_error(error, path, damage_cure=DAMAGE_CURE)
-        if isinstance(translated, DatabaseDamagedError):
-            return False
         if translated is None:
             raise
         raise translated from error
-    return True

@@ -1,5 +1,7 @@
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -108,6 +110,21 @@ def test_a_missing_token_is_a_matter_of_configuration(lone: CommandLine) -> None
 
     assert (result.code, result.json()["error"]["kind"]) == (2, "token")
     assert lone("runs", "list", "--cached", "--json", RUNWARDEN_TOKEN="").code == 0
+
+
+def test_a_cache_of_another_version_is_replaced_and_told_once(lone: CommandLine) -> None:
+    """On stderr: what was asked for is answered as ever."""
+    folder = Path(lone("config", "check", "--json").json()["data_folder"])
+    folder.mkdir(parents=True)
+    with closing(sqlite3.connect(folder / "cache.sqlite3")) as connection:
+        connection.execute("CREATE TABLE runs (id INTEGER)")
+
+    first = lone("runs", "list", "--cached", "--json", RUNWARDEN_TOKEN="")
+    again = lone("runs", "list", "--cached", "--json", RUNWARDEN_TOKEN="")
+
+    assert (first.code, again.code, first.json()["runs"]) == (0, 0, [])
+    assert "made by another version" in first.err
+    assert again.err == ""
 
 
 def test_a_damaged_ledger_is_told_with_its_cure(lone: CommandLine) -> None:

@@ -1,16 +1,18 @@
-"""Opening databases: private, migrated once, never by an older program, and what becomes of damaged ones."""
+"""Opening databases: private, made once, and what becomes of damaged ones and of those of another version."""
 
 import sqlite3
 import stat
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from storage import database, private_file
 from storage.cache import Cache
-from storage.cache.schema import SCHEMA as CACHE_SCHEMA
+from storage.cache import opening as cache_opening
+from storage.cache.first_paint import peek
 from storage.errors import (
     DatabaseBusyError,
     DatabaseDamagedError,
@@ -23,7 +25,7 @@ from storage.errors import (
 )
 from storage.ledger import Ledger
 from storage.ledger.opening import SCHEMA as LEDGER_SCHEMA
-from storage.records import RunFilter
+from storage.records import RunFilter, RunSort
 from tests.storage.conftest import NOON, make_run
 
 OPENING = """
@@ -89,8 +91,7 @@ def test_simultaneous_first_starts_all_succeed(race: Callable[..., list[str]], t
     assert race(OPENING, 6, str(tmp_path / "profile")) == ["() ()"] * 6
 
 
-@pytest.mark.parametrize("schema", [CACHE_SCHEMA, LEDGER_SCHEMA], ids=lambda schema: schema.name)
-def test_migrations_raced_without_any_other_lock_are_applied_once(tmp_path: Path, schema: database.Schema) -> None:
+def test_migrations_raced_without_any_other_lock_are_applied_once(tmp_path: Path) -> None:
     """The transaction that migrates holds the write lock from its start."""
     path = tmp_path / "raced.sqlite3"
     start, failures = threading.Barrier(8), []
@@ -99,7 +100,7 @@ def test_migrations_raced_without_any_other_lock_are_applied_once(tmp_path: Path
         connection = database.connect(path, {})
         try:
             start.wait()
-            database.migrate(connection, schema, path)
+            database.migrate(connection, LEDGER_SCHEMA, path)
         except sqlite3.Error as error:
             failures.append(error)
         finally:
@@ -113,27 +114,86 @@ def test_migrations_raced_without_any_other_lock_are_applied_once(tmp_path: Path
 
     assert failures == []
     connection = database.connect(path, {})
-    assert connection.execute("SELECT name FROM _sqlite_migrations").fetchall() == [(name,) for name in schema.steps]
+    assert connection.execute("SELECT name FROM _sqlite_migrations").fetchall() == [
+        (name,) for name in LEDGER_SCHEMA.steps
+    ]
     connection.close()
 
 
-@pytest.mark.parametrize("opener", [Cache, Ledger])
-async def test_a_newer_schema_is_refused(tmp_path: Path, opener: type[Cache] | type[Ledger]) -> None:
+async def test_a_newer_ledger_is_refused(ledger_path: Path) -> None:
     """An older program does not touch what a newer one wrote, and says which file and what to do."""
-    path = tmp_path / "newer.sqlite3"
-    await (await opener.open(path)).close()
-    with sqlite3.connect(path) as connection:
-        name = opener.__name__.lower()
+    await (await Ledger.open(ledger_path)).close()
+    with sqlite3.connect(ledger_path) as connection:
         connection.execute(
-            "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES (?, '0099_future', '')", (name,)
+            "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('ledger', '0099_future', '')"
         )
     connection.close()
 
     with pytest.raises(DatabaseNewerError, match="Install that version again") as caught:
-        await opener.open(path)
+        await Ledger.open(ledger_path)
 
-    assert str(path) in caught.value.message
-    assert caught.value.path == path
+    assert str(ledger_path) in caught.value.message
+    assert caught.value.path == ledger_path
+
+
+async def other_version(path: Path) -> None:
+    """A cache of another layout, newer or older, with one run, one pin and one claim in it."""
+    async with await Cache.open(path) as cache:
+        await cache.store_runs([make_run(1)], seen_at=NOON)
+        await cache.following.pin("run_0001", NOON)
+        await cache.following.claim(["told"], NOON)
+    relaid(path, "PRAGMA user_version = 7")
+
+
+def relaid(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+async def test_a_cache_of_another_version_is_set_aside(cache_path: Path) -> None:
+    """The service has its runs; what a person pinned, and what was reported, no service has."""
+    await other_version(cache_path)
+    assert peek(cache_path, RunFilter(), RunSort(), 9) is None
+
+    async with await Cache.open(cache_path) as cache:
+        assert await cache.count(RunFilter()) == 0
+        assert [pinned.run_id for pinned in await cache.following.pins()] == ["run_0001"]
+        assert await cache.following.claim(["told", "untold"], NOON) == {"untold"}
+        assert cache.set_aside is not None
+        assert "another version" in str(cache.set_aside)
+        with closing(sqlite3.connect(cache.set_aside.path)) as connection:
+            assert connection.execute("SELECT run_id FROM runs").fetchall() == [("run_0001",)]
+
+    async with await Cache.open(cache_path) as cache:
+        assert cache.set_aside is None
+
+
+async def test_a_version_without_pins_is_set_aside_too(cache_path: Path) -> None:
+    """What is not there is not carried over."""
+    await other_version(cache_path)
+    relaid(cache_path, "DROP TABLE pins", "ALTER TABLE claims RENAME COLUMN key TO word")
+
+    async with await Cache.open(cache_path) as cache:
+        assert await cache.following.pins() == ()
+        assert cache.set_aside is not None
+
+
+async def test_a_cache_that_another_version_has_open_is_left_alone(
+    cache_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two versions cannot share one cache, and the one that runs keeps it: nothing is moved under its feet."""
+    monkeypatch.setattr(cache_opening, "_IN_USE_WAIT_S", 0.02)
+    await other_version(cache_path)
+    with closing(sqlite3.connect(cache_path)) as other:
+        other.execute("SELECT count(*) FROM runs").fetchone()
+
+        with pytest.raises(DatabaseBusyError, match="another version"):
+            await Cache.open(cache_path)
+
+        assert other.execute("SELECT count(*) FROM runs").fetchone() == (1,)
+    async with await Cache.open(cache_path) as cache:
+        assert cache.set_aside is not None
 
 
 @pytest.mark.parametrize("content", [JUNK, b"SQLite format 3\x00" + b"\xff" * 4096])
@@ -143,8 +203,9 @@ async def test_a_damaged_cache_is_moved_aside_and_made_anew(cache_path: Path, co
 
     async with await Cache.open(cache_path) as cache:
         assert await cache.count(RunFilter()) == 0
-        assert cache.rebuilt_from is not None
-        assert cache.rebuilt_from.read_bytes() == content
+        assert cache.set_aside is not None
+        assert cache.set_aside.path.read_bytes() == content
+        assert "damaged" in str(cache.set_aside)
 
 
 async def test_damage_found_later_is_healed_by_the_next_start(cache_path: Path) -> None:
@@ -164,10 +225,10 @@ async def test_damage_found_later_is_healed_by_the_next_start(cache_path: Path) 
             await cache.details(["run_0001"])
 
     async with await Cache.open(cache_path) as cache:
-        assert cache.rebuilt_from is not None
+        assert cache.set_aside is not None
         assert await cache.details(["run_0001"]) == {}
     async with await Cache.open(cache_path) as cache:
-        assert cache.rebuilt_from is None
+        assert cache.set_aside is None
 
 
 async def test_a_damaged_ledger_is_never_rebuilt(ledger_path: Path) -> None:
