@@ -1,22 +1,29 @@
 """A real service in its own process, on a free loopback port, over repositories made on the spot."""
 
 import json
+import multiprocessing
 import os
 import select
 import signal
 import subprocess
-import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from click.testing import CliRunner
 
 from service.cli import main
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-READY_S: Final = 60.0
+READY_S: Final = 120.0
+STOP_S: Final = 120.0
+FORKS: Final = multiprocessing.get_context("forkserver")
+# A start costs what it imports: one process imports it once, and each service of these tests is its fork.
+FORKS.set_forkserver_preload(["tests.service_process", "service.server", "dbos"])
 GIT_ENVIRONMENT: Final = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -100,9 +107,11 @@ class Node:
     arguments: list[str]
     data_dir: Path
     environment: Mapping[str, str]
-    process: subprocess.Popen[str] = field(init=False)
+    process: ForkServerProcess = field(init=False)
     ready: dict[str, Any] = field(init=False)
     """The line that it printed when it was ready."""
+    printed: TextIO = field(init=False)
+    """What it prints after that line."""
 
     @property
     def base_url(self) -> str:
@@ -116,27 +125,67 @@ class Node:
 
     def start(self) -> None:
         """Start the process and wait until it is ready."""
-        self.process, self.ready = launch(self.data_dir, self.arguments, self.environment)
+        log_file = self.data_dir / "serve.log"
+        given = [*self.arguments, "--data-dir", str(self.data_dir)]
+        self.process, self.printed = fork(given, self.environment, log_file)
+        answered, _, _ = select.select([self.printed], [], [], READY_S)
+        line = self.printed.readline() if answered else ""
+        if not line:
+            self.kill()
+            raise AssertionError(f"{given} did not start: {log_file.read_text('utf-8', 'replace')[-3000:]}")
+        self.ready = json.loads(line)
 
     def kill(self) -> None:
         """End the process with SIGKILL: nothing of it gets a chance to tidy up."""
         self.process.kill()
-        self._await()
+        self.ended()
+
+    def signal(self, number: int) -> None:
+        """Send the process a signal."""
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
 
     def stop(self) -> int:
         """End the process with SIGTERM, also a frozen one, and return its exit status."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGCONT)
-            self.process.send_signal(signal.SIGTERM)
-        return self._await()
+        if self.process.is_alive():
+            self.signal(signal.SIGCONT)
+            self.signal(signal.SIGTERM)
+        return self.ended()
 
-    def _await(self) -> int:
-        try:
-            return self.process.wait(60)
-        finally:
+    def ended(self) -> int:
+        """Wait for the process's end and return its exit status."""
+        self.process.join(STOP_S)
+        status = self.process.exitcode
+        if status is None:
             self.process.kill()
-            if self.process.stdout is not None:
-                self.process.stdout.close()
+            self.process.join()
+        self.printed.close()
+        assert status is not None, f"{self.arguments} does not end: {self.log[-3000:]}"
+        return status
+
+
+def fork(arguments: Sequence[str], environment: Mapping[str, str], log_file: Path) -> tuple[ForkServerProcess, TextIO]:
+    """Start `runwarden service ...` in a process of its own, and return it with what it prints on stdout."""
+    reading, writing = FORKS.Pipe(duplex=False)
+    process = FORKS.Process(
+        target=_run, args=(arguments, {**os.environ, **environment}, log_file, writing), daemon=True
+    )
+    process.start()
+    writing.close()
+    with reading:
+        return process, os.fdopen(os.dup(reading.fileno()), encoding="utf-8")
+
+
+def _run(arguments: Sequence[str], environment: Mapping[str, str], log_file: Path, printed: Connection) -> None:
+    """Become `runwarden service ...`: what follows in this forked process is the program's own."""
+    os.chdir(ROOT)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(printed.fileno(), 1)
+    os.dup2(os.open(log_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), 2)
+    printed.close()
+    main(arguments, prog_name="runwarden service")
 
 
 @dataclass
@@ -258,35 +307,15 @@ def start_service(
     return service
 
 
-def launch(
-    data_dir: Path, arguments: Sequence[str], environment: Mapping[str, str]
-) -> tuple[subprocess.Popen[str], dict[str, Any]]:
-    """Start a process of the service, and return it with the line that it prints when it is ready."""
-    log_file = data_dir / "serve.log"
-    with log_file.open("a") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "service", *arguments, "--data-dir", str(data_dir)],
-            cwd=ROOT,
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
-    assert process.stdout is not None
-    answered, _, _ = select.select([process.stdout], [], [], READY_S)
-    line = process.stdout.readline() if answered else ""
-    if not line:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        raise AssertionError(f"{arguments} did not start: {log_file.read_text('utf-8', 'replace')[-3000:]}")
-    return process, json.loads(line)
-
-
 def refused_start(data_dir: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `serve` to the end that it comes to by itself."""
-    argv = [sys.executable, "-m", "service", "serve", "--data-dir", str(data_dir), *(arguments or ("--port", "0"))]
-    return subprocess.run(
-        argv, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=False, timeout=60
-    )
+    """Run `serve`, or the command given, to the end that it comes to by itself."""
+    command_line = [*(arguments or ("serve", "--port", "0")), "--data-dir", str(data_dir)]
+    with tempfile.TemporaryDirectory() as folder:
+        process, printed = fork(command_line, environment, Path(folder, "log"))
+        with printed:
+            output = printed.read()
+        process.join()
+        assert process.exitcode is not None
+        return subprocess.CompletedProcess(
+            command_line, process.exitcode, output, Path(folder, "log").read_text("utf-8", "replace")
+        )

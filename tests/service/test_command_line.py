@@ -126,7 +126,7 @@ def test_settings_that_cannot_be_met_end_the_start(tmp_path: Path, settings: str
 def test_a_port_that_is_taken_is_explained(api: Any, tmp_path: Path) -> None:
     """Status 2 and the cure."""
     port = api.service.base_url.removesuffix("/v1").rpartition(":")[2]
-    done = refused_start(tmp_path, "--port", port)
+    done = refused_start(tmp_path, "serve", "--port", port)
 
     assert done.returncode == 2
     assert "--port" in done.stderr

@@ -52,7 +52,7 @@ def test_every_answer_says_that_the_lab_is_on(lab: Any) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_the_lab_refuses_to_listen_beyond_this_machine(tmp_path: Path, host: str) -> None:
     """Exit status 2, and the cure."""
-    ended = refused_start(tmp_path, "--lab", "--host", host, "--port", "0")
+    ended = refused_start(tmp_path, "serve", "--lab", "--host", host, "--port", "0")
 
     assert ended.returncode == 2
     assert "loopback only" in ended.stderr

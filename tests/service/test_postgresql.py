@@ -1,8 +1,6 @@
 """Many processes over one PostgreSQL: accept anywhere, execute anywhere, and no death loses or doubles anything."""
 
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +13,7 @@ from service.store.doorbell import Doorbell, ring
 from tests.service.conftest import Api, eventually
 from tests.service.deployment import Deployment, deployment
 from tests.service.postgres import Cluster, NoPostgresError, cluster
-from tests.service_process import ROOT, Node, git
+from tests.service_process import Node, git, refused_start
 
 # An hour, so that a worker which is only slow is never taken for dead.
 SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 3600\ndrain_s = 0.1\n[limits]\nrequests_per_minute = 100000\n'
@@ -93,13 +91,13 @@ def test_a_killed_worker_s_turn_goes_to_another(hasty: Deployment, tmp_path: Pat
 def test_a_worker_that_slept_through_its_time_leaves_no_trace(hasty: Deployment, tmp_path: Path) -> None:
     """Frozen, taken over, awake again: its late commit does not land, and the turn is the heir's."""
     client, sleeper, run_id, gate = begun(hasty, tmp_path)
-    sleeper.process.send_signal(signal.SIGSTOP)
+    sleeper.signal(signal.SIGSTOP)
     heir = hasty.begin("worker", machine="heir")
     eventually(lambda: "sandbox:" in log_of(hasty, run_id, "heir"), "the heir has taken the turn over")
     gate.touch()
     eventually(lambda: client.run(run_id)["status"] == "completed", "the run completes")
     landed = commits(hasty, client.run(run_id))
-    sleeper.process.send_signal(signal.SIGCONT)
+    sleeper.signal(signal.SIGCONT)
     eventually(
         lambda: "not executed again" in sleeper.log or "pushed" in log_of(hasty, run_id, "victim"), "it wakes up"
     )
@@ -206,8 +204,7 @@ def test_the_tables_can_be_made_ahead(many: Deployment) -> None:
 )
 def test_a_database_that_cannot_be_used_is_explained(tmp_path: Path, name: str, url: str, message: str) -> None:
     """Status 2, the cure, and never the password."""
-    argv = [sys.executable, "-m", "service", name, "--database", url, "--data-dir", str(tmp_path)]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    done = refused_start(tmp_path, name, "--database", url)
 
     assert done.returncode == 2, done.stderr
     assert message in done.stderr

@@ -108,12 +108,13 @@ def test_sigterm_lets_an_agent_at_work_end(start: Callable[..., Any], tmp_path: 
     gate = tmp_path / "gate"
     run_id = api.start(f"wait {gate}")
     api.reaches(run_id, "working")
-    api.service.process.send_signal(signal.SIGTERM)
+    api.service.signal(signal.SIGTERM)
     gate.touch()
-    printed, _ = api.service.process.communicate(timeout=30)
+    printed = api.service.printed.read()
+    status = api.service.ended()
     ended = api.service.admin("run", run_id)
 
-    assert (api.service.process.returncode, printed) == (0, ""), "one line at the start is all that it prints"
+    assert (status, printed) == (0, ""), "one line at the start is all that it prints"
     assert (ended["status"], ended["turns"][0]["attempt"]) == ("completed", 1)
     assert "drained" in api.service.log
 
@@ -127,13 +128,13 @@ def test_after_its_grace_an_agent_is_interrupted_and_starts_again(
     gate = tmp_path / "gate"
     run_id = api.start(f"wait {gate}")
     api.reaches(run_id, "working")
-    api.service.process.send_signal(number)
-    status = api.service.process.wait(30)
-    meanwhile = api.service.admin("run", run_id)["status"]
+    api.service.signal(number)
+    status = api.service.ended()
+    interrupted = api.service.admin("run", run_id)["status"]
     gate.touch()
     api.service.restart()
 
-    assert (status, meanwhile) == (0, "working")
+    assert (status, interrupted) == (0, "working")
     assert api.ended(run_id)["status"] == "completed"
     assert len(commits(api, run_id)) == 1
 
