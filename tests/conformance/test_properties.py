@@ -2,8 +2,7 @@
 
 import base64
 import itertools
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction
 from typing import Any
@@ -17,6 +16,7 @@ from tests.conformance.conftest import Subject
 UNTIL = "2025-06-01T00:00:00Z"
 SPAN_S = 4
 RUNS = 150
+INSERTIONS = 4
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NEWEST = (datetime(2025, 6, 1, tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
 # Examples share one history on purpose, and each of them is some requests long.
@@ -38,11 +38,11 @@ def seeds() -> Iterator[int]:
     return itertools.count(1000)
 
 
-def walk(subject: Subject, size: int, filters: dict[str, str]) -> list[Run]:
-    """Return what the pages hold, one after the other."""
+def walk(subject: Subject, size: int, filters: dict[str, str], between: Callable[[], None] | None = None) -> list[Run]:
+    """Return what the pages hold, one after the other; `between` is called after each of the first pages."""
     found: list[Run] = []
     token: str | None = None
-    while True:
+    for number in itertools.count():
         answer = subject.runs(page_size=size, page_token=token, **filters)
         assert answer.status_code == 200, answer.text
         page = answer.json()
@@ -50,8 +50,11 @@ def walk(subject: Subject, size: int, filters: dict[str, str]) -> list[Run]:
         found += page["runs"]
         token = page["next_token"]
         if token is None:
-            return found
+            break
         assert len(page["runs"]) == size, "only the last page may be short"
+        if between is not None and number < INSERTIONS:
+            between()
+    return found
 
 
 def named(run: Run) -> str:
@@ -72,14 +75,13 @@ def micros(text: str) -> int:
 def test_pages_partition_the_filtered_set_while_others_insert(
     subject: Subject, history: list[Run], seeds: Iterator[int], size: int, status: str | None, place: int
 ) -> None:
-    """Each run that matches is on exactly one page, newest first, though others are inserted all the while."""
+    """Each run that matches is on exactly one page, newest first, though others are inserted between the pages."""
     assume(size > 2 or status is not None or place >= 0)
     repository = None if place < 0 else named(history[place])
     chosen = {"status": status, "repository": repository, "date_to": UNTIL}
     filters = {key: value for key, value in chosen.items() if value is not None}
     before = [run["run_id"] for run in history if status in {None, run["status"]} and repository in {None, named(run)}]
-    with Inserting(subject, seeds):
-        found = walk(subject, size, filters)
+    found = walk(subject, size, filters, insertion(subject, seeds))
 
     ids = [run["run_id"] for run in found]
     assert len(ids) == len(set(ids))
@@ -90,28 +92,16 @@ def test_pages_partition_the_filtered_set_while_others_insert(
     assert all(status in {None, run["status"]} and repository in {None, named(run)} for run in found)
 
 
-class Inserting:
-    """Somebody who keeps inserting: made-up runs into the walked span, and one accepted run into the present."""
+def insertion(subject: Subject, seeds: Iterator[int]) -> Callable[[], None]:
+    """Return what inserts: made-up runs into the walked span, and an accepted run into the present."""
 
-    def __init__(self, subject: Subject, seeds: Iterator[int]) -> None:
-        self._subject = subject
-        self._seeds = seeds
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._insert)
-
-    def __enter__(self) -> None:
+    def insert() -> None:
+        order = {"organization": "acme", "runs": 3, "span": "2s", "until": UNTIL, "seed": next(seeds)}
+        subject.order("/runs", order)
         body = {"repository": "acme/api", "inputs": {"instructions": "nothing"}}
-        assert self._subject.http.post("/external/agents/scribe/runs", json=body).status_code == 201
-        self._thread.start()
+        assert subject.http.post("/external/agents/scribe/runs", json=body).status_code == 201
 
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def _insert(self) -> None:
-        order = {"organization": "acme", "runs": 3, "span": "2s", "until": UNTIL}
-        while not self._done.is_set():
-            self._subject.order("/runs", order | {"seed": next(self._seeds)})
+    return insert
 
 
 INSTANTS = st.integers(NEWEST - (SPAN_S + 1) * 1_000_000, NEWEST + 1_000_000)
