@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.answers import RUN
-from tests.cli.conftest import CommandLine
+from tests.cli.conftest import CommandLine, Inside
 from tests.fault_server import FaultServer, Hang, Respond
 from tests.run_board import Board, stamp
 from tests.service_process import RunningService, git
@@ -21,10 +21,10 @@ SPEC_FIELDS = {"run_id", "status", "branch_name", "repository", "created_at", "u
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory, service: RunningService) -> Started:
     """A run that was started on the real service and waited for; the document it printed."""
-    cli = CommandLine(tmp_path_factory.mktemp("home"), service.base_url, service.admin_token)
+    cli = Inside(tmp_path_factory.mktemp("home"), service.base_url, service.admin_token)
     result = cli(
         *("runs", "start", "-R", "acme/api", "--branch", "fix/login", "--metadata", "ticket=7", "--metadata", "who=me"),
-        *("Review the login", "--wait", "--timeout", "50s", "--json"),
+        *("Review the login", "--wait", "--timeout", "5m", "--json"),
     )
     assert (result.code, result.err.splitlines()[-1].split()[-1]) == (0, "completed"), result.out + service.log
     return cli, result.json()
@@ -90,7 +90,7 @@ def test_a_run_is_continued_on_its_own_repository(started: Started) -> None:
     cli, document = started
     run_id = document["run"]["run_id"]
 
-    result = cli("runs", "continue", run_id, "And again", "--wait", "--timeout", "50s", "--json")
+    result = cli("runs", "continue", run_id, "And again", "--wait", "--timeout", "5m", "--json")
 
     assert result.code == 0, result.out + result.err
     assert (result.json()["kind"], result.json()["run"]["run_id"]) == ("run.continue", run_id)
@@ -137,27 +137,53 @@ def test_a_turn_while_the_run_is_at_work_is_refused(faulty: CommandLine, server:
     assert (document["error"]["message"], document["error"]["error_code"]) == ("The run is at work.", "run_active")
 
 
-def test_filters_hold_together(boarded: CommandLine, board: Board) -> None:
-    """Those the API has and those it has not."""
+def ids(boarded: CommandLine, *arguments: str) -> list[str]:
+    """The runs that are listed."""
+    listing = boarded("runs", "list", *arguments, "--json").json()
+    assert listing["count"] == len(listing["runs"])
+    return [run["run_id"] for run in listing["runs"]]
+
+
+@pytest.mark.parametrize("where", [[], ["--cached"]], ids=["live", "cached"])
+def test_filters_hold_together(boarded: CommandLine, board: Board, where: list[str]) -> None:
+    """Those the API has and those it has not, as options and as a query, live and from the cache."""
     for number, status in enumerate(["completed", "failed", "working", "failed"]):
         board.put(f"run_{number}", status, created=number, branch_name=f"agent/b{number}")
     board.put("run_other", "failed", created=9, repository={"platform": "gitlab", "data": {"project_path": "acme/x"}})
+    assert ids(boarded) == ["run_other", "run_3", "run_2", "run_1", "run_0"]
 
-    def ids(*arguments: str) -> list[str]:
-        listing = boarded("runs", "list", *arguments, "--json").json()
-        assert listing["count"] == len(listing["runs"])
-        return [run["run_id"] for run in listing["runs"]]
+    for arguments, found in (
+        (["--status", "failed", "-R", "acme/api"], ["run_3", "run_1"]),
+        (["--status", "!failed"], ["run_2", "run_0"]),
+        (["--status", "failed", "--status", "working", "--branch", "agent/*"], ["run_3", "run_2", "run_1"]),
+        (["--repository", "gitlab:acme/x"], ["run_other"]),
+        (["--repository", "!acme/*", "--active"], []),
+        (["--from", stamp(1), "--to", stamp(2)], ["run_2", "run_1"]),
+        (["--limit", "2"], ["run_other", "run_3"]),
+        (["--search", "B2 acme"], ["run_2"]),
+        (["--search", "status:failed repo:acme/*"], ["run_3", "run_1"]),
+        (["--search", "-status:failed b2"], ["run_2"]),
+        (["--search", "repo:x"], ["run_other"]),
+        (["--search", "is:ended -branch:agent/b1 -repo:gitlab:"], ["run_3", "run_0"]),
+        (["--search", "since:2026-05-01 until:2026-05-01 is:active"], ["run_2"]),
+        # A date ends with its day, for `--to` as for `until:`.
+        (["--search", "-until:2026-05-01"], []),
+        (["--from", "2026-05-01", "--to", "2026-05-01", "--active"], ["run_2"]),
+        (["--to", "2026-04-30"], []),
+        # Options and query hold together, as if they stood in one line.
+        (["--search", "repo:acme/api", "--status", "failed", "--branch", "!agent/b1"], ["run_3"]),
+    ):
+        assert ids(boarded, *arguments, *where) == found, arguments
 
-    assert ids() == ["run_other", "run_3", "run_2", "run_1", "run_0"]
-    assert ids("--status", "failed", "-R", "acme/api") == ["run_3", "run_1"]
-    assert ids("--status", "!failed") == ["run_2", "run_0"]
-    assert ids("--status", "failed", "--status", "working", "--branch", "agent/*") == ["run_3", "run_2", "run_1"]
-    assert ids("--repository", "gitlab:acme/x") == ["run_other"]
-    assert ids("--repository", "!acme/*", "--active") == []
-    assert ids("--search", "B2 acme") == ["run_2"]
-    assert ids("--from", stamp(1), "--to", stamp(2)) == ["run_2", "run_1"]
-    assert ids("--limit", "2") == ["run_other", "run_3"]
-    assert ids("--cached", "--status", "failed", "-R", "acme/api") == ["run_3", "run_1"]
+
+def test_a_mistake_in_a_query_is_told_with_its_place(lone: CommandLine) -> None:
+    """Exit code 2, before anything is asked."""
+    result = lone("runs", "list", "--search", "login statsu:failed", "--json")
+
+    error = result.json()["error"]
+    assert (result.code, error["kind"]) == (2, "usage")
+    assert "at character 7: There is no statsu:. Did you mean status:?" in error["message"]
+    assert (error["problems"][0]["start"], error["problems"][0]["end"]) == (6, 13)
 
 
 def test_all_walks_every_page(boarded: CommandLine, board: Board) -> None:

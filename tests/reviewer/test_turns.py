@@ -122,16 +122,6 @@ def test_a_blocker_is_listed_beside_the_focus(branch: Any) -> None:
     assert "`eval`" not in done.section("Findings")
 
 
-def test_deleted_file_resolves_its_findings(branch: Any) -> None:
-    """What stood in a file that is gone is resolved."""
-    branch.commit({"src/run.py": BAD, **TEST})
-    branch.turn()
-    branch.accept()
-    branch.commit({"src/run.py": None, "tests/test_run.py": None})
-
-    assert "1 resolved, 0 still open" in branch.turn("", 2).section("Since the last review")
-
-
 def test_removed_secret_is_still_to_be_revoked(branch: Any) -> None:
     """The review never holds the secret, and says that removing it is not enough."""
     branch.commit({"conf.txt": f"{SECRET}\n"})

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from sqlite3 import Connection
+from textwrap import indent
 from typing import Final
 
 import pytest
@@ -134,11 +135,31 @@ def start_process() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
         process.communicate()
 
 
+RACER = """
+import asyncio, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from storage.cache import Cache
+from storage.lease import Lease
+from storage.ledger import KeyTakenError, Ledger, SubjectBlockedError
+
+async def start():
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+async def main(number, path, *more):
+{work}
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
 @pytest.fixture
 def race(start_process: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., list[str]]:
-    """Runs one program in several processes at the same moment: each says it is ready, then waits for its go."""
+    """Runs the body of a function in several processes: after `await start()` all go on at the same moment."""
 
-    def run(program: str, count: int, *arguments: str) -> list[str]:
+    def run(work: str, count: int, *arguments: str) -> list[str]:
+        program = RACER.format(work=indent(work, "    "))
         processes = [start_process(program, str(number), *arguments) for number in range(count)]
         for process in processes:
             assert process.stdout is not None

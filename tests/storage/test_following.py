@@ -15,18 +15,9 @@ HOUR = timedelta(hours=1)
 
 
 CLAIM = """
-import asyncio, sys
-from datetime import UTC, datetime
-from pathlib import Path
-from storage.cache import Cache
-
-async def main():
-    async with await Cache.open(Path(sys.argv[2])) as cache:
-        print("ready", flush=True)
-        sys.stdin.readline()
-        print(sorted(await cache.following.claim([f"key-{n}" for n in range(20)], at=datetime.now(UTC))))
-
-asyncio.run(main())
+async with await Cache.open(Path(path)) as cache:
+    await start()
+    print(sorted(await cache.following.claim([f"key-{n}" for n in range(20)], at=datetime.now(UTC))))
 """
 
 

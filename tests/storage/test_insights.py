@@ -115,39 +115,48 @@ async def test_concurrency_is_what_counting_run_by_run_gives(
     assert [each.average for each in found] == pytest.approx(expected, abs=1e-6)
 
 
-async def test_a_continued_run_counts_from_its_continuation(cache: Cache) -> None:
-    """The time between its turns was nobody's work."""
-    later = NOON + timedelta(hours=2)
-    await cache.store_runs([make_run(1, "completed", updated_at=NOON + timedelta(minutes=5))], seen_at=NOON)
-    await cache.store_runs([make_run(1, "queued", updated_at=later)], seen_at=later)
-
-    found = await cache.concurrency(edges_of(NOON, timedelta(hours=1), 3))
-
-    assert [each.average for each in found] == pytest.approx([0.0, 0.0, 1.0])
+HOUR, AHEAD = timedelta(hours=1), NOON + timedelta(minutes=5)
 
 
-async def test_a_run_that_the_service_lost_is_not_under_way(cache: Cache) -> None:
-    """Neither now nor before: nobody knows when it ended."""
-    await cache.store_runs([make_run(1), make_run(2)], seen_at=NOON)
-    await cache.set_presence(["run_0001"], "lost")
+@pytest.mark.parametrize(
+    ("stored", "lost", "start", "averages"),
+    [
+        # Continued: the time between its turns was nobody's work.
+        (
+            [
+                make_run(1, "completed", updated_at=NOON + timedelta(minutes=5)),
+                make_run(1, "queued", updated_at=NOON + 2 * HOUR),
+            ],
+            [],
+            NOON,
+            [0.0, 0.0, 1.0],
+        ),
+        # Lost by the service: neither now nor before, for when it ended is not known.
+        ([make_run(1), make_run(2)], ["run_0001"], NOON - HOUR, [0.0, 1.0]),
+        # A service's clock that is ahead neither adds to what was before now, nor takes from it.
+        (
+            [
+                make_run(1, "completed", created_at=NOON - timedelta(minutes=30), updated_at=AHEAD),
+                make_run(2, "working", created_at=AHEAD, updated_at=AHEAD),
+            ],
+            [],
+            NOON - 2 * HOUR,
+            [0.0, 0.5],
+        ),
+    ],
+    ids=["continued", "lost", "clock ahead"],
+)
+async def test_only_time_at_work_counts(
+    cache: Cache, stored: list[Run], lost: list[str], start: datetime, averages: list[float]
+) -> None:
+    """What a run's facts do not show to be work adds nothing."""
+    for run in stored:
+        await cache.store_runs([run], seen_at=NOON if run.updated_at == AHEAD else run.updated_at or NOON)
+    await cache.set_presence(lost, "lost")
 
-    found = await cache.concurrency(edges_of(NOON - timedelta(hours=1), timedelta(hours=1), 2))
+    found = await cache.concurrency(edges_of(start, HOUR, len(averages)))
 
-    assert [each.average for each in found] == pytest.approx([0.0, 1.0])
-
-
-async def test_a_service_whose_clock_is_ahead_does_not_bend_the_past(cache: Cache) -> None:
-    """What it says begins or ends after now neither adds to what was before, nor takes from it."""
-    ahead = NOON + timedelta(minutes=5)
-    runs = [
-        make_run(1, "completed", created_at=NOON - timedelta(minutes=30), updated_at=ahead),
-        make_run(2, "working", created_at=ahead, updated_at=ahead),
-    ]
-    await cache.store_runs(runs, seen_at=NOON)
-
-    found = await cache.concurrency(edges_of(NOON - timedelta(hours=2), timedelta(hours=1), 2))
-
-    assert [each.average for each in found] == pytest.approx([0.0, 0.5])
+    assert [each.average for each in found] == pytest.approx(averages)
 
 
 async def test_every_figure_is_answered_by_an_index_alone(cache: Cache) -> None:

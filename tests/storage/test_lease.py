@@ -9,18 +9,9 @@ from storage.cache import Cache
 from storage.lease import Lease
 
 CLAIM = """
-import asyncio, sys
-from pathlib import Path
-from storage.cache import Cache
-from storage.lease import Lease
-
-async def main():
-    async with await Cache.open(Path(sys.argv[2])) as cache:
-        print("ready", flush=True)
-        sys.stdin.readline()
-        print(await Lease(cache).acquire("poller", sys.argv[1], 60))
-
-asyncio.run(main())
+async with await Cache.open(Path(path)) as cache:
+    await start()
+    print(await Lease(cache).acquire("poller", number, 60))
 """
 
 

@@ -16,25 +16,17 @@ from storage.records import Action
 StartProcess = Callable[..., Popen[str]]
 
 CLAIM = """
-import asyncio, sys
-from pathlib import Path
-from storage.ledger import KeyTakenError, Ledger, SubjectBlockedError
-
-async def main():
-    key = sys.argv[3].replace("NUMBER", sys.argv[1])
-    async with await Ledger.open(Path(sys.argv[2])) as ledger:
-        print("ready", flush=True)
-        sys.stdin.readline()
-        try:
-            action = await ledger.prepare(
-                action_id=None, kind="organization.create", subject=sys.argv[4], key=key,
-                path="/external/organizations", body_json="{}", actor="test",
-            )
-            print("prepared", action.action_id)
-        except (KeyTakenError, SubjectBlockedError) as refusal:
-            print(type(refusal).__name__, refusal.existing.action_id)
-
-asyncio.run(main())
+key, subject = more
+async with await Ledger.open(Path(path)) as ledger:
+    await start()
+    try:
+        action = await ledger.prepare(
+            action_id=None, kind="organization.create", subject=subject, key=key.replace("NUMBER", number),
+            path="/external/organizations", body_json="{}", actor="test",
+        )
+        print("prepared", action.action_id)
+    except (KeyTakenError, SubjectBlockedError) as refusal:
+        print(type(refusal).__name__, refusal.existing.action_id)
 """
 
 SENDER = """

@@ -29,23 +29,10 @@ from storage.records import RunFilter, RunSort
 from tests.storage.conftest import NOON, make_run
 
 OPENING = """
-import asyncio, sys
-from pathlib import Path
-from storage.cache import Cache
-from storage.ledger import Ledger
-
-async def main():
-    folder = Path(sys.argv[2])
-    print("ready", flush=True)
-    sys.stdin.readline()
-    async with await Cache.open(folder / "cache.sqlite3") as cache:
-        async with await Ledger.open(folder / "ledger.sqlite3") as ledger:
-            print(await cache.known_statuses(), await ledger.actions())
-
-asyncio.run(main())
+await start()
+async with await Cache.open(Path(path, "cache.sqlite3")) as cache, await Ledger.open(Path(path, "x.sqlite3")) as it:
+    print(await cache.known_statuses(), await it.actions())
 """
-
-
 JUNK = b"not a database at all\n" * 500
 
 

@@ -152,5 +152,5 @@ async def test_a_thread_that_cannot_open_leaves_nothing_behind(tmp_path: Path) -
         await DatabaseThread.start(path, partial(connect, path, {}), name="never", damage_cure="")
 
     for left in [thread for thread in threading.enumerate() if thread.name.startswith("never")]:
-        await asyncio.to_thread(left.join, 5)
+        await asyncio.to_thread(left.join, 300)
         assert not left.is_alive()

@@ -114,11 +114,3 @@ def test_a_suggestion_taken_leaves_a_line_that_is_understood(line: str, data: st
         assert after[behind:] == line[suggestion.end :]
         assert after[: suggestion.start] == line[: suggestion.start]
         assert len(parse(after, NOW).problems) <= len(parse(line, NOW).problems) + 1
-
-
-def test_a_suggestion_in_the_middle_keeps_the_rest() -> None:
-    """The cursor is behind the suggestion, where typing goes on."""
-    line = "repo:ac since:7d"
-    first = suggestions(line, 7, KNOWN)[0]
-
-    assert first.applied(line) == ("repo:acme/web since:7d", 13)
