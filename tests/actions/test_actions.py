@@ -23,7 +23,7 @@ from tests.fault_server import Drop, FaultServer, Hang, Raw, Respond
 
 API = Repository.parse("acme/api")
 ADA = CreateOrganization("Ada@Customer.example")
-PATIENT, HASTY = 10.0, 0.2
+PATIENT, HASTY = 120.0, 1.5
 """Deadlines in seconds."""
 
 

@@ -96,7 +96,7 @@ def test_a_process_that_is_killed_leaves_an_unknown_action_behind(faulty: Comman
     server.wait_for(1)
 
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=300)
 
     [action] = faulty("actions", "list", "--json").json()["actions"]
     assert (action["state"], action["error"]["kind"]) == ("unknown", "crashed")

@@ -45,7 +45,7 @@ def test_a_bare_number_is_seconds(boarded: CommandLine, board: Board, timeout: s
 def test_waiting_sees_a_run_end(boarded: CommandLine, board: Board) -> None:
     """The run goes on while somebody waits."""
     board.put("run_1", "working", created=0)
-    process = boarded.begin("runs", "wait", "run_1", "--timeout", "30s")
+    process = boarded.begin("runs", "wait", "run_1", "--timeout", "5m")
     assert process.stderr is not None
     assert "working" in process.stderr.readline()
 
@@ -61,7 +61,7 @@ def test_waiting_outlasts_a_service_that_is_busy_for_a_while(boarded: CommandLin
     """A 429 on the way is told, and waited out."""
     board.put("run_1", "working", created=0)
     board.fail_from = 2
-    process = boarded.begin("runs", "wait", "run_1", "--timeout", "30s")
+    process = boarded.begin("runs", "wait", "run_1", "--timeout", "5m")
     assert process.stderr is not None
     while "slow down" not in (line := process.stderr.readline()):
         assert line
@@ -91,7 +91,7 @@ def test_waiting_for_a_run_that_vanishes_ends(boarded: CommandLine, board: Board
     """Exit code 7: it will never end."""
     board.put("run_0", "completed", created=0)
     board.put("run_1", "working", created=1)
-    process = boarded.begin("runs", "wait", "run_1", "--timeout", "30s", "--json")
+    process = boarded.begin("runs", "wait", "run_1", "--timeout", "5m", "--json")
     assert process.stderr is not None
     assert "working" in process.stderr.readline()
 

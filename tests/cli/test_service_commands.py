@@ -67,11 +67,11 @@ def test_serve_is_the_service_itself(lone: CommandLine, tmp_path: Path) -> None:
     """One JSON line, and a signal ends it."""
     process = lone.begin("serve", "--data-dir", str(tmp_path / "service"), "--port", "0")
     assert process.stdout is not None
-    ready, _, _ = select.select([process.stdout], [], [], 30)
+    ready, _, _ = select.select([process.stdout], [], [], 300)
 
     line = json.loads(process.stdout.readline() if ready else "null")
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=300)
 
     assert line["pid"] == process.pid
     assert process.returncode == 0

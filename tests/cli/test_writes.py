@@ -4,7 +4,7 @@ import signal
 import pytest
 
 from tests.answers import CREATE, EXECUTION, ORGANIZATION, RUN, posts
-from tests.cli.conftest import CommandLine, Result
+from tests.cli.conftest import CommandLine, Inside, Result
 from tests.fault_server import Drop, FaultServer, Hang, Raw, Respond
 from tests.service_process import RunningService
 
@@ -41,18 +41,9 @@ def test_a_project_is_onboarded_or_not(real: CommandLine) -> None:
     assert (bad.code, bad.json()["state"], bad.json()["project"]["success"]) == (1, "confirmed", False)
 
 
-def test_what_the_service_refuses_is_told_with_its_reason(real: CommandLine) -> None:
-    """Exit code 2, state rejected, and the service's error code."""
-    result = real("orgs", "create", "x@example.com", "--offer-code", "PUBLIC", "--json")
-
-    document = result.json()
-    assert (result.code, document["state"], document["organization"]) == (2, "rejected", None)
-    assert (document["error"]["http_status"], document["error"]["error_code"]) == (400, "invalid_offer_code")
-
-
 def test_a_token_that_is_not_taken_is_exit_code_4(real: CommandLine) -> None:
     """For reading and for writing."""
-    stranger = CommandLine(real.home, real.base_url, "not-a-token")
+    stranger = Inside(real.home, real.base_url, "not-a-token")
 
     for arguments in (["runs", "list"], ["token", "check"], ["orgs", "create", "a@example.com"]):
         result = stranger(*arguments, "--json")
@@ -63,7 +54,7 @@ def test_a_token_that_is_not_taken_is_exit_code_4(real: CommandLine) -> None:
 def test_a_token_without_the_scope_is_exit_code_4(real: CommandLine, service: RunningService) -> None:
     """It may create organizations, and read no runs."""
     made = service.admin("token", "create", "--org", "acme", "--scope", "organizations:create")
-    narrow = CommandLine(real.home, real.base_url, made["value"])
+    narrow = Inside(real.home, real.base_url, made["value"])
 
     assert narrow("runs", "list", "--json").json()["error"]["kind"] == "forbidden"
     checked = narrow("token", "check", "--json")

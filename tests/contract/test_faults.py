@@ -38,7 +38,7 @@ async def test_the_deadline_covers_the_whole_answer(server: FaultServer, step: S
     """A server that is silent, or slow for ever, costs one deadline and leaves a write in doubt."""
     server.script(step)
 
-    async with Client(server.base_url, Token("t"), deadline_s=0.2) as client:
+    async with Client(server.base_url, Token("t"), deadline_s=1.5) as client:
         error = await create(client)
 
     assert type(error) is RequestTimeoutError

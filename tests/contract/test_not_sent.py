@@ -33,7 +33,7 @@ async def test_nobody_listening_means_that_nothing_was_sent() -> None:
 async def test_tls_that_is_none_means_that_nothing_was_sent(server: FaultServer) -> None:
     """A failed handshake comes before the request."""
     server.script(Drop("unread"))
-    async with Client(server.base_url.replace("http:", "https:"), Token("t"), deadline_s=5) as client:
+    async with Client(server.base_url.replace("http:", "https:"), Token("t"), deadline_s=60) as client:
         error = await create(client)
 
     assert isinstance(error, UnreachableError)

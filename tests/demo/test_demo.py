@@ -27,7 +27,7 @@ class Demo:
 
     def get(self, path: str, **query: str) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.told['token']}"}
-        return httpx.get(f"{self.told['base_url']}{path}", params=query, headers=headers, timeout=10)
+        return httpx.get(f"{self.told['base_url']}{path}", params=query, headers=headers, timeout=PATIENCE_S)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> str:
         """Ends it; what it said on standard error."""
@@ -99,19 +99,29 @@ def test_the_token_may_create_organizations(demo: Demo) -> None:
         f"{demo.told['base_url']}/external/organizations",
         json={"email": "second@newcustomer.example"},
         headers={"Authorization": f"Bearer {demo.told['token']}"},
+        timeout=PATIENCE_S,
     )
     assert answer.status_code == 201
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_and_all_it_started(number: signal.Signals, tmp_path: Path) -> None:
-    """Afterwards nothing answers and nothing lies about."""
-    demo = begun(tmp_path)
+    """Begun where modules have our names, it executes none of them; afterwards nothing answers and nothing lies about.
+
+    A folder that was there before is there, empty as it was.
+    """
+    project, mine = tmp_path / "project", tmp_path / "mine"
+    (project / "service").mkdir(parents=True)
+    mine.mkdir()
+    for name in ("service/__init__.py", "json.py", "app.py"):
+        (project / name).write_text("raise SystemExit('somebody else')")
+    demo = begun(tmp_path, *(("--folder", str(mine)) if number == signal.SIGINT else ()), cwd=project)
+    answered = demo.is_answering()
     errors = demo.end(number)
 
-    assert demo.process.returncode == 0, errors
+    assert (answered, demo.process.returncode) == (True, 0), errors
     assert not demo.is_answering()
-    assert list(tmp_path.glob("runwarden-demo-*")) == []
+    assert [*tmp_path.glob("runwarden-demo-*"), *mine.iterdir()] == []
 
 
 def test_the_service_does_not_outlive_a_killed_demo(tmp_path: Path) -> None:
@@ -151,29 +161,6 @@ def test_what_is_kept_can_be_taken_up_again(tmp_path: Path) -> None:
         service.wait(PATIENCE_S)
     assert "live" in seen
     assert "fix/login-timeout" in seen
-
-
-def test_it_starts_in_a_folder_whose_modules_have_our_names(tmp_path: Path) -> None:
-    """A newcomer types the command in a project of his own: its `service` and `json` are not executed."""
-    project = tmp_path / "project"
-    (project / "service").mkdir(parents=True)
-    for name in ("service/__init__.py", "json.py", "app.py"):
-        (project / name).write_text("raise SystemExit('somebody else')")
-
-    demo = begun(tmp_path, cwd=project)
-
-    assert demo.is_answering()
-    demo.end()
-
-
-def test_a_folder_that_was_there_before_is_there_afterwards(tmp_path: Path) -> None:
-    """Empty, as it was: the demo removes what it made."""
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    demo = begun(tmp_path, "--folder", str(folder))
-    demo.end()
-
-    assert list(folder.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_made_is_told_with_its_cure(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ class Laboratory:
         return dict(answer.json())
 
 
-def eventually(fact: Callable[[], bool], name: str, deadline_s: float = 60) -> None:
+def eventually(fact: Callable[[], bool], name: str, deadline_s: float = 300) -> None:
     """Ask for a fact until it holds; fail with its name when it does not in time."""
     deadline = time.monotonic() + deadline_s
     while not fact():
@@ -261,7 +261,13 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 @pytest.fixture
 def probes() -> Iterator[HealthProbes]:
-    """Probes that remember nothing."""
-    made = HealthProbes(Probing(timeout_s=1, slow_s=0.9, cache_s=0))
-    yield made
-    made.close()
+    """Probes that remember nothing, and wait for longer than any answer needs."""
+    with contextlib.closing(HealthProbes(Probing(timeout_s=120, slow_s=110, cache_s=0))) as made:
+        yield made
+
+
+@pytest.fixture
+def hasty_probes() -> Iterator[HealthProbes]:
+    """Probes for hosts that never answer."""
+    with contextlib.closing(HealthProbes(Probing(timeout_s=1, cache_s=0))) as made:
+        yield made

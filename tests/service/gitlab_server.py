@@ -66,7 +66,7 @@ class GitLabServer:
         if method == "GET":
             return self._page(query)
         if method == "POST":
-            self.before_add.wait(20)
+            self.before_add.wait(300)
             if given["url"] in self.refused_urls:
                 return 422, {"error": "Invalid url given"}, {}
             with self._lock:

@@ -92,4 +92,4 @@ def _parsed(envelope: Envelope) -> EmailMessage:
 def mail_settings(server: MailServer, **options: object) -> dict[str, object]:
     """Return the section [mail.smtp] for a server."""
     login = {"username": USER} if server.login else {}
-    return {"host": "127.0.0.1", "port": server.port, "security": server.security, "timeout_s": 5} | login | options
+    return {"host": "127.0.0.1", "port": server.port, "security": server.security, "timeout_s": 60} | login | options

@@ -119,7 +119,7 @@ def unruly(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     setup = demo_setup(folder)
     argv = ["{python}", str(folder / "rogue.py")]
     setup["agents"] += [
-        {"name": "rogue", "argv": argv, "timeout_s": 60},
+        {"name": "rogue", "argv": argv, "timeout_s": 300},
         {"name": "brief", "argv": argv, "timeout_s": 1},
         {"name": "absent", "argv": ["/nowhere/agent"]},
     ]
@@ -291,7 +291,7 @@ def test_the_supervisor_ends_everything_when_its_worker_lets_go(how: str, tmp_pa
     )
     assert process.stdout is not None
     kept = int(process.stdout.readline())
-    process.communicate("", timeout=30)
+    process.communicate("", timeout=300)
     eventually(lambda: not running("sleep", "98763"), "the agent's processes are gone")
     eventually(lambda: not Path(f"/proc/{kept}").exists(), "the supervisor is gone")
 

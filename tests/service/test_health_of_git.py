@@ -89,15 +89,15 @@ def test_a_port_that_looks_like_a_refusal_is_none(probes: HealthProbes) -> None:
     assert asked(probes, host, "http://127.0.0.1:40301/acme/api.git").status == "unreachable"
 
 
-def test_a_git_host_that_hangs_leaves_no_process(server: FaultServer, probes: HealthProbes) -> None:
+def test_a_git_host_that_hangs_leaves_no_process(server: FaultServer, hasty_probes: HealthProbes) -> None:
     """The helper process in which git waits is ended with it at the time-out."""
     server.script(Hang())
     host = Host("github", "127.0.0.1", None, "git", None, None, None)
-    verdict = asked(probes, host, f"{server.origin}/acme/api.git")
+    verdict = asked(hasty_probes, host, f"{server.origin}/acme/api.git")
 
     assert (verdict.status, "longer than 1 s" in str(verdict.reason)) == ("unreachable", True)
     # Well before the code host itself gives up.
-    eventually(lambda: not naming(server.origin), "the helper of git has ended", 8)
+    eventually(lambda: not naming(server.origin), "the helper of git has ended", 45)
 
 
 def test_nothing_to_ask_is_said(probes: HealthProbes) -> None:

@@ -17,7 +17,7 @@ from tests.service.mail_servers import MailServer
 def smtp(server: MailServer, retry_s: float = 0.1) -> str:
     return (
         f'[mail]\nretry_s = {retry_s}\n[mail.smtp]\nhost = "127.0.0.1"\nport = {server.port}\n'
-        'security = "none"\ntimeout_s = 5\n'
+        'security = "none"\ntimeout_s = 60\n'
     )
 
 

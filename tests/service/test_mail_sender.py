@@ -35,7 +35,7 @@ class RecordingMailer:
     def send(self, message: MailMessage) -> None:
         self.tried.append(message)
         self.busy.set()
-        assert self.free.wait(20)
+        assert self.free.wait(300)
         if self.failure is not None:
             raise self.failure
         self.sent.append(message)
@@ -151,24 +151,13 @@ def test_two_posts_never_deliver_the_same_mail(mailroom: Mailroom) -> None:
     mailroom.mailer.free.clear()
     first = threading.Thread(target=mailroom.sender.deliver_due)
     first.start()
-    assert mailroom.mailer.busy.wait(20)
+    assert mailroom.mailer.busy.wait(300)
     others = MailSender(mailroom.database, mailroom.mailer, Mail(), lambda: mailroom.now).deliver_due()
     mailroom.mailer.free.set()
     first.join()
 
     assert others == []
     assert len(mailroom.mailer.sent) == 1
-
-
-def test_of_two_who_saw_the_same_mail_due_one_gets_it(mailroom: Mailroom) -> None:
-    """Both have read the list; the claim decides."""
-    one = mailroom.invite(due_in=0)
-    with mailroom.database.write() as connection:
-        claims = [
-            invitations.claim_mail(connection, one, mailroom.now, until=mailroom.now + CLAIM_MICROS) for _ in range(2)
-        ]
-
-    assert claims == [True, False]
 
 
 def test_an_invitation_that_expired_is_not_sent(mailroom: Mailroom) -> None:
@@ -190,7 +179,7 @@ def test_an_invitation_that_was_withdrawn_is_not_sent_and_opens_nothing(mailroom
     mailroom.mailer.free.clear()
     thread = threading.Thread(target=mailroom.sender.deliver, args=(under_way,))
     thread.start()
-    assert mailroom.mailer.busy.wait(20)
+    assert mailroom.mailer.busy.wait(300)
     with mailroom.database.write() as connection:
         invitations.withdraw(connection, under_way, mailroom.now)
     mailroom.mailer.free.set()

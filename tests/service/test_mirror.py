@@ -18,7 +18,7 @@ def repository(tmp_path: Path) -> Path:
 @pytest.fixture
 def mirror(tmp_path: Path, repository: Path) -> Mirror:
     (tmp_path / "mirrors").mkdir()
-    return Mirror(tmp_path / "mirrors", str(repository), Git(tmp_path, timeout_s=20))
+    return Mirror(tmp_path / "mirrors", str(repository), Git(tmp_path, timeout_s=300))
 
 
 def move(repository: Path, branch: str, onto: str) -> str:
@@ -73,7 +73,7 @@ def test_a_lock_that_somebody_may_hold_is_respected(mirror: Mirror, repository: 
 @pytest.mark.parametrize("url", ["--upload-pack=touch sprung", "ext::sh -c touch% sprung", "/nowhere"])
 def test_an_address_that_is_no_repository_is_an_error_and_no_command(tmp_path: Path, url: str) -> None:
     """Nothing in an address is an option or a program."""
-    mirror = Mirror(tmp_path, url, Git(tmp_path, timeout_s=20))
+    mirror = Mirror(tmp_path, url, Git(tmp_path, timeout_s=300))
 
     with pytest.raises(GitError):
         mirror.fetch()

@@ -43,7 +43,7 @@ class Acme:
         self, gitlab: GitLabServer, *, token_env: str | None = "GITLAB_TOKEN_HERE", **hook: Any
     ) -> Onboarding:
         host = Host("gitlab", "gitlab.example", None, "api", gitlab.url, None, token_env)
-        settings = Settings(gitlab=GitLab(**{"webhook_url": HOOK, **hook}), probing=Probing(timeout_s=5))
+        settings = Settings(gitlab=GitLab(**{"webhook_url": HOOK, **hook}), probing=Probing(timeout_s=60))
         return Onboarding(self.database, self.id, host, settings, now_micros)
 
     def add(self, repository: Repository) -> None:
@@ -138,7 +138,7 @@ def test_a_webhook_is_found_on_any_page_and_kept_one(acme: Acme, gitlab: GitLabS
 
 def test_onboardings_at_the_same_moment_leave_one_webhook(acme: Acme, gitlab: GitLabServer) -> None:
     """Both add one before either looks again; the oldest stays, and only one of the two was first."""
-    gitlab.before_add = threading.Barrier(2, timeout=20)
+    gitlab.before_add = threading.Barrier(2, timeout=300)
     outcomes: list[Outcome] = []
     threads = [
         threading.Thread(target=lambda: outcomes.append(acme.onboarding(gitlab).onboard(BY_PATH))) for _ in range(2)

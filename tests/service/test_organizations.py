@@ -76,7 +76,7 @@ def test_the_invitation_code_becomes_a_token_once(api: Any) -> None:
     code = re.findall(r"rwt_\S+", invitation(api, made["organization_id"]).get_content())[0]
     accepted = api.service.admin("org", "accept-invitation", code)
     answer = httpx.get(
-        f"{api.service.base_url}/external/runs", headers={"Authorization": f"Bearer {accepted['token']}"}
+        f"{api.service.base_url}/external/runs", headers={"Authorization": f"Bearer {accepted['token']}"}, timeout=60
     )
 
     assert accepted["organization"]["id"] == made["organization_id"]

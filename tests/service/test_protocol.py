@@ -13,7 +13,7 @@ import pytest
 def say(api: Any, *pieces: bytes, end: bool = False) -> bytes:
     """Send bytes over a socket of its own; with `end` leave at once, else return all that is answered."""
     where = urlsplit(api.service.base_url)
-    with socket.create_connection((where.hostname or "", where.port or 0), timeout=30) as connection:
+    with socket.create_connection((where.hostname or "", where.port or 0), timeout=300) as connection:
         for piece in pieces:
             connection.sendall(piece)
         if end:
@@ -96,7 +96,7 @@ def test_a_body_without_an_end_is_cut_off_at_the_limit(api: Any) -> None:
     chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
     where = urlsplit(api.service.base_url)
     answer = b""
-    with socket.create_connection((where.hostname or "", where.port or 0), timeout=30) as connection:
+    with socket.create_connection((where.hostname or "", where.port or 0), timeout=300) as connection:
         connection.sendall(head(api, "Transfer-Encoding: chunked"))
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             while not select.select([connection], [], [], 0)[0]:

@@ -48,21 +48,6 @@ def make_gate_unneeded(api: Any, run_id: str) -> None:
     connection.close()
 
 
-def test_what_was_accepted_in_the_last_moment_is_executed(start: Callable[..., Any]) -> None:
-    """Ten runs and an organization answered with 201 and a kill -9 at once: nothing is missing after the restart."""
-    api = start()
-    accepted = [api.start(f"number {number}") for number in range(10)]
-    made = api.post("/external/organizations", {"email": "jane@customer.example"}).json()["organization_id"]
-    api.service.kill()
-    api.service.restart()
-    invitations = api.service.admin("invitation", "list", "--org", made)["invitations"]
-
-    assert made in {one["id"] for one in api.service.admin("org", "list")["organizations"]}
-    assert [one["email"] for one in invitations] == ["jane@customer.example"]
-    assert {api.ended(run_id)["status"] for run_id in accepted} == {"completed"}
-    assert [len(commits(api, run_id)) for run_id in accepted] == [1] * 10
-
-
 def test_a_turn_that_pushed_before_it_could_say_so_is_not_done_again(start: Callable[..., Any], tmp_path: Path) -> None:
     """Kill -9 between push and record: the next attempt finds its own commit by the trailer and adds none."""
     api = start(settings=UNBOXED)

@@ -200,9 +200,9 @@ queue = TurnQueue(Database("sqlite:///{tmp_path}/service.sqlite"), "me", 1)
 queue.open(lambda run_id, number: None, lambda run_id, number, ending: None)
 for thread in threading.enumerate():
     if thread.name == "dbos-background-jobs":
-        thread.join(30)
+        thread.join(300)
 print(sorted(thread.name for thread in threading.enumerate() if thread.name.startswith(("dbos-b", "queue-w"))))
-queue.close(0, 10)
+queue.close(0, 60)
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
 

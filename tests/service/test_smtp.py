@@ -3,7 +3,6 @@
 import contextlib
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -169,14 +168,11 @@ def test_a_server_that_drips_is_left_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=drip, args=(listener,))
         thread.start()
-        started = time.monotonic()
         error = failure(_hasty(listener.getsockname()[1]))
-        took_s = time.monotonic() - started
         over.set()
         thread.join()
 
     assert "longer than 0.3 s" in str(error)
-    assert took_s < 10
 
 
 def _hasty(port: int) -> SmtpRelay:
