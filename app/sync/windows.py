@@ -1,0 +1,166 @@
+"""Windows over what is missing: disjoint, newest first, split where a worker is idle; together they miss nothing."""
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from statistics import median_high
+from typing import Final
+
+from storage.records import CoverageGap, Run, RunPage
+
+TICK: Final = timedelta(microseconds=1)
+TAIL: Final = 9
+"""Runs at the end of a page that say together how far it reaches: one odd time among them changes nothing."""
+LONGEST: Final = 10
+"""Pages that a window keeps when it is split: of a long gap, the newest part is filled first."""
+SHORTEST: Final = 2
+"""Pages below which splitting a window would save nothing."""
+FURTHEST: Final = timedelta(days=3_650)
+"""A window that is split keeps no more, however few runs there are."""
+DENSE: Final = timedelta(seconds=20)
+"""Where a page spans less, its token is followed: asking again with dates repeats up to two seconds."""
+BARREN: Final = 4
+"""Pages after which a window that completes nothing is halved."""
+ODD_SHARE: Final = 0.1
+"""Runs of a page that may be out of order before the order itself is in doubt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Creations from start to end, both inclusive."""
+
+    start: datetime | None
+    """None: from the very first run."""
+    end: datetime
+
+
+def reach(runs: Sequence[Run]) -> datetime | None:
+    """The creation down to which the last of these pages certainly showed every run, exclusive.
+
+    The spec says "newest first", by creation or by the last change. No run changes before it is created: in the order
+    of changes, whatever was created after the last change shown was shown as well. None: the times say nothing.
+    """
+    created = [run.created_at for run in runs if run.created_at is not None]
+    updated = [run.updated_at for run in runs if run.updated_at is not None]
+    bounds = [_end(times) for times in (created, updated) if times and _descends(times)]
+    return max(bounds) + TICK if bounds and 2 * len(created) > len(runs) else None
+
+
+def _end(times: Sequence[datetime]) -> datetime:
+    return median_high(times[-TAIL:])
+
+
+def _descends(times: Sequence[datetime]) -> bool:
+    # The longest run of times that do not rise, by patience sorting from the end.
+    tops: list[datetime] = []
+    for time in reversed(times):
+        place = bisect_right(tops, time)
+        tops[place : place + 1] = [time]
+    return len(times) - len(tops) <= ODD_SHARE * len(times)
+
+
+@dataclass(slots=True, eq=False)
+class Window:
+    """A stretch of creations, both ends inclusive, that one worker at a time asks for, from its end down."""
+
+    start: datetime | None
+    """None: from the very first run."""
+    end: datetime
+    """Falls page by page."""
+    is_busy: bool = False
+    spacing: timedelta | None = None
+    """Time between two of its runs, by its last page. None: not known."""
+    token: str | None = None
+    """The next page of the stretch `asked`. None: ask for what is left."""
+    asked: Stretch | None = None
+    barren: int = 0
+    """Pages in a row after which no more was complete than before."""
+
+    def pages_left(self, size: int) -> float:
+        """Pages to its start, by the density of its last page. Infinite: not known."""
+        if self.start is None or self.spacing is None:
+            return math.inf
+        return (self.end - self.start) / (max(self.spacing, TICK) * size)
+
+    def ask(self) -> tuple[Stretch, str | None]:
+        """What to ask for next: a stretch, and the token of its next page."""
+        if self.token is None or self.asked is None:
+            self.asked, self.token = Stretch(self.start, self.end), None
+        return self.asked, self.token
+
+
+class Windows:
+    """The windows over some gaps, as they are taken, advanced and split."""
+
+    def __init__(self, gaps: Iterable[CoverageGap], *, page_size: int) -> None:
+        """Begin with a window for each gap; the newest gap first."""
+        self._size = page_size
+        self._open = [
+            Window(None if gap.after is None else gap.after + TICK, gap.before - TICK)
+            for gap in gaps
+            if gap.before is not None and (gap.after is None or gap.before - gap.after > TICK)
+        ]
+
+    @property
+    def open(self) -> tuple[Window, ...]:
+        """What is missing still, newest first."""
+        return tuple(self._open)
+
+    def take(self) -> Window | None:
+        """The newest window that waits, else a part of the longest one; None: other workers have it all in hand."""
+        window = next((each for each in self._open if not each.is_busy), None) or self._split()
+        if window is not None:
+            window.is_busy = True
+        return window
+
+    def advance(self, window: Window, page: RunPage, bottom: datetime | None) -> Stretch | None:
+        """Take in the page that the window asked for; what is complete with it. None: nothing more than before.
+
+        The bottom is the first creation, inclusive, below which the pages of what was asked may have left out runs.
+        """
+        window.is_busy = False
+        whole = Stretch(window.start, window.end)
+        if page.next_token is None or (bottom is not None and window.start is not None and bottom <= window.start):
+            self._open.remove(window)
+            return whole
+        if bottom is None or bottom > window.end:
+            self._endure(window, page.next_token)
+            return None
+        span = window.end - bottom + TICK
+        window.end, window.barren = bottom - TICK, 0
+        window.spacing = span / max(1, len(page.runs))
+        # A new question is safe from pages that shift, but costs the overlap again.
+        window.token = page.next_token if span < DENSE else None
+        return Stretch(bottom, whole.end)
+
+    def _endure(self, window: Window, token: str) -> None:
+        window.barren += 1
+        window.token = token
+        if window.barren < BARREN or window.start is None or window.end - window.start < DENSE:
+            return
+        # Pages in no order: only the last one completes anything. Halves have fewer.
+        window.barren, window.token = 0, None
+        middle = window.start + (window.end - window.start) / 2
+        self._cut(window, middle)
+
+    def _split(self) -> Window | None:
+        longest = max((each for each in self._open if self._may_split(each)), key=self._length, default=None)
+        if longest is None or longest.spacing is None:
+            return None
+        kept = min(longest.spacing * self._size * min(LONGEST, self._length(longest) / 2), FURTHEST)
+        return self._cut(longest, longest.end - kept)
+
+    def _cut(self, window: Window, below: datetime) -> Window:
+        """Cut off the part up to `below`, inclusive, as a window of its own."""
+        rest = Window(window.start, below, spacing=window.spacing)
+        window.start = below + TICK
+        self._open.insert(self._open.index(window) + 1, rest)
+        return rest
+
+    def _may_split(self, window: Window) -> bool:
+        return window.spacing is not None and not window.barren and self._length(window) >= SHORTEST
+
+    def _length(self, window: Window) -> float:
+        return window.pages_left(self._size)
