@@ -8,7 +8,6 @@ import pytest
 from tests.answers import ORGANIZATION
 from tests.cli.conftest import CommandLine
 from tests.fault_server import Drop, FaultServer, Hang, Received, Respond, Step
-from tests.service_process import RunningService
 
 
 def creating(request: Received) -> Step:
@@ -28,20 +27,6 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "partners.csv"
     path.write_text("\ufeffEmail, offer_code\na@example.com,PARTNER\n\n b@example.com ,\nc@example.com,\n", "utf-8")
     return path
-
-
-def test_every_row_becomes_one_organization(real: CommandLine, service: RunningService, tmp_path: Path) -> None:
-    """On the real service; a second import creates nothing."""
-    path = tmp_path / "real.csv"
-    path.write_text("offer_code,email\nPARTNER,one@import.example\n,two@import.example\n", "utf-8")
-
-    first, second = real("orgs", "import", str(path), "--json"), real("orgs", "import", str(path), "--json")
-
-    assert (first.code, [row["outcome"] for row in first.json()["rows"]]) == (0, ["created", "created"])
-    assert (second.code, [row["outcome"] for row in second.json()["rows"]]) == (0, ["already_created"] * 2)
-    assert [row["organization"] for row in second.json()["rows"]] == [
-        row["organization"] for row in first.json()["rows"]
-    ]
 
 
 def test_an_import_stops_at_an_unknown_outcome_and_goes_on_when_it_is_resolved(

@@ -93,17 +93,6 @@ def test_an_invitation_lies_in_the_outbox(demo: Demo) -> None:
     assert "ada@newcustomer.example" in mail.read_text()
 
 
-def test_the_token_may_create_organizations(demo: Demo) -> None:
-    """Scope admin, and the organization has both entitlements."""
-    answer = httpx.post(
-        f"{demo.told['base_url']}/external/organizations",
-        json={"email": "second@newcustomer.example"},
-        headers={"Authorization": f"Bearer {demo.told['token']}"},
-        timeout=PATIENCE_S,
-    )
-    assert answer.status_code == 201
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_and_all_it_started(number: signal.Signals, tmp_path: Path) -> None:
     """Begun where modules have our names, it executes none of them; afterwards nothing answers and nothing lies about.
