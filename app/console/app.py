@@ -110,6 +110,8 @@ class RunwardenApp(BaseApp[None]):
 
     def _begin_with(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
         self._open_engine = open_engine
+        # Until it is open: of several keys those that need it would be refused, and the others answered.
+        self.hold_keys()
         self.session = Session(
             self.settings,
             profile,
@@ -286,7 +288,10 @@ class RunwardenApp(BaseApp[None]):
 
     async def _open(self) -> None:
         session = self.session
-        engine = await self._open_engine()
+        try:
+            engine = await self._open_engine()
+        finally:
+            self.call_later(self.answer_keys)
         if self.profiles is not None:
             self.profiles.engines.adopt(engine)
         session.open(engine)

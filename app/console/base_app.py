@@ -21,6 +21,9 @@ Result = TypeVar("Result")
 
 PATIENCE_S: Final = 1.0
 """A screen that waits for something while it answers a key must not hold back the others for ever."""
+HOLD_S: Final = 10.0
+"""Keys wait so long for what they act on to be opened; one that quits, typed before all others, does not."""
+QUITS: Final = frozenset({"q", "ctrl+q"})
 OPENING: Final = frozenset({"form", "pick"})
 """Groups of workers that end with a sheet over the room, to which the next key belongs."""
 _ROUNDS: Final = 2
@@ -49,6 +52,16 @@ class BaseApp(App[Result]):
         """None: no key waits for another."""
         self._ahead: deque[events.Key | events.Paste] = deque()
         """Typed while the turn was another's."""
+        self._held = Turn(events.Key("", None))
+        """Has the turn while no key can be answered."""
+
+    def hold_keys(self) -> None:
+        """Have keys wait, in order, until `answer_keys`, or for a while."""
+        self._turn = self._held = Turn(events.Key("", None))
+
+    def answer_keys(self) -> None:
+        """Answer the keys that were held, if they were."""
+        self._end_turn(self._held)
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
@@ -64,16 +77,21 @@ class BaseApp(App[Result]):
 
     async def on_event(self, event: events.Event) -> None:
         """Has a key wait for the one before it."""
-        if isinstance(event, (events.InputEvent, events.Paste)) and not self._screen_stack:
+        is_held = self._turn is self._held
+        if isinstance(event, (events.InputEvent, events.Paste)) and not self._screen_stack and not is_held:
             # The console is closing: what was still under way has nothing left to act on.
             event.stop()
         elif not isinstance(event, (events.Key, events.Paste)) or event.is_forwarded:
             await super().on_event(event)
-        elif self._turn is not None:
-            self._ahead.append(event)
-        else:
+        elif self._turn is None or (
+            is_held and self._screen_stack and not self._ahead and getattr(event, "key", "") in QUITS
+        ):
             self._turn = Turn(event)
             await self._answer(self._turn)
+        else:
+            self._ahead.append(event)
+            if is_held and self._held.too_long is None:
+                self._held.too_long = asyncio.get_running_loop().call_later(HOLD_S, self.answer_keys)
 
     async def _answer(self, turn: Turn) -> None:
         turn.too_long = asyncio.get_running_loop().call_later(PATIENCE_S, self._end_turn, turn)

@@ -84,6 +84,19 @@ def test_keys_typed_at_it_count_and_leave_no_trace(opened: Opened) -> None:
     assert again.attributes == again.attributes_before
 
 
+@pytest.mark.parametrize("starts", [0, 1, 2])
+def test_what_is_typed_while_the_console_opens_is_answered_in_order(opened: Opened, starts: int) -> None:
+    """Also before its first frame, and keys that need the engine: to another tab, its help, and out of both."""
+    left(opened)
+    again = opened()
+    again.wrote(ENTER, times=starts)
+    again.type("4?")
+    again.shows("Insights", "On this screen", "Write these numbers")
+    again.type("qq")
+
+    assert again.end() == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_takes_it_down(opened: Opened, number: signal.Signals) -> None:
     """Only Python itself listens so early: the screen is given back all the same."""

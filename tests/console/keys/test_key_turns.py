@@ -1,14 +1,22 @@
 """Keys that come faster than they are answered, as on a slow line."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from textual import events
 from textual.widgets import Input
 
+from app.console.app import RunwardenApp
+from app.console.session import STILL_OPENING
+from app.engine import Engine
 from tests.console.conftest import Scene, Staged
 from tests.console.keys.conftest import until
+from tests.console.quiet import answered
+from tests.console.scenes import SceneClock, engine_on, settings_for
 from widgets.forms.field import FormField
 from widgets.runs.table import RunTable
 
@@ -104,3 +112,48 @@ async def test_a_key_that_is_still_under_way_when_the_console_closes_presses_not
     await scene.app.on_event(late)
 
     assert late._stop_propagation
+
+
+@asynccontextmanager
+async def opening(tmp_path: Path, engine_is_there: asyncio.Event) -> AsyncIterator[Scene]:
+    """A console whose engine opens when it is told."""
+    settings, clock = settings_for("http://localhost:1/v1", tmp_path), SceneClock()
+
+    async with engine_on(settings, clock) as engine:
+
+        async def opened() -> Engine:
+            await engine_is_there.wait()
+            return engine
+
+        app = RunwardenApp(settings, settings.profile(), opened, None, clock)
+        async with app.run_test() as pilot:
+            yield Scene(pilot, engine, clock)
+            engine_is_there.set()
+
+
+async def test_keys_typed_before_the_engine_is_there_are_answered_in_order(tmp_path: Path) -> None:
+    """Neither is one that needs the engine refused, nor one behind it answered by the screen before."""
+    async with opening(tmp_path, is_there := asyncio.Event()) as scene:
+        at_once(scene, "4", "question_mark")
+        await answered(scene.app)
+        assert scene.app.current_mode == "runs"
+        is_there.set()
+        await scene.shows("Insights", "On this screen", "Write these numbers")
+
+        assert not scene.toasts
+
+
+async def test_keys_do_not_wait_for_ever_for_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token may be asked for by another program: after a while a key is told so."""
+    monkeypatch.setattr("app.console.base_app.HOLD_S", 0.0)
+    async with opening(tmp_path, asyncio.Event()) as scene:
+        at_once(scene, "4")
+        await until(lambda: scene.toasts == [STILL_OPENING])
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+q"])
+async def test_the_console_can_be_left_while_it_opens(tmp_path: Path, key: str) -> None:
+    """At once."""
+    async with opening(tmp_path, asyncio.Event()) as scene:
+        at_once(scene, key)
+        await until(lambda: not scene.app.is_running)
