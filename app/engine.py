@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -70,9 +69,16 @@ class Engine:
         Raises:
             StorageError: A file cannot be used; the message names the cure.
         """
-        cache, ledger = await _files(data_folder(settings, profile), clock)
-        token, problem = await _token(profile)
-        client = Client(profile.base_url, token or problem, deadline_s=profile.poll.deadline_s)
+        folder = data_folder(settings, profile)
+        async with AsyncExitStack() as opened:
+            cache = await Cache.open(folder / CACHE_FILE, clock=clock)
+            opened.push_async_callback(cache.close)
+            ledger = await Ledger.open(folder / LEDGER_FILE, clock=clock)
+            opened.push_async_callback(ledger.close)
+            await ledger.adopt_orphans()
+            token, problem = await _token(profile)
+            client = Client(profile.base_url, token or problem, deadline_s=profile.poll.deadline_s)
+            opened.pop_all()
         doorbell, poll = Doorbell(*([announce] if announce else [])), profile.poll
         ring = doorbell.ring
         # A person waits for what a command asks; a console and a bot poll by themselves.
@@ -81,7 +87,7 @@ class Engine:
         )
         runs = RunSync(for_runs, cache, ring, clock=clock, page_size=poll.page_size, first_runs=poll.first_runs)
         health = HealthSync(for_health, cache, ring, clock=clock)
-        engine = cls(
+        return cls(
             settings=settings,
             profile=profile,
             client=client,
@@ -98,8 +104,6 @@ class Engine:
             clock=clock,
             token_problem=problem,
         )
-        await ledger.adopt_orphans()
-        return engine
 
     async def __aenter__(self) -> Self:
         """Return the open engine."""
@@ -137,15 +141,6 @@ class Engine:
             for close in (self.cache.close, self.ledger.close, self.client.aclose, self.polling.stop):
                 stack.push_async_callback(close)
             await self.actions.in_flight.close()
-
-
-async def _files(folder: Path, clock: Callable[[], datetime]) -> tuple[Cache, Ledger]:
-    cache = await Cache.open(folder / CACHE_FILE, clock=clock)
-    try:
-        return cache, await Ledger.open(folder / LEDGER_FILE, clock=clock)
-    except BaseException:
-        await cache.close()
-        raise
 
 
 async def _token(profile: Profile) -> tuple[Token | None, TokenError | None]:

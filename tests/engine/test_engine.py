@@ -58,10 +58,12 @@ def token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUNWARDEN_TOKEN", "test-token")
 
 
-async def test_all_is_closed_whatever_fails_before(
-    board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In-flight writes first; the error of the lease is reported, and leaves no connection open."""
+async def busy(*_: object) -> None:
+    raise DatabaseBusyError("Busy.", path=Path("ledger.sqlite3"))
+
+
+def noted_closes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is closed from now on, by its class."""
     closed: list[str] = []
 
     def noted(kind: type, method: str) -> None:
@@ -73,11 +75,30 @@ async def test_all_is_closed_whatever_fails_before(
 
         monkeypatch.setattr(kind, method, closing)
 
-    async def busy(*_: object) -> None:
-        raise DatabaseBusyError("Busy.", path=tmp_path)
-
     for kind, method in ((InFlight, "close"), (Client, "aclose"), (Ledger, "close"), (Cache, "close")):
         noted(kind, method)
+    return closed
+
+
+@pytest.mark.parametrize("place", ["storage.ledger.Ledger.adopt_orphans", "app.engine.resolve"])
+async def test_an_engine_that_cannot_open_leaves_nothing_open(
+    board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Whatever was opened before the failure is closed, the last one first."""
+    failing = busy if "Ledger" in place else lambda *_: 1 // 0
+    monkeypatch.setattr(place, failing)
+    closed = noted_closes(monkeypatch)
+    with pytest.raises((DatabaseBusyError, ZeroDivisionError)):
+        await Engine.open(*configured(board, tmp_path), actor="test")
+
+    assert closed == ["Ledger", "Cache"]
+
+
+async def test_all_is_closed_whatever_fails_before(
+    board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In-flight writes first; the error of the lease is reported, and leaves no connection open."""
+    closed = noted_closes(monkeypatch)
     monkeypatch.setattr(Lease, "release", busy)
     engine = await Engine.open(*configured(board, tmp_path), actor="test")
     engine.polling.is_poller = True
