@@ -154,7 +154,8 @@ class Windows:
 
     def _cut(self, window: Window, below: datetime) -> Window:
         """Cut off the part up to `below`, inclusive, as a window of its own."""
-        rest = Window(window.start, below, spacing=window.spacing)
+        # Its density is its own affair: below the very first run there would be no end of empty windows.
+        rest = Window(window.start, below)
         window.start = below + TICK
         self._open.insert(self._open.index(window) + 1, rest)
         return rest
