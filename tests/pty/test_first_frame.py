@@ -20,6 +20,17 @@ app.config.load = lambda *_: signal.pause()
 sys.exit(main())
 """
 """Stands still after the first frame."""
+CALLER = """
+import signal, sys
+from app.__main__ import main
+
+NUMBERS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+for number in NUMBERS:
+    signal.signal(number, print)
+main()
+print("handlers:", "as before" if {signal.getsignal(number) for number in NUMBERS} == {print} else "lost")
+"""
+"""Has handlers of its own for the signals that the first frame listens to."""
 
 
 def left(opened: Opened, **options: object) -> Terminal:
@@ -118,6 +129,19 @@ def test_a_configuration_that_breaks_takes_it_down(opened: Opened) -> None:
     assert broken.end() == 2
     assert ENTER not in broken.seen
     assert "config.toml:2" in broken.screen.text
+
+
+@pytest.mark.parametrize("config", ["", "[console]\nmouse = 7\n"])
+def test_signals_are_given_back_to_the_caller(opened: Opened, config: str) -> None:
+    """Whether the console was shown or its configuration could not be read."""
+    caller = opened(program=CALLER, config=config)
+    if not config:
+        caller.shows("? help")
+        caller.type("q")
+    caller.wrote(b"handlers: ")
+    caller.end()
+
+    assert b"handlers: as before" in caller.seen
 
 
 def test_another_terminal_or_profile_shows_none(opened: Opened) -> None:
