@@ -1,6 +1,6 @@
 """A line of parts that can be clicked."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from textual import events
 from textual.content import Content
@@ -14,18 +14,19 @@ Part = tuple[Content, Message | None]
 class ClickableLine(Widget):
     """Draws its parts from left to right; a click posts the message of the part under the pointer."""
 
-    def parts(self) -> Iterable[Part]:
-        """The parts as they are now."""
-        raise NotImplementedError
+    def __init__(self, parts: Callable[[], Iterable[Part]], *, id: str | None = None) -> None:  # noqa: A002 — Textual's
+        """Draw the parts as they are each time."""
+        super().__init__(id=id)
+        self._parts = parts
 
     def render(self) -> Content:
         """The line."""
-        return Content.assemble(*(content for content, _ in self.parts()))
+        return Content.assemble(*(content for content, _ in self._parts()))
 
     def on_click(self, event: events.Click) -> None:
         """Posts the clicked part's message."""
         x = 0
-        for content, message in self.parts():
+        for content, message in self._parts():
             x += content.cell_length
             if event.x < x:
                 if message is not None:

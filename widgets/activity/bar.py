@@ -43,7 +43,7 @@ class ChipBar(ClickableLine):
         name: str
 
     def __init__(self, *, id: str) -> None:  # noqa: A002 — Textual's word
-        super().__init__(id=id)
+        super().__init__(self.parts, id=id)
         self._chips: tuple[Chip, ...] = ()
 
     def show(self, chips: tuple[Chip, ...]) -> None:

@@ -44,7 +44,7 @@ class ViewBar(ClickableLine):
         """A new view of the current filter was requested."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(self.parts)
         self._titles: tuple[SafeText, ...] = ()
         self._current = 0
         self._is_changed = False
@@ -86,7 +86,7 @@ class StatusCounts(ClickableLine):
         status: str
 
     def __init__(self, *, words: bool, id: str | None = None) -> None:  # noqa: A002 — Textual's word
-        super().__init__(id=id)
+        super().__init__(self.parts, id=id)
         self._words = words
         self._counts: tuple[tuple[str, int], ...] = ()
         self._shown: frozenset[str] = frozenset()
@@ -137,7 +137,7 @@ class FacetBar(ClickableLine):
         name: str
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(self.parts)
         self._facets: tuple[Facet, ...] = ()
 
     def show(self, facets: tuple[Facet, ...]) -> None:

@@ -38,7 +38,7 @@ class TabBar(ClickableLine):
         name: str
 
     def __init__(self, tabs: tuple[Tab, ...], current: str) -> None:
-        super().__init__()
+        super().__init__(self.parts)
         self._tabs = tabs
         self._current = current
 
@@ -82,7 +82,7 @@ class KeyBar(ClickableLine):
         action: str
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(self.parts)
         self._hints: tuple[KeyHint, ...] = ()
 
     def show(self, hints: tuple[KeyHint, ...]) -> None:

@@ -48,11 +48,14 @@ class RunRows(CursorView, can_focus=True):
         self,
         clock: Callable[[], datetime],
         freeze: FreezeFrame,
+        resize_to: Callable[[int], None],
         *,
         id: str | None = None,  # noqa: A002 — Textual's word
     ) -> None:
+        """Start empty; `resize_to` makes room for so many rows."""
         super().__init__(id=id)
         self._freeze = freeze
+        self._resize_to = resize_to
         self._frozen: ExitStack | None = None
         """Thaws the frame when closed. None: the frame is not held."""
         self._now = clock()
@@ -68,10 +71,6 @@ class RunRows(CursorView, can_focus=True):
         self._unseen = 0
         """Runs that arrived above the view."""
 
-    def resize_to(self, total: int) -> None:
-        """Make room for this many rows."""
-        raise NotImplementedError
-
     def show(self, window: RunWindow, request: WindowRequest) -> None:
         """Show rows that were read; the cursor and the visible rows stay on their runs.
 
@@ -84,7 +83,7 @@ class RunRows(CursorView, can_focus=True):
         self._window, self._asked = window, (request.offset, request.limit)
         self.total = window.total
         self._settle_cursor(window, request)
-        self.resize_to(window.total)
+        self._resize_to(window.total)
         self._hold_still(window, request, follows=follows)
         if self.is_held:
             # These rows may be for an earlier position; those for the current one follow.
@@ -102,7 +101,7 @@ class RunRows(CursorView, can_focus=True):
             return
         self.total = total
         self._window, self._asked = replace(self._window, total=total), None
-        self.resize_to(total)
+        self._resize_to(total)
         self.refresh()
         self._request_rows()
 

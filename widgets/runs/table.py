@@ -77,7 +77,7 @@ class RunTable(RunRows):
         id: str | None = None,  # noqa: A002 — Textual's word
     ) -> None:
         """Start empty; `freeze` keeps the screen's frame while rows are being read."""
-        super().__init__(clock, freeze, id=id)
+        super().__init__(clock, freeze, self.resize_to, id=id)
         self._choice = choice or ColumnChoice()
         self._lay_out(0)
         self._sort = RunSort()
