@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.cli.conftest import CommandLine
+from tests.service_process import command
 
 WITHOUT_EXTRA = """
 import sys
@@ -40,8 +41,7 @@ def test_a_data_folder_may_be_named_before_the_command_too(lone: CommandLine, tm
 
     assert process("service", "--data-dir", before, "org", "list", "--json").json()["organizations"]
     for folder, slug in ((before, "one"), (behind, "two")):
-        listed = process("service", "org", "list", "--data-dir", folder, "--json").json()["organizations"]
-        assert [each["slug"] for each in listed] == [slug]
+        assert [each["slug"] for each in command(Path(folder), "org", "list")["organizations"]] == [slug]
 
 
 def test_a_service_is_never_read_only(lone: CommandLine, tmp_path: Path) -> None:

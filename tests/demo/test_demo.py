@@ -6,14 +6,15 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+
+from tests.service.conftest import BARE, eventually
 
 PATIENCE_S = 120.0
 
@@ -27,7 +28,7 @@ class Demo:
 
     def get(self, path: str, **query: str) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.told['token']}"}
-        return httpx.get(f"{self.told['base_url']}{path}", params=query, headers=headers, timeout=PATIENCE_S)
+        return BARE.get(f"{self.told['base_url']}{path}", params=query, headers=headers)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> str:
         """Ends it; what it said on standard error."""
@@ -52,12 +53,6 @@ def begun(folder: Path, *options: str, cwd: Path | None = None) -> Demo:
     return Demo(process, json.loads(line))
 
 
-def until(fact: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not fact():
-        assert time.monotonic() < end, f"waited in vain until {what}"
-
-
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     demo = begun(tmp_path_factory.mktemp("demo"))
@@ -77,7 +72,7 @@ def test_the_first_line_tells_a_script_all_it_needs(demo: Demo) -> None:
 
 def test_the_history_was_really_executed(demo: Demo) -> None:
     """Two turns of one run left two commits on its branch; what could not be cloned failed."""
-    until(lambda: not active(demo), "every run has ended")
+    eventually(lambda: not active(demo), "every run has ended")
     runs = demo.get("/external/runs", page_size="100").json()["runs"]
     assert {run["status"] for run in runs} == {"completed", "failed"}
     assert {run["repository"]["data"].get("repo") for run in runs if run["status"] == "failed"} == {"retired"}
@@ -118,7 +113,7 @@ def test_the_service_does_not_outlive_a_killed_demo(tmp_path: Path) -> None:
     demo = begun(tmp_path)
     demo.end(signal.SIGKILL)
 
-    until(lambda: not demo.is_answering(), "the service has ended")
+    eventually(lambda: not demo.is_answering(), "the service has ended")
 
 
 def test_a_service_that_dies_ends_the_demo_with_a_reason(tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ OPERATIONS: Final[dict[str, tuple[str, str, Any, int]]] = {
 """Each operation of the API: method, path, a body that is accepted, and the status then."""
 
 
+BARE: Final = httpx.Client(timeout=120, trust_env=False, verify=False)
+"""A client without a token; one for all, since each would read the machine's certificates."""
 NEEDS_SANDBOX = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 SANDBOXES: Final = ("none", pytest.param("require", marks=NEEDS_SANDBOX))
 
@@ -51,7 +53,11 @@ class Api:
         self.organization = service.organization if organization is None else organization
         self.token = self.organization["tokens"][0]["value"] if self.organization["tokens"] else ""
         self.http = httpx.Client(
-            base_url=service.base_url, headers={"Authorization": f"Bearer {self.token}"}, timeout=60, trust_env=False
+            base_url=service.base_url,
+            headers={"Authorization": f"Bearer {self.token}"},
+            timeout=120,
+            trust_env=False,
+            verify=False,
         )
 
     def get(self, path: str, **options: Any) -> httpx.Response:
@@ -122,7 +128,7 @@ class Laboratory:
         self.api = Api(service)
         self.url = service.base_url.removesuffix("/v1") + "/_lab"
         self._http = httpx.Client(
-            headers={"Authorization": f"Bearer {service.lab_token}"}, timeout=120, trust_env=False
+            headers={"Authorization": f"Bearer {service.lab_token}"}, timeout=120, trust_env=False, verify=False
         )
 
     def get(self, path: str = "") -> httpx.Response:

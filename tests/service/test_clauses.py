@@ -9,7 +9,7 @@ import pytest
 from service.clock import now_micros
 from service.store import organizations, tokens
 from service.store.database import Database
-from tests.service.conftest import OPERATIONS
+from tests.service.conftest import BARE, OPERATIONS
 
 BODIES = {path: document for method, path, document, _ in OPERATIONS.values() if method == "POST"}
 ENDPOINTS = [(method, path) for method, path, *_ in OPERATIONS.values()]
@@ -28,8 +28,8 @@ def token_with(api: Any, *scopes: str) -> str:
 
 def ask(api: Any, method: str, path: str, token: str) -> httpx.Response:
     document = BODIES[path] if method == "POST" else None
-    return httpx.request(
-        method, api.service.base_url + path, json=document, headers={"Authorization": f"Bearer {token}"}, timeout=60
+    return BARE.request(
+        method, api.service.base_url + path, json=document, headers={"Authorization": f"Bearer {token}"}
     )
 
 
@@ -38,9 +38,7 @@ def ask(api: Any, method: str, path: str, token: str) -> httpx.Response:
 def test_without_a_valid_token_every_endpoint_answers_401(api: Any, method: str, path: str, given: str | None) -> None:
     """A missing, malformed or unknown token is 401 with a challenge, before the body is looked at."""
     headers = {} if given is None else {"Authorization": given}
-    answer = httpx.request(
-        method, api.service.base_url + path, headers=headers, json={} if method == "POST" else None, timeout=60
-    )
+    answer = BARE.request(method, api.service.base_url + path, headers=headers, json={} if method == "POST" else None)
 
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"].startswith("Bearer")
@@ -147,10 +145,7 @@ def test_the_version_is_part_of_the_address(api: Any) -> None:
     """The base address ends in v1; without it, or with another version, nothing is there (spec 1, 9)."""
     root = api.service.base_url.removesuffix("/v1")
     headers = {"Authorization": f"Bearer {api.service.admin_token}"}
-    found = [
-        httpx.get(f"{root}{prefix}/external/runs", headers=headers, timeout=60).status_code
-        for prefix in ("/v1", "", "/v2")
-    ]
+    found = [BARE.get(f"{root}{prefix}/external/runs", headers=headers).status_code for prefix in ("/v1", "", "/v2")]
 
     assert api.service.base_url.endswith("/v1")
     assert found == [200, 404, 404]
@@ -175,11 +170,10 @@ def test_a_child_is_closed_to_its_parent(api: Any) -> None:
         *("--path", "acme/api", "--url", str(api.service.repositories["acme/api"])),
     )
     value = api.service.admin("token", "create", "--org", child["organization_id"], "--scope", "admin")["value"]
-    run = httpx.post(
+    run = BARE.post(
         f"{api.service.base_url}/external/runs",
         json=BODIES["/external/runs"],
         headers={"Authorization": f"Bearer {value}"},
-        timeout=60,
     ).json()
     continued = api.post("/external/runs", BODIES["/external/runs"] | {"run_id": run["run_id"]})
     listed = api.get("/external/runs", params={"page_size": 100}).json()["runs"]

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
+from tests.service.conftest import BARE
 from tests.service_process import refused_start
 
 DAY_S = 86_400
@@ -16,7 +16,7 @@ def test_without_being_asked_for_there_is_no_lab(api: Any) -> None:
     """Off by default: no path, no token, no mark."""
     root = api.service.base_url.removesuffix("/v1")
 
-    assert httpx.get(f"{root}/_lab", timeout=60).status_code == 404
+    assert BARE.get(f"{root}/_lab").status_code == 404
     assert api.service.lab_token == ""
     assert "x-runwarden-lab" not in api.get("/external/runs").headers
 
@@ -28,7 +28,7 @@ def test_without_being_asked_for_there_is_no_lab(api: Any) -> None:
 def test_the_lab_opens_to_its_own_token_alone(lab: Any, method: str, path: str, given: str) -> None:
     """401 for everything else, the API's administrator included."""
     token = f"Bearer {lab.service.admin_token}" if given == "admin" else given
-    answer = httpx.request(method, f"{lab.url}{path}", headers={"Authorization": token}, json={}, timeout=60)
+    answer = BARE.request(method, f"{lab.url}{path}", headers={"Authorization": token}, json={})
 
     assert answer.status_code == 401
     assert answer.json()["error_code"] == "invalid_token"
@@ -38,7 +38,7 @@ def test_the_lab_token_opens_nothing_but_the_lab(lab: Any) -> None:
     """It is no API token."""
     headers = {"Authorization": f"Bearer {lab.service.lab_token}"}
 
-    assert httpx.get(f"{lab.service.base_url}/external/runs", headers=headers, timeout=60).status_code == 401
+    assert BARE.get(f"{lab.service.base_url}/external/runs", headers=headers).status_code == 401
 
 
 def test_every_answer_says_that_the_lab_is_on(lab: Any) -> None:
@@ -104,7 +104,7 @@ def test_a_token_lives_as_long_as_its_duration_says(lab: Any, options: list[str]
     statuses = []
     for offset_s in (0, life_s - 60, life_s + 1, 0):
         assert lab.put("/clock", {"offset_s": offset_s}).json()["offset_s"] == offset_s
-        statuses.append(lab.api.get("/external/runs", headers=headers, timeout=60).status_code)
+        statuses.append(lab.api.get("/external/runs", headers=headers).status_code)
 
     assert statuses == [200, 200, 401, 200]
 
@@ -124,10 +124,10 @@ def test_a_new_start_has_a_new_token_and_a_right_clock(start: Callable[..., Any]
     api = start(arguments=["--lab"])
     before = api.service.lab_token
     root = api.service.base_url.removesuffix("/v1")
-    httpx.put(f"{root}/_lab/clock", json={"offset_s": 60}, headers={"Authorization": f"Bearer {before}"}, timeout=60)
+    BARE.put(f"{root}/_lab/clock", json={"offset_s": 60}, headers={"Authorization": f"Bearer {before}"})
     api.service.stop()
     api.service.restart()
-    state = httpx.get(f"{root}/_lab", headers={"Authorization": f"Bearer {api.service.lab_token}"}, timeout=60).json()
+    state = BARE.get(f"{root}/_lab", headers={"Authorization": f"Bearer {api.service.lab_token}"}).json()
 
     assert api.service.lab_token != before
     assert state["offset_s"] == 0

@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-import httpx
 import pytest
+
+from tests.service.conftest import BARE
 
 
 def invitation(api: Any, organization_id: str) -> email.message.EmailMessage:
@@ -75,9 +76,7 @@ def test_the_invitation_code_becomes_a_token_once(api: Any) -> None:
     made = api.post("/external/organizations", {"email": "first@b.example"}).json()
     code = re.findall(r"rwt_\S+", invitation(api, made["organization_id"]).get_content())[0]
     accepted = api.service.admin("org", "accept-invitation", code)
-    answer = httpx.get(
-        f"{api.service.base_url}/external/runs", headers={"Authorization": f"Bearer {accepted['token']}"}, timeout=60
-    )
+    answer = BARE.get(f"{api.service.base_url}/external/runs", headers={"Authorization": f"Bearer {accepted['token']}"})
 
     assert accepted["organization"]["id"] == made["organization_id"]
     assert answer.json()["runs"] == []
