@@ -18,6 +18,8 @@ from tests.cli.conftest import Inside, Result
 from tests.sync.peer import Peer
 from tests.sync.peer_socket import in_thread
 
+FIRST, LAST = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"
+
 
 @dataclass
 class Desk:
@@ -67,9 +69,30 @@ class Desk:
         """Every run that the cache holds, by id, with what was observed of it."""
         return {run["run_id"]: run for run in self.facts("runs", "list", "--cached", "--all")["runs"]}
 
+    def settle(self) -> None:
+        """Poll until nothing moves any more, and fetch what history is missing."""
+        self.poll(3)
+        self.run("runs", "sync", "--json")
+
+    def false_claims(self, document: Any) -> set[str]:
+        """Runs that a document of `runs list` says the cache holds, and that it does not."""
+        claims = [(_moment(each["from"] or FIRST), _moment(each["to"]), utc_now()) for each in document["complete"]]
+        if document["complete_since"] is not None:
+            claims.append((_moment(document["complete_since"]), _moment(LAST), _moment(document["as_of"])))
+        return {run_id for run_id in self.missing() if any(self._is_in(run_id, *claim) for claim in claims)}
+
+    def _is_in(self, run_id: str, start: datetime, end: datetime, as_of: datetime) -> bool:
+        run = self.peer.runs[run_id]
+        return start <= _moment(self.peer.shown(run.created)) <= end and run.born <= as_of
+
     def missing(self) -> set[str]:
         """The runs that the service has and the cache does not hold."""
         return set(self.peer.runs) - set(self.held())
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 async def _refreshed(engine: Engine) -> ApiError | None:
@@ -83,7 +106,7 @@ async def _refreshed(engine: Engine) -> ApiError | None:
 @pytest.fixture
 def peer() -> Iterator[Peer]:
     """A scripted service whose time is the real one."""
-    with in_thread(Peer(now=datetime.now(UTC).replace(microsecond=0))) as peer:
+    with in_thread(Peer(clock=utc_now)) as peer:
         yield peer
 
 

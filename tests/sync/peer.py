@@ -34,6 +34,8 @@ class PeerRun:
     updated: datetime
     fields: dict[str, Any] = field(default_factory=dict)
     """Replace or add fields of the document."""
+    born: datetime | None = None
+    """The true time at which it came into the list, whatever its own times say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +103,8 @@ class Peer:
     runs: dict[str, PeerRun] = field(default_factory=dict)
     archive: Archive = field(default_factory=Archive)
     health: Any = field(default_factory=lambda: {"code_hosting": {"github": {"status": "healthy"}}})
-    now: datetime = START
-    """The true time; the test moves it."""
+    clock: Callable[[], datetime] = lambda: START
+    """The true time."""
     clock_offset: timedelta = timedelta(0)
     """How far the service's clock is ahead, in its times and its Date header."""
     stored_unit: timedelta = TICK
@@ -148,7 +150,7 @@ class Peer:
         """Add or replace a run; times are true ones, `now` where none is given."""
         created = self._stored(created or self.now)
         updated = created if updated is None else self._stored(updated)
-        self.runs[run_id] = PeerRun(run_id, status, created, updated, fields)
+        self.runs[run_id] = PeerRun(run_id, status, created, updated, fields, self.now)
 
     def fill(
         self, count: int, status: str = "completed", *, until: datetime | None = None, every: timedelta = MINUTE
@@ -169,6 +171,11 @@ class Peer:
         """How many requests came since this was last asked."""
         count, self._counted = len(self.log) - self._counted, len(self.log)
         return count
+
+    @property
+    def now(self) -> datetime:
+        """The true time."""
+        return self.clock()
 
     @property
     def service_now(self) -> datetime:
@@ -252,8 +259,9 @@ class Peer:
         if rest:
             following = "key:{}|{}".format(*self._key(shown[-1])) if self.paging == "key" else f"offset:{start + size}"
         elif self.endless:
-            fresh = {"same": token or "same:", "stays": f"{self._listed} {token}", "around": f"{self._listed} "}
-            following = fresh[self.endless]
+            following = {"same": token, "stays": token.rpartition(" ")[2], "around": ""}[self.endless]
+        if following is not None and (self.endless in {"stays", "around"} or not following):
+            following = f"{self._listed if self.endless != 'same' else 0} {following}"
         return {
             "runs": [None] * self.nulls + [self.document(run) for run in shown],
             "page_size": size,

@@ -1,0 +1,138 @@
+"""A poll costs what is active and new, however long the history and whatever the service's habits."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from app.engine import Engine
+from tests.sync.conftest import Desk
+from tests.sync.peer import SECOND, Archive
+
+HOUR = timedelta(hours=1)
+MILLION = 1_000_000
+
+
+def at_rest(desk: Desk) -> int:
+    """How many requests a poll of runs and health costs once nothing new is learnt."""
+    desk.peer.limit = (200, 3_600.0)
+    assert desk.poll(4) == [None] * 4
+    desk.peer.asked()
+    desk.within(Engine.refresh)
+    return desk.peer.asked()
+
+
+def active(desk: Desk, count: int = 20) -> None:
+    desk.peer.fill(count, "working", until=desk.peer.now - 2 * HOUR)
+
+
+@pytest.mark.xfail(strict=True, reason="A third final status is swept like an active one.")
+def test_a_million_runs_with_three_final_statuses(desk: Desk) -> None:
+    """20 active runs: the newest page, a sweep each for queued and working, and health."""
+    desk.peer.archive = Archive(range(MILLION), newest=desk.peer.now - HOUR, every=SECOND)
+    active(desk)
+
+    assert at_rest(desk) == 4
+
+
+@pytest.mark.parametrize(
+    "cancelled",
+    [10, pytest.param(3_000, marks=pytest.mark.xfail(strict=True, reason="It is swept like an active one."))],
+)
+def test_a_third_final_status(desk: Desk, cancelled: int) -> None:
+    """Before anything is learnt, an unknown status costs one page."""
+    desk.peer.archive = Archive(range(cancelled), newest=desk.peer.now - HOUR, statuses=("cancelled",))
+    active(desk)
+    desk.poll()
+    desk.peer.asked()
+    desk.poll()
+
+    assert desk.peer.asked() <= 5
+
+
+@pytest.mark.xfail(strict=True, reason="An unknown status counts as active for ever.")
+def test_waiting_for_a_run_that_is_cancelled(desk: Desk) -> None:
+    """`runs wait` ends when the run does, whatever the service calls it."""
+    desk.peer.fill(150, "cancelled", until=desk.peer.now - HOUR)
+    desk.peer.put("run", "working")
+    desk.poll()
+    desk.peer.before(3, lambda: desk.peer.move("run", "cancelled"))
+
+    assert desk.run("runs", "wait", "run", "--timeout", "8s", "--json").code == 1
+
+
+@pytest.mark.xfail(strict=True, reason="Each poll walks to the end of the history.")
+def test_times_that_cannot_be_read(desk: Desk) -> None:
+    """What is held already is recognized by its id."""
+    desk.peer.has_readable_times = False
+    desk.peer.archive = Archive(range(5_000), newest=desk.peer.now - HOUR)
+    active(desk)
+
+    assert at_rest(desk) <= 5
+
+
+@pytest.mark.parametrize("shows_times", [True, False])
+@pytest.mark.xfail(strict=True, reason="Each look-up walks through the history.")
+def test_filters_that_are_ignored(desk: Desk, shows_times: bool) -> None:  # noqa: FBT001 — a case
+    """20 active runs far below page 1, and no way to ask for them: a poll costs a few pages."""
+    desk.peer.has_status_filter, desk.peer.date_filter = False, "ignored"
+    desk.peer.has_readable_times = shows_times
+    desk.peer.archive = Archive(range(5_000), newest=desk.peer.now - 3 * HOUR)
+    active(desk)
+    desk.poll()
+    desk.peer.fill(300, every=SECOND)
+
+    assert at_rest(desk) <= 10
+
+
+@pytest.mark.parametrize("paging", ["key", "offset"])
+@pytest.mark.parametrize(
+    "endless",
+    [
+        "same",
+        pytest.param("stays", marks=pytest.mark.xfail(strict=True, reason="Only a repeated token ends a walk.")),
+        pytest.param("around", marks=pytest.mark.xfail(strict=True, reason="Only a repeated token ends a walk.")),
+    ],
+)
+def test_a_cursor_that_never_ends(desk: Desk, endless: Any, paging: Any) -> None:
+    """A walk that shows nothing any more that it has not shown before stops; the runs are all here."""
+    desk.peer.endless, desk.peer.paging = endless, paging
+    desk.peer.fill(250)
+    stop_at(desk, 60)
+    desk.poll()
+    for _ in range(3):
+        desk.run("runs", "list", "--all", "--json")
+
+    assert desk.peer.asked() < 60
+    assert not desk.missing()
+
+
+def stop_at(desk: Desk, requests: int) -> None:
+    """The cursor ends after so many requests after all, so that a test that fails ends too."""
+
+    def end() -> None:
+        desk.peer.endless = ""
+
+    desk.peer.before(requests, end)
+
+
+def test_ten_processes_cost_what_one_costs(desk: Desk) -> None:
+    """Consoles on one data folder: one of them polls."""
+    desk.peer.fill(150)
+    desk.poll(3)
+    one = asyncio.run(_consoles(desk, 1))
+
+    assert asyncio.run(_consoles(desk, 10)) <= 1.3 * one + 4
+
+
+async def _consoles(desk: Desk, count: int) -> int:
+    """How many requests so many consoles send in a few seconds."""
+    async with AsyncExitStack() as stack:
+        engines = [await stack.enter_async_context(desk.engine(runs_s=0.5, health_s=0.5)) for _ in range(count)]
+        desk.peer.asked()
+        for engine in engines:
+            engine.start_polling()
+        await asyncio.sleep(4)
+    return desk.peer.asked()
