@@ -1,14 +1,16 @@
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from pytest_textual_snapshot import SVGImageExtension
 from syrupy.assertion import SnapshotAssertion
+from textual._compositor import Compositor
 from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
@@ -19,7 +21,7 @@ from app.events import CacheChangedElsewhere, Event, LinkChanged
 from storage.errors import DiskFailedError
 from storage.records import PollOutcome
 from storage.thread import DatabaseThread
-from tests.console.quiet import idle, kept, lines, quiet, toasts
+from tests.console.quiet import idle, kept, lines, put_off, quiet, toasts
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, app_on, engine_on, settings_for
 from tests.run_board import Board
 from widgets.cursor_view import HEADER
@@ -120,6 +122,7 @@ def swift_textual() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("textual.app.wait_for_idle", idle)
         patch.setattr("textual.pilot.wait_for_idle", idle)
+        patch.setattr(Compositor, "render_update", put_off)
         patch.setattr(Stylesheet, "_parse_rules", kept(Stylesheet._parse_rules))
         patch.setattr(Input, "_toggle_cursor", lambda _: None)
         patch.setattr(TextArea, "_toggle_cursor_blink_visible", lambda _: None)
@@ -142,14 +145,19 @@ def quiet_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def staged(board: Board, tmp_path: Path) -> Staged:
-    """Puts the console on show, over the real engine on that service."""
+    """Puts the console on show, over the real engine on that service; `changed` is what a user configured."""
 
     @asynccontextmanager
     async def stage(
-        size: tuple[int, int] = WIDE, *, synced: bool = True, base_url: str = "", **console: Any
+        size: tuple[int, int] = WIDE,
+        *,
+        synced: bool = True,
+        base_url: str = "",
+        changed: Mapping[str, Any] = MappingProxyType({}),
+        **console: Any,
     ) -> AsyncIterator[Scene]:
         clock = SceneClock()
-        settings = settings_for(base_url or board.base_url, tmp_path, **console)
+        settings = replace(settings_for(base_url or board.base_url, tmp_path, **console), **changed)
         async with engine_on(settings, clock) as engine:
             if synced:
                 await engine.refresh()

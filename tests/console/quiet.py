@@ -9,7 +9,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from rich.console import RenderableType
 from rich.segment import Segment
+from textual._compositor import Compositor
 from textual._context import active_app
 from textual.app import App
 from textual.css.model import RuleSet
@@ -24,6 +26,8 @@ ENOUGH_S = 0.5
 """A key waits so long for work in the background, which may hang on purpose; `quiet` waits for all of it."""
 CALM_ROUNDS = 2
 """An answer may have been on its way to a queue, in the loop's own hands, while the queues were looked at."""
+
+RENDER_UPDATE = Compositor.render_update
 
 
 def lines(app: App[Any]) -> list[str]:
@@ -71,7 +75,19 @@ async def quiet(app: App[Any]) -> None:
         elif timers := [timer for node in app._registry for timer in node._timers if _is_short(timer)]:
             await asyncio.wait([timer._task for timer in timers], timeout=MOMENT_S)
         else:
+            paint(app)
             return
+
+
+def put_off(compositor: Compositor, *, full: bool = False, **how: Any) -> RenderableType | None:
+    """In the place of painting each frame, which no terminal gets; what has changed stays known. Pictures are whole."""
+    return RENDER_UPDATE(compositor, full=True, **how) if full else None
+
+
+def paint(app: App[Any]) -> None:
+    """Paints what has changed since the last time, once for all frames on the way: whatever fails of it, fails here."""
+    if app.screen_stack:
+        RENDER_UPDATE(app.screen._compositor, screen_stack=app._background_screens)
 
 
 def _is_short(timer: Any) -> bool:

@@ -9,7 +9,6 @@ import pytest
 from textual.dom import DOMNode
 
 from app.api.errors import UnreachableError
-from app.console.profiles.engines import ProfileEngines
 from app.console.profiles.switching import BETWEEN, ProfileSwitching
 from app.console.session import STILL_OPENING, Session
 from app.console.terminal.terminal import GIVE_TITLE_BACK, KEEP_TITLE, Terminal
@@ -142,10 +141,3 @@ async def test_screens_go_before_the_engine_they_read_with(session: Session) -> 
     assert happened[-5:] == [
         "leave", f"close {session.profile.name}", "take up other", "switch runs", f"remove {BETWEEN}"
     ]  # fmt: skip
-
-
-def test_one_profile_has_none_to_switch_to(session: Session) -> None:
-    """So ctrl+o says how to add one."""
-    engines = ProfileEngines(session.settings, session.profile, {}, session.clock)
-
-    assert not ProfileSwitching(engines, Modes([]), lambda: None, lambda *_: None).is_possible

@@ -46,15 +46,6 @@ async def test_hosts_of_old_turn_grey_in_the_header_although_their_words_stay(st
         assert colour_of(scene, "github ✓") == colour_of(scene, "degraded 12m")
 
 
-async def test_a_state_takes_the_room_that_there_is(staged: Staged) -> None:
-    """Nothing is cut off beside empty cells."""
-    async with staged() as scene:
-        await scene.press("2")
-        await scene.tick(seconds=27)
-
-        assert "◌ 27s old, waiting for an answer" in card(scene, "#link")
-
-
 def colour_of(scene: Scene, words: str) -> Color | None:
     """Of those words in the screen's first line."""
     line = strips(scene.app)[0]

@@ -68,14 +68,3 @@ async def test_the_detail_waits_until_there_is_a_run(staged: Staged) -> None:
 
         await scene.press("escape", "d")
         assert not pane.display
-
-
-async def test_trouble_ends_with_the_first_poll_that_is_kept(staged: Staged) -> None:
-    """Another process held the file for a while; afterwards the console says that all is well again."""
-    async with staged(SMALL) as scene:
-        await scene.ring(StorageFailed(BROKEN))
-        assert "Delete it" in scene.text
-
-        await scene.sync()
-        assert "Delete it" not in scene.text
-        assert "unusable" not in scene.text

@@ -6,12 +6,9 @@ from pathlib import Path
 from textual.widget import Widget
 from textual.widgets import TextArea
 
-from app.config import Command, Template
-from app.console.forms.instructions import TemplatePicker
+from app.config import Command
 from app.console.keys.own_commands import ConfirmCommandScreen
 from tests.console.conftest import SMALL, Scene, Staged
-from widgets.choice_lists import StatusList
-from widgets.forms.dialog import FormDialog
 
 CORNER = (1, 22)
 """Of the screen: no sheet reaches it."""
@@ -76,19 +73,6 @@ async def test_a_click_beside_a_command_runs_nothing(staged: Staged, tmp_path: P
         assert ran.exists()
 
 
-async def test_a_click_beside_the_templates_leaves_the_form(staged: Staged) -> None:
-    """One click, one sheet."""
-    async with staged(SMALL) as scene:
-        await scene.press("n")
-        scene.app.push_screen(TemplatePicker([Template("flaky", "Find it.")]))
-        await scene.settle()
-
-        await scene.pilot.click(offset=CORNER)
-        await scene.settle()
-
-        assert scene.app.screen.query(FormDialog)
-
-
 async def test_a_click_beside_a_form_takes_nothing_away(staged: Staged) -> None:
     """It has buttons, one of which closes it; what was typed is a draft then."""
     async with staged(SMALL) as scene:
@@ -101,21 +85,6 @@ async def test_a_click_beside_a_form_takes_nothing_away(staged: Staged) -> None:
         assert len(scene.app.screen_stack) == 1
         await scene.press("c")
         assert scene.app.screen.query_one(TextArea).text == "Go on."
-
-
-async def test_what_is_marked_is_applied_by_a_click_on_the_hint(staged: Staged) -> None:
-    """Two clicks on what is wanted, one on what the key would do; and one for any."""
-    async with staged(SMALL) as scene:
-        await scene.press("s")
-        for row in (0, 3):
-            await scene.pilot.click(StatusList, offset=(8, row))
-        await click(scene, "enter applies")
-        assert "status:queued,failed" in scene.text
-        assert "5 of 60" in scene.text
-
-        await scene.press("s")
-        await click(scene, "0 any")
-        assert "5 of 60" not in scene.text
 
 
 async def test_columns_chosen_by_clicks_can_be_kept(staged: Staged) -> None:

@@ -10,33 +10,10 @@ from app.console.app import RunwardenApp
 from app.console.key_actions import key_actions
 from app.console.runs.run_screen import RunScreen
 from app.console.runs.screen import RunsScreen
-from storage.records import PollOutcome
-from tests.console.conftest import SMALL, Staged
+from tests.console.conftest import Staged
 from tests.console.scenes import SceneClock, settings_for
 from tests.run_board import Board
 from widgets.line_text import LineText
-
-
-async def test_every_tab_has_its_place_on_a_small_screen(staged: Staged) -> None:
-    """Titles get shorter before one is cut, and a click still finds its room."""
-    async with staged((60, 20)) as scene:
-        bar = scene.lines[1]
-        assert bar.split() == ["1", "Runs", "2", "Health", "3", "Orgs", "4", "Insights", "6", "Activity"]
-
-        for title, room in (("Activity", "activity"), ("Orgs", "organizations"), ("Health", "health")):
-            await scene.pilot.click("TabBar", offset=(bar.index(title) + 1, 0))
-            await scene.settle()
-
-            assert scene.app.current_mode == room
-
-
-async def test_a_lab_is_said_at_the_top(staged: Staged) -> None:
-    """Whoever asked the service, for it stands in the cache; an answer without the mark ends it."""
-    async with staged() as scene:
-        for in_lab in (True, False):
-            await scene.ended(PollOutcome("runs", scene.clock(), in_lab=in_lab))
-
-            assert ("acme-prod lab" in scene.lines[0]) is in_lab
 
 
 async def test_help_names_every_key_of_the_screen(staged: Staged) -> None:
@@ -100,14 +77,3 @@ async def test_sixteen_colours_have_a_theme_of_their_own(
         app = RunwardenApp(settings, settings.profile(), asyncio.Event().wait, None, SceneClock())  # type: ignore[arg-type]
 
         assert app.theme == theme
-
-
-async def test_the_line_of_keys_is_clickable(staged: Staged) -> None:
-    """A hint does what its key does."""
-    async with staged(SMALL) as scene:
-        x = scene.lines[-1].index("/ search")
-        await scene.pilot.click("KeyBar", offset=(x, 0))
-        await scene.settle()
-
-        assert isinstance(scene.app.focused, Input)
-        assert "esc clear" in scene.lines[-1]

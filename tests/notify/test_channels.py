@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 
 from app.config import NotifySettings
 from app.notify.channels import NO_DESKTOP, Channels, run_program, terminal_sequence
-from app.text import SafeText
+from app.text import SafeText, safe_text
+from tests.console.hostile.payloads import SEQUENCES
 from tests.notify.conftest import news
 
 WRITE_ARGUMENTS = "import json, sys; open(sys.argv[1], 'w').write(json.dumps(sys.argv[2:]))"
@@ -131,6 +133,18 @@ async def test_a_desktop_that_cannot_be_reached_is_said_with_its_cure(tmp_path: 
 def test_terminals_are_written_to_in_their_own_words(env: dict[str, str], expected: str | None) -> None:
     """Where the terminal is not known to understand, nothing is written."""
     assert terminal_sequence(SafeText("T; u"), SafeText("B"), env) == expected
+
+
+@pytest.mark.parametrize("term", ["foot", "xterm-kitty"])
+def test_a_notification_ends_where_ours_ends(term: str) -> None:
+    """A branch that would close it, begin another or be a progress bar is text in it, to its last byte."""
+    begin = "777;notify;[^;]*;" if term == "foot" else "9;Runwarden: "
+    ours = re.compile(rf"\x1b\]{begin}[^\x00-\x1f\x7f-\x9f]*\x1b\\")
+    for text in (*SEQUENCES, "4;1;50", "a;b;c"):
+        sent = terminal_sequence(safe_text(text), safe_text(text), {"TERM": term})
+
+        assert sent is not None
+        assert ours.fullmatch(sent)
 
 
 async def test_a_terminal_that_can_is_preferred() -> None:

@@ -81,29 +81,6 @@ async def test_many_at_once_are_told_as_one(world: World) -> None:
     assert told.screen[1].body == "in acme/r0, acme/r1"
 
 
-async def test_two_consoles_show_it_both_and_ring_once(world: World) -> None:
-    """Each has its own screen; the bell, the desktop and the command are everybody's."""
-    await world.run("run_1", "working")
-    first, second = await world.watch(), await world.watch()
-    await world.run("run_1", "failed")
-
-    one, other = await first.look(), await second.look()
-
-    assert titles(one) == titles(other) == ["Run failed: acme/api"]
-    assert outward(one) == ["Run failed: acme/api"]
-    assert outward(other) == []
-
-
-async def test_a_restart_tells_nothing_again(world: World) -> None:
-    """Neither on the screen nor outside."""
-    await world.run("run_1", "working")
-    watch = await world.watch()
-    await world.run("run_1", "failed")
-    await watch.look()
-
-    assert await (await world.watch()).look() == Delivery()
-
-
 async def test_what_happened_while_nobody_looked_is_summed_up(world: World) -> None:
     """On the screen, in one line; a followed run's end is told in full."""
     for number in range(9):

@@ -37,16 +37,6 @@ async def test_a_host_is_told_once_it_has_been_bad_for_long_enough(world: World)
     assert await watch.look() == Delivery()
 
 
-async def test_one_bad_answer_is_no_news(world: World) -> None:
-    """Nor is its end."""
-    await world.health(github="ok")
-    watch = await world.watch(hold_s=60)
-    for status in ("unreachable", "ok", "ok", "ok", "ok"):
-        await polled(world, 0.5, github=status)
-
-        assert await watch.look() == Delivery()
-
-
 async def test_a_host_that_flaps_is_told_once(world: World) -> None:
     """Recoveries that do not hold end nothing: one trouble, one piece of news, one end."""
     await world.health(github="ok")

@@ -23,11 +23,6 @@ class Piece:
     text: str
     """As written; of a string its content."""
 
-    @property
-    def shape(self) -> str:
-        """A CSI sequence without its numbers: what it does, not how often or in which colour."""
-        return re.sub(r"\d+", "n", self.text)
-
 
 def pieces(data: bytes) -> Iterator[Piece]:
     """The stream, piece by piece; a sequence cut short at its end is left out."""

@@ -31,7 +31,7 @@ class Terminal:
         self.master, self.slave = pty.openpty()
         self._closed = False
         self.seen = b""
-        self.screen = Screen(*size)
+        self._screen, self._undrawn = Screen(*size), b""
         self._set_size(size)
         self.attributes_before = termios.tcgetattr(self.slave)
         self.process = subprocess.Popen(
@@ -43,6 +43,13 @@ class Terminal:
             env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **env},
             start_new_session=True,
         )
+
+    @property
+    def screen(self) -> Screen:
+        """What stands on it, drawn when it is looked at."""
+        undrawn, self._undrawn = self._undrawn, b""
+        self._screen.write(undrawn)
+        return self._screen
 
     def read_until(self, fact: Callable[[], bool], deadline_s: float = DEADLINE_S) -> None:
         """Reads until the fact holds.
@@ -78,13 +85,13 @@ class Terminal:
 
     def resize(self, size: tuple[int, int]) -> None:
         """The window has another size from now on; what was drawn in the old one is forgotten."""
-        self.screen = self.screen.blank(*size)
+        self._screen = self.screen.blank(*size)
         self._set_size(size)
         os.kill(self.process.pid, signal.SIGWINCH)
 
     def forget(self) -> None:
         """From now on only what is painted anew is on the picture."""
-        self.screen = self.screen.blank(self.screen.width, self.screen.height)
+        self._screen = self.screen.blank(self.screen.width, self.screen.height)
 
     def state(self) -> str:
         """The process's state, as the kernel names it: T is stopped."""
@@ -136,7 +143,7 @@ class Terminal:
             return False
         data = os.read(self.master, 65_536)
         self.seen += data
-        self.screen.write(data)
+        self._undrawn += data
         return True
 
     def _set_size(self, size: tuple[int, int]) -> None:

@@ -66,11 +66,7 @@ class Chromium:
     def close(self) -> None:
         """Ends it."""
         self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait(10)
+        self.process.wait(PATIENCE_S)
 
 
 @dataclass

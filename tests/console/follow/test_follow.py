@@ -45,22 +45,6 @@ async def test_f_follows_the_run_under_the_cursor(staged: Staged) -> None:
         assert strip(scene) == []
 
 
-async def test_durations_are_live_up_to_the_last_answer(staged: Staged, board: Board) -> None:
-    """They count while the service answers; without a link nobody knows whether it still works."""
-    async with staged(WIDE) as scene:
-        await followed(scene, "run_go1")
-        assert "3m30s" in strip(scene)[0]
-        await scene.tick(seconds=15)
-        assert "3m45s" in strip(scene)[0]
-
-        board.fail_from = 0
-        scene.clock.move(minutes=9)
-        await scene.sync()
-        await scene.tick(seconds=30)
-
-        assert "≥3m" in strip(scene)[0]
-
-
 async def test_a_followed_run_is_told_to_its_end(staged: Staged, move: Mover) -> None:
     """A toast with how long it took; the strip keeps it until it is let go."""
     async with staged(WIDE) as scene:
@@ -125,20 +109,6 @@ async def test_what_was_followed_is_followed_after_a_restart(staged: Staged) -> 
         assert "agent/topic-1" in strip(scene)[0]
 
 
-async def test_a_run_past_its_usual_time_and_a_stuck_one_are_seen(staged: Staged, move: Mover) -> None:
-    """By a mark of their own, not by colour alone."""
-    async with staged(WIDE) as scene:
-        await followed(scene, "run_go1")
-        scene.clock.move(minutes=20)
-        await scene.sync()
-        assert "▸" in strip(scene)[0]
-
-        scene.clock.move(minutes=20)
-        await scene.sync()
-        assert strip(scene)[0].startswith("● working !")
-        assert any("stuck" in title for title in told(scene))
-
-
 @pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
 async def test_picture_of_the_strip(
     staged: Staged, picture: SnapshotAssertion, move: Mover, size: tuple[int, int]
@@ -149,15 +119,5 @@ async def test_picture_of_the_strip(
         scene.clock.move(minutes=1)
         await move(scene, "run_go0", "failed")
         await scene.tick(seconds=1)
-
-        assert scene.app.export_screenshot() == picture
-
-
-async def test_picture_of_the_list(staged: Staged, picture: SnapshotAssertion, move: Mover) -> None:
-    """All of them."""
-    async with staged(SMALL) as scene:
-        await followed(scene, "run_go1", "run_go5", "run_go0", "run_go3", "run_gone")
-        await move(scene, "run_go0", "completed")
-        await scene.press("F", "j")
 
         assert scene.app.export_screenshot() == picture

@@ -1,7 +1,5 @@
 from typing import Any
 
-import pytest
-
 from app.console.forms import ContinueRunForm, OnboardForm, StartAgentForm
 from app.engine import Engine
 from storage.records import Repository, Run
@@ -132,18 +130,6 @@ async def test_a_hostile_run_is_shown_harmlessly(stage: Any, clock: Any, post: A
     (request,) = post.requests
     assert request.json()["run_id"] == hostile.run_id
     assert "branch_name" not in request.json()
-
-
-@pytest.mark.parametrize(
-    ("typed", "problem"), [("\t", "Name the project"), ("acme/web\tseven", "A project id is a number")]
-)
-async def test_a_project_needs_a_path_or_a_number(stage: Any, typed: str, problem: str, post: Any) -> None:
-    """Said before anything is sent."""
-    app = stage(OnboardForm)
-    async with opened(app, typed, "ctrl+s", "ctrl+s"):
-        assert problem in painted(app)
-
-    assert post.requests == []
 
 
 async def test_a_project_is_onboarded(stage: Any, post: Any) -> None:

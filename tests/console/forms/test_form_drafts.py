@@ -45,16 +45,6 @@ async def test_only_the_owner_can_read_drafts(drafts: Drafts) -> None:
     assert [file.name for file in drafts.path.parent.iterdir()] == ["drafts.json"]
 
 
-async def test_a_discarded_draft_is_gone(drafts: Drafts) -> None:
-    """The others stay."""
-    await drafts.save("one", Draft({"a": "1"}, NOON))
-    await drafts.save("two", Draft({"a": "2"}, NOON))
-    await drafts.discard("one")
-
-    assert await drafts.load("one") is None
-    assert await drafts.load("two") == Draft({"a": "2"}, NOON)
-
-
 async def test_two_consoles_do_not_lose_each_others_drafts(drafts: Drafts) -> None:
     """Each change reads, changes and replaces the file alone."""
     names = [f"run.continue:{number}" for number in range(20)]
@@ -86,14 +76,6 @@ async def test_a_newer_file_is_left_alone(drafts: Drafts) -> None:
     with pytest.raises(DraftsError, match="newer version"):
         await drafts.save("run.start", Draft({"a": "b"}, NOON))
     assert drafts.path.read_text() == text
-
-
-async def test_where_drafts_cannot_be_kept_the_message_says_so(tmp_path: Path) -> None:
-    """A file stands where the folder should be."""
-    (tmp_path / "acme").write_text("")
-
-    with pytest.raises(DraftsError, match="cannot be kept"):
-        await Drafts(tmp_path / "acme" / "drafts.json").save("run.start", Draft({"a": "b"}, NOON))
 
 
 async def test_what_was_typed_last_is_what_the_file_ends_up_with(drafts: Drafts) -> None:

@@ -1,5 +1,6 @@
 """A new run from the form: preview, sending, refusals and everything that helps to fill it in."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ from textual.widgets import Input, TextArea
 from app.console.forms import NewRunForm
 from app.engine import Engine
 from storage.records import Repository, Run
+from tests.console.forms.conftest import Stage
 from tests.console.forms.steps import CREATED, FILLED, drafts_of, opened, painted, press, settle, words, write
 from tests.fault_server import Drop, Respond
-from widgets.forms.pairs import packed
 
 
 async def test_what_is_previewed_is_what_is_sent(stage: Any, engine: Engine, post: Any) -> None:
@@ -57,27 +58,17 @@ async def test_a_problem_shows_under_its_field_as_one_types_and_nothing_moves(st
     ]
 
 
-async def test_preview_with_problems_goes_to_the_first_of_them(stage: Any, post: Any) -> None:
-    """Every missing field says what it needs, and nothing is sent."""
-    app = stage(NewRunForm)
-    async with opened(app, "\t\t", "ctrl+s", "ctrl+s"):
-        text = painted(app)
-        focused = app.screen.focused
-
-    assert "Name it: owner/repo" in text
-    assert "Say what the agent should do." in text
-    assert isinstance(focused, Input)
-    assert focused.placeholder == "owner/repo"
-    assert post.requests == []
-
-
 async def test_a_rejection_leads_back_to_the_fields_with_everything_kept(stage: Any, post: Any) -> None:
-    """Message, status and code are shown; changed and sent again, it succeeds."""
+    """Message, status and code are shown, or the cure; sent again, it succeeds."""
     post.next(Respond(400, {"message": "Branch is protected.", "error_code": "protected"}), Respond(201, CREATED))
     app = stage(NewRunForm)
     async with opened(app, FILLED, "ctrl+s", "ctrl+s") as pilot:
         text = painted(app)
         values = app.screen.values
+        for status, cure in ((401, "give this profile a new one"), (403, "Administrator scope"), (429, "wait")):
+            post.steps.insert(0, Respond(status, {"message": "No."}))
+            await press(pilot, "ctrl+s", "ctrl+s")
+            assert cure in words(app)
         await press(pilot, "ctrl+s", "ctrl+s")
 
         assert app.screen.phase == "outcome"
@@ -85,18 +76,7 @@ async def test_a_rejection_leads_back_to_the_fields_with_everything_kept(stage: 
     assert "Rejected: Branch is protected. (HTTP 400, protected)" in text
     assert values["repository"] == "acme/web"
     assert values["instructions"] == "Fix the flaky test.\nThen run it."
-    assert len(post.requests) == 2
-
-
-async def test_a_refusal_names_its_cure(stage: Any, post: Any) -> None:
-    """The service's own words come with what to do about them."""
-    app = stage(NewRunForm)
-    async with opened(app, FILLED, size=(100, 30)) as pilot:
-        for status, cure in ((401, "give this profile a new one"), (403, "Administrator scope"), (429, "wait")):
-            post.next(Respond(status, {"message": "No."}))
-            await press(pilot, "ctrl+s", "ctrl+s")
-
-            assert cure in words(app)
+    assert len(post.requests) == 5
 
 
 async def test_a_service_that_is_down_leaves_it_unsent(stage: Any, engine: Engine, server: Any) -> None:
@@ -228,10 +208,6 @@ async def test_a_read_only_profile_previews_and_never_sends(
     settings: Any, profile: Any, clock: Any, post: Any, tmp_path: Path
 ) -> None:
     """It says so from the start; there is no button to send with."""
-    from dataclasses import replace
-
-    from tests.console.forms.conftest import Stage
-
     async with await Engine.open(settings, replace(profile, read_only=True), actor="console", clock=clock) as engine:
         app = Stage(lambda: NewRunForm(engine))
         async with opened(app, size=(100, 30)) as pilot:
@@ -244,29 +220,3 @@ async def test_a_read_only_profile_previews_and_never_sends(
     assert "POST" in preview
     assert "Send" not in preview
     assert post.requests == []
-
-
-async def test_the_buttons_are_never_pushed_off_the_screen(stage: Any) -> None:
-    """Twenty lines of metadata and a long rejection scroll inside the form, at every size."""
-    app = stage(NewRunForm)
-    async with opened(app, "acme/web\t\tFix") as pilot:
-        app.screen.field("metadata").fill(packed(tuple((f"k{n}", str(n)) for n in range(20))))
-        app.screen.dialog.banner("long " * 200)
-        for size in ((80, 24), (60, 20), (140, 40)):
-            await pilot.resize_terminal(*size)
-            await settle(pilot)
-
-            assert "Preview ^s" in painted(app)
-            assert "Close esc" in painted(app)
-
-
-async def test_tabbing_into_a_prefilled_field_lets_one_type_over_it(stage: Any) -> None:
-    """Where the form itself leads to a field, what stands there is kept and gone on with."""
-    app = stage(lambda engine: NewRunForm(engine, repository="acme/api", branch="fix/x"))
-    async with opened(app, "", "shift+tab", "shift+tab", "a") as pilot:
-        over = app.screen.values["repository"]
-        await pilot.press("ctrl+s", "b")
-        on = app.screen.values
-
-    assert over == "a"
-    assert on["repository"] == "ab"

@@ -5,7 +5,7 @@ import pytest
 
 from app.api.requests import CreateOrganization
 from app.engine import Engine
-from tests.console.forms.steps import opened, painted, press, settle, write
+from tests.console.forms.steps import opened, painted, press, settle
 from tests.fault_server import Drop, Respond, Step
 from widgets.organizations.attempts import OrganizationTable
 
@@ -76,31 +76,3 @@ async def test_the_cursor_stays_on_its_attempt_when_new_ones_arrive(
 
     assert lines_with(text, "Newcomer")
     assert "invalid_email" in text
-
-
-async def test_only_an_unknown_attempt_is_resolved_here(console: Any, attempts: None) -> None:
-    """Linked to the organization that was found, it counts its invitation from the day it was sent."""
-    async with opened(console, "", "3") as pilot:
-        await press(pilot, "j")
-        assert console.screen.check_action("resolve", ()) is None
-        await press(pilot, "k", "v")
-        await press(pilot, "1", "tab")
-        await write(pilot, "org_found")
-        await press(pilot, "ctrl+s")
-        text = painted(console)
-
-    assert lines_with(text, "✓ created", "carl@hooli.example", "org_found", "29d12h left")
-    assert "no known outcome" not in text
-
-
-async def test_the_facts_can_fill_the_room_and_give_it_back(console: Any, attempts: None) -> None:
-    """Enter and escape."""
-    async with opened(console, "", "3") as pilot:
-        await press(pilot, "enter")
-        alone = painted(console)
-        await press(pilot, "escape")
-
-        assert lines_with(painted(console), "old@globex.example")
-
-    assert "old@globex.example" not in alone
-    assert lines_with(alone, "email", "carl@hooli.example")

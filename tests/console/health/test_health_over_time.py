@@ -88,22 +88,6 @@ async def test_a_host_never_seen_bad_is_at_a_hundred(staged: Staged) -> None:
         assert "24h 0.00%" in text(scene, "gitlab")
 
 
-async def test_incidents_have_durations_and_say_what_they_were(staged: Staged, lived: Lived) -> None:
-    """The one that goes on first; then the newest."""
-    async with staged(WIDE, synced=False) as scene:
-        await scene.press("2")
-        await lived(scene)
-
-        lines = str(scene.app.screen.query_one(IncidentList).render()).splitlines()
-
-        assert [" ".join(line.split()) for line in lines] == [
-            "▲ degraded gitlab 21:50:00 10m00s so far",
-            "✗ unauthorized gitlab 13:10:00 30m00s",
-            "▲ degraded github 08:10:00 30m00s",
-            "▲ degraded gitlab 30 Apr 15:10 2h30m also unreachable",
-        ]
-
-
 async def test_flapping_is_shown_and_is_one_incident(staged: Staged) -> None:
     """The state is what it is now; that it comes and goes stands beside it."""
     async with staged(WIDE, synced=False) as scene:
@@ -118,21 +102,6 @@ async def test_flapping_is_shown_and_is_one_incident(staged: Staged) -> None:
         assert "✓ ok" in text(scene, "github")
         assert "⇄ flapping: 7 changes in 15m" in text(scene, "github")
         assert str(scene.app.screen.query_one(IncidentList).render()).count("unreachable") == 1
-
-
-async def test_the_strip_takes_the_room_there_is(staged: Staged, lived: Lived) -> None:
-    """A cell a quarter of an hour, half an hour, or an hour; never half a slice."""
-    async with staged((220, 40), synced=False) as scene:
-        await scene.press("2")
-        await lived(scene)
-        cells = {}
-        for size in ((220, 40), (140, 40), (60, 24)):
-            await scene.pilot.resize_terminal(*size)
-            await scene.settle()
-            line = next(line for line in text(scene, "github").splitlines() if line.startswith("24h ago"))
-            cells[size[0]] = len(line.removeprefix("24h ago").removesuffix("now").strip())
-
-        assert cells == {220: 48, 140: 48, 60: 32}
 
 
 SLICES = ("well", "well", None, "bad", "well", None, None, "impaired")

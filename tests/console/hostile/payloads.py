@@ -1,9 +1,5 @@
 """Text that a terminal would obey, hide or choke on, if anybody let it through."""
 
-from hypothesis import strategies as st
-
-MARKER = "hostile"
-
 SEQUENCES = (
     "\x1b[2J\x1b[H",
     "\x1b]0;owned\x07",
@@ -35,13 +31,3 @@ SEQUENCES = (
     "",
     " ",
 )
-
-texts = st.one_of(
-    st.sampled_from(SEQUENCES),
-    st.text(max_size=60),
-    st.lists(st.sampled_from(SEQUENCES[:25]), min_size=2, max_size=4).map("".join),
-    st.text(
-        alphabet=st.characters(categories=["Cc", "Cf", "Co", "Zl", "Zp", "Mn", "Me", "Cn"]), min_size=1, max_size=60
-    ),
-)
-"""Foreign text, the worst of it often."""

@@ -58,6 +58,8 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:
         for number, alert in enumerate(ALERTS):
             repository = {"platform": "github", "data": {"owner": alert, "repo": alert}}
             board.put(f"{alert}{number}", "working", created=598.0, branch_name=alert, repository=repository)
+            # Of this hour: their repositories are in Insights' figures.
+            board.runs[f"{alert}{number}"].update(created_at=now(), updated_at=now())
         terminal = _opened(board, folder)
         try:
             _visit(terminal, board, folder)
@@ -88,8 +90,8 @@ def _visit(terminal: Terminal, board: Board, folder: Path) -> None:
     terminal.shows("the-marker")
     terminal.press(*COPYING, *FORM, *ORGANIZATIONS, *ACTIVITY, *PROFILES, *OVER_ALL, *OWN)
     _import(terminal, folder)
-    for name in ("runs.csv", "runs.ndjson", "runs.json"):
-        terminal.press("1", "e", f"{TO_START}{folder / FOLDER / name}")
+    for name in ("runs.csv", "runs.ndjson", "runs.json", "figures.csv", "figures.json"):
+        terminal.press("1" if name.startswith("runs") else "4", "e", f"{TO_START}{folder / FOLDER / name}")
         terminal.type("\r")
         terminal.read_until((folder / FOLDER / name).exists)
     _bad_paths(terminal)
@@ -158,9 +160,10 @@ def test_what_is_copied_is_printable_lines(left: Left) -> None:
     assert any(text.startswith("{") and json.loads(text) for text in copied)
 
 
-def test_no_cell_of_an_export_starts_a_formula(left: Left) -> None:
+@pytest.mark.parametrize("name", ["runs.csv", "figures.csv"])
+def test_no_cell_of_an_export_starts_a_formula(left: Left, name: str) -> None:
     """Nor is there a character in it that a terminal obeys."""
-    text = (left.folder / FOLDER / "runs.csv").read_text(encoding="utf-8")
+    text = (left.folder / FOLDER / name).read_text(encoding="utf-8")
     rows = list(csv.reader(text.splitlines()))
 
     assert len(rows) > len(ALERTS)
@@ -176,6 +179,14 @@ def test_an_export_as_json_holds_the_exact_text_in_escapes(left: Left, name: str
 
     assert not unprintable(text.replace("\n", ""))
     assert set(SEQUENCES[:12]) <= {run["branch_name"] for run in runs}
+
+
+def test_exported_figures_are_printable_too(left: Left) -> None:
+    """Repositories that are named to act are text."""
+    text = (left.folder / FOLDER / "figures.json").read_text(encoding="utf-8")
+
+    assert not unprintable(text.replace("\n", ""))
+    assert [each for each in json.loads(text)["repositories"] if ALERTS[-2] in each["repository"]]
 
 
 def _is_outward(text: str) -> bool:

@@ -86,19 +86,6 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-async def test_everything_is_seen_before_anything_is_sent(staged: Staged, server: FaultServer, file: Path) -> None:
-    """What can be created, what cannot, and what is there twice."""
-    async with importing(staged, server, file) as scene:
-        text = scene.text
-
-    assert "○ 4 to create" in text
-    assert "✗ 1 invalid" in text
-    assert "= 1 twice" in text
-    assert "Give one email address" in text
-    assert "ADA@globex.example is on line 2 already." in text
-    assert emails(server) == {}
-
-
 async def test_no_more_are_sent_than_may_be(staged: Staged, server: FaultServer, file: Path) -> None:
     """Then it asks again, for the rest; a cap that is no number, escape and a changed cap take the question back."""
     async with importing(staged, server, file) as scene:
@@ -252,10 +239,4 @@ async def test_picture_of_an_import_that_stopped(
         scene.clock.move(minutes=3)
         await scene.tick(seconds=1)
 
-        assert scene.app.export_screenshot() == picture
-
-
-async def test_picture_of_no_file(staged: Staged, server: FaultServer, picture: SnapshotAssertion) -> None:
-    """Before one is named."""
-    async with importing(staged, server, None, SMALL) as scene:
         assert scene.app.export_screenshot() == picture

@@ -13,12 +13,15 @@ from textual.widgets import Input
 from app.console.app import RunwardenApp
 from app.console.session import STILL_OPENING
 from app.engine import Engine
+from storage.records import RunFilter, RunSort
 from tests.console.conftest import Scene, Staged
 from tests.console.keys.conftest import until
 from tests.console.quiet import answered
 from tests.console.scenes import SceneClock, engine_on, settings_for
 from widgets.forms.field import FormField
 from widgets.runs.table import RunTable
+
+ANY = (RunFilter(), RunSort())
 
 
 def at_once(scene: Scene, *keys: str) -> None:
@@ -74,7 +77,7 @@ async def test_a_sheet_gets_the_keys_behind_the_one_that_opens_it(staged: Staged
     """Escape closes the sheet, and the next digit goes to the next room."""
     async with staged() as scene:
         at_once(scene, "question_mark", "escape", "2", "question_mark", "q", "1", "j", "j")
-        await until(lambda: [table._cursor for table in scene.app.screen.query(RunTable)] == [2])
+        await until(lambda: [table.request(*ANY).cursor_index for table in scene.app.screen.query(RunTable)] == [2])
 
 
 async def test_one_that_takes_long_does_not_hold_back_the_others_for_ever(
@@ -107,8 +110,6 @@ async def test_a_key_that_is_still_under_way_when_the_console_closes_presses_not
     async with staged() as scene:
         late = events.Key("q", "q")
         late._forwarded = is_forwarded
-    assert not scene.app._screen_stack
-
     await scene.app.on_event(late)
 
     assert late._stop_propagation

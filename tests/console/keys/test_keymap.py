@@ -8,12 +8,12 @@ from app.console.key_actions import key_actions
 from app.console.keys.help import KeyHelpScreen
 from app.console.keys.keymap import catalog, problems
 from app.console.keys.palette import HERE, MOVES, ConsoleCommands
-from tests.console.keys.conftest import Configured
+from tests.console.conftest import Staged
 
 
-async def test_a_key_of_the_users_own_takes_the_place_of_ours(configured: Configured) -> None:
+async def test_a_key_of_the_users_own_takes_the_place_of_ours(staged: Staged) -> None:
     """The new key does it, the old one does nothing, and the help shows the new one."""
-    async with configured((140, 60), keys={"app.help": "f1", "room.health": "h,ctrl+h"}) as scene:
+    async with staged((140, 60), changed={"keys": {"app.help": "f1", "room.health": "h,ctrl+h"}}) as scene:
         await scene.press("question_mark")
 
         assert not isinstance(scene.app.screen, KeyHelpScreen)
@@ -28,9 +28,9 @@ async def test_a_key_of_the_users_own_takes_the_place_of_ours(configured: Config
         assert scene.app.current_mode == "health"
 
 
-async def test_what_is_wrong_with_the_keys_is_told_when_the_console_opens(configured: Configured) -> None:
+async def test_what_is_wrong_with_the_keys_is_told_when_the_console_opens(staged: Staged) -> None:
     """Nothing fails; the rest of the map holds."""
-    async with configured((140, 60), keys={"app.hlep": "f1", "app.help": "f2"}) as scene:
+    async with staged((140, 60), changed={"keys": {"app.hlep": "f1", "app.help": "f2"}}) as scene:
         told = scene.toasts
 
         assert [line for line in told if line.startswith("keys.")] == [
@@ -91,9 +91,9 @@ def test_ids_are_unique_in_what_they_mean() -> None:
     assert all(fact.does and fact.keys for fact in catalog())
 
 
-async def test_every_action_of_a_room_is_in_the_palette(configured: Configured) -> None:
+async def test_every_action_of_a_room_is_in_the_palette(staged: Staged) -> None:
     """All that can be done now, but moving the cursor and what is open already."""
-    async with configured() as scene:
+    async with staged() as scene:
         for room in ("1", "2", "3", "4", "6"):
             await scene.press(room)
             screen = scene.app.screen

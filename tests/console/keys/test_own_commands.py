@@ -1,13 +1,11 @@
 """The user's own commands: what is filled in, what is refused, and what becomes of them."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from textual.widgets import Input
 
 from app.config import Command
 from app.console.keys.own_commands import (
@@ -19,7 +17,8 @@ from app.console.keys.own_commands import (
     run_beside,
 )
 from storage.records import Repository, Run
-from tests.console.keys.conftest import Configured, until
+from tests.console.conftest import Staged
+from tests.console.keys.conftest import until
 
 RUN = Run("run_1", "failed", "agent/flaky-retry", Repository.parse("acme/api"), None, None, "{}")
 KNOWN = facts("acme", "https://api.example.com/v1", RUN)
@@ -104,9 +103,10 @@ def command(tmp_path: Path, **how: bool) -> Command:
     return Command("Write it down", argv, key="ctrl+l", **how)
 
 
-async def test_a_key_runs_a_command_on_the_run_in_focus(configured: Configured, tmp_path: Path) -> None:
-    """The argument arrives; the end is told."""
-    async with configured(commands=(command(tmp_path),)) as scene:
+async def test_a_key_runs_a_command_on_the_run_in_focus(staged: Staged, tmp_path: Path) -> None:
+    """The argument arrives; the end is told, and of a failure the code and the last line of output."""
+    failing = Command("Deploy", ("sh", "-c", "echo not today >&2; exit 4"), key="f7")
+    async with staged(changed={"commands": (command(tmp_path), failing)}) as scene:
         await scene.press("j")
         row = scene.table.row
         await scene.press("ctrl+l")
@@ -115,10 +115,13 @@ async def test_a_key_runs_a_command_on_the_run_in_focus(configured: Configured, 
         assert (tmp_path / "ran").read_text().strip() == row.run_id
         assert "✓ Write it down" in scene.toasts
 
+        await scene.press("f7")
+        assert "✗ Deploy ended with 4: not today" in scene.toasts
 
-async def test_a_command_is_shown_before_it_runs_where_that_was_asked(configured: Configured, tmp_path: Path) -> None:
+
+async def test_a_command_is_shown_before_it_runs_where_that_was_asked(staged: Staged, tmp_path: Path) -> None:
     """Filled in, as a shell would want it; enter leaves it, so that nothing runs by habit; y runs it."""
-    async with configured(commands=(command(tmp_path, confirm=True),)) as scene:
+    async with staged(changed={"commands": (command(tmp_path, confirm=True),)}) as scene:
         row = scene.table.row
         assert row is not None
         await scene.pilot.press("ctrl+l")
@@ -136,23 +139,3 @@ async def test_a_command_is_shown_before_it_runs_where_that_was_asked(configured
         await scene.press("y")
 
         assert (tmp_path / "ran").read_text().strip() == row.run_id
-
-
-async def test_the_palette_offers_commands_by_name(configured: Configured, tmp_path: Path) -> None:
-    """Also one without a key."""
-    async with configured(commands=(replace(command(tmp_path), key=None),)) as scene:
-        await scene.pilot.press("colon")
-        await scene.pilot.pause()
-        scene.app.screen.query_one(Input).value = "Write it down"
-        await scene.settle()
-        await scene.press("enter")
-        await until((tmp_path / "ran").exists)
-
-
-async def test_a_failure_is_told_with_what_was_said_last(configured: Configured) -> None:
-    """The code, and the last line of output."""
-    failing = Command("Deploy", ("sh", "-c", "echo not today >&2; exit 4"), key="ctrl+l")
-    async with configured(commands=(failing,)) as scene:
-        await scene.press("ctrl+l")
-
-        assert "✗ Deploy ended with 4: not today" in scene.toasts

@@ -1,7 +1,7 @@
 """The first screen: from nothing configured to an open console, or to nothing changed."""
 
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,15 +11,14 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from app.config import load
-from app.console.onboarding.answers import CheckResult, suggested_name
-from app.console.onboarding.screen import OnboardingApp, OnboardingScreen
+from app.console.onboarding.answers import suggested_name
+from app.console.onboarding.screen import OnboardingApp
 from app.token import CommandToken, EnvToken, FileToken, resolve
 from tests.console.conftest import SMALL, WIDE
 from tests.console.quiet import lines, quiet
 from tests.fault_server import FaultServer, Hang, Respond
 from tests.pty.terminal import Terminal
 from tests.run_board import Board
-from widgets.forms.facts import FormChoice
 
 TOKEN = "a-token-for-newcomers"
 
@@ -130,17 +129,6 @@ async def test_a_file_or_a_command_gives_the_token(
         await newcomer.press("ctrl+s")
 
     assert load(place / "config.toml", {}).profile().token == source(place)
-
-
-async def test_a_name_of_ones_own_is_kept(place: Path, board: Board) -> None:
-    """The suggestion follows the address only until somebody chose."""
-    async with first_screen().run_test(size=SMALL) as pilot:
-        newcomer = Newcomer(pilot)
-        await newcomer.press("tab", *"prod", "shift+tab")
-        await newcomer.answer(board.base_url)
-        await newcomer.press("ctrl+s")
-
-    assert pilot.app.return_value == "prod"
 
 
 UNCONFIRMED = (
@@ -276,15 +264,6 @@ def test_the_suggested_name_is_the_telling_part_of_the_host(address: str, name: 
     assert suggested_name(address) == name
 
 
-async def test_the_variable_says_whether_it_is_there(place: Path) -> None:
-    """Where RUNWARDEN_TOKEN is set, it is the likeliest answer."""
-    async with first_screen("RUNWARDEN_TOKEN").run_test(size=SMALL) as pilot:
-        newcomer = Newcomer(pilot)
-
-        assert pilot.app.screen.query_one("#origin FormChoice", FormChoice).chosen == 1
-        assert "RUNWARDEN_TOKEN is set" in newcomer.text
-
-
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
     """`runwarden` on a terminal of its own, with nothing configured."""
@@ -318,45 +297,20 @@ def test_leaving_says_what_else_there_is(terminal: Terminal) -> None:
     assert b"\x1b[?1049l" in terminal.seen
 
 
-async def filled(newcomer: Newcomer) -> None:
-    await newcomer.answer("https://api.acme.example/v1")
-
-
-async def wrong(newcomer: Newcomer) -> None:
-    await newcomer.paste("http://api.acme.example/v1")
-    await newcomer.press("ctrl+s")
-
-
-async def refused(newcomer: Newcomer) -> None:
-    await filled(newcomer)
-    screen = newcomer.pilot.app.screen
-    assert isinstance(screen, OnboardingScreen)
-    words = "The service refused the token (401). Is it whole, of this service, and not expired?"
-    screen._tell(CheckResult(is_good=False, text=words, token_is_at_fault=True))
-    screen._doubt(screen._complain())
-
-
-async def empty(newcomer: Newcomer) -> None:
-    await newcomer.settle()
-
-
 @pytest.mark.parametrize(
-    ("state", "size"),
-    [(empty, (60, 20)), (empty, WIDE), *((state, SMALL) for state in (empty, filled, wrong, refused))],
-    ids=lambda value: f"{value[0]}x{value[1]}" if isinstance(value, tuple) else value.__name__,
+    ("keys", "size"),
+    [("", (60, 20)), ("", WIDE), ("filled", SMALL), ("wrong", SMALL)],
+    ids=["empty-60x20", "empty-140x40", "filled-80x24", "wrong-80x24"],
 )
-async def test_the_first_screen(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    picture: SnapshotAssertion,
-    state: Callable[[Newcomer], Awaitable[None]],
-    size: tuple[int, int],
-) -> None:
-    """Questions, answers, what is wrong with them, and what the service said."""
-    monkeypatch.chdir(tmp_path)
+async def test_the_first_screen(place: Path, picture: SnapshotAssertion, keys: str, size: tuple[int, int]) -> None:
+    """Questions, answers, and what is wrong with them."""
     async with OnboardingApp(Path("~/.config/runwarden/config.toml"), frozenset()).run_test(size=size) as pilot:
         newcomer = Newcomer(pilot)
-        await state(newcomer)
         await newcomer.settle()
+        if keys == "filled":
+            await newcomer.answer("https://api.acme.example/v1")
+        elif keys == "wrong":
+            await newcomer.paste("http://api.acme.example/v1")
+            await newcomer.press("ctrl+s")
 
         assert pilot.app.export_screenshot() == picture

@@ -20,7 +20,7 @@ from app.console.profiles.switching import BETWEEN
 from app.token import StreamToken
 from storage.errors import DatabaseBusyError, StorageError
 from storage.lease import Lease
-from tests.console.conftest import DEADLINE_S, SMALL, WIDE, Disk, Scene, Staged
+from tests.console.conftest import SMALL, WIDE, Disk, Scene, Staged
 from tests.console.profiles.conftest import FleetStaged
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock
 from tests.console.test_error_boundary import bindings_of, there
@@ -76,7 +76,7 @@ async def test_keys_between_two_profiles_wait_for_the_rooms(
 
 
 async def test_another_profile_by_its_letters_and_back_again(fleet_staged: FleetStaged, staging: Board) -> None:
-    """Its runs, its header, its polling; the one that was left is closed, and opens again with the same token."""
+    """Its rooms, its header, its polling; the one that was left is closed, and opens again with the same token."""
     async with fleet_staged() as scene:
         left = scene.engine
         await scene.press("ctrl+o", *"stag", "enter")
@@ -89,7 +89,11 @@ async def test_another_profile_by_its_letters_and_back_again(fleet_staged: Fleet
         with pytest.raises(StorageError):
             await left.cache.count(scene.app.session.profile)  # type: ignore[arg-type]  # closed: it is not even looked at
 
-        await scene.press("ctrl+o", *"prod", "enter")
+        await scene.press("2")
+        await scene.shows("Code hosts", "github")
+        assert "gitlab" not in scene.text
+
+        await scene.press("1", "ctrl+o", *"prod", "enter")
         await scene.shows("acme-prod ▾", "60 · all")
 
         assert scene.app.session.engine.token_problem is None
@@ -102,24 +106,6 @@ async def test_another_profile_by_mouse(fleet_staged: FleetStaged) -> None:
         await scene.settle()
         await scene.pilot.click(ProfileList, offset=(6, 1))
         await scene.shows("acme-staging ▾ read-only")
-
-
-async def test_the_rooms_are_those_of_the_profile_on_show(fleet_staged: FleetStaged) -> None:
-    """Health and the others are made anew; the keys work as before."""
-    async with fleet_staged(WIDE) as scene:
-        await scene.press("2")
-        await scene.shows("gitlab.acme.example")
-        await scene.press("ctrl+o", *"stag", "enter")
-        await scene.shows("acme-staging ▾", "3 runs")
-        await scene.press("2")
-        await scene.shows("Code hosts", "github")
-
-        assert "gitlab.acme.example" not in scene.text
-
-        for key, room in (("3", "organizations"), ("4", "insights"), ("6", "activity"), ("1", "runs")):
-            await scene.press(key)
-
-            assert scene.app.current_mode == room
 
 
 async def test_the_name_at_the_top_stays_what_it_is_where_there_is_one(staged: Staged) -> None:
@@ -144,22 +130,6 @@ async def test_every_profile_says_its_worst(fleet_staged: FleetStaged) -> None:
 
         await scene.press("G", "k", "enter")
         await scene.shows("acme-staging ▾ read-only", "3 · all")
-
-
-async def test_the_profile_on_show_is_gone_back_to(fleet_staged: FleetStaged) -> None:
-    """By enter, by escape, and by a second click."""
-    async with fleet_staged() as scene:
-        for keys in (("enter",), ("escape",)):
-            await scene.press("0", *keys)
-
-            assert scene.app.current_mode == "runs"
-
-        await scene.press("0")
-        await scene.pilot.click(ProfileList, offset=(6, 0), times=2)
-        await scene.settle()
-
-        assert scene.app.current_mode == "runs"
-        assert scene.app.session.engine is scene.engine
 
 
 async def test_looking_is_gentle(several: Settings, board: Board, staging: Board) -> None:
@@ -244,16 +214,6 @@ async def test_nobody_leaves_while_something_is_sent(fleet_staged: FleetStaged) 
         await scene.shows("acme-staging ▾")
 
 
-async def test_read_only_is_said_in_every_room(fleet_staged: FleetStaged, several: Settings) -> None:
-    """Not in a toast that goes: in a line that stays."""
-    settings = replace(several, default_profile="acme-staging")
-    async with fleet_staged(SMALL, settings) as scene:
-        for key in ("1", "2", "3", "0"):
-            await scene.press(key)
-
-            assert "◇ Read-only  Nothing can be sent from here." in scene.text
-
-
 def test_read_only_for_this_console_holds_for_every_profile(several: Settings, clock: SceneClock) -> None:
     """`--read-only` was asked of the console; what the configuration says of one profile is that one's."""
     asked = ProfileEngines(several, replace(several.profile(), read_only=True), {}, clock)
@@ -296,21 +256,19 @@ async def test_the_switcher_closes_with_its_own_key(fleet_staged: FleetStaged) -
         assert scene.app.session.profile.name == "acme-prod"
 
 
-@pytest.mark.parametrize("way", [("0",), ("ctrl+o",)], ids=["overview", "switcher"])
-async def test_no_key_ends_the_console_while_our_files_fail(
-    fleet_staged: FleetStaged, disk: Disk, way: tuple[str, ...]
-) -> None:
+async def test_no_key_ends_the_console_while_our_files_fail(fleet_staged: FleetStaged, disk: Disk) -> None:
     """Nor does any key of the overview and of the switcher."""
     async with fleet_staged() as scene:
-        for binding in bindings_of(await there(scene, way)):
-            disk.fails = False
-            screen = await there(scene, way)
-            disk.fails = True
-            await scene.app.run_action(binding.action, screen)
-            await scene.settle()
+        for way in ("0", "ctrl+o"):
+            for binding in bindings_of(await there(scene, way)):
+                disk.fails = False
+                screen = await there(scene, way)
+                disk.fails = True
+                await scene.app.run_action(binding.action, screen)
+                await scene.settle()
 
-            assert scene.app.is_running, f"{binding.key} ended the console"
-        disk.fails = False
+                assert scene.app.is_running, f"{binding.key} ended the console"
+            disk.fails = False
 
 
 @pytest.fixture
@@ -324,15 +282,6 @@ def same_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProfileList, "show", at_home)
 
 
-async def overview(scene: Scene) -> None:
-    """The overview, once it has looked around."""
-    await scene.press("0")
-    async with asyncio.timeout(DEADLINE_S):
-        while "nothing is known" not in scene.text and "service unreachable" not in scene.text:
-            await scene.settle()
-            await asyncio.sleep(0.01)
-
-
 @pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
 @pytest.mark.usefixtures("same_addresses")
 async def test_picture_of_all_profiles(
@@ -340,20 +289,9 @@ async def test_picture_of_all_profiles(
 ) -> None:
     """One with a degraded host, one that is well, one whose service is not there."""
     async with fleet_staged(size) as scene:
-        await overview(scene)
+        await scene.press("0")
+        await scene.shows("nothing is known", "service unreachable")
         await scene.press("j")
         await scene.tick()
-
-        assert scene.app.export_screenshot() == picture
-
-
-@pytest.mark.usefixtures("same_addresses")
-async def test_picture_of_the_switcher(fleet_staged: FleetStaged, picture: SnapshotAssertion) -> None:
-    """What was seen of each, without asking any service."""
-    async with fleet_staged(SMALL) as scene:
-        await overview(scene)
-        await scene.press("1")
-        await scene.tick(minutes=4)
-        await scene.press("ctrl+o", "down")
 
         assert scene.app.export_screenshot() == picture

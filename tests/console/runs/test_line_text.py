@@ -2,11 +2,13 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from textual.app import App, ComposeResult
 from textual.content import Content
 from textual.geometry import Region
+from textual.widgets import Static
 
 from tests.console.quiet import lines, strips
 from widgets.line_text import LineText
@@ -38,14 +40,15 @@ async def shown(*lines: str) -> AsyncIterator[tuple[Text, list[Region]]]:
         app.shown.take([Content(line) for line in lines])
         await pilot.pause()
         painted: list[Region] = []
-        plain = app.shown._set_dirty
+        plain = Static.refresh
 
-        def watched(*regions: Region) -> None:
-            painted.extend(regions or [app.shown.size.region])
-            plain(*regions)
+        def watched(self: Static, *regions: Region, **how: Any) -> Static:
+            painted.extend(regions or [self.size.region])
+            return plain(self, *regions, **how)
 
-        app.shown._set_dirty = watched  # type: ignore[method-assign]
-        yield app, painted
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Static, "refresh", watched)
+            yield app, painted
 
 
 LONG = "x" * (WIDTH + 1)

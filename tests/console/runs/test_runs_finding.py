@@ -94,22 +94,8 @@ async def test_the_counts_follow_the_filter_and_filter_themselves(staged: Staged
         assert line(scene) == "dark-mode"
 
 
-async def test_statuses_can_be_excluded(staged: Staged) -> None:
-    """The picker's marks become terms of the line, and the line's terms its marks."""
-    async with staged() as scene:
-        await scene.press("s", "j", "j", "minus", "j", "minus", "enter")
-        assert line(scene) == "-status:completed,failed"
-        assert "4 of 60" in scene.text
-
-        await scene.press("s")
-        assert "⊘ ✓ completed" in scene.text
-
-        await scene.press("0")
-        assert line(scene) == ""
-
-
 async def test_a_repository_is_found_by_a_few_letters(staged: Staged) -> None:
-    """Enter takes the best match; tab marks several, and once more excludes."""
+    """Enter takes the best match, or a pattern with a star; tab marks several, and once more excludes."""
     async with staged(SMALL) as scene:
         await scene.press("R", "p", "s", "enter")
         assert line(scene) == "repo:acme/payment-service"
@@ -120,22 +106,17 @@ async def test_a_repository_is_found_by_a_few_letters(staged: Staged) -> None:
         assert line(scene) == "-repo:gitlab:acme/tools"
         assert "48 of 60" in scene.text
 
-
-async def test_what_is_typed_with_a_star_is_a_pattern(staged: Staged) -> None:
-    """Of branches as of repositories."""
-    async with staged() as scene:
-        await scene.press("B", *"agent/", "asterisk", "enter")
+        await scene.press("escape", "B", *"agent/", "asterisk", "enter")
         assert line(scene) == "branch:agent/*"
         assert "30 of 60" in scene.text
 
 
 async def test_a_stretch_of_time_by_preset_and_by_hand(staged: Staged) -> None:
-    """The line keeps what was written: `1h` moves with the clock."""
+    """The line keeps what was written; what is no time stays to be mended."""
     async with staged() as scene:
         await scene.press("t", "j", "enter")
         assert line(scene) == "since:1h"
-        few = len(scene.rows)
-        assert 0 < few < 10
+        assert 0 < len(scene.rows) < 10
 
         await scene.press("t")
         await scene.press("tab", "tab", *"2026-05-01", "enter")
@@ -143,37 +124,6 @@ async def test_a_stretch_of_time_by_preset_and_by_hand(staged: Staged) -> None:
 
         await scene.press("t", "tab", "x", "enter")
         assert "is not a valid time" in scene.text
-        await scene.press("escape")
-        assert line(scene) == "since:1h until:2026-05-01"
-
-        await scene.tick(minutes=30)
-        await scene.ring()
-        assert len(scene.rows) < few
-
-
-async def test_a_changed_view_says_so_and_escape_brings_it_back(staged: Staged) -> None:
-    """First what the view asks for, then all runs. A view is chosen by a key or a click."""
-    async with staged() as scene:
-        await scene.press("right_square_bracket")
-        assert "[Active]" in scene.text
-
-        await scene.pilot.click("ViewBar", offset=(17, 0))
-        await scene.settle()
-        assert "[Failed 24h]" in scene.text
-        assert line(scene) == "status:failed since:24h"
-
-        await scene.press("slash")
-        await type_in(scene, " api")
-        await scene.press("enter")
-        assert "[Failed 24h•]" in scene.text
-
-        await scene.press("escape")
-        assert "[Failed 24h]" in scene.text
-        assert "4 of 60" in scene.text
-
-        await scene.press("escape")
-        assert "[All]" in scene.text
-        assert "60 runs" in scene.text
 
 
 async def test_what_is_shown_becomes_a_view_and_is_there_next_time(staged: Staged, board: Board) -> None:
@@ -214,32 +164,18 @@ async def test_a_name_that_is_taken_is_not_taken_again(staged: Staged) -> None:
         assert "[Active]" in scene.text
 
 
-async def test_sorting_by_any_column_by_keys(staged: Staged) -> None:
-    """Also by how long a run took: what goes on is longest."""
-    async with staged() as scene:
-        await scene.press("o", "j", "j", "enter")
-        assert "took ↓" in scene.text
-        assert "working !" in scene.rows[0]
-
-        await scene.press("O")
-        assert "took ↑" in scene.text
-
-
 async def test_a_search_is_given_up_for_the_next_letter(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reading that is under way is cancelled; only the last one's rows come."""
     async with staged() as scene:
         query = scene.app.screen.query_controller
-        asked: list[RunFilter] = []
         given_up: list[RunFilter] = []
         arrived = asyncio.Event()
-        cache = scene.engine.cache
-        rows = cache.rows
+        cache, rows = scene.engine.cache, scene.engine.cache.rows
 
         async def slow(condition: RunFilter, sort: RunSort, *, offset: int, limit: int) -> object:
             try:
-                asked.append(condition)
-                arrived.set()
                 if condition.search == "dark":
+                    arrived.set()
                     await asyncio.Event().wait()
                 return await rows(condition, sort, offset=offset, limit=limit)
             except asyncio.CancelledError:
@@ -252,7 +188,6 @@ async def test_a_search_is_given_up_for_the_next_letter(staged: Staged, monkeypa
         query.set_line("flaky")
         await scene.settle()
 
-        assert [condition.search for condition in asked if condition.search] == ["dark", "flaky"]
         assert [condition.search for condition in given_up] == ["dark"]
         assert all("flaky-retry" in row for row in scene.rows)
 

@@ -7,6 +7,7 @@ from tests.console.quiet import wheel
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.run_board import Board
 from widgets.cursor_view import HEADER
+from widgets.runs.columns import PlacedColumn, lay_out
 
 
 def marked(scene: Scene) -> list[str]:
@@ -18,24 +19,15 @@ def said(scene: Scene) -> str:
     return "\n".join(scene.toasts)
 
 
+def placed(scene: Scene) -> dict[str, PlacedColumn]:
+    """Where the columns stand, by their keys."""
+    layout = lay_out(scene.table.size.width, scene.table.choice.columns)
+    return {each.column.key: each for each in layout.placed}
+
+
 def titles(scene: Scene) -> list[str]:
     region = scene.table.region
     return scene.lines[region.y][region.x : region.right].replace("↓", " ").replace("▸", " ").split()
-
-
-async def test_marks_by_space_and_by_range(staged: Staged) -> None:
-    """Space marks and goes on; shift marks on the way, and takes back on the way back."""
-    async with staged() as scene:
-        await scene.press("space", "space", "j")
-        assert len(marked(scene)) == 2
-        assert "■ 2 marked" in scene.text
-
-        await scene.press("shift+down", "shift+down", "shift+down", "shift+up")
-        assert len(marked(scene)) == 5
-
-        await scene.press("escape")
-        assert not marked(scene)
-        assert "marked" not in scene.lines[4]
 
 
 async def test_marks_stay_on_their_runs(staged: Staged, board: Board) -> None:
@@ -85,7 +77,7 @@ async def test_columns_are_chosen_moved_and_stretched_by_keys(staged: Staged) ->
 async def test_columns_are_moved_and_stretched_by_mouse(staged: Staged) -> None:
     """A drag of a title moves it, of the gap behind it stretches it, a double click there fits it again."""
     async with staged() as scene:
-        pilot, at = scene.pilot, {p.column.key: p for p in scene.table._layout.placed}
+        pilot, at = scene.pilot, placed(scene)
         await pilot.mouse_down("RunTable", offset=(at["started"].x + 1, 0))
         await pilot.hover("RunTable", offset=(at["branch"].x + 3, 0))
         await pilot.mouse_up("RunTable", offset=(at["branch"].x + 3, 0))
@@ -93,14 +85,14 @@ async def test_columns_are_moved_and_stretched_by_mouse(staged: Staged) -> None:
         assert titles(scene) == ["status", "repository", "started", "branch", "took"]
         assert "started ↓" in scene.text
 
-        edge = next(p for p in scene.table._layout.placed if p.column.key == "started").end
+        edge = placed(scene)["started"].end
         await pilot.mouse_down("RunTable", offset=(edge, 0))
         await pilot.hover("RunTable", offset=(edge + 6, 0))
         await pilot.mouse_up("RunTable", offset=(edge + 6, 0))
         await scene.settle()
         assert scene.app.screen.preferences.now.columns.width("started") == 15
 
-        edge = next(p for p in scene.table._layout.placed if p.column.key == "started").end
+        edge = placed(scene)["started"].end
         await pilot.click("RunTable", offset=(edge, 0), times=2)
         await scene.settle()
         assert scene.table.choice.width("started") is None

@@ -7,24 +7,19 @@ from tests.console.conftest import SMALL, WIDE, Staged
 from tests.run_board import Board
 
 SIZES = pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
-PATTERN = (*"branch", "colon", "asterisk", *"-retry")
 KEYS = {
     "runs": ("j", "j"),
-    "found": ("slash", *"agent/fl", "enter"),
-    "patterns": ("slash", *"repo", "colon", *"acme", "slash", "asterisk", "space", *PATTERN, "enter"),
     "run": ("j", "enter"),
     "keys": ("question_mark",),
     "palette": ("colon",),
     "continue": ("j", "j", "space", "space", "space", "J", "J", "c", *"Try once more, please."),
     "marked": ("space", "space", "shift+down", "shift+down"),
     "query": ("slash", *"failed", "escape", "slash", *"repo", "colon", *"acme", "slash", "asterisk", "space", *"da"),
-    "mistake": ("slash", *"stauts", "colon", *"failed", "space", *"dark"),
     "nothing": ("slash", *"nowhere", "enter"),
     "statuses": ("s", "j", "space", "j", "minus"),
     "repositories": ("R", *"ac", "tab", "down", "tab", "tab"),
     "dates": ("t", "tab", *"2026-04-01"),
     "columns": ("C", "j", "j"),
-    "order": ("o", "j"),
     "views": ("V", "j"),
     "view": ("ctrl+s", *"Mine"),
     "export": ("e",),
@@ -33,8 +28,8 @@ KEYS = {
 }
 
 
-LARGE = ("runs", "found", "keys", "query", "marked", "raw")
-SHOWN = [*((name, SMALL) for name in KEYS if name != "found"), *((name, WIDE) for name in LARGE)]
+LARGE = ("runs", "keys", "query", "marked", "raw")
+SHOWN = [*((name, SMALL) for name in KEYS), *((name, WIDE) for name in LARGE)]
 
 
 @pytest.mark.parametrize(("scene_name", "size"), SHOWN, ids=[f"{name}-{size[0]}x{size[1]}" for name, size in SHOWN])

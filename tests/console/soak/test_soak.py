@@ -69,7 +69,7 @@ def anonymous_mb() -> float:
     return int(found[1]) / 1024
 
 
-async def live(scene: Scene, today: Day, polls: range) -> None:
+async def live(scene: Scene, today: Day, polls: range, *, walk_every: int = 20) -> None:
     """Polls, with somebody who moves about."""
     for number in polls:
         today.goes_on(number)
@@ -78,7 +78,7 @@ async def live(scene: Scene, today: Day, polls: range) -> None:
         await scene.pilot.press("j" if number % 3 else "pagedown")
         if number % 10 == 0:
             await scene.tick()
-        if number % 20 == 0:
+        if number % walk_every == 0:
             await walk(scene)
 
 
@@ -105,11 +105,11 @@ async def settled(scene: Scene) -> Left:
 
 
 async def test_polls_and_visits_leave_nothing_behind(staged: Staged, today: Day) -> None:
-    """Tasks, listeners, timers, widgets, workers, subscriptions: as many after forty polls as after twenty."""
+    """Tasks, listeners, timers, widgets, workers, subscriptions: as many after twenty polls as after ten."""
     async with staged((100, 30), base_url=today.base_url) as scene:
-        await live(scene, today, range(1, 22))
+        await live(scene, today, range(1, 12), walk_every=10)
         before = await settled(scene)
-        await live(scene, today, range(22, 42))
+        await live(scene, today, range(12, 22), walk_every=10)
 
         assert await settled(scene) == before
 
