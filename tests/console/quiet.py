@@ -72,7 +72,7 @@ async def quiet(app: App[Any]) -> None:
                 # A newer one of its kind took its place.
                 with suppress(WorkerCancelled):
                     await worker.wait()
-        elif timers := [timer for node in app._registry for timer in node._timers if _is_short(timer)]:
+        elif timers := [timer for node in (app, *app._registry) for timer in node._timers if _is_short(timer)]:
             await asyncio.wait([timer._task for timer in timers], timeout=MOMENT_S)
         else:
             paint(app)
@@ -99,7 +99,7 @@ def _is_short(timer: Any) -> bool:
 def _is_busy(app: App[Any]) -> bool:
     screen = app.screen
     return (
-        any(node._next_callbacks or node.message_queue_size for node in app._registry)
+        any(node._next_callbacks or node.message_queue_size for node in (app, *app._registry))
         or screen._layout_required
         or bool(screen._dirty_widgets or screen._callbacks)
     )

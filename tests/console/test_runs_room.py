@@ -70,7 +70,7 @@ async def test_the_detail_takes_the_place_that_fits(staged: Staged) -> None:
             await scene.pilot.resize_terminal(*size)
             await scene.settle()
 
-            assert (pane.region.x > 40, pane.region.height > 4) == (is_beside, is_tall), (size, pane.region)
+            assert (pane.region.x > 40, pane.region.height > 4) == (is_beside, is_tall)
 
 
 async def test_history_that_a_poll_completed_is_called_complete(staged: Staged, board: Board) -> None:
