@@ -45,10 +45,9 @@ def test_every_clause_is_in_the_table_and_no_other(specification: dict[str, Any]
     assert set(table) == set(named)
 
 
-@pytest.mark.parametrize("section", SECTIONS)
-def test_every_section_has_clauses(table: dict[str, list[str]], section: str) -> None:
+def test_every_section_has_clauses(table: dict[str, list[str]]) -> None:
     """No section was skipped."""
-    assert any(clause.startswith(f"{section}-") for clause in table)
+    assert {clause.partition("-")[0] for clause in table} >= set(SECTIONS)
 
 
 def test_every_named_test_exists(table: dict[str, list[str]]) -> None:

@@ -1,7 +1,6 @@
 """What dies on the way: nothing accepted is lost, no turn commits twice (kill -9, SIGTERM, restart)."""
 
 import signal
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,19 +18,14 @@ def commits(api: Any, run_id: str) -> list[str]:
     return git("log", "--format=%s", f"main..{branch}", cwd=api.service.repositories["acme/api"]).splitlines()
 
 
-@pytest.mark.parametrize("settings", [UNBOXED, '[execution]\nsandbox = "prefer"\n'])
-def test_a_run_killed_at_work_completes_after_the_restart(
-    start: Callable[..., Any], tmp_path: Path, settings: str
-) -> None:
+def test_a_run_killed_at_work_completes_after_the_restart(start: Callable[..., Any], tmp_path: Path) -> None:
     """Kill -9 while the agent works: the next start ends what is left of it, takes the turn up again, commits once."""
-    api = start(settings=settings)
+    api = start(settings=UNBOXED)
     gate = tmp_path / "gate"
     run_id = api.start(f"wait {gate}")
     api.reaches(run_id, "working")
     api.service.kill()
     gate.touch()
-    if "prefer" in settings:
-        make_gate_unneeded(api, run_id)
     api.service.restart()
     run = api.ended(run_id)
 
@@ -39,13 +33,6 @@ def test_a_run_killed_at_work_completes_after_the_restart(
     assert len(commits(api, run_id)) == 1
     assert "attempt 2" in api.log(run_id)
     assert list((api.service.data_dir / "work").iterdir()) == []
-
-
-def make_gate_unneeded(api: Any, run_id: str) -> None:
-    """Inside a sandbox the gate cannot be seen: let the turn say something that needs none."""
-    with sqlite3.connect(api.service.data_dir / "service.sqlite") as connection:
-        connection.execute("UPDATE turns SET instructions = 'write' WHERE run_id = ?", (run_id,))
-    connection.close()
 
 
 def test_a_turn_that_pushed_before_it_could_say_so_is_not_done_again(start: Callable[..., Any], tmp_path: Path) -> None:
