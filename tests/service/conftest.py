@@ -16,6 +16,7 @@ from service.hosts.health import HealthProbes
 from service.settings import Probing
 from service.store.database import Database
 from tests import service_process
+from tests.service.gitlab_server import GitLabServer
 from tests.service.postgres import Cluster, NoPostgresError, cluster
 
 OPERATIONS: Final[dict[str, tuple[str, str, Any, int]]] = {
@@ -263,6 +264,14 @@ def database(tmp_path: Path) -> Iterator[Database]:
     made.migrate()
     yield made
     made.close()
+
+
+@pytest.fixture
+def gitlab(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitLabServer]:
+    """A GitLab with one project; the variable GITLAB_TOKEN_HERE holds its maintainer's token."""
+    monkeypatch.setenv("GITLAB_TOKEN_HERE", "maintainer-token")
+    with contextlib.closing(GitLabServer()) as server:
+        yield server
 
 
 @pytest.fixture

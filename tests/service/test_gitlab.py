@@ -1,7 +1,6 @@
 """POST /external/gitlab/projects: named in spec 4.6, its shape is our decision (docs/decisions.md)."""
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -53,12 +52,6 @@ def test_without_a_gitlab_host_there_is_nothing_to_onboard_to(tenant: Callable[.
 
     assert (answer.status_code, answer.json()["error_code"]) == (400, "no_code_host")
     assert "host connect" in answer.json()["message"]
-
-
-@pytest.fixture
-def gitlab() -> Iterator[GitLabServer]:
-    with contextlib.closing(GitLabServer()) as server:
-        yield server
 
 
 def host_at(gitlab: GitLabServer, **options: str) -> dict[str, str]:

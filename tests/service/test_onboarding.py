@@ -1,8 +1,6 @@
 """Onboarding of GitLab projects and their webhooks, against a GitLab on loopback and a real database."""
 
-import contextlib
 import threading
-from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
@@ -20,13 +18,6 @@ from tests.service.gitlab_server import PROJECT, GitLabServer
 HOOK: Final = "https://hooks.example/gitlab"
 BY_PATH: Final = ProjectKey(None, "acme/web")
 BY_ID: Final = ProjectKey(42, None)
-
-
-@pytest.fixture
-def gitlab(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitLabServer]:
-    monkeypatch.setenv("GITLAB_TOKEN_HERE", "maintainer-token")
-    with contextlib.closing(GitLabServer()) as server:
-        yield server
 
 
 class Acme:
