@@ -1,13 +1,20 @@
-"""A window is what counting by hand finds; a search's first rows are the first of what the whole search finds."""
+"""A window is what counting by hand finds; a search's first rows are the first of what the whole search finds.
 
+A window that is found from a landmark is the one that counting from the front finds.
+"""
+
+import random
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from sqlite3 import Connection, OperationalError
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from storage.cache import store_runs
+from storage.cache import window as windows
 from storage.cache.read_runs import Counts
 from storage.cache.window import Landmarks, first_rows, rows, window
 from storage.records import Repository, Run, RunFilter, RunSort, RunWindow, WindowRequest
@@ -102,3 +109,88 @@ def test_a_search_that_is_interrupted_says_so(database: Connections) -> None:
 
     with pytest.raises(OperationalError, match="interrupted"):
         first_rows(reader, RunFilter(search="run"), NEWEST_FIRST, limit=5, patience_s=60)
+
+
+COLUMNS = ("started", "updated", "took", "status", "repository", "branch", "run")
+MANY = 90
+
+filters = st.sampled_from(
+    [
+        RunFilter(),
+        RunFilter(search="1"),
+        RunFilter(not_statuses=("failed",)),
+        RunFilter(repositories=("acme/a", "acme/b")),
+    ]
+)
+orders = st.builds(RunSort, column=st.sampled_from(COLUMNS), descending=st.booleans())
+journeys = st.lists(st.tuples(st.integers(0, MANY + 5), st.integers(0, 12)), min_size=2, max_size=8)
+
+
+def any_run(number: int, chance: random.Random) -> Run:
+    created = NOON + timedelta(seconds=chance.randint(0, 20)) if chance.random() > 0.1 else None
+    return Run(
+        run_id=f"run_{number:03}",
+        status=chance.choice(["completed", "failed", "working"]),
+        branch_name=chance.choice(["main", "agent/x"]),
+        repository=Repository.parse(chance.choice(["acme/a", "acme/b", "acme/c"])),
+        created_at=created,
+        updated_at=created + timedelta(seconds=chance.randint(0, 9)) if created else None,
+        raw_json="{}",
+    )
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connections]:
+    """Runs of which many stand at the same instant."""
+    chance = random.Random(5)
+    with connected(tmp_path_factory.mktemp("landmarks"), [any_run(number, chance) for number in range(MANY)]) as opened:
+        yield opened
+
+
+@settings(max_examples=150, deadline=None)
+@given(wanted=filters, sort=orders, journey=journeys)
+def test_a_journey_finds_the_same_rows(
+    crowded: Connections, wanted: RunFilter, sort: RunSort, journey: list[tuple[int, int]]
+) -> None:
+    """Down, up, far and near, in every order: with landmarks and without."""
+    _, reader = crowded
+    marks = Landmarks()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windows, "NEAR", 3)
+        for offset, limit in journey:
+            plain = windows.rows(reader, wanted, sort, offset, limit, Counts())
+
+            assert windows.rows(reader, wanted, sort, offset, limit, Counts(), marks) == plain
+
+
+def test_a_change_of_the_cache_moves_them_all(crowded: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new run above everything: what was fortieth is forty-first, and landmarks from before are forgotten."""
+    writer, reader = crowded
+    monkeypatch.setattr(windows, "NEAR", 3)
+    marks, counts, sort = Landmarks(), Counts(), RunSort()
+    before = windows.rows(reader, RunFilter(), sort, 40, 5, counts, marks)
+    later = NOON + timedelta(days=1)
+    newest = Run("run_newest", "working", "main", Repository.parse("acme/a"), later, later, "{}")
+    store_runs.store(writer, [newest], NOON)
+
+    assert windows.rows(reader, RunFilter(), sort, 41, 5, counts, marks) == before
+
+
+def test_paging_through_the_middle_skips_few_rows(crowded: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second window near the first one is found by a range of the index, with hardly anything to skip."""
+    _, reader = crowded
+    monkeypatch.setattr(windows, "NEAR", 3)
+    marks, counts = Landmarks(), Counts()
+    windows.rows(reader, RunFilter(), RunSort(), 40, 5, counts, marks)
+    skipped: list[int] = []
+    plain = windows.page
+
+    def watched(connection: Connection, condition: object, order: str, offset: int, limit: int) -> object:
+        skipped.append(offset)
+        return plain(connection, condition, order, offset, limit)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(windows, "page", watched)
+    windows.rows(reader, RunFilter(), RunSort(), 45, 5, counts, marks)
+    windows.rows(reader, RunFilter(), RunSort(), 35, 5, counts, marks)
+
+    assert max(skipped) == 5
