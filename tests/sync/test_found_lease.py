@@ -1,0 +1,50 @@
+"""Of several processes the one that can poll does."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from tests.sync.conftest import Desk
+from tests.sync.peer import Asked
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_token_gives_the_lease_up(desk: Desk, status: int) -> None:
+    """A console with an expired token was first; the other one's token is good, and it polls within seconds."""
+    desk.peer.refused["expired"] = status
+    desk.peer.fill(5)
+
+    assert asyncio.run(_first_answers(desk, "expired", "good")) >= 2
+
+
+async def _first_answers(desk: Desk, *tokens: str) -> int:
+    """Consoles start one after the other; how many requests are answered well in the seconds after that."""
+    async with desk.engine(token=tokens[0], runs_s=1) as first, desk.engine(token=tokens[1], runs_s=1) as second:
+        first.start_polling()
+        await _until(lambda: len(desk.peer.log) >= 2)
+        second.start_polling()
+        await _until(lambda: len(_answered(desk)) >= 3)
+    return len(_answered(desk))
+
+
+def _answered(desk: Desk) -> list[Asked]:
+    return [asked for asked in desk.peer.log if asked.status == 200]
+
+
+async def _until(is_so: Callable[[], bool]) -> None:
+    """Wait for the fact, for 20 s at most: what did not happen by then is for the assertion to say."""
+    for _ in range(200):
+        if is_so():
+            return
+        await asyncio.sleep(0.1)
+
+
+def test_the_link_says_what_the_working_poller_sees(desk: Desk) -> None:
+    """The refusal of one process's token is not the state of the link for the others."""
+    desk.peer.refused["expired"] = 401
+    desk.peer.fill(5)
+    asyncio.run(_first_answers(desk, "expired", "good"))
+    links = desk.within(lambda engine: engine.cache.links())
+
+    assert [link.error_kind for link in links] == [None, None]
