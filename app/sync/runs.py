@@ -90,9 +90,14 @@ class RunSync:
         state = await self.cache.record_poll(outcome("runs", self.clock(), error, in_lab=self._client.in_lab))
         self._announce(LinkChanged(state))
 
-    async def store(self, runs: Iterable[Run]) -> RunChanges:
-        """Store runs from any answer of the service, and ring the doorbell if they changed anything."""
-        changes = await self.cache.store_runs(tuple(runs), seen_at=self.clock())
+    async def store(self, runs: Iterable[Run], asked_at: datetime | None = None) -> RunChanges:
+        """Store runs from any answer of the service, and ring the doorbell if they changed anything.
+
+        Args:
+            runs: As the service showed them.
+            asked_at: When the request for them began, by our clock; None: now.
+        """
+        changes = await self.cache.store_runs(tuple(runs), asked_at=asked_at or self.clock())
         if changes:
             self._announce(RunsChanged(changes))
         return changes
