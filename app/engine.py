@@ -95,7 +95,7 @@ class Engine:
             ledger=ledger,
             runs=runs,
             health=health,
-            listing=Listing(client, runs, poll.page_size),
+            listing=Listing(runs),
             actions=Actions(
                 client, ledger, runs.store, ring, clock, f"{actor}:{_login()}", read_only=profile.read_only
             ),

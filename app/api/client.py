@@ -7,7 +7,7 @@ from typing import Final, Self
 
 from app.api import wire
 from app.api.budget import Budget, Priority
-from app.api.errors import ApiError, NotFoundError, NotSendableError, UnusableAnswerError
+from app.api.errors import ApiError, EndlessListError, NotFoundError, NotSendableError
 from app.api.requests import (
     Answer,
     WriteRequest,
@@ -26,23 +26,33 @@ async def pages(fetch: FetchPage) -> AsyncIterator[RunPage]:
     """Every page, until the service says that there is no more.
 
     Raises:
-        UnusableAnswerError: A token came twice, or an empty page promised another: following it could go on for ever.
+        EndlessListError: A token came twice, an empty page promised another, or two pages brought only known runs.
         ApiError: As `fetch` does.
     """
-    seen: set[str] = set()
+    tokens: set[str] = set()
+    met: set[str] = set()
+    barren = 0
     token: str | None = None
     while True:
         page = await fetch(token)
         yield page
         if page.next_token is None:
             return
-        if page.next_token in seen:
-            raise UnusableAnswerError("The service repeated a page token; the list would never end.")
+        if page.next_token in tokens:
+            raise EndlessListError("The service repeated a page token; the list would never end.")
         if not page.runs:
-            raise UnusableAnswerError("The service sent an empty page and promised another; the list would never end.")
+            raise EndlessListError("The service sent an empty page and promised another; the list would never end.")
+        before = len(met)
+        met.update(run.run_id for run in page.runs)
+        barren = 0 if len(met) > before else barren + 1
+        if barren == BARREN:
+            raise EndlessListError(f"The service sent {BARREN} pages of known runs; the list would never end.")
         token = page.next_token
-        seen.add(token)
+        tokens.add(token)
 
+
+BARREN: Final = 2
+"""Pages in a row without a run that was not met before. One may be: runs move while a list is read."""
 
 _DONE: Final = frozenset({200, 201, 202})
 """The spec leaves most of the success statuses open (4.6)."""

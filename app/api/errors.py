@@ -6,6 +6,7 @@ ApiError
 ├── UnreachableError      no connection, or it was lost
 ├── RequestTimeoutError   the deadline passed
 ├── UnusableAnswerError   the answer cannot be read, or is a redirect
+│   └── EndlessListError     a list that goes on for ever
 └── RefusedError          the service answered with a failure (spec 2.8, 7)
     ├── NotAuthorizedError   401
     ├── ForbiddenError       403
@@ -75,6 +76,10 @@ class UnusableAnswerError(ApiError):
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status
+
+
+class EndlessListError(UnusableAnswerError):
+    """A list goes on for ever: following it would bring nothing more."""
 
 
 class RefusedError(ApiError):

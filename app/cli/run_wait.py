@@ -53,8 +53,7 @@ class RunLookup:
         held = await self._held(text)
         if held is None:
             return await self._from_service(text)
-        if not await self.engine.runs.look_up(held) and held.created_at is not None:
-            await self.engine.cache.set_presence([held.run_id], "lost")
+        await self.engine.runs.look_up(held)
         return await self._held(held.run_id) or held
 
     async def named(self, text: str) -> Run:

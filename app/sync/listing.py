@@ -3,18 +3,16 @@
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from app.api.client import Client, pages
-from app.sync.runs import HeadScan, RunSync
-from storage.records import Repository, Run, RunFilter, RunPage
+from app.sync.reader import RunQuery
+from app.sync.runs import RunSync
+from storage.records import Repository, Run, RunFilter
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
     """Answers `runs list`: newest first, filtered by the service where it can and here where it cannot."""
 
-    client: Client
     runs: RunSync
-    page_size: int
 
     async def fetch(self, condition: RunFilter, *, limit: int | None) -> tuple[Run, ...]:
         """Runs that pass the filter, at most `limit` of them (None: all).
@@ -22,31 +20,28 @@ class Listing:
         Raises:
             ApiError: A request failed; what came before it is kept.
         """
-        asked = _askable(condition)
+        asked, most = _askable(condition), self.runs.reader.page_size
         # Where we filter here, most of a page may fall away: small pages would cost many requests.
-        size = self.page_size if limit is None or asked != condition else max(1, min(self.page_size, limit))
+        size = most if limit is None or asked != condition else max(1, min(most, limit))
         found: dict[str, Run] = {}
-        walk, asked_at = HeadScan(since=condition.since), self.runs.clock()
-        async for page in pages(lambda token: self._page(asked, token, size)):
-            await self.runs.store(page.runs)
-            walk.step(page)
-            found |= {run.run_id: run for run in page.runs if matches(run, condition)}
+        walk = await self.runs.begin_walk() if asked == RunFilter() else None
+        async for stored in self.runs.reader.read(_query(asked), size=size):
+            if walk is not None:
+                await self.runs.claim(walk, stored)
+            found |= {run.run_id: run for run in stored.page.runs if matches(run, condition)}
             if limit is not None and len(found) >= limit:
                 break
         await self.runs.judge_stuck()
-        if asked == RunFilter(since=condition.since):
-            await walk.keep(self.runs.cache, asked_at)
         return tuple(found.values())[:limit]
 
-    async def _page(self, condition: RunFilter, token: str | None, size: int) -> RunPage:
-        return await self.client.list_runs(
-            page_size=size,
-            page_token=token,
-            status=next(iter(condition.statuses), None),
-            repository=next(map(Repository.parse, condition.repositories), None),
-            date_from=condition.since,
-            date_to=condition.until,
-        )
+
+def _query(asked: RunFilter) -> RunQuery:
+    return RunQuery(
+        status=next(iter(asked.statuses), None),
+        repository=next(map(Repository.parse, asked.repositories), None),
+        since=asked.since,
+        until=asked.until,
+    )
 
 
 def _askable(condition: RunFilter) -> RunFilter:

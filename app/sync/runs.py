@@ -1,53 +1,56 @@
 """Runs: the newest, the active and the vanished, at a cost in proportion to what changes (spec 4.2)."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from heapq import nlargest
+from statistics import median_low
 from typing import Final
 
-from app.api.client import Client, pages
-from app.api.errors import ApiError
+from app.api.client import Client
+from app.api.errors import ApiError, EndlessListError
 from app.events import Announce, LinkChanged, RunsChanged
+from app.sync.look_up import LookUp, Verdict
 from app.sync.polls import outcome
+from app.sync.reader import RunQuery, RunReader, StoredPage
+from app.sync.walk import ENDS, Walk
 from storage.cache import Cache
-from storage.records import FINAL_STATUSES, Run, RunChanges, RunPage
+from storage.records import ACTIVE_STATUSES, CoverageRange, Run, RunChanges
 
-TICK: Final = timedelta(microseconds=1)
+HEAD_RUNS: Final = 20
+"""Runs that the head shows at least; one page, unless pages are small."""
+LOOK_UPS: Final = 25
+"""Vanished runs looked up in one refresh; the rest stay unconfirmed until the next."""
+LONGEST_PAUSE: Final = 64
+"""Refreshes between two look-ups of a run about which the service gives no answer that proves anything."""
+SETTLED: Final = timedelta(hours=24)
+"""A status none of whose runs changed for so long, by the service's time, is final."""
 
 
 @dataclass(slots=True)
-class HeadScan:
-    """A walk from the newest run downwards, page by page, without gaps."""
+class Showing:
+    """What one refresh was shown."""
 
-    since: datetime | None = None
-    """The oldest creation that was asked for, inclusive. None: down to the very first run."""
-    newest: datetime | None = None
-    oldest: datetime | None = None
-    ended: bool = False
-    """The service said that there is no further page."""
+    runs: dict[str, Run] = field(default_factory=dict)
+    """The head page's."""
+    seen: set[str] = field(default_factory=set)
+    """Ids, from the head and the sweeps."""
+    changes: list[RunChanges] = field(default_factory=list)
+    unswept: set[str] = field(default_factory=set)
+    """Statuses of which not every run was shown."""
+    is_whole: bool = False
+    """The head showed the whole list."""
 
-    def step(self, page: RunPage) -> None:
-        """Take in the next page."""
-        times = [run.created_at for run in page.runs if run.created_at is not None]
-        self.newest = max([*times, *([self.newest] if self.newest else [])], default=None)
-        self.oldest = min([*times, *([self.oldest] if self.oldest else [])], default=None)
-        self.ended = page.next_token is None
+    def take(self, stored: StoredPage) -> None:
+        """Take in a page."""
+        self.seen |= {run.run_id for run in stored.page.runs}
+        self.changes.append(stored.changes)
 
-    async def keep(self, cache: Cache, as_of: datetime) -> None:
-        """Record which range of time is now held completely; `as_of` is when the first page was asked for."""
-        if self.ended and self.since is None:
-            await cache.extend_coverage(None, self.newest, as_of)
-        elif self.newest is not None and self.oldest is not None and self.oldest < self.newest:
-            # Others of the oldest one's very instant may be on the next page.
-            await cache.extend_coverage(self.oldest + TICK, self.newest, as_of)
-
-
-ACTIVE_STATUSES: Final = ("queued", "working")
-"""The statuses of the spec that are not final; others join as they are seen."""
-LOOK_UPS: Final = 25
-"""Vanished runs looked up in one refresh; the rest stay unconfirmed until the next."""
-ROUNDING: Final = timedelta(milliseconds=1)
-"""A created_at with more digits than we keep was cut off: the run is at or just after what we hold."""
+    def newest_change(self) -> datetime | None:
+        """The time by the service's clock, or somewhat before it. None: the head's times cannot be read."""
+        changes = nlargest(ENDS, (run.updated_at for run in self.runs.values() if run.updated_at is not None))
+        return median_low(changes) if changes else None
 
 
 class RunSync:
@@ -67,9 +70,15 @@ class RunSync:
         self.cache = cache
         self._announce = announce
         self.clock = clock
-        self._page_size = page_size
+        self.reader = RunReader(client, cache, announce, clock, page_size)
+        """Reads any list of runs into the cache."""
+        self._look_up = LookUp(self.reader)
         self._first_runs = first_runs
         """How far the very first refresh reaches back, in runs."""
+        self._ignores_status = False
+        self._refreshes = 0
+        self._pauses: dict[str, tuple[int, int]] = {}
+        """By run: the refresh from which on it is looked up again, and how many the pause was long."""
 
     async def refresh(self) -> RunChanges:
         """Head, active sweeps, then a look-up for each active run that neither showed.
@@ -91,16 +100,8 @@ class RunSync:
         self._announce(LinkChanged(state))
 
     async def store(self, runs: Iterable[Run], asked_at: datetime | None = None) -> RunChanges:
-        """Store runs from any answer of the service, and ring the doorbell if they changed anything.
-
-        Args:
-            runs: As the service showed them.
-            asked_at: When the request for them began, by our clock; None: now.
-        """
-        changes = await self.cache.store_runs(tuple(runs), asked_at=asked_at or self.clock())
-        if changes:
-            self._announce(RunsChanged(changes))
-        return changes
+        """Store runs from any answer of the service, see `RunReader.store`."""
+        return await self.reader.store(runs, asked_at)
 
     async def judge_stuck(self) -> None:
         """Flag the active runs that take far too long, and ring the doorbell if the flags changed."""
@@ -108,84 +109,137 @@ class RunSync:
         if changed:
             self._announce(RunsChanged(RunChanges(updated=tuple(sorted(changed)))))
 
-    async def look_up(self, run: Run) -> bool:
-        """Ask for one run by the instant of its creation; whether the service still has it.
+    async def look_up(self, run: Run) -> Verdict:
+        """Ask for one run; one that is certainly absent becomes `lost`, one that is not found stays as it is.
 
         Raises:
-            ApiError: The service could not be asked; the run stays unconfirmed.
+            ApiError: The service could not be asked.
         """
-        if run.created_at is None:
-            return False
-        start, end = run.created_at, run.created_at + ROUNDING
-        async for page in pages(
-            lambda token: self._client.list_runs(
-                page_size=self._page_size, page_token=token, date_from=start, date_to=end
-            )
-        ):
-            await self.store(page.runs)
-            if any(found.run_id == run.run_id for found in page.runs):
-                return True
-            if any(found.created_at is not None and found.created_at < start for found in page.runs):
-                break  # The service ignores the dates, and we have walked past the place.
-        return False
+        verdict = (await self._look_up.find([run], None))[run.run_id]
+        if verdict == "absent":
+            await self._lose([run.run_id])
+        return verdict
 
     async def _refresh(self) -> RunChanges:
-        held = {run.run_id: run for run in await self.cache.active_runs()}
-        head, seen = await self._head()
-        sweeps: list[RunChanges] = [head]
-        for status in await self._active_statuses():
-            changes, swept = await self._sweep(status)
-            sweeps.append(changes)
-            seen |= swept
-        await self._confirm([run for run_id, run in held.items() if run_id not in seen])
+        self._refreshes += 1
+        held = await self.cache.active_runs()
+        shown = Showing()
+        await self._head(shown)
+        await self._sweeps(shown)
+        missing = [run for run in held if run.run_id not in shown.seen and run.status not in shown.unswept]
+        await self._confirm(missing, shown)
         await self.judge_stuck()
-        return _combined(sweeps)
+        return _combined(shown.changes)
 
-    async def _head(self) -> tuple[RunChanges, set[str]]:
-        ranges, asked_at = (await self.cache.coverage()).ranges, self.clock()
-        covered_until = ranges[0].end if ranges else None
-        changes: list[RunChanges] = []
-        seen: set[str] = set()
-        walk = HeadScan()
-        async for page in pages(lambda token: self._client.list_runs(page_size=self._page_size, page_token=token)):
-            changes.append(await self.store(page.runs))
-            seen |= {run.run_id for run in page.runs}
-            walk.step(page)
-            if walk.ended or (walk.oldest and self._far_enough(walk.oldest, covered_until, len(seen))):
-                await walk.keep(self.cache, asked_at)
-                break
-        return _combined(changes), seen
+    async def _head(self, shown: Showing) -> None:
+        """Read the newest page; the very first time, so many pages that the screen has something to show."""
+        is_first = await self._is_first()
+        walk, most = await self.begin_walk(), self._first_runs if is_first else HEAD_RUNS
+        with suppress(EndlessListError):
+            async for stored in self.reader.read():
+                shown.take(stored)
+                shown.runs |= {run.run_id: run for run in stored.page.runs}
+                joined = await self.claim(walk, stored)
+                if walk.ended or (joined and not is_first) or walk.runs >= most:
+                    break
+        if is_first:
+            await self.cache.drop_anchor()
+        shown.is_whole = walk.ended
 
-    def _far_enough(self, oldest: datetime, covered_until: datetime | None, fetched: int) -> bool:
-        if covered_until is None:
-            return fetched >= self._first_runs
-        return oldest < covered_until
+    async def _is_first(self) -> bool:
+        return not (await self.cache.coverage()).ranges and await self.cache.anchored(()) is None
 
-    async def _active_statuses(self) -> tuple[str, ...]:
-        known = await self.cache.known_statuses()
-        return tuple(dict.fromkeys([*ACTIVE_STATUSES, *(s for s in known if s not in FINAL_STATUSES)]))
+    async def begin_walk(self) -> Walk:
+        """A walk from the newest run downwards, that begins now."""
+        return Walk(self.clock(), next(iter((await self.cache.coverage()).ranges), None))
 
-    async def _sweep(self, status: str) -> tuple[RunChanges, set[str]]:
-        changes: list[RunChanges] = []
-        seen: set[str] = set()
-        async for page in pages(
-            lambda token: self._client.list_runs(page_size=self._page_size, page_token=token, status=status)
-        ):
-            changes.append(await self.store(page.runs))
-            seen |= {run.run_id for run in page.runs}
-            if any(run.status != status for run in page.runs):
-                break  # The service ignores the filter; its further pages are history, not active runs.
-        return _combined(changes), seen
+    async def claim(self, walk: Walk, stored: StoredPage) -> bool:
+        """Take the walk's next page in and record what it completed; whether it met what was complete before.
 
-    async def _confirm(self, missing: list[Run]) -> None:
+        Where it did not meet it, a gap stays for the backfill.
+        """
+        walk.step(stored)
+        found, known = walk.range(), walk.known
+        joined = walk.ended or walk.meets(await self._held(walk, by_time=found is not None))
+        if found is not None:
+            whole = _joined(found, known) if joined and known else found
+            coverage = await self.cache.extend_coverage(whole.start, whole.end, walk.as_of)
+            joined = joined or coverage.ranges[0].start != found.start
+        elif joined:
+            await self.cache.touch_coverage(walk.as_of)
+        if joined:
+            await self.cache.drop_anchor()
+        else:
+            await self.cache.keep_token(found.start if found else None, walk.token)
+        return joined
+
+    async def _held(self, walk: Walk, *, by_time: bool) -> Container[str]:
+        """Those of its runs that lie where nothing was missing before."""
+        known = walk.known
+        if by_time and known is not None and known.end is not None:
+            return {run.run_id for run in walk.shown() if run.created_at is not None and _holds(known, run.created_at)}
+        return await self.cache.anchored([run.run_id for run in walk.shown()]) or ()
+
+    async def _sweeps(self, shown: Showing) -> None:
+        """Read every run of the active statuses, and one page of each that the spec does not name."""
+        service_now = shown.newest_change()
+        others = await self.cache.unsettled_statuses()
+        for status in (*ACTIVE_STATUSES, *others):
+            if not self._ignores_status:
+                await self._sweep(status, shown)
+            if status in others and service_now is not None:
+                await self.cache.learn_final(status, service_now - SETTLED)
+        if self._ignores_status:
+            shown.unswept |= set(others)
+
+    async def _sweep(self, status: str, shown: Showing) -> None:
+        with suppress(EndlessListError):
+            async for stored in self.reader.read(RunQuery(status=status)):
+                shown.take(stored)
+                others = [run for run in stored.page.runs if run.status != status]
+                if 2 * len(others) > len(stored.page.runs):
+                    # Its further pages are history, not active runs.
+                    self._ignores_status = True
+                    return
+                if status not in ACTIVE_STATUSES and stored.page.next_token is not None:
+                    # More runs than are ever at work at a time: it takes a sign that they move to think otherwise.
+                    await self.cache.learn_final(status)
+                    shown.unswept.add(status)
+                    return
+
+    async def _confirm(self, missing: list[Run], shown: Showing) -> None:
         if not missing:
             return
         if await self.cache.set_presence([run.run_id for run in missing], "unconfirmed"):
             self._announce(RunsChanged(RunChanges()))
-        for run in missing[:LOOK_UPS]:
-            if not await self.look_up(run) and run.created_at is not None:
-                await self.cache.set_presence([run.run_id], "lost")
-                self._announce(RunsChanged(RunChanges()))
+        if shown.is_whole:
+            await self._lose([run.run_id for run in missing])
+            return
+        due = [run for run in missing if self._pauses.get(run.run_id, (0, 0))[0] <= self._refreshes][:LOOK_UPS]
+        verdicts = await self._look_up.find(due, list(shown.runs.values())) if due else {}
+        await self._lose([run_id for run_id, verdict in verdicts.items() if verdict == "absent"])
+        for run_id, verdict in verdicts.items():
+            _, pause = self._pauses.pop(run_id, (0, 0))
+            if verdict == "unknown":
+                pause = min(LONGEST_PAUSE, 2 * pause or 1)
+                self._pauses[run_id] = (self._refreshes + pause, pause)
+
+    async def _lose(self, run_ids: Sequence[str]) -> None:
+        if run_ids and await self.cache.set_presence(run_ids, "lost"):
+            self._announce(RunsChanged(RunChanges()))
+
+
+def _joined(found: CoverageRange, newest: CoverageRange) -> CoverageRange:
+    """The one range that a walk and the range that it met make."""
+    start = None if found.start is None or newest.start is None else min(found.start, newest.start)
+    ends = [end for end in (found.end, newest.start, newest.end) if end is not None]
+    return CoverageRange(start, max(ends, default=None))
+
+
+def _holds(covered: CoverageRange, created_at: datetime) -> bool:
+    return (covered.start is None or covered.start <= created_at) and (
+        covered.end is not None and created_at <= covered.end
+    )
 
 
 def _combined(parts: list[RunChanges]) -> RunChanges:

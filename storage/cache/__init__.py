@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self
 
 from storage.cache import coverage as coverage_queries
 from storage.cache import health as health_queries
+from storage.cache import learnt, read_details, read_runs
 from storage.cache import polls as poll_queries
-from storage.cache import read_details, read_runs
 from storage.cache import store_runs as run_writes
 from storage.cache import window as window_queries
 from storage.cache.opening import DAMAGE_CURE, SetAside, connect_reader, connect_writer, mark_damaged, prepare
@@ -89,6 +89,11 @@ class Cache:
     record_poll = writes(poll_queries.record)
     extend_coverage = writes(coverage_queries.extend)
     touch_coverage = writes(coverage_queries.touch)
+    keep_token = writes(coverage_queries.keep_token)
+    drop_anchor = writes(coverage_queries.drop_anchor)
+    set_traits = writes(learnt.set_traits)
+    learn_final = writes(learnt.learn_final)
+    learn_left = writes(learnt.learn_left)
 
     async def judge_stuck(self) -> frozenset[str]:
         """Flag what is stuck and unflag what no longer is; ids of the runs that this changed.
@@ -114,6 +119,11 @@ class Cache:
     health_spans = reads(health_queries.spans)
     links = reads(poll_queries.links)
     coverage = reads(coverage_queries.coverage)
+    token = reads(coverage_queries.token)
+    anchored = reads(coverage_queries.anchored)
+    traits = reads(learnt.traits)
+    final_statuses = reads(learnt.final_statuses)
+    unsettled_statuses = reads(learnt.unsettled_statuses)
     polls = reads(poll_queries.polls)
     first_rows = reads(window_queries.first_rows)
 

@@ -1,11 +1,12 @@
 """Coverage: the time ranges, by creation, of which every run is held; they grow page by page."""
 
 import sqlite3
+from collections.abc import Sequence
 from datetime import datetime
 
 from storage.database import immediate, snapshot
 from storage.records import Coverage, CoverageRange
-from storage.values import NO_TIME_US, from_us_or_none, to_sortable_us
+from storage.values import NO_TIME_US, from_us_or_none, sqlite_text, to_sortable_us
 
 
 def extend(
@@ -47,6 +48,54 @@ def touch(connection: sqlite3.Connection, as_of: datetime) -> Coverage:
             (to_sortable_us(as_of),),
         )
         return _coverage(connection)
+
+
+def keep_token(connection: sqlite3.Connection, before: datetime | None, token: str | None) -> None:
+    """Keep the page token with which the list goes on below this creation; no token: there is nothing to go on with.
+
+    None as the creation: where the times of the list say nothing.
+    """
+    with immediate(connection):
+        connection.execute(
+            "DELETE FROM walks WHERE before_us <> ? AND before_us NOT IN (SELECT start_us FROM coverage)", (NO_TIME_US,)
+        )
+        if token is None:
+            connection.execute("DELETE FROM walks WHERE before_us = ?", (to_sortable_us(before),))
+        else:
+            connection.execute(
+                "INSERT INTO walks (before_us, token) VALUES (?, ?) ON CONFLICT DO UPDATE SET token = excluded.token",
+                (to_sortable_us(before), sqlite_text(token)),
+            )
+
+
+def token(connection: sqlite3.Connection, before: datetime | None) -> str | None:
+    """The page token with which the list goes on below this creation. None: there is none."""
+    found = connection.execute("SELECT token FROM walks WHERE before_us = ?", (to_sortable_us(before),)).fetchone()
+    return None if found is None else str(found[0])
+
+
+def drop_anchor(connection: sqlite3.Connection) -> None:
+    """Remember which runs are held now, since none is missing between the newest of them and those before."""
+    with immediate(connection):
+        connection.execute(
+            "INSERT INTO service_traits (name, value) SELECT 'anchor', coalesce(max(id), 0) FROM runs WHERE true"
+            " ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE value <> excluded.value"
+        )
+
+
+def anchored(connection: sqlite3.Connection, run_ids: Sequence[str]) -> frozenset[str] | None:
+    """Those of these runs that were held when the anchor was dropped last. None: it never was."""
+    with snapshot(connection):
+        anchor = connection.execute(
+            "SELECT CAST(value AS INTEGER) FROM service_traits WHERE name = 'anchor'"
+        ).fetchone()
+        if anchor is None:
+            return None
+        marks = ", ".join("?" * len(run_ids))
+        held = connection.execute(
+            f"SELECT run_id FROM runs WHERE run_id IN ({marks}) AND id <= ?", (*map(sqlite_text, run_ids), *anchor)
+        )
+        return frozenset(run_id for (run_id,) in held.fetchall())
 
 
 def coverage(connection: sqlite3.Connection) -> Coverage:

@@ -30,11 +30,12 @@ def runs(connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, limit
 
 
 def active_runs(connection: sqlite3.Connection) -> tuple[Run, ...]:
-    """Runs whose status is not known to be final, but for those the service has lost; newest first."""
+    """Runs whose status is neither known nor learnt to be final, but for those the service has lost; newest first."""
     condition = where(RunFilter(active=True))
     found = connection.execute(
         f"SELECT {_RUN} FROM runs AS r JOIN run_bodies AS b ON b.id = r.id"
-        f" WHERE {condition.sql} AND presence <> 'lost' ORDER BY {order_by(RunSort())}",
+        f" WHERE {condition.sql} AND presence <> 'lost' AND status NOT IN (SELECT status FROM statuses WHERE is_final)"
+        f" ORDER BY {order_by(RunSort())}",
         condition.parameters,
     )
     return tuple(_run(values) for values in found.fetchall())

@@ -32,7 +32,12 @@ CREATE TABLE transitions (
     id INTEGER PRIMARY KEY, run INTEGER NOT NULL, old TEXT NOT NULL, new TEXT NOT NULL, at_us INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX transitions_run ON transitions (run);
-CREATE TABLE statuses (status TEXT PRIMARY KEY, runs INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE statuses (
+    status TEXT PRIMARY KEY,
+    runs INTEGER NOT NULL,
+    is_final INTEGER NOT NULL DEFAULT 0,
+    left_by INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
 CREATE TABLE repositories (label TEXT PRIMARY KEY, newest_us INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 -- With the status: a filter by statuses in the default order is answered by the index alone.
 CREATE INDEX runs_created ON runs (created_us, run_id, status);
@@ -104,6 +109,7 @@ CREATE TABLE coverage (
     start_us INTEGER PRIMARY KEY, end_us INTEGER NOT NULL, as_of_us INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE service_traits (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE walks (before_us INTEGER PRIMARY KEY, token TEXT NOT NULL) STRICT;
 """
 
 _FOLLOWING: Final = """

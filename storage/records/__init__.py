@@ -18,6 +18,7 @@ from storage.records.health import HealthChange, HealthReport, HealthSample, Hea
 from storage.records.query import RunFilter, RunPage, RunSort, RunWindow, WindowRequest
 from storage.records.repository import Repository
 from storage.records.run import (
+    ACTIVE_STATUSES,
     FINAL_STATUSES,
     Presence,
     Run,
@@ -26,8 +27,10 @@ from storage.records.run import (
     RunRow,
     Transition,
 )
+from storage.records.traits import DateFilter, ServiceTraits
 
 __all__ = [
+    "ACTIVE_STATUSES",
     "FINAL_STATUSES",
     "INVITATION_LIFETIME",
     "OPEN_STATES",
@@ -38,6 +41,7 @@ __all__ = [
     "Coverage",
     "CoverageGap",
     "CoverageRange",
+    "DateFilter",
     "Execution",
     "HealthChange",
     "HealthReport",
@@ -59,6 +63,7 @@ __all__ = [
     "RunRow",
     "RunSort",
     "RunWindow",
+    "ServiceTraits",
     "Transition",
     "WindowRequest",
 ]

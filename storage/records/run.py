@@ -6,6 +6,8 @@ from typing import Final, Literal
 
 from storage.records.repository import Repository
 
+ACTIVE_STATUSES: Final = ("queued", "working")
+"""The statuses of the spec that are not final."""
 FINAL_STATUSES: Final = frozenset({"completed", "failed"})
 """Statuses known to be final. Any other, known or not, counts as active."""
 

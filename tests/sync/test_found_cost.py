@@ -28,7 +28,6 @@ def active(desk: Desk, count: int = 20) -> None:
     desk.peer.fill(count, "working", until=desk.peer.now - 2 * HOUR)
 
 
-@pytest.mark.xfail(strict=True, reason="A third final status is swept like an active one.")
 def test_a_million_runs_with_three_final_statuses(desk: Desk) -> None:
     """20 active runs: the newest page, a sweep each for queued and working, and health."""
     desk.peer.archive = Archive(range(MILLION), newest=desk.peer.now - HOUR, every=SECOND)
@@ -37,10 +36,7 @@ def test_a_million_runs_with_three_final_statuses(desk: Desk) -> None:
     assert at_rest(desk) == 4
 
 
-@pytest.mark.parametrize(
-    "cancelled",
-    [10, pytest.param(3_000, marks=pytest.mark.xfail(strict=True, reason="It is swept like an active one."))],
-)
+@pytest.mark.parametrize("cancelled", [10, 3_000])
 def test_a_third_final_status(desk: Desk, cancelled: int) -> None:
     """Before anything is learnt, an unknown status costs one page."""
     desk.peer.archive = Archive(range(cancelled), newest=desk.peer.now - HOUR, statuses=("cancelled",))
@@ -63,7 +59,6 @@ def test_waiting_for_a_run_that_is_cancelled(desk: Desk) -> None:
     assert desk.run("runs", "wait", "run", "--timeout", "8s", "--json").code == 1
 
 
-@pytest.mark.xfail(strict=True, reason="Each poll walks to the end of the history.")
 def test_times_that_cannot_be_read(desk: Desk) -> None:
     """What is held already is recognized by its id."""
     desk.peer.has_readable_times = False
@@ -74,7 +69,6 @@ def test_times_that_cannot_be_read(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("shows_times", [True, False])
-@pytest.mark.xfail(strict=True, reason="Each look-up walks through the history.")
 def test_filters_that_are_ignored(desk: Desk, shows_times: bool) -> None:  # noqa: FBT001 — a case
     """20 active runs far below page 1, and no way to ask for them: a poll costs a few pages."""
     desk.peer.has_status_filter, desk.peer.date_filter = False, "ignored"
@@ -88,14 +82,7 @@ def test_filters_that_are_ignored(desk: Desk, shows_times: bool) -> None:  # noq
 
 
 @pytest.mark.parametrize("paging", ["key", "offset"])
-@pytest.mark.parametrize(
-    "endless",
-    [
-        "same",
-        pytest.param("stays", marks=pytest.mark.xfail(strict=True, reason="Only a repeated token ends a walk.")),
-        pytest.param("around", marks=pytest.mark.xfail(strict=True, reason="Only a repeated token ends a walk.")),
-    ],
-)
+@pytest.mark.parametrize("endless", ["same", "stays", "around"])
 def test_a_cursor_that_never_ends(desk: Desk, endless: Any, paging: Any) -> None:
     """A walk that shows nothing any more that it has not shown before stops; the runs are all here."""
     desk.peer.endless, desk.peer.paging = endless, paging

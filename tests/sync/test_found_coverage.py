@@ -53,6 +53,7 @@ def test_a_walk_cut_short_goes_on(desk: Desk) -> None:
     assert desk.facts("runs", "list", "--cached")["complete_since"]
 
 
+@pytest.mark.xfail(strict=True, reason="Nothing fills the gap.")
 @pytest.mark.parametrize("hours", [-2, -1 / 60, 3])
 def test_a_service_whose_clock_is_off(desk: Desk, hours: float) -> None:
     """Our own clock is no part of what is complete: the first runs of an empty service are all found."""
@@ -67,6 +68,7 @@ def test_a_service_whose_clock_is_off(desk: Desk, hours: float) -> None:
     assert not any(map(desk.false_claims, claims))
 
 
+@pytest.mark.xfail(strict=True, reason="Nothing fills the gap.")
 @pytest.mark.parametrize("paging", ["key", "offset"])
 def test_runs_that_arrive_while_all_are_listed(desk: Desk, paging: str) -> None:
     """The first page is the newest that is known; what came after it is missing, and fetched later."""
@@ -82,7 +84,7 @@ def test_runs_that_arrive_while_all_are_listed(desk: Desk, paging: str) -> None:
     assert not desk.missing()
 
 
-@pytest.mark.xfail(strict=True, reason="The extremes of a walk become its range.")
+@pytest.mark.xfail(strict=True, reason="Nothing fills the gap.")
 def test_a_run_dated_in_the_future(desk: Desk) -> None:
     """One run of 2076 does not make everything before it complete."""
     _yesterday(desk.peer, 200)
@@ -97,7 +99,7 @@ def test_a_run_dated_in_the_future(desk: Desk) -> None:
     assert not desk.missing()
 
 
-@pytest.mark.xfail(strict=True, reason="The extremes of a walk become its range.")
+@pytest.mark.xfail(strict=True, reason="Nothing fills the gap.")
 def test_an_old_creation_on_the_first_page(desk: Desk) -> None:
     """One run that is shown as years old among the newest does not make the years before them complete."""
     _yesterday(desk.peer, 200)
@@ -133,7 +135,7 @@ def test_a_first_poll_is_not_the_end_of_history(desk: Desk) -> None:
     assert desk.facts("runs", "list", "--cached")["complete_since"]
 
 
-@pytest.mark.xfail(strict=True, reason="Each poll starts at page 1 again, and sweeps come last.")
+@pytest.mark.xfail(strict=True, reason="Nothing fills the gap.")
 def test_a_gap_larger_than_the_limit_closes(desk: Desk) -> None:
     """12 requests at a time bring 35 pages in the end, and the active run is current all the while."""
     _yesterday(desk.peer, 200)

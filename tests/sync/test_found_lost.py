@@ -21,14 +21,11 @@ HABITS: dict[str, dict[str, Any]] = {
     "order of updates": {"order": "updated"},
     "order of updates, filter on updated": {"order": "updated", "date_filter": "updated"},
 }
-FAILING = {name for name in HABITS if any(word in name for word in ("whole", "filter on updated", "local"))}
 
 
-def habits(failing: set[str], *, but: tuple[str, ...] = ()) -> pytest.MarkDecorator:
-    """Each habit of a service; those in `failing` are not mended yet."""
-    mark = pytest.mark.xfail(strict=True, reason="The look-up trusts the service's dates.")
-    named = [pytest.param(HABITS[n], id=n, marks=[mark] if n in failing else []) for n in HABITS if n not in but]
-    return pytest.mark.parametrize("habit", named)
+def habits(*, but: tuple[str, ...] = ()) -> pytest.MarkDecorator:
+    """Each habit of a service."""
+    return pytest.mark.parametrize("habit", [pytest.param(HABITS[n], id=n) for n in HABITS if n not in but])
 
 
 def _set(peer: Peer, habit: dict[str, Any]) -> None:
@@ -42,7 +39,7 @@ def _with_an_old_working_run(peer: Peer) -> None:
     peer.fill(300)
 
 
-@habits(FAILING - {"order of updates, filter on updated"})
+@habits()
 def test_a_run_that_ended_out_of_sight_is_found(desk: Desk, habit: dict[str, Any]) -> None:
     """No sweep shows it any more; the look-up finds how it ended."""
     _set(desk.peer, habit)
@@ -55,7 +52,7 @@ def test_a_run_that_ended_out_of_sight_is_found(desk: Desk, habit: dict[str, Any
     assert (run["status"], run["observed"]["state"]) == ("completed", "current")
 
 
-@habits(set(), but=("filter ignored",))
+@habits(but=("filter ignored",))
 def test_a_run_that_is_gone_is_lost(desk: Desk, habit: dict[str, Any]) -> None:
     """It is not shown by any request that shows its neighbours; what it was last stays."""
     _set(desk.peer, habit)
@@ -68,7 +65,7 @@ def test_a_run_that_is_gone_is_lost(desk: Desk, habit: dict[str, Any]) -> None:
     assert (run["status"], run["observed"]["state"]) == ("working", "lost")
 
 
-@habits(FAILING)
+@habits()
 def test_waiting_for_a_run_ends_when_it_ends(desk: Desk, habit: dict[str, Any]) -> None:
     """`runs wait` sees it at work, and then completed."""
     _set(desk.peer, habit)
@@ -79,7 +76,7 @@ def test_waiting_for_a_run_ends_when_it_ends(desk: Desk, habit: dict[str, Any]) 
     assert desk.run("runs", "wait", "run_old", "--timeout", "60s", "--json").code == 0
 
 
-@habits(FAILING)
+@habits()
 def test_a_started_run_is_waited_for(desk: Desk, habit: dict[str, Any]) -> None:
     """`runs start --wait` follows the run that it has just started."""
     _set(desk.peer, habit)

@@ -62,14 +62,14 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 async def test_the_first_refresh_fills_the_cache_and_says_how_far_it_reached(bench: Bench) -> None:
-    """With more history than the first refresh wants, the newest are held and the coverage names the oldest of them."""
+    """With more history than the first refresh wants, the newest are held; what the oldest few say may be odd."""
     await bench.filled(30)
 
     assert await bench.cache.count(RunFilter()) == 10
     coverage = await bench.cache.coverage()
     assert not coverage.whole
     assert coverage.complete_since is not None
-    assert START + timedelta(minutes=20) <= coverage.complete_since < START + timedelta(minutes=21)
+    assert START + timedelta(minutes=20) <= coverage.complete_since < START + timedelta(minutes=23)
 
 
 async def test_a_short_history_is_known_to_be_whole(bench: Bench) -> None:
@@ -88,19 +88,39 @@ async def test_a_steady_refresh_costs_the_same_however_long_the_history(bench: B
     assert bench.asked() == 3
 
 
-async def test_new_runs_are_fetched_until_known_ones_are_met(bench: Bench) -> None:
-    """A gap of several pages is closed, and no page more than that is read."""
+async def test_more_new_runs_than_the_head_shows_leave_a_gap(bench: Bench) -> None:
+    """However much is new, the head reads twenty runs: the active sweeps wait for nothing, and the gap is known."""
     await bench.filled(30)
+    before = await bench.cache.coverage()
+    for n in range(30, 90):
+        bench.board.put(f"run_{n:02}", "completed", created=n)
+    bench.asked()
+    changes = await bench.sync.refresh()
+    coverage = await bench.cache.coverage()
+
+    assert len(changes.new) == 20
+    assert bench.asked() == 4 + 2
+    assert coverage.ranges[1] == before.ranges[0]
+    assert coverage.gaps[0].after == before.ranges[0].end
+    assert await bench.cache.token(coverage.gaps[0].before) == "20"
+
+
+async def test_new_runs_are_fetched_until_known_ones_are_met(bench: Bench) -> None:
+    """Three known and unchanged ones in a row end the reading, and the newest range grows without a gap."""
+    await bench.filled(30)
+    before = await bench.cache.coverage()
     for n in range(30, 42):
         bench.board.put(f"run_{n:02}", "completed", created=n)
     bench.asked()
     changes = await bench.sync.refresh()
+    coverage = await bench.cache.coverage()
 
     assert len(changes.new) == 12
-    assert bench.asked() == 3 + 2
-    coverage = await bench.cache.coverage()
-    assert coverage.complete_since is not None
-    assert coverage.complete_since < START + timedelta(minutes=21)
+    assert bench.asked() == 4 + 2
+    assert len(coverage.ranges) == 1
+    assert coverage.complete_since == before.complete_since
+    assert coverage.ranges[0].end is not None
+    assert coverage.ranges[0].end > START + timedelta(minutes=38)
 
 
 async def test_an_old_run_that_came_alive_again_is_seen(bench: Bench) -> None:
@@ -141,6 +161,7 @@ async def test_a_run_that_the_service_lost_is_told_as_lost(bench: Bench) -> None
 async def test_a_run_is_unconfirmed_while_the_look_up_fails(bench: Bench) -> None:
     """Between 'not shown' and 'looked up' nothing is guessed."""
     bench.board.put("run_a", "working", created=0)
+    await bench.filled(30, first=1)
     await bench.sync.refresh()
     del bench.board.runs["run_a"]
     bench.board.requests.clear()
@@ -174,7 +195,8 @@ async def test_a_failed_refresh_keeps_the_rows_and_tells_the_link(bench: Bench) 
         await bench.sync.refresh()
 
     assert await bench.cache.count(RunFilter()) == 5
-    assert (await bench.cache.coverage()).complete_since is None
+    found = (await bench.cache.coverage()).complete_since
+    assert found is None or found > START + timedelta(minutes=25)
     link = [event.state for event in bench.events if isinstance(event, LinkChanged)][-1]
     assert (link.subject, link.is_failing, link.error_kind) == ("runs", True, "rate_limited")
 
@@ -206,7 +228,7 @@ async def test_listing_stops_at_its_limit(bench: Bench) -> None:
     """The newest three cost one request, whatever the history."""
     for n in range(30):
         bench.board.put(f"run_{n:02}", "completed", created=n)
-    listed = await Listing(bench.client, bench.sync, 5).fetch(RunFilter(), limit=3)
+    listed = await Listing(bench.sync).fetch(RunFilter(), limit=3)
 
     assert [run.run_id for run in listed] == ["run_29", "run_28", "run_27"]
     assert bench.asked() == 1
@@ -216,9 +238,9 @@ async def test_a_listing_without_a_filter_tells_the_cache_what_is_complete(bench
     """What `runs list` walked through, from the newest down, is held completely afterwards."""
     for n in range(12):
         bench.board.put(f"run_{n:02}", "completed", created=n)
-    await Listing(bench.client, bench.sync, 5).fetch(RunFilter(), limit=5)
+    await Listing(bench.sync).fetch(RunFilter(), limit=5)
     partly = await bench.cache.coverage()
-    await Listing(bench.client, bench.sync, 5).fetch(RunFilter(), limit=None)
+    await Listing(bench.sync).fetch(RunFilter(), limit=None)
 
     assert not partly.whole
     assert partly.complete_since is not None
@@ -228,7 +250,7 @@ async def test_a_listing_without_a_filter_tells_the_cache_what_is_complete(bench
 async def test_a_filtered_listing_claims_nothing(bench: Bench) -> None:
     """A list of failed runs says nothing about the others."""
     bench.board.put("run_1", "failed", created=0)
-    await Listing(bench.client, bench.sync, 5).fetch(RunFilter(statuses=("failed",)), limit=None)
+    await Listing(bench.sync).fetch(RunFilter(statuses=("failed",)), limit=None)
 
     assert (await bench.cache.coverage()).complete_since is None
 
@@ -237,7 +259,7 @@ async def test_filtering_here_reads_whole_pages(bench: Bench) -> None:
     """One match among many runs costs pages, not a request a run."""
     for n in range(20):
         bench.board.put(f"run_{n:02}", "completed", created=n, branch_name="rare" if n == 0 else "main")
-    listed = await Listing(bench.client, bench.sync, 5).fetch(RunFilter(search="rare"), limit=1)
+    listed = await Listing(bench.sync).fetch(RunFilter(search="rare"), limit=1)
 
     assert [run.run_id for run in listed] == ["run_00"]
     assert bench.asked() == 4

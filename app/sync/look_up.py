@@ -1,0 +1,197 @@
+"""Looking for runs that no list showed. A run counts as absent only where the same question finds one that is there.
+
+A service may filter dates by creation, by the last change or not at all, store them finer than it shows them, and show
+them as local times without an offset (spec 4.2 leaves all of that open).
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from app.api.errors import EndlessListError
+from app.sync.reader import RunQuery, RunReader
+from storage.records import DateFilter, Run, ServiceTraits
+
+Verdict = Literal["found", "absent", "unknown"]
+
+SECOND: Final = timedelta(seconds=1)
+QUARTER: Final = timedelta(minutes=15)
+"""Offsets from UTC are multiples of it."""
+FURTHEST: Final = 14 * 4
+"""The largest offset from UTC in quarters of an hour."""
+APART: Final = timedelta(seconds=5)
+"""Creation and last change of a run this far apart tell which of them is filtered."""
+WINDOW_PAGES: Final = 5
+WALK_PAGES: Final = 10
+"""Pages read for one question; what they do not settle stays unknown."""
+BLIND_TRIES: Final = 3
+"""Runs looked for while nothing is known of the date filter."""
+REST: Final = timedelta(hours=1)
+"""Until a service whose dates could not be made out is examined again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Times by the service's own clock, both inclusive."""
+
+    start: datetime
+    end: datetime | None = None
+
+    @classmethod
+    def around(cls, shown: datetime, offset: timedelta) -> "Span":
+        """What a shown time may stand for: whole seconds may be shown where microseconds are stored."""
+        at = (shown - offset).replace(microsecond=0)
+        return cls(at - SECOND, at + 2 * SECOND)
+
+    def holds(self, shown: datetime | None, offset: timedelta) -> bool:
+        """Whether a shown time lies in it; one that cannot be read may."""
+        return shown is None or self.start <= shown - offset <= (self.end or shown - offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What an answer showed."""
+
+    runs: tuple[Run, ...]
+    ended: bool
+    """It was read to its end."""
+
+    def has(self, run: Run) -> bool:
+        """Whether the run was shown."""
+        return any(shown.run_id == run.run_id for shown in self.runs)
+
+
+@dataclass(slots=True)
+class LookUp:
+    """Looks for single runs."""
+
+    reader: RunReader
+    _rest_until: datetime | None = None
+
+    async def find(self, runs: Sequence[Run], controls: Sequence[Run] | None) -> Mapping[str, Verdict]:
+        """Look for these runs; `controls` are others that the service showed just now (None: they are asked for).
+
+        Raises:
+            ApiError: The service could not be asked; what was found before is stored.
+        """
+        now = self.reader.clock()
+        known = await self.reader.cache.traits()
+        if controls is None:
+            controls = (await self._walk(None, [], 1)).runs
+        filters: tuple[DateFilter, ...] = (known.date_filter,) if known.date_filter != "unknown" else ()
+        if not filters and (self._rest_until is None or now >= self._rest_until):
+            filters = await self._examine(controls, known.display_offset)
+            self._rest_until = None if filters else now + REST
+        offset = (await self.reader.cache.traits()).display_offset
+        verdicts = await self._search(runs, filters, offset)
+        if known.date_filter in {"created", "updated"} and "absent" in verdicts.values():
+            held = await self._consistent(controls, known.date_filter, offset)
+            if known.date_filter not in held:
+                await self.reader.cache.set_traits(replace(known, date_filter="unknown"))
+                return {run_id: "unknown" if said == "absent" else said for run_id, said in verdicts.items()}
+        return verdicts
+
+    async def _search(
+        self, runs: Sequence[Run], filters: tuple[DateFilter, ...], offset: timedelta
+    ) -> dict[str, Verdict]:
+        """Absent: not found by any of the filters that the service may have."""
+        verdicts: dict[str, Verdict] = {run.run_id: "absent" if filters else "unknown" for run in runs}
+        if "created" in filters or not filters:
+            for run in runs[: len(runs) if filters else BLIND_TRIES]:
+                self._settle(verdicts, [run], await self._by_creation(run, offset))
+        left = [run for run in runs if verdicts[run.run_id] != "found"]
+        if left and "updated" in filters:
+            times = [run.updated_at for run in left if run.updated_at is not None]
+            since = Span(min(times) - offset - SECOND) if len(times) == len(left) else None
+            self._settle(verdicts, left, await self._walk(since, left, WALK_PAGES))
+        elif left and ("ignored" in filters or not filters):
+            self._settle(verdicts, left, await self._walk(None, left, WALK_PAGES))
+        return verdicts
+
+    def _settle(self, verdicts: dict[str, Verdict], runs: Sequence[Run], sight: Sight) -> None:
+        for run in runs:
+            if sight.has(run):
+                verdicts[run.run_id] = "found"
+            elif not sight.ended:
+                verdicts[run.run_id] = "unknown"
+
+    async def _by_creation(self, run: Run, offset: timedelta) -> Sight:
+        if run.created_at is None:
+            return Sight((), ended=False)
+        return await self._walk(Span.around(run.created_at, offset), [run], WINDOW_PAGES)
+
+    async def _walk(self, span: Span | None, wanted: Sequence[Run], most: int) -> Sight:
+        """Read pages until all that is wanted was shown."""
+        shown: list[Run] = []
+        missing = {run.run_id for run in wanted}
+        query = RunQuery(since=span.start, until=span.end) if span else None
+        with suppress(EndlessListError):
+            async for stored in self.reader.read(query):
+                most -= 1
+                shown += stored.page.runs
+                missing -= {run.run_id for run in stored.page.runs}
+                if stored.page.next_token is None:
+                    return Sight(tuple(shown), ended=True)
+                if not most or (wanted and not missing):
+                    break
+        return Sight(tuple(shown), ended=False)
+
+    async def _examine(self, controls: Sequence[Run], offset: timedelta) -> tuple[DateFilter, ...]:
+        """Find out what the date filter may be; empty: it cannot be made out."""
+        found = await self._consistent(controls, "created", offset)
+        found = found or await self._consistent(controls, "updated", offset)
+        if not found and (control := _control(controls, apart=False)):
+            offset = await self._offset(control)
+            found = await self._consistent(controls, "created", offset) if offset else ()
+            found = found or (await self._consistent(controls, "updated", offset) if offset else ())
+        if found:
+            certain = found[0] if len(found) == 1 else "unknown"
+            await self.reader.cache.set_traits(ServiceTraits(certain, offset))
+        return found
+
+    async def _consistent(
+        self, controls: Sequence[Run], asked: DateFilter, offset: timedelta
+    ) -> tuple[DateFilter, ...]:
+        """Ask for a run that is there by one of its times; which filters the answer fits. None: it lacks the run."""
+        control = _control(controls, apart=True)
+        if control is None:
+            return ()
+        shown = control.created_at if asked == "created" else control.updated_at
+        if shown is None:
+            return ()
+        span = Span.around(shown, offset)
+        sight = await self._walk(span, [control], 1)
+        if not sight.has(control):
+            return ()
+        by_creation = all(span.holds(run.created_at, offset) for run in sight.runs)
+        by_change = all(span.holds(run.updated_at, offset) for run in sight.runs)
+        fits: dict[DateFilter, bool] = {"created": by_creation, "updated": by_change}
+        return tuple(name for name, does_fit in fits.items() if does_fit) or ("ignored",)
+
+    async def _offset(self, control: Run) -> timedelta:
+        """How much later than it filters them the service shows its times, by bisection."""
+        low, high = -FURTHEST, FURTHEST
+        while low < high:
+            middle = (low + high + 1) // 2
+            until = control.created_at - middle * QUARTER + SECOND if control.created_at else None
+            page = await self.reader.client.list_runs(page_size=10, date_to=until)
+            newest = max((run.created_at for run in page.runs if run.created_at), default=None)
+            if newest is not None and control.created_at is not None and newest >= control.created_at:
+                low = middle
+            else:
+                high = middle - 1
+        return low * QUARTER
+
+
+def _control(runs: Sequence[Run], *, apart: bool) -> Run | None:
+    """The run that says most: its two times are apart (or not), it is final, and old enough to stay where it is."""
+
+    def worth(place: int) -> tuple[bool, bool, int]:
+        run = readable[place]
+        is_apart = bool(run.created_at and run.updated_at and abs(run.updated_at - run.created_at) > APART)
+        return is_apart is apart, run.is_final, place
+
+    readable = [run for run in runs if run.created_at is not None and run.updated_at is not None]
+    return readable[max(range(len(readable)), key=worth)] if readable else None

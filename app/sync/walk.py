@@ -1,0 +1,112 @@
+"""A walk through the list, from its newest run downwards: what it may claim of the history, and no more."""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from heapq import nlargest
+from itertools import chain
+from statistics import median_high, median_low
+from typing import Final
+
+from app.sync.reader import StoredPage
+from storage.records import CoverageRange, Run
+
+TICK: Final = timedelta(microseconds=1)
+ENDS: Final = 9
+"""Runs at an end of a walk that say together how far it reaches: a few odd times among them change nothing."""
+ODD_SHARE: Final = 0.1
+"""Runs that may be out of order before the order itself is in doubt."""
+RECENT: Final = 100
+"""Runs whose order is looked at."""
+KEPT: Final = 10
+"""Pages of a walk that are kept."""
+IN_A_ROW: Final = 3
+"""So many known and unchanged runs in a row: what follows is known as well."""
+
+
+def reach(runs: Sequence[Run]) -> datetime | None:
+    """The creation, inclusive, down to which a list that goes on after these runs has certainly shown every run.
+
+    The spec says "newest first", by creation or by the last change. No run changes before it is created: in the order
+    of changes, every run that was created after the last change shown was shown. None: the times say nothing.
+    """
+    created = [run.created_at for run in runs if run.created_at is not None]
+    updated = [run.updated_at for run in runs if run.updated_at is not None]
+    bounds = [median_high(times[-_ends(times) :]) for times in (created, updated) if times and _descends(times)]
+    # Others of the last one's very instant may be on the next page.
+    return max(bounds) + TICK if bounds and 2 * len(created) > len(runs) else None
+
+
+def top(runs: Sequence[Run]) -> datetime | None:
+    """The creation up to which the first page of a list shows every run. None: too few of its times can be read."""
+    created = [run.created_at for run in runs if run.created_at is not None]
+    return median_low(nlargest(ENDS, created)) if len(created) > 1 else None
+
+
+def _ends(times: Sequence[datetime]) -> int:
+    return min(ENDS, (len(times) + 1) // 2)
+
+
+def _descends(times: Sequence[datetime]) -> bool:
+    # The longest run of times that do not rise, by patience sorting from the end.
+    tops: list[datetime] = []
+    for time in reversed(times):
+        place = bisect_right(tops, time)
+        tops[place : place + 1] = [time]
+    return len(times) - len(tops) <= ODD_SHARE * len(times)
+
+
+@dataclass(slots=True)
+class Walk:
+    """A walk from the newest run downwards, page by page, without gaps."""
+
+    as_of: datetime
+    """By our clock: when the first page was asked for."""
+    known: CoverageRange | None = None
+    """The newest range that was complete before it began."""
+    pages: list[StoredPage] = field(default_factory=list)
+    """Those it read; of a long walk the last few."""
+    ended: bool = False
+    """The service said that there is no further page."""
+    runs: int = 0
+    token: str | None = None
+    """The next page."""
+    _top: datetime | None = None
+    _recent: deque[Run] = field(default_factory=lambda: deque(maxlen=RECENT))
+
+    def step(self, stored: StoredPage) -> None:
+        """Take in the next page."""
+        page = stored.page
+        self.pages = [*self.pages[1 - KEPT :], stored]
+        if self.runs == 0:
+            self._top = top(page.runs)
+        self._recent.extend(page.runs)
+        self.runs += len(page.runs)
+        self.token, self.ended = page.next_token, page.next_token is None
+
+    def range(self) -> CoverageRange | None:
+        """What is complete. None: nothing can be said by times."""
+        if self.ended:
+            return CoverageRange(None, self._top)
+        start = reach(self._recent)
+        if start is None or self._top is None or start > self._top:
+            return None
+        return CoverageRange(start, self._top)
+
+    def meets(self, held: Container[str]) -> bool:
+        """Whether enough runs in a row are among those held, and came unchanged."""
+        changed: set[str] = set()
+        for each in (stored.changes for stored in self.pages):
+            changed |= {*each.new, *each.updated, *(moved.run_id for moved in each.transitions)}
+        row = 0
+        for run in self.shown():
+            row = row + 1 if run.run_id in held and run.run_id not in changed else 0
+            if row == IN_A_ROW:
+                return True
+        return False
+
+    def shown(self) -> Iterator[Run]:
+        """The runs of the pages that are kept, in their order."""
+        return chain.from_iterable(stored.page.runs for stored in self.pages)

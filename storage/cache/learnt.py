@@ -1,0 +1,73 @@
+"""What was learnt of the service: how it filters and shows times, and which of its statuses are final."""
+
+import sqlite3
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Final, cast
+
+from storage.database import immediate
+from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, DateFilter, ServiceTraits
+from storage.values import NO_TIME_US, sqlite_text, to_us
+
+UNSETTLED: Final = 10
+_SPEC: Final = ", ".join(f"'{status}'" for status in (*ACTIVE_STATUSES, *sorted(FINAL_STATUSES)))
+_SECOND: Final = timedelta(seconds=1)
+
+
+def traits(connection: sqlite3.Connection) -> ServiceTraits:
+    """The service's habits, as far as they are known."""
+    held = dict(connection.execute("SELECT name, value FROM service_traits").fetchall())
+    return ServiceTraits(
+        cast("DateFilter", held.get("date_filter", "unknown")), int(held.get("display_offset_s", 0)) * _SECOND
+    )
+
+
+def set_traits(connection: sqlite3.Connection, found: ServiceTraits) -> None:
+    """Remember the service's habits."""
+    with immediate(connection):
+        connection.executemany(
+            "INSERT INTO service_traits (name, value) VALUES (?, ?)"
+            " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            [("date_filter", found.date_filter), ("display_offset_s", str(found.display_offset // _SECOND))],
+        )
+
+
+def final_statuses(connection: sqlite3.Connection) -> frozenset[str]:
+    """The statuses that end a turn: those of the spec, and those that were learnt."""
+    learnt = connection.execute("SELECT status FROM statuses WHERE is_final").fetchall()
+    return FINAL_STATUSES | {status for (status,) in learnt}
+
+
+def unsettled_statuses(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """The statuses of which it is not known whether they are final; those of most runs, `UNSETTLED` at most."""
+    found = connection.execute(
+        f"SELECT status FROM statuses WHERE NOT is_final AND runs > 0 AND status NOT IN ({_SPEC})"
+        " ORDER BY runs DESC, status LIMIT ?",
+        (UNSETTLED,),
+    )
+    return tuple(status for (status,) in found.fetchall())
+
+
+def learn_left(connection: sqlite3.Connection, statuses: Collection[str]) -> None:
+    """Remember that runs left these statuses, each as often as it is named; one that many leave is not final."""
+    with immediate(connection):
+        connection.executemany(
+            "UPDATE statuses SET left_by = left_by + 1, is_final = is_final AND 10 * (left_by + 1) < runs"
+            " WHERE status = ?",
+            [(sqlite_text(status),) for status in statuses],
+        )
+
+
+def learn_final(connection: sqlite3.Connection, status: str, unchanged_since: datetime | None = None) -> None:
+    """Remember that this status is final, unless runs were seen leaving it.
+
+    With a time: only if each of its runs was last updated before then.
+    """
+    bound = {"status": sqlite_text(status), "since": None if unchanged_since is None else to_us(unchanged_since)}
+    with immediate(connection):
+        connection.execute(
+            "UPDATE statuses SET is_final = 1 WHERE status = :status AND NOT is_final AND 10 * left_by < runs"
+            " AND (:since IS NULL OR NOT EXISTS"
+            " (SELECT 1 FROM runs WHERE status = :status AND (updated_us >= :since OR updated_us = :no_time)))",
+            {**bound, "no_time": NO_TIME_US},
+        )
