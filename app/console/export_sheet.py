@@ -54,13 +54,15 @@ class ExportScreen(PickerScreen[str]):
         path = typed_path(message.value)
         if (why := export_problem(path, self._formats)) is not None:
             self._note(why, "bad")
+        elif any(worker.name == str(path.absolute()) for worker in self.app.workers if not worker.is_finished):
+            self._note("This file is being written: wait, or name another.", "warn")
         elif path.exists() and path != self._replacing:
             self._replacing = path
             self._note("There is such a file. Enter again replaces it.", "warn")
         else:
             self._note("Writing…", "busy")
             # The app's worker: leaving this sheet does not stop a write under way.
-            self.app.run_worker(self._write(path), group="export")
+            self.app.run_worker(self._write(path), str(path.absolute()), group="export")
 
     async def _write(self, path: Path) -> None:
         try:

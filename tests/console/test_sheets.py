@@ -1,5 +1,6 @@
 """What lies over a room can be left, and what it asks answered, without a keyboard."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from textual.widget import Widget
 from textual.widgets import TextArea
 
 from app.config import Command
+from app.console.export_sheet import ExportScreen
 from app.console.keys.own_commands import ConfirmCommandScreen
 from tests.console.conftest import SMALL, Scene, Staged
 
@@ -100,3 +102,34 @@ async def test_columns_chosen_by_clicks_can_be_kept(staged: Staged) -> None:
                 await scene.settle()
 
             assert ("updated" in scene.table.choice.shown) is kept
+
+
+async def test_two_exports_never_write_the_same_file(staged: Staged, tmp_path: Path) -> None:
+    """A second one, from the same sheet or another, is told to wait; another file is written at the same time."""
+    turns = {name: asyncio.Event() for name in ("one.csv", "two.csv")}
+    written: list[str] = []
+
+    async def write(path: Path) -> str:
+        await turns[path.name].wait()
+        written.append(path.name)
+        return f"written to {path.name}"
+
+    async with staged(SMALL) as scene:
+
+        async def export(name: str, *, enters: int = 1) -> None:
+            scene.app.push_screen(ExportScreen("Export", tmp_path / name, (".csv", ".json"), write))
+            await scene.pilot.pause()
+            await scene.pilot.press(*["enter"] * enters)
+
+        await export("one.csv", enters=2)
+        assert "is being written" in scene.text
+        await scene.pilot.press("escape")
+        await export("one.csv")
+        assert "is being written" in scene.text
+        await scene.pilot.press("escape")
+        await export("two.csv")
+        for turn in turns.values():
+            turn.set()
+        await scene.settle()
+
+    assert sorted(written) == ["one.csv", "two.csv"]
