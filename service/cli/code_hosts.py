@@ -1,12 +1,14 @@
 """`host` and `repository`: the code hosts an organization connected, and the repositories it configured."""
 
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
-from service.cli.output import AdminContext, admin_command
+from service.cli.output import AdminContext, admin_command, organization_option
 from service.clock import now_micros
 from service.hosts.health import HealthProbes
 from service.reference import PLATFORMS
@@ -26,7 +28,7 @@ def _host_line(one: Host) -> str:
 
 
 @host.command("connect")
-@click.option("--org", "slug", required=True, help="The organization's slug or id.")
+@organization_option
 @click.option("--platform", type=click.Choice(PLATFORMS), required=True)
 @click.option("--host", help="Its name in repository URLs.")
 @click.option("--group", help="The GitLab group.")
@@ -43,18 +45,8 @@ def connect(admin: AdminContext, slug: str, **options: str | None) -> None:
     admin.show(asdict(made), [_host_line(made)])
 
 
-@host.command("list")
-@click.option("--org", "slug", required=True, help="The organization's slug or id.")
-@admin_command
-def list_hosts(admin: AdminContext, slug: str) -> None:
-    """List an organization's code hosts."""
-    with admin.read() as connection:
-        found = hosts.of(connection, find_organization(connection, slug).id)
-    admin.show({"hosts": [asdict(one) for one in found]}, [_host_line(one) for one in found])
-
-
 @host.command("check")
-@click.option("--org", "slug", required=True, help="The organization's slug or id.")
+@organization_option
 @admin_command
 def check(admin: AdminContext, slug: str) -> None:
     """Check an organization's code hosts and show why one is not ok; exit status 1 unless all are.
@@ -80,18 +72,12 @@ def check(admin: AdminContext, slug: str) -> None:
 
 
 @host.command("disconnect")
-@click.option("--org", "slug", required=True, help="The organization's slug or id.")
+@organization_option
 @click.option("--platform", type=click.Choice(PLATFORMS), required=True)
 @admin_command
 def disconnect(admin: AdminContext, slug: str, platform: str) -> None:
     """Disconnect a code host; configured repositories stay, and so does the trial that it started."""
-    with admin.write() as connection:
-        organization = find_organization(connection, slug)
-        if not hosts.disconnect(connection, organization.id, platform):
-            raise SetupError(
-                f"{organization.slug} has no {platform} host; "
-                f"list them with: runwarden service host list --org {organization.slug}"
-            )
+    _take_away(admin, slug, platform, hosts.disconnect, f"{platform} host", host)
     admin.show({"platform": platform, "state": "disconnected"}, [f"{platform} disconnected"])
 
 
@@ -106,7 +92,7 @@ def _repository_line(one: Repository) -> str:
 
 @repository.command("add")
 @click.argument("name")
-@click.option("--org", "slug", required=True, help="The organization's slug or id.")
+@organization_option
 @click.option("--platform", type=click.Choice(PLATFORMS), required=True)
 @click.option("--path", required=True, help="owner/repo or group/project.")
 @click.option("--url", help="What git clones: a URL or a folder; the connected host's clone URL if left out.")
@@ -120,27 +106,37 @@ def add(admin: AdminContext, name: str, slug: str, **options: str | None) -> Non
     admin.show(asdict(made), [_repository_line(made)])
 
 
-@repository.command("list")
-@click.option("--org", "slug", required=True, help="The organization's slug or id.")
-@admin_command
-def list_repositories(admin: AdminContext, slug: str) -> None:
-    """List an organization's repositories."""
-    with admin.read() as connection:
-        found = repositories.of(connection, find_organization(connection, slug).id)
-    admin.show({"repositories": [asdict(one) for one in found]}, [_repository_line(one) for one in found])
-
-
 @repository.command("remove")
 @click.argument("name")
-@click.option("--org", "slug", required=True, help="The organization's slug or id.")
+@organization_option
 @admin_command
 def remove(admin: AdminContext, name: str, slug: str) -> None:
     """Remove a repository; its runs stay, and the repository itself is not touched."""
+    _take_away(admin, slug, name, repositories.remove, f"repository {name!r}", repository)
+    admin.show({"name": name, "state": "removed"}, [f"{name} removed"])
+
+
+def _list_command(group: click.Group, key: str, about: str, of: Callable[..., Any], line: Callable[[Any], str]) -> None:
+    @group.command("list", help=about)
+    @organization_option
+    @admin_command
+    def show_all(admin: AdminContext, slug: str) -> None:
+        with admin.read() as connection:
+            found = of(connection, find_organization(connection, slug).id)
+        admin.show({key: [asdict(one) for one in found]}, [line(one) for one in found])
+
+
+def _take_away(
+    admin: AdminContext, slug: str, name: str, remove: Callable[..., bool], what: str, group: click.Group
+) -> None:
     with admin.write() as connection:
         organization = find_organization(connection, slug)
-        if not repositories.remove(connection, organization.id, name):
+        if not remove(connection, organization.id, name):
             raise SetupError(
-                f"{organization.slug} has no repository {name!r}; "
-                f"list them with: runwarden service repository list --org {organization.slug}"
+                f"{organization.slug} has no {what}; "
+                f"list them with: runwarden service {group.name} list --org {organization.slug}"
             )
-    admin.show({"name": name, "state": "removed"}, [f"{name} removed"])
+
+
+_list_command(host, "hosts", "List an organization's code hosts.", hosts.of, _host_line)
+_list_command(repository, "repositories", "List an organization's repositories.", repositories.of, _repository_line)

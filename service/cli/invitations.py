@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from service.cli.output import AdminContext, admin_command
+from service.cli.output import AdminContext, admin_command, organization_option
 from service.clock import now_micros, rfc3339
 from service.mail.sender import CLAIM_MICROS, MailSender, mailer_of
 from service.setup import SetupError, checked_email, find_organization
@@ -57,7 +57,7 @@ def list_all(admin: AdminContext, slug: str | None) -> None:
 
 @invitation.command("send")
 @click.argument("email")
-@click.option("--org", "slug", required=True, help="The organization's slug or id.")
+@organization_option
 @admin_command
 def send(admin: AdminContext, email: str, slug: str) -> None:
     """Invite EMAIL to administer an organization; exit status 1 if the mail is not sent yet."""

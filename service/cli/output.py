@@ -23,6 +23,9 @@ DATA_DIR_VARIABLE = "RUNWARDEN_SERVICE_DATA_DIR"
 DATABASE_VARIABLE = "RUNWARDEN_SERVICE_DATABASE"
 
 
+organization_option = click.option("--org", "slug", required=True, help="The organization's slug or id.")
+
+
 def default_data_dir() -> Path:
     """Return the data folder used when none is named."""
     from platformdirs import user_data_path

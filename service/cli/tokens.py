@@ -2,7 +2,7 @@
 
 import click
 
-from service.cli.output import AdminContext, admin_command
+from service.cli.output import AdminContext, admin_command, organization_option
 from service.clock import now_micros, rfc3339
 from service.setup import SetupError, TokenEntry, find_organization, make_token
 from service.store import tokens
@@ -15,7 +15,7 @@ def token() -> None:
 
 
 @token.command("create")
-@click.option("--org", "slug", required=True, help="The organization's slug or id.")
+@organization_option
 @click.option("--scope", "scopes", multiple=True, type=click.Choice(SCOPES), required=True)
 @click.option("--alias", default="unnamed", show_default=True)
 @click.option("--duration", default="30d", show_default=True, help="How long it is valid, such as 12h or 90d.")
@@ -37,7 +37,7 @@ def create(admin: AdminContext, slug: str, scopes: tuple[str, ...], alias: str, 
 
 
 @token.command("list")
-@click.option("--org", "slug", required=True, help="The organization's slug or id.")
+@organization_option
 @admin_command
 def list_all(admin: AdminContext, slug: str) -> None:
     """List an organization's tokens, without their values."""
