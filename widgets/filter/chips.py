@@ -26,6 +26,13 @@ _THOUSAND: Final = 1_000
 _MANY: Final = 10_000
 
 
+@dataclass
+class SheetRequested(Message):
+    """A sheet that changes the query was requested: of a facet, `views` or `save_view`."""
+
+    name: str
+
+
 class ViewBar(ClickableLine):
     """The saved views as tabs; the current one is marked, and `…` stands for those that do not fit."""
 
@@ -34,14 +41,6 @@ class ViewBar(ClickableLine):
         """A view was clicked."""
 
         index: int
-
-    @dataclass
-    class ListRequested(Message):
-        """The list of all views was requested."""
-
-    @dataclass
-    class NewRequested(Message):
-        """A new view of the current filter was requested."""
 
     def __init__(self) -> None:
         super().__init__(self.parts)
@@ -66,8 +65,8 @@ class ViewBar(ClickableLine):
             hidden += 1
         yield from ((tab, self.Picked(index)) for index, tab in tabs)
         if hidden:
-            yield Content.styled(f" …+{hidden}", QUIET), self.ListRequested()
-        yield Content.styled(NEW, QUIET), self.NewRequested()
+            yield Content.styled(f" …+{hidden}", QUIET), SheetRequested("views")
+        yield Content.styled(NEW, QUIET), SheetRequested("save_view")
 
     def _tab(self, index: int) -> Content:
         title = self._titles[index]
@@ -130,12 +129,6 @@ class Facet:
 class FacetBar(ClickableLine):
     """The facets with their values: `status failed ▾   repository any ▾`."""
 
-    @dataclass
-    class Clicked(Message):
-        """A facet was clicked."""
-
-        name: str
-
     def __init__(self) -> None:
         super().__init__(self.parts)
         self._facets: tuple[Facet, ...] = ()
@@ -152,4 +145,4 @@ class FacetBar(ClickableLine):
             style = STYLES["warn"] if facet.is_set else QUIET
             name = " " * FACET_GAP * bool(index) + facet.name
             value = shorten(facet.value, WIDEST_VALUE)
-            yield Content.assemble((f"{name} ", QUIET), (value, style), (" ▾", QUIET)), self.Clicked(facet.name)
+            yield Content.assemble((f"{name} ", QUIET), (value, style), (" ▾", QUIET)), SheetRequested(facet.name)

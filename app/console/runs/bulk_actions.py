@@ -23,8 +23,15 @@ MOST_MARKS: Final = 1_000
 
 _hidden = partial(Binding, show=False)
 BULK_BINDINGS: Final = (
-    _hidden("asterisk", "mark_all", "mark all", key_display="*", tooltip="Everything that matches", id="runs.mark_all"),
-    _hidden("e", "export", "export", tooltip="The marked runs, or all that match, to a file", id="runs.export"),
+    _hidden(
+        "asterisk",
+        "run('mark_all')",
+        "mark all",
+        key_display="*",
+        tooltip="Everything that matches",
+        id="runs.mark_all",
+    ),
+    _hidden("e", "run('export')", "export", tooltip="The marked runs, or all that match, to a file", id="runs.export"),
 )
 
 
@@ -36,28 +43,31 @@ class BulkActions:
         self._session = context.session
         self._query = query
         self._table = table
-        self.instead: dict[str, Callable[[], None]] = {
+        self._actions: dict[str, Callable[[], None]] = {
+            "mark_all": lambda: context.with_engine(self._mark_all, "pick"),
+            "export": lambda: context.with_engine(self._export, "form"),
+        }
+        self._instead: dict[str, Callable[[], None]] = {
             "continue": lambda: context.with_engine(self._continue, "form"),
             "copy_id": self._copy_ids,
         }
         """Actions on one run that are done with all marked runs, while there are marks."""
+
+    def do(self, name: str) -> bool:
+        """Do the action of that name; False: it is none on several runs."""
+        action = self._actions.get(name) or (self._instead.get(name) if self._table.marks else None)
+        if action is not None:
+            action()
+        return action is not None
 
     def summary(self, *, is_wide: bool) -> SafeText:
         """How many runs are marked, and the keys that act on them if there is room."""
         keys = " · c continues · y copies · e exports · esc unmarks" if is_wide else ""
         return safe_text(f"■ {len(self._table.marks):,} marked{keys}")
 
-    def mark_all(self) -> None:
-        """Mark every run that matches; if all are marked, unmark them."""
-        self._context.with_engine(self._mark_all, "pick")
-
     def mark_range(self, first_id: str, last_id: str) -> None:
         """Mark every run from one to another."""
         self._context.with_engine(lambda engine: self._mark_range(engine, first_id, last_id), "pick")
-
-    def export(self) -> None:
-        """Ask where to write the marked runs, or all that match."""
-        self._context.with_engine(self._export, "form")
 
     def _copy_ids(self) -> None:
         ids = self._table.marks.ids

@@ -4,13 +4,17 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from app.console.coalesced_task import CoalescedTask
 from app.text import SafeText, safe_block, safe_text
 from storage.records import Action
 from widgets.runs.facts import Branch, RunView, Turn
 
 if TYPE_CHECKING:
+    from app.console.runs.screen_context import ScreenContext
     from storage.cache import Cache
     from storage.ledger import Ledger
+    from widgets.runs.pane import RunPane
+    from widgets.runs.table import RunTable
 
 TURN_LINES: Final = 60
 """Lines of one instruction that are shown; the ledger has it in full."""
@@ -29,6 +33,25 @@ BESIDE: Final = 3
 """Runs on the same branch that are shown before and after one."""
 MOST_BESIDE: Final = 100
 """Further ones are not counted."""
+
+
+class PaneLoader:
+    """Keeps one pane on the run under a table's cursor."""
+
+    def __init__(self, context: "ScreenContext", table: "RunTable", pane: "RunPane") -> None:
+        self._session = context.session
+        self._table = table
+        self._pane = pane
+        self._reader = CoalescedTask(self._read, context.start)
+        self.look = self._reader.ask
+
+    async def _read(self) -> None:
+        engine, row = self._session.engine, self._table.row
+        if engine is None or row is None:
+            self._pane.show(None)
+        else:
+            stuck = self._table.is_stuck(row.run_id)
+            self._pane.show(await read_run(engine.cache, engine.ledger, row.run_id, stuck=stuck))
 
 
 async def read_run(cache: "Cache", ledger: "Ledger", run_id: str, *, stuck: bool) -> RunView | None:

@@ -13,10 +13,9 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from app.console.base_screen import BaseScreen
-from app.console.coalesced_task import CoalescedTask
 from app.console.messages import OpenRun
 from app.console.runs.bulk_actions import BULK_BINDINGS, BulkActions
-from app.console.runs.loaders import read_run
+from app.console.runs.loaders import PaneLoader
 from app.console.runs.preferences import PreferencesFile, PreferencesWriter
 from app.console.runs.query_controller import QUERY_BINDINGS, QueryController, facets, problem_texts
 from app.console.runs.run_actions import RUN_BINDINGS, RunActions
@@ -29,10 +28,9 @@ from app.events import ActionChanged, CacheChangedElsewhere, Event, LinkChanged,
 from app.text import safe_text
 from storage.records import RunWindow
 from widgets.filter.bar import Extent, FilterBar
-from widgets.filter.chips import FacetBar, StatusCounts, ViewBar
+from widgets.filter.chips import SheetRequested, StatusCounts, ViewBar
 from widgets.filter.search import SearchInput
 from widgets.frame.notice import Notice
-from widgets.runs.columns import ColumnChoice
 from widgets.runs.pane import RunPane
 from widgets.runs.row_cells import SearchHighlight
 from widgets.runs.table import RunTable
@@ -78,10 +76,10 @@ class RunsScreen(BaseScreen):
             show_extent=self._show_extent,
             show_counts=self.bar.count,
         )
-        self.run_actions = RunActions(context, lambda: self.focused_run_id, self._run_started)
+        self.run_actions = RunActions(context, lambda: self.focused_run_id, self.table_loader.seek)
         self.bulk_actions = BulkActions(context, self.query_controller, self.table)
         self._extent: Extent | None = None
-        self._run_reader = CoalescedTask(self._read_run, self.run_worker)
+        self.pane_loader = PaneLoader(context, self.table, self.pane)
 
     def compose_body(self) -> Iterable[Widget]:
         """The filters, the table and the run beside or below it."""
@@ -118,7 +116,7 @@ class RunsScreen(BaseScreen):
         if isinstance(event, RunsChanged | CacheChangedElsewhere) or (is_partial and isinstance(event, LinkChanged)):
             self.table_loader.runs_changed()
         if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
-            self._run_reader.ask()
+            self.pane_loader.look()
 
     def tick(self, now: datetime) -> None:
         """Update the ages on show."""
@@ -148,7 +146,7 @@ class RunsScreen(BaseScreen):
 
     @on(RunTable.Highlighted)
     def _on_highlighted(self) -> None:
-        self._run_reader.ask()
+        self.pane_loader.look()
 
     @on(RunTable.Chosen)
     def _on_chosen(self, message: RunTable.Chosen) -> None:
@@ -156,15 +154,11 @@ class RunsScreen(BaseScreen):
 
     @on(RunTable.Arranged)
     def _on_arranged(self, message: RunTable.Arranged) -> None:
-        self._keep_columns(message.choice)
+        self.preferences.keep_columns(message.choice)
 
     @on(RunTable.SortRequested)
     def _on_sort_requested(self, message: RunTable.SortRequested) -> None:
         self.query_controller.sort_by(message.column)
-
-    @on(RunTable.Marked)
-    def _on_marked(self) -> None:
-        self._show_remark()
 
     @on(RunTable.RangeRequested)
     def _on_range_requested(self, message: RunTable.RangeRequested) -> None:
@@ -181,30 +175,22 @@ class RunsScreen(BaseScreen):
             self.bar.offer(query.offers(line.value, line.cursor_position))
 
     @on(SearchInput.Left)
-    def _on_left(self) -> None:
-        value, cursor = self.bar.line.value, self.bar.line.cursor_position
-        self._leave_line()
-        self.query_controller.leave(value, cursor)
-
     @on(SearchInput.Cleared)
-    def _on_cleared(self) -> None:
-        self._leave_line()
-        self.query_controller.reset_line()
+    def _on_left(self, message: SearchInput.Left | SearchInput.Cleared) -> None:
+        value, cursor = self.bar.line.value, self.bar.line.cursor_position
+        self.table.focus()
+        self.bar.offer(())
+        if isinstance(message, SearchInput.Cleared):
+            self.query_controller.reset_line()
+        else:
+            self.query_controller.leave(value, cursor)
 
     @on(ViewBar.Picked)
     def _on_view_picked(self, message: ViewBar.Picked) -> None:
         self.query_controller.show_view(self.query_controller.views[message.index])
 
-    @on(ViewBar.ListRequested)
-    def _on_views_requested(self) -> None:
-        self.query_controller.do("views")
-
-    @on(ViewBar.NewRequested)
-    def _on_new_view_requested(self) -> None:
-        self.query_controller.do("save_view")
-
-    @on(FacetBar.Clicked)
-    def _on_facet_clicked(self, message: FacetBar.Clicked) -> None:
+    @on(SheetRequested)
+    def _on_sheet_requested(self, message: SheetRequested) -> None:
         self.query_controller.do(message.name)
 
     @on(StatusCounts.Clicked)
@@ -220,10 +206,8 @@ class RunsScreen(BaseScreen):
         return super().check_action(action, parameters)
 
     async def action_run(self, name: str) -> None:
-        """Act on the marked runs where that is possible, otherwise on the run under the cursor."""
-        if self.table.marks and name in self.bulk_actions.instead:
-            self.bulk_actions.instead[name]()
-        else:
+        """Act on several runs where that is possible, otherwise on the run under the cursor."""
+        if not self.bulk_actions.do(name):
             await self.run_actions.do(name)
 
     def action_search(self) -> None:
@@ -237,21 +221,13 @@ class RunsScreen(BaseScreen):
         """Change the query, or open the sheet that does."""
         self.query_controller.do(name)
 
-    def action_mark_all(self) -> None:
-        """Mark every run that matches; if all are marked, unmark them."""
-        self.bulk_actions.mark_all()
-
-    def action_export(self) -> None:
-        """Export the marked runs, or all that match."""
-        self.bulk_actions.export()
-
     def action_columns(self) -> None:
         """Choose the columns."""
         from app.console.runs.columns_sheet import ColumnPicker
 
         table = self.table
         sheet = ColumnPicker(table.choice, self.query_controller.now.sort, table.width_of, table.take_columns)
-        self.app.push_screen(sheet, self._keep_columns)
+        self.app.push_screen(sheet, self.preferences.keep_columns)
 
     def action_raw(self) -> None:
         """Switch between the facts and the JSON as received."""
@@ -273,10 +249,7 @@ class RunsScreen(BaseScreen):
     # How it shows what changed
 
     def _query_changed(self, before: TableQuery) -> None:
-        after, now = self.query_controller.now, self.session.clock()
-        if (after.sort, after.condition(now)) != (before.sort, before.condition(now)):
-            # After sorting the ends of the table matter, after filtering the same run among others.
-            self.table_loader.query_changed(follow=after.sort == before.sort)
+        self.table_loader.query_changed(before)
         self._show_query()
 
     def _show_query(self) -> None:
@@ -291,6 +264,7 @@ class RunsScreen(BaseScreen):
         self.bar.facets(facets(query.line, condition))
         self._show_remark()
 
+    @on(RunTable.Marked)
     def _show_remark(self) -> None:
         """Show what is wrong with the line, otherwise how many runs are marked."""
         problems = self.query_controller.now.query(self.session.clock()).problems
@@ -301,35 +275,14 @@ class RunsScreen(BaseScreen):
         else:
             self.bar.remark()
 
-    def _leave_line(self) -> None:
-        self.table.focus()
-        self.bar.offer(())
-
     def _show_pane(self, shown: bool) -> None:  # noqa: FBT001 — one thing to say
         # A class, not `display`: that would bring it back while there is no run at all.
         self.query_one("#runs").set_class(not shown, "-no-detail")
 
-    def _keep_columns(self, choice: ColumnChoice | None) -> None:
-        if choice is not None:
-            self.preferences.change(lambda known: replace(known, columns=choice))
-
-    def _run_started(self, run_id: str) -> None:
-        """Put the cursor on a run that was started here, as soon as it is in the table."""
-        self.table.seek(run_id)
-        self.table_loader.runs_changed()
-
     async def _begin(self) -> None:
         await self.session.opened()
         self.table_loader.runs_changed()
-        self._run_reader.ask()
-
-    async def _read_run(self) -> None:
-        engine, row = self.session.engine, self.table.row
-        if engine is None or row is None:
-            self.pane.show(None)
-        else:
-            stuck = self.table.is_stuck(row.run_id)
-            self.pane.show(await read_run(engine.cache, engine.ledger, row.run_id, stuck=stuck))
+        self.pane_loader.look()
 
     def _show_extent(self, extent: Extent) -> None:
         self._extent = extent
@@ -343,6 +296,5 @@ class RunsScreen(BaseScreen):
         self.query_one("#runs").set_class(has_none and not self.table.total, "-empty")
         session, query = self.session, self.query_controller.now
         empty, link = None if query.is_changed else query.view.empty, session.vitals.runs_link
-        read_only = session.profile.read_only
-        nothing = nothing_to_show(empty, self._extent, link, session.clock(), read_only=read_only)
+        nothing = nothing_to_show(empty, self._extent, link, session.clock(), read_only=session.profile.read_only)
         self.table.say(UNREADABLE if session.storage_trouble else nothing)

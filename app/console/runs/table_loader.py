@@ -51,13 +51,18 @@ class TableLoader:
         self._is_stale = True
         self._latest.ask()
 
-    def query_changed(self, *, follow: bool) -> None:
-        """Read other rows, and give up a search that is still going on.
+    def seek(self, run_id: str) -> None:
+        """Put the cursor on a run that was started here, as soon as it is in the table."""
+        self._table.seek(run_id)
+        self.runs_changed()
 
-        The cursor follows its run if that is among them: right after filtering, wrong after sorting.
-        """
-        if self._session.engine is not None:
-            self._table.start_over(follow=follow)
+    def query_changed(self, before: TableQuery) -> None:
+        """Read other rows, if the query has others, and give up a search that is still going on."""
+        after, now = self._query(), self._session.clock()
+        is_other = (after.sort, after.condition(now)) != (before.sort, before.condition(now))
+        if is_other and self._session.engine is not None:
+            # After sorting the ends of the table matter, after filtering the same run among others.
+            self._table.start_over(follow=after.sort == before.sort)
             self._is_new = True
             self._latest.restart()
 

@@ -51,11 +51,11 @@ async def test_all_that_match_are_marked_and_unmarked(held: Held) -> None:
     """In the order of the table; marks of other runs stay."""
     held.table.mark_all(["run_4"])
     held.query.set_line("branch:main")
-    held.actions.mark_all()
+    held.actions.do("mark_all")
     await held.desk.work()
     assert held.marks == ("run_4", "run_1", "run_2")
 
-    held.actions.mark_all()
+    held.actions.do("mark_all")
     await held.desk.work()
     assert held.marks == ("run_4",)
 
@@ -77,7 +77,7 @@ async def test_a_range_is_marked_in_either_direction(held: Held) -> None:
 async def test_more_than_the_cap_are_not_marked(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message names the cap and what to do."""
     monkeypatch.setattr(bulk_actions, "MOST_MARKS", 2)
-    held.actions.mark_all()
+    held.actions.do("mark_all")
     held.actions.mark_range("run_1", "run_3")
     await held.desk.work()
 
@@ -91,7 +91,7 @@ async def test_more_than_the_cap_are_not_marked(held: Held, monkeypatch: pytest.
 async def test_the_marked_runs_are_continued_and_those_sent_to_unmarked(held: Held) -> None:
     """Runs that were left out stay marked; the service is asked for the others."""
     held.table.mark_all(["run_1", "run_2"])
-    held.actions.instead["continue"]()
+    held.actions.do("continue")
     await held.desk.work()
     form, _ = held.desk.screens[-1]
     assert isinstance(form, ContinueManyForm)
@@ -105,7 +105,7 @@ async def test_the_marked_runs_are_continued_and_those_sent_to_unmarked(held: He
 def test_ids_are_copied_a_line_each(held: Held) -> None:
     """As safe text, in the order of the marks."""
     held.table.mark_all(["run_2", "run_\x1b[2J"])
-    held.actions.instead["copy_id"]()
+    held.actions.do("copy_id")
 
     assert held.desk.copied[0].splitlines()[0] == "run_2"
     assert "\x1b" not in held.desk.copied[0]
@@ -118,7 +118,7 @@ async def test_an_export_is_of_the_marked_runs_or_of_all_that_match(
 ) -> None:
     """The sheet names how many; what it says in the end is said on the screen."""
     held.table.mark_all(marks)
-    held.actions.export()
+    held.actions.do("export")
     await held.desk.work()
     sheet, _ = held.desk.screens[-1]
     assert isinstance(sheet, ExportScreen)

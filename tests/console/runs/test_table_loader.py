@@ -99,7 +99,7 @@ async def test_nothing_is_read_before_the_engine_is_open(held: Held) -> None:
     """The first rows stay on show until then."""
     held.desk.session.engine = None
     held.loader.runs_changed()
-    held.loader.query_changed(follow=False)
+    held.loader.query_changed(TableQuery(line="is:active"))
     await held.desk.work()
 
     assert held.extents == []
