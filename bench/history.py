@@ -39,7 +39,7 @@ async def _fill(path: Path, count: int) -> None:
         for run in runs(count):
             batch.append(run)
             if len(batch) == BATCH:
-                await cache.store_runs(batch, seen_at=NOW)
+                await cache.store_runs(batch, asked_at=NOW)
                 batch.clear()
         if batch:
-            await cache.store_runs(batch, seen_at=NOW)
+            await cache.store_runs(batch, asked_at=NOW)

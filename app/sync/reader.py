@@ -49,7 +49,7 @@ class RunReader:
 
         `asked_at` is when the request began, by our clock. None: just now.
         """
-        changes = await self.cache.store_runs(tuple(runs), seen_at=asked_at or self.clock())
+        changes = await self.cache.store_runs(tuple(runs), asked_at=asked_at or self.clock())
         # A turn that begins again says nothing about the status that the last one ended with.
         if left := [t.old for t in changes.transitions if t.old and t.old not in _NAMED and t.new != "queued"]:
             await self.cache.learn_left(left)

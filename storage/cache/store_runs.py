@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from storage.cache.run_sql import FINAL_SQL, search_text, took_us
@@ -27,24 +27,28 @@ CREATE TEMP TABLE IF NOT EXISTS staging (
     id INTEGER,
     old_status TEXT,
     newer INTEGER NOT NULL DEFAULT 0,
-    was_away INTEGER NOT NULL DEFAULT 0
+    was_away INTEGER NOT NULL DEFAULT 0,
+    is_stale INTEGER NOT NULL DEFAULT 0
 )
 """
-"""`at_us`: when the run got its status. `newer`: it is newer than what is held. `was_away`: presence was not
-`current`. A run not held before has no `old_status`."""
+"""`at_us`: when the run got its status. `newer`: it differs from what is held, and was asked for later. `was_away`:
+presence was not `current`. `is_stale`: a later answer is held. A run not held before has no `old_status`."""
 
+_CLOCK_SET_BACK: Final = timedelta(minutes=5)
+"""An answer from further in the future was stored before our clock was set back: any answer is newer."""
 
-# Equal times with different facts are newer too: a service may count in seconds, or give no readable time.
+# An answer that was asked for later wins, whatever its times say: a service's `updated_at` may go back.
 _COMPARE: Final = f"""
 UPDATE staging SET
     id = r.id,
     old_status = r.status,
+    is_stale = :asked_us < r.last_seen_us AND r.last_seen_us <= :unbelievable_us,
     was_away = r.presence <> 'current',
-    newer = staging.updated_us > r.updated_us
-        OR (staging.updated_us IN (r.updated_us, {NO_TIME_US})
-            AND ((staging.status, staging.branch, staging.repository, staging.raw_json)
-                    IS NOT (r.status, r.branch, r.repository, b.raw_json)
-                OR staging.created_us NOT IN (r.created_us, {NO_TIME_US})))
+    newer = (:asked_us >= r.last_seen_us OR r.last_seen_us > :unbelievable_us)
+        AND ((staging.status, staging.branch, staging.repository, staging.raw_json)
+                IS NOT (r.status, r.branch, r.repository, b.raw_json)
+            OR staging.created_us NOT IN (r.created_us, {NO_TIME_US})
+            OR staging.updated_us NOT IN (r.updated_us, {NO_TIME_US}))
 FROM runs AS r JOIN run_bodies AS b ON b.id = r.id
 WHERE r.run_id = staging.run_id
 """
@@ -52,8 +56,8 @@ WHERE r.run_id = staging.run_id
 _ADD: Final = f"""
 INSERT INTO runs (id, run_id, status, branch, repository, created_us, updated_us, first_seen_us, last_seen_us,
                   presence, first_status, first_at_us, active_since_us, took_us, search)
-SELECT id, run_id, status, branch, repository, created_us, updated_us, :seen_us, :seen_us,
-       'current', status, at_us, CASE created_us WHEN :no_time THEN :seen_us ELSE created_us END,
+SELECT id, run_id, status, branch, repository, created_us, updated_us, :asked_us, :asked_us,
+       'current', status, at_us, CASE created_us WHEN :no_time THEN :asked_us ELSE created_us END,
        {took_us("status", "created_us", "updated_us")}, search
 FROM staging WHERE old_status IS NULL
 """
@@ -88,8 +92,8 @@ SET platform = excluded.platform, data_json = excluded.data_json, raw_json = exc
 """
 
 _SEE: Final = """
-UPDATE runs SET last_seen_us = max(last_seen_us, :seen_us), presence = 'current'
-FROM staging AS s WHERE s.old_status IS NOT NULL AND runs.id = s.id
+UPDATE runs SET last_seen_us = :asked_us, presence = 'current'
+FROM staging AS s WHERE s.old_status IS NOT NULL AND NOT s.is_stale AND runs.id = s.id
 """
 
 _COUNT_STATUSES: Final = """
@@ -108,21 +112,20 @@ ON CONFLICT (label) DO UPDATE SET newest_us = excluded.newest_us WHERE excluded.
 """
 
 
-def store(connection: sqlite3.Connection, runs: Sequence[Run], seen_at: datetime) -> RunChanges:
-    """Store these runs in one transaction; what they changed.
+def store(connection: sqlite3.Connection, runs: Sequence[Run], asked_at: datetime) -> RunChanges:
+    """Store the runs of an answer in one transaction; what they changed.
 
-    An older `updated_at` never overwrites a newer one; of duplicates in the batch the newest wins. Every run in the
-    batch counts as seen, and as current.
+    The answer that was asked for last wins: an older one changes nothing, and confirms nothing. Of duplicates in the
+    batch the one updated last wins. Every other run in the batch counts as current, and as seen when it was asked for.
     """
     if not runs:
         return RunChanges()
-    seen_us = to_us(seen_at)
+    asked_us = to_us(asked_at)
     connection.execute(_STAGING)
     with immediate(connection):
         connection.execute("DELETE FROM staging")
-        _stage(connection, _newest(runs), seen_us)
-        connection.execute(_COMPARE)
-        _merge(connection, seen_us)
+        _stage(connection, _newest(runs), asked_us)
+        _merge(connection, asked_us)
         changes = _changes(connection)
         connection.execute("DELETE FROM staging")
     return changes
@@ -148,17 +151,17 @@ def _newest(runs: Sequence[Run]) -> Collection[Run]:
     return newest.values()
 
 
-def _stage(connection: sqlite3.Connection, runs: Collection[Run], seen_us: int) -> None:
+def _stage(connection: sqlite3.Connection, runs: Collection[Run], asked_us: int) -> None:
     # A batch names few repositories many times, and each label is read out of JSON.
     labels = {repository: sqlite_text(repository.label) for repository in {run.repository for run in runs}}
     connection.executemany(
         "INSERT INTO staging (run_id, status, branch, repository, platform, data_json, created_us, updated_us, at_us,"
         " raw_json, search) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (_staged(run, labels[run.repository], seen_us) for run in runs),
+        (_staged(run, labels[run.repository], asked_us) for run in runs),
     )
 
 
-def _staged(run: Run, label: str, seen_us: int) -> tuple[str | int, ...]:
+def _staged(run: Run, label: str, asked_us: int) -> tuple[str | int, ...]:
     run_id, branch = sqlite_text(run.run_id), sqlite_text(run.branch_name)
     updated_us = to_sortable_us(run.updated_at)
     return (
@@ -170,14 +173,16 @@ def _staged(run: Run, label: str, seen_us: int) -> tuple[str | int, ...]:
         sqlite_text(run.repository.data_json),
         to_sortable_us(run.created_at),
         updated_us,
-        seen_us if updated_us == NO_TIME_US else updated_us,
+        asked_us if updated_us == NO_TIME_US else updated_us,
         sqlite_text(run.raw_json),
         search_text(run_id, label, branch),
     )
 
 
-def _merge(connection: sqlite3.Connection, seen_us: int) -> None:
-    bound = {"seen_us": seen_us, "no_time": NO_TIME_US}
+def _merge(connection: sqlite3.Connection, asked_us: int) -> None:
+    bound = {"asked_us": asked_us, "no_time": NO_TIME_US}
+    unbelievable_us = asked_us + _CLOCK_SET_BACK // timedelta(microseconds=1)
+    connection.execute(_COMPARE, {"asked_us": asked_us, "unbelievable_us": unbelievable_us})
     (last_id,) = connection.execute("SELECT coalesce(max(id), 0) FROM runs").fetchone()
     connection.execute("UPDATE staging SET id = ? + seq WHERE id IS NULL", (last_id,))
     connection.execute(_NOTE_TRANSITIONS)
@@ -196,7 +201,7 @@ def _changes(connection: sqlite3.Connection) -> RunChanges:
     ).fetchall()
     updated = connection.execute(
         "SELECT run_id FROM staging WHERE (newer AND old_status = status)"
-        " OR (was_away AND NOT (newer AND old_status <> status)) ORDER BY seq"
+        " OR (was_away AND NOT is_stale AND NOT (newer AND old_status <> status)) ORDER BY seq"
     ).fetchall()
     return RunChanges(
         new=tuple(run_id for (run_id,) in new),

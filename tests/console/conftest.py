@@ -67,6 +67,11 @@ class Scene:
         return toasts(self.app)
 
     @property
+    def titles(self) -> list[str]:
+        """Of the toasts that have one, the first one first."""
+        return toasts(self.app, "title")
+
+    @property
     def rows(self) -> list[str]:
         """The table's lines that hold a run."""
         region = self.table.region

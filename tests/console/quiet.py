@@ -46,9 +46,9 @@ async def wheel(pilot: Pilot[Any], widget: Any, offset: tuple[int, int], event: 
     await quiet(pilot.app)
 
 
-def toasts(app: App[Any]) -> list[str]:
-    """What the toasts say, in full."""
-    return [notification.message for notification in app._notifications]
+def toasts(app: App[Any], part: str = "message") -> list[str]:
+    """What the toasts say, in full; or their titles, of those that have one."""
+    return [said for notification in app._notifications if (said := getattr(notification, part))]
 
 
 async def answered(app: App[Any]) -> None:

@@ -122,13 +122,6 @@ async def test_a_service_without_anything(
         await looked_at(scene, picture, *TABS)
 
 
-async def test_read_only_without_anything(staged: Staged, picture: SnapshotAssertion, board: Board) -> None:
-    """No key is offered that would be refused."""
-    board.runs.clear()
-    async with staged(SMALL, read_only=True) as scene:
-        await looked_at(scene, picture, "runs", "organizations")
-
-
 async def test_read_only(staged: Staged, picture: SnapshotAssertion) -> None:
     """Where a key would write: it is dimmed, and the banner says why."""
     async with staged(SMALL, read_only=True) as scene:

@@ -49,7 +49,7 @@ class World:
         raw = json.dumps({"run_id": run_id, "status": status})
         run = Run(run_id, status, "agent/x", Repository.parse(repository), created, updated, raw)
         self.runs[run_id] = run
-        await self.cache.store_runs([run], seen_at=self.now)
+        await self.cache.store_runs([run], asked_at=self.now)
         await self.cache.judge_stuck()
 
     async def health(self, **statuses: str) -> None:

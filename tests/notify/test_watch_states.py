@@ -144,13 +144,3 @@ async def test_what_ended_within_the_quiet_hours_is_not_told_after_them(world: W
     world.pass_(hours=1)
 
     assert outward(await watch.look()) == []
-
-
-async def test_what_nobody_wants_to_know_is_not_even_claimed(world: World) -> None:
-    """An empty `on` is silence."""
-    watch = await world.watch(on=(), hold_s=0)
-    await world.link("not_authorized")
-    await polled(world, 2, github="unreachable")
-    await world.run("run_1", "failed")
-
-    assert await watch.look() == Delivery()

@@ -106,7 +106,7 @@ async def test_a_newer_range_has_a_time_of_its_own(cache: Cache) -> None:
 async def test_the_whole_history_is_complete_since_its_first_run(cache: Cache) -> None:
     """Walked to its end, the list is complete since the oldest run; without any run, as of the walk."""
     empty = await cache.extend_coverage(None, None, NOON)
-    await cache.store_runs([make_run(1, created_at=NOON - MINUTE), make_run(2, created_at=None)], seen_at=NOON)
+    await cache.store_runs([make_run(1, created_at=NOON - MINUTE), make_run(2, created_at=None)], asked_at=NOON)
     found = await cache.coverage()
 
     assert (empty.whole, empty.complete_since) == (True, NOON)

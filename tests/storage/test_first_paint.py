@@ -20,7 +20,7 @@ async def test_the_first_picture_equals_the_caches(cache_path: Path, wanted: Run
     cache = await Cache.open(cache_path)
     statuses = ("queued", "completed", "failed")
     runs = [make_run(n, statuses[n % 3], created_at=NOON - n * timedelta(seconds=1)) for n in range(30)]
-    await cache.store_runs(runs, seen_at=NOON)
+    await cache.store_runs(runs, asked_at=NOON)
     await cache.store_health(HealthReport((HealthSample("github", "ok", None, None, "{}"),)), at=NOON)
     await cache.record_poll(PollOutcome("runs", NOON))
     await cache.extend_coverage(None, NOON)

@@ -24,7 +24,7 @@ async with await Cache.open(Path(path)) as cache:
 async def test_a_pinned_run_is_given_with_its_repositorys_times(cache: Cache) -> None:
     """Median and 95th percentile of what its repository's finished runs took."""
     took = [make_run(n, "completed", created_at=NOON - HOUR, updated_at=NOON - HOUR + n * MINUTE) for n in range(1, 21)]
-    await cache.store_runs([*took, make_run(60)], seen_at=NOON + 3 * MINUTE)
+    await cache.store_runs([*took, make_run(60)], asked_at=NOON + 3 * MINUTE)
 
     await cache.following.pin("run_0060", at=NOON)
 
@@ -37,7 +37,7 @@ async def test_a_pinned_run_is_given_with_its_repositorys_times(cache: Cache) ->
 
 async def test_the_active_come_first(cache: Cache) -> None:
     """Then the ended and those that the cache does not hold, each by when they were pinned."""
-    await cache.store_runs([make_run(1, "failed"), make_run(2), make_run(3)], seen_at=NOON)
+    await cache.store_runs([make_run(1, "failed"), make_run(2), make_run(3)], asked_at=NOON)
     for number, run_id in enumerate(("run_none", "run_0001", "run_0003", "run_0002")):
         await cache.following.pin(run_id, at=NOON + number * MINUTE)
     await cache.following.pin("run_0001", at=NOON + HOUR)
@@ -50,7 +50,7 @@ async def test_the_active_come_first(cache: Cache) -> None:
 
 async def test_letting_go(cache: Cache) -> None:
     """One, or all that ended, vanished or were never there."""
-    await cache.store_runs([make_run(n, "completed" if n == 2 else "working") for n in range(1, 5)], seen_at=NOON)
+    await cache.store_runs([make_run(n, "completed" if n == 2 else "working") for n in range(1, 5)], asked_at=NOON)
     await cache.set_presence(["run_0004"], "lost")
     for run_id in ("run_0001", "run_0002", "run_0003", "run_0004", "run_none"):
         await cache.following.pin(run_id, at=NOON)
@@ -63,7 +63,7 @@ async def test_letting_go(cache: Cache) -> None:
 
 async def test_what_ended_long_ago_makes_room(cache: Cache) -> None:
     """A pin goes a day after its run's end; and there are never more than so many."""
-    await cache.store_runs([make_run(1, "failed"), make_run(2)], seen_at=NOON)
+    await cache.store_runs([make_run(1, "failed"), make_run(2)], asked_at=NOON)
     await cache.following.pin("run_0001", at=NOON)
     await cache.following.pin("run_0002", at=NOON)
 
@@ -77,12 +77,12 @@ async def test_what_ended_long_ago_makes_room(cache: Cache) -> None:
 
 async def test_moves_are_given_once_in_their_order(cache: Cache) -> None:
     """From the mark on; a run first seen in its state counts as a move from nothing."""
-    await cache.store_runs([make_run(1), make_run(2)], seen_at=NOON)
+    await cache.store_runs([make_run(1), make_run(2)], asked_at=NOON)
     await cache.following.pin("run_0002", at=NOON)
     mark = await cache.following.watermark()
     moved = [make_run(1, "failed", updated_at=NOON + 2 * MINUTE), make_run(2, "completed", updated_at=NOON + MINUTE)]
     new = make_run(3, "failed", updated_at=NOON + 3 * MINUTE, created_at=NOON + MINUTE)
-    await cache.store_runs([*moved, new], seen_at=NOON + 3 * MINUTE)
+    await cache.store_runs([*moved, new], asked_at=NOON + 3 * MINUTE)
 
     found = await cache.following.changes(mark, since=NOON)
 
@@ -98,7 +98,7 @@ async def test_moves_are_given_once_in_their_order(cache: Cache) -> None:
 async def test_history_is_no_news(cache: Cache) -> None:
     """Runs that came to be as they are before `since` are new to the cache only."""
     old = [make_run(n, "failed", created_at=NOON - 9 * HOUR, updated_at=NOON - 8 * HOUR) for n in range(50)]
-    await cache.store_runs(old, seen_at=NOON)
+    await cache.store_runs(old, asked_at=NOON)
 
     assert (await cache.following.changes(Watermark(), since=NOON)).changes == ()
 

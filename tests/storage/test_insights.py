@@ -34,8 +34,8 @@ async def test_outcomes_are_counted_by_creation_in_half_open_stretches(cache: Ca
     """A run created at an edge belongs to what follows it; unknown statuses are unfinished."""
     statuses = ("completed", "completed", "failed", "working", "paused")
     for number, status in enumerate(statuses):
-        await cache.store_runs([make_run(number, status, created_at=NOON)], seen_at=NOON)
-    await cache.store_runs([make_run(9, "failed", created_at=NOON + timedelta(hours=1))], seen_at=NOON)
+        await cache.store_runs([make_run(number, status, created_at=NOON)], asked_at=NOON)
+    await cache.store_runs([make_run(9, "failed", created_at=NOON + timedelta(hours=1))], asked_at=NOON)
 
     first, second = await cache.outcomes(edges_of(NOON, timedelta(hours=1), 2))
 
@@ -51,7 +51,7 @@ async def test_percentiles_are_durations_that_some_run_took(cache: Cache) -> Non
         make_run(seconds, "completed" if seconds != 20 else "failed", updated_at=NOON + timedelta(seconds=seconds))
         for seconds in took
     ]
-    await cache.store_runs([*runs, make_run(99, "working")], seen_at=NOON)
+    await cache.store_runs([*runs, make_run(99, "working")], asked_at=NOON)
 
     (figures,) = await cache.repository_figures(NOON)
 
@@ -70,7 +70,7 @@ async def test_repositories_come_with_the_busiest_first_and_only_what_is_recent(
         make_run(4, "failed", repository="acme/busy", created_at=old),
         make_run(5, "failed", repository="acme/gone", created_at=old),
     ]
-    await cache.store_runs(runs, seen_at=NOON)
+    await cache.store_runs(runs, asked_at=NOON)
 
     figures = await cache.repository_figures(NOON)
 
@@ -107,7 +107,7 @@ async def test_concurrency_is_what_counting_run_by_run_gives(
         runs.append(make_run(number, status, created_at=created, updated_at=updated))
     edges = edges_of(NOON, timedelta(minutes=45), 8)
     async with await Cache.open(tmp_path_factory.mktemp("figures") / "cache.sqlite3") as cache:
-        await cache.store_runs(runs, seen_at=now)
+        await cache.store_runs(runs, asked_at=now)
 
         found = await cache.concurrency(edges)
 
@@ -151,7 +151,7 @@ async def test_only_time_at_work_counts(
 ) -> None:
     """What a run's facts do not show to be work adds nothing."""
     for run in stored:
-        await cache.store_runs([run], seen_at=NOON if run.updated_at == AHEAD else run.updated_at or NOON)
+        await cache.store_runs([run], asked_at=NOON if run.updated_at == AHEAD else run.updated_at or NOON)
     await cache.set_presence(lost, "lost")
 
     found = await cache.concurrency(edges_of(start, HOUR, len(averages)))

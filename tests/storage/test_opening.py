@@ -57,7 +57,7 @@ def spoil(path: Path, page: int, size: int) -> None:
 async def test_nobody_else_may_read_the_files(cache_path: Path, ledger_path: Path) -> None:
     """Databases and all that SQLite keeps beside them are 0600, in a folder that is 0700."""
     async with await Cache.open(cache_path) as cache, await Ledger.open(ledger_path):
-        await cache.store_runs([make_run(1)], seen_at=NOON)
+        await cache.store_runs([make_run(1)], asked_at=NOON)
         files = list(cache_path.parent.iterdir())
         assert {path.name for path in files} >= {"cache.sqlite3", "cache.sqlite3-wal", "ledger.sqlite3"}
         assert {mode(path) for path in files} == {0o600}
@@ -126,7 +126,7 @@ async def test_a_newer_ledger_is_refused(ledger_path: Path) -> None:
 async def other_version(path: Path) -> None:
     """A cache of another layout, newer or older, with one run, one pin and one claim in it."""
     async with await Cache.open(path) as cache:
-        await cache.store_runs([make_run(1)], seen_at=NOON)
+        await cache.store_runs([make_run(1)], asked_at=NOON)
         await cache.following.pin("run_0001", NOON)
         await cache.following.claim(["told"], NOON)
     relaid(path, "PRAGMA user_version = 7")
@@ -198,7 +198,7 @@ async def test_a_damaged_cache_is_moved_aside_and_made_anew(cache_path: Path, co
 async def test_damage_found_later_is_healed_by_the_next_start(cache_path: Path) -> None:
     """A page that opening does not read: whoever meets it is told the cure, and the cure works."""
     async with await Cache.open(cache_path) as cache:
-        await cache.store_runs([make_run(n) for n in range(50)], seen_at=NOON)
+        await cache.store_runs([make_run(n) for n in range(50)], asked_at=NOON)
         page, size = await cache.writer.run(
             lambda c: (
                 c.execute("SELECT rootpage FROM sqlite_master WHERE name = 'run_bodies'").fetchone()[0],
@@ -249,11 +249,11 @@ async def test_a_full_disk_keeps_nothing_of_the_batch(cache: Cache) -> None:
     await cache.writer.run(lambda c: c.execute(f"PRAGMA max_page_count = {pages + 5}").fetchone())
 
     with pytest.raises(DiskFullError, match="Free some"):
-        await cache.store_runs(runs, seen_at=NOON)
+        await cache.store_runs(runs, asked_at=NOON)
 
     assert await cache.count(RunFilter()) == 0
     await cache.writer.run(lambda c: c.execute("PRAGMA max_page_count = 1000000").fetchone())
-    assert len((await cache.store_runs(runs, seen_at=NOON)).new) == 500
+    assert len((await cache.store_runs(runs, asked_at=NOON)).new) == 500
 
 
 async def test_a_read_only_database_says_so(cache: Cache) -> None:
@@ -261,7 +261,7 @@ async def test_a_read_only_database_says_so(cache: Cache) -> None:
     await cache.writer.run(lambda c: c.execute("PRAGMA query_only = 1").fetchall())
 
     with pytest.raises(DatabaseReadOnlyError, match="write access") as caught:
-        await cache.store_runs([make_run(1)], seen_at=NOON)
+        await cache.store_runs([make_run(1)], asked_at=NOON)
 
     assert str(cache.writer.path) in caught.value.message
 
@@ -301,10 +301,10 @@ async def test_another_connections_writes_show_in_the_data_version(cache_path: P
     """Our own writes leave it as it is; another opening of the same file changes it."""
     async with await Cache.open(cache_path) as ours, await Cache.open(cache_path) as theirs:
         before = await ours.data_version()
-        await ours.store_runs([make_run(1)], seen_at=NOON)
+        await ours.store_runs([make_run(1)], asked_at=NOON)
         assert await ours.data_version() == before
 
-        await theirs.store_runs([make_run(2)], seen_at=NOON)
+        await theirs.store_runs([make_run(2)], asked_at=NOON)
 
         assert await ours.data_version() != before
         assert await ours.count(RunFilter()) == 2

@@ -75,7 +75,7 @@ def emptied(writer: Connection) -> Connection:
 
 
 def held(batch: list[list[Run]]) -> list[Run]:
-    """What the rules of storing leave, told a second time: without a readable time the later answer counts."""
+    """What the rules of storing leave, told a second time: a later answer counts, but for a time it cannot tell."""
     runs: dict[str, Run] = {}
     for one in batch:
         newest: dict[str, Run] = {}
@@ -87,7 +87,7 @@ def held(batch: list[list[Run]]) -> list[Run]:
             other = runs.get(run.run_id)
             if other is None:
                 runs[run.run_id] = run
-            elif run.updated_at is None or stamp(run.updated_at) >= stamp(other.updated_at):
+            else:
                 created_at, updated_at = run.created_at or other.created_at, run.updated_at or other.updated_at
                 runs[run.run_id] = Run(
                     run.run_id, run.status, run.branch_name, run.repository, created_at, updated_at, run.raw_json
@@ -224,7 +224,7 @@ async def test_the_runs_around_one_on_its_branch(cache: Cache) -> None:
     runs = [make_run(n, branch="main", created_at=NOON + timedelta(hours=n)) for n in range(1, 8)]
     runs.append(make_run(8, branch="main", repository="acme/web", created_at=NOON + timedelta(hours=4)))
     runs.append(make_run(9, branch=""))
-    await cache.store_runs(runs, seen_at=NOON)
+    await cache.store_runs(runs, asked_at=NOON)
 
     total, around = await cache.on_branch(runs[3].run_id, each_way=2, most=100)
     assert total == 7
@@ -252,7 +252,7 @@ async def test_branches_are_those_of_the_newest_runs_within_the_filter(cache: Ca
             make_run(4, branch="", created_at=NOON + timedelta(hours=3)),
             make_run(5, branch="elsewhere", repository="acme/web", created_at=NOON + timedelta(hours=4)),
         ],
-        seen_at=NOON,
+        asked_at=NOON,
     )
 
     assert await cache.branches(RunFilter()) == ("elsewhere", "new", "old")

@@ -1,6 +1,6 @@
 """Storing runs: what counts as a change, and what never overwrites what."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -22,8 +22,8 @@ async def test_new_runs_are_new_once(cache: Cache) -> None:
     """A run is new the first time; the same facts again change nothing."""
     runs = [make_run(1), make_run(2)]
 
-    first = await cache.store_runs(runs, seen_at=NOON)
-    again = await cache.store_runs(runs, seen_at=NOON + SECOND)
+    first = await cache.store_runs(runs, asked_at=NOON)
+    again = await cache.store_runs(runs, asked_at=NOON + SECOND)
 
     assert first == RunChanges(new=("run_0001", "run_0002"))
     assert again == RunChanges()
@@ -31,10 +31,10 @@ async def test_new_runs_are_new_once(cache: Cache) -> None:
 
 async def test_transitions_carry_the_services_own_time(cache: Cache) -> None:
     """A change of status is a transition at `updated_at`, whenever it was seen; the detail tells the whole way."""
-    await cache.store_runs([make_run(1, "queued")], seen_at=NOON)
+    await cache.store_runs([make_run(1, "queued")], asked_at=NOON)
 
     later = make_run(1, "working", updated_at=NOON + SECOND)
-    changes = await cache.store_runs([later], seen_at=NOON + 60 * SECOND)
+    changes = await cache.store_runs([later], asked_at=NOON + 60 * SECOND)
 
     moved = Transition("run_0001", "queued", "working", NOON + SECOND)
     assert changes == RunChanges(transitions=(moved,))
@@ -47,32 +47,53 @@ async def test_transitions_carry_the_services_own_time(cache: Cache) -> None:
 @pytest.mark.parametrize("step", [timedelta(microseconds=1), timedelta(milliseconds=100), timedelta(0)])
 async def test_any_step_in_time_is_a_transition(cache: Cache, step: timedelta) -> None:
     """Timestamps of any precision, even the same second twice, do not hide a change of status."""
-    await cache.store_runs([make_run(1, "queued")], seen_at=NOON)
+    await cache.store_runs([make_run(1, "queued")], asked_at=NOON)
 
-    changes = await cache.store_runs([make_run(1, "working", updated_at=NOON + step)], seen_at=NOON + SECOND)
+    changes = await cache.store_runs([make_run(1, "working", updated_at=NOON + step)], asked_at=NOON + SECOND)
 
     assert [(t.old, t.new, t.at) for t in changes.transitions] == [("queued", "working", NOON + step)]
 
 
-async def test_an_older_answer_never_wins(cache: Cache) -> None:
-    """An answer that was overtaken changes no fact and no transition, but the run was seen."""
-    done = make_run(1, "completed", updated_at=NOON + SECOND, branch="agent/final")
-    await cache.store_runs([done], seen_at=NOON)
+@pytest.mark.parametrize("updated_at", [NOON - SECOND / 2, NOON, NOON + SECOND, None])
+async def test_the_newest_answer_wins_whatever_its_times_say(cache: Cache, updated_at: datetime | None) -> None:
+    """A service's `updated_at` may go back: what it said last is what is so."""
+    await cache.store_runs([make_run(1, "working")], asked_at=NOON)
 
-    changes = await cache.store_runs([make_run(1, "working", updated_at=NOON)], seen_at=NOON + 9 * SECOND)
+    changes = await cache.store_runs([make_run(1, "failed", updated_at=updated_at)], asked_at=NOON + SECOND)
+
+    assert [(moved.old, moved.new) for moved in changes.transitions] == [("working", "failed")]
+    assert (await held(cache)).run == make_run(1, "failed", updated_at=updated_at or NOON)
+
+
+async def test_an_answer_that_was_overtaken_changes_and_confirms_nothing(cache: Cache) -> None:
+    """It was asked for earlier, and arrived later."""
+    done = make_run(1, "completed", updated_at=NOON + SECOND, branch="agent/final")
+    await cache.store_runs([done], asked_at=NOON + 9 * SECOND)
+    await cache.set_presence(["run_0001"], "lost")
+
+    changes = await cache.store_runs([make_run(1, "working", updated_at=NOON + 5 * SECOND)], asked_at=NOON)
 
     assert changes == RunChanges()
     detail = await held(cache)
-    assert detail.run == done
+    assert (detail.run, detail.presence, detail.last_seen_at) == (done, "lost", NOON + 9 * SECOND)
     assert len(detail.transitions) == 1
-    assert detail.last_seen_at == NOON + 9 * SECOND
+
+
+async def test_after_a_clock_was_set_back_answers_count_again(cache: Cache) -> None:
+    """What was asked for in the future was asked for by a wrong clock."""
+    await cache.store_runs([make_run(1, "working")], asked_at=NOON + timedelta(hours=1))
+
+    changes = await cache.store_runs([make_run(1, "failed")], asked_at=NOON)
+
+    assert len(changes.transitions) == 1
+    assert (await held(cache)).last_seen_at == NOON
 
 
 async def test_other_facts_update_without_a_transition(cache: Cache) -> None:
     """A field nobody knows yet is kept as received, even where `updated_at` stayed."""
-    await cache.store_runs([make_run(1)], seen_at=NOON)
+    await cache.store_runs([make_run(1)], asked_at=NOON)
 
-    changes = await cache.store_runs([make_run(1, note="something new")], seen_at=NOON)
+    changes = await cache.store_runs([make_run(1, note="something new")], asked_at=NOON)
 
     assert changes == RunChanges(updated=("run_0001",))
     assert "something new" in (await held(cache)).run.raw_json
@@ -80,10 +101,10 @@ async def test_other_facts_update_without_a_transition(cache: Cache) -> None:
 
 async def test_runs_without_readable_times_are_kept(cache: Cache) -> None:
     """Without `updated_at` the time it was seen stands in, and every new fact counts; unknown times come last."""
-    await cache.store_runs([make_run(1, "queued", created_at=None, updated_at=None), make_run(2)], seen_at=NOON)
+    await cache.store_runs([make_run(1, "queued", created_at=None, updated_at=None), make_run(2)], asked_at=NOON)
 
     changes = await cache.store_runs(
-        [make_run(1, "working", created_at=None, updated_at=None)], seen_at=NOON + 5 * SECOND
+        [make_run(1, "working", created_at=None, updated_at=None)], asked_at=NOON + 5 * SECOND
     )
 
     assert changes.transitions == (Transition("run_0001", "queued", "working", NOON + 5 * SECOND),)
@@ -95,7 +116,7 @@ async def test_hostile_text_is_kept(cache: Cache) -> None:
     """Lone surrogates, which SQLite refuses, become question marks; NUL and quotes stay."""
     run = make_run(1, "sta\x00te'; DROP TABLE runs --", branch="a\ud800b")
 
-    await cache.store_runs([run], seen_at=NOON)
+    await cache.store_runs([run], asked_at=NOON)
 
     (row,) = await cache.rows(RunFilter(search="A\udfffB"), RunSort(), offset=0, limit=9)
     assert (row.status, row.branch_name) == ("sta\x00te'; DROP TABLE runs --", "a?b")
@@ -106,7 +127,7 @@ async def test_unknown_platforms_come_back_whole(cache: Cache) -> None:
     repository = Repository.of("forge", {"space": "acme", "deep": {"n": 1}})
     run = Run("run_f", "queued", "b", repository, NOON, NOON, "{}")
 
-    await cache.store_runs([run], seen_at=NOON)
+    await cache.store_runs([run], asked_at=NOON)
 
     assert await cache.runs(RunFilter(), RunSort(), limit=1) == (run,)
     assert await cache.repositories() == (repository.label,)
@@ -115,12 +136,12 @@ async def test_unknown_platforms_come_back_whole(cache: Cache) -> None:
 async def test_presence_changes_and_comes_back(cache: Cache) -> None:
     """A run is unconfirmed or lost until it is seen again, which counts as a change."""
     run = make_run(1)
-    await cache.store_runs([run, make_run(2)], seen_at=NOON)
+    await cache.store_runs([run, make_run(2)], asked_at=NOON)
 
     assert await cache.set_presence(["run_0001", "run_none"], "lost") == 1
     assert await cache.set_presence(["run_0001"], "lost") == 0
     assert [active.run_id for active in await cache.active_runs()] == ["run_0002"]
-    back = await cache.store_runs([run], seen_at=NOON)
+    back = await cache.store_runs([run], asked_at=NOON)
 
     assert back == RunChanges(updated=("run_0001",))
     assert (await held(cache)).presence == "current"
@@ -129,7 +150,7 @@ async def test_presence_changes_and_comes_back(cache: Cache) -> None:
 async def test_active_runs_are_all_that_is_not_known_to_be_final(cache: Cache) -> None:
     """Unknown statuses count as active; unconfirmed runs too."""
     statuses = ["completed", "failed", "queued", "paused"]
-    await cache.store_runs([make_run(n, status) for n, status in enumerate(statuses)], seen_at=NOON)
+    await cache.store_runs([make_run(n, status) for n, status in enumerate(statuses)], asked_at=NOON)
     await cache.set_presence(["run_0002"], "unconfirmed")
 
     assert {run.status for run in await cache.active_runs()} == {"queued", "paused"}
@@ -138,8 +159,8 @@ async def test_active_runs_are_all_that_is_not_known_to_be_final(cache: Cache) -
 
 async def test_statuses_stay_known(cache: Cache) -> None:
     """A status that no run has any more is still known: the next sweep asks for it."""
-    await cache.store_runs([make_run(1, "paused")], seen_at=NOON)
-    await cache.store_runs([make_run(1, "completed", updated_at=NOON + SECOND)], seen_at=NOON)
+    await cache.store_runs([make_run(1, "paused")], asked_at=NOON)
+    await cache.store_runs([make_run(1, "completed", updated_at=NOON + SECOND)], asked_at=NOON)
 
     assert await cache.known_statuses() == ("completed", "paused")
     assert await cache.status_counts(RunFilter()) == {"completed": 1}
@@ -153,17 +174,17 @@ async def test_repositories_come_most_recent_first(cache: Cache) -> None:
             make_run(2, repository="gitlab:acme/new", created_at=NOON),
             make_run(3, repository="acme/old", created_at=NOON - 9 * SECOND),
         ],
-        seen_at=NOON,
+        asked_at=NOON,
     )
     assert await cache.repositories() == ("gitlab:acme/new", "acme/old")
 
-    await cache.store_runs([make_run(4, repository="acme/old", created_at=NOON + SECOND)], seen_at=NOON)
+    await cache.store_runs([make_run(4, repository="acme/old", created_at=NOON + SECOND)], asked_at=NOON)
     assert await cache.repositories() == ("acme/old", "gitlab:acme/new")
 
 
 async def test_details_of_many(cache: Cache) -> None:
     """Any number of ids is answered; those not held are left out."""
-    await cache.store_runs([make_run(n) for n in range(1200)], seen_at=NOON)
+    await cache.store_runs([make_run(n) for n in range(1200)], asked_at=NOON)
 
     details = await cache.details([f"run_{n:04d}" for n in range(1300)])
 

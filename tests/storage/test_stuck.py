@@ -14,7 +14,7 @@ HOUR = timedelta(hours=1)
 
 async def seen(cache: Cache, at: datetime, *runs: Run) -> frozenset[str]:
     """The service shows these runs; what is flagged then."""
-    await cache.store_runs(runs, seen_at=at)
+    await cache.store_runs(runs, asked_at=at)
     await cache.judge_stuck()
     return await cache.stuck()
 
@@ -41,7 +41,7 @@ async def test_a_run_is_stuck_beyond_twice_its_repositorys_p95(
         make_run(n, "completed", created_at=start, updated_at=start + took * MINUTE) for n, took in enumerate(took_min)
     ]
     slow_elsewhere = make_run(50, "failed", repository="acme/slow", created_at=start, updated_at=NOON)
-    await cache.store_runs([*finished, slow_elsewhere], seen_at=NOON)
+    await cache.store_runs([*finished, slow_elsewhere], asked_at=NOON)
 
     found = await seen(cache, NOON + waited_min * MINUTE, make_run(60, "working"))
 
@@ -50,7 +50,7 @@ async def test_a_run_is_stuck_beyond_twice_its_repositorys_p95(
 
 async def test_time_that_nobody_saw_makes_nothing_stuck(cache: Cache) -> None:
     """A run last seen after ten minutes may have ended in the eleventh, however late it is now."""
-    await cache.store_runs([make_run(1)], seen_at=NOON + 10 * MINUTE)
+    await cache.store_runs([make_run(1)], asked_at=NOON + 10 * MINUTE)
 
     assert await cache.judge_stuck() == set()
     assert await seen(cache, NOON + 31 * MINUTE, make_run(1)) == {"run_0001"}
@@ -71,11 +71,11 @@ async def test_a_flag_does_not_flicker(cache: Cache) -> None:
 
 async def test_judging_tells_what_it_changed(cache: Cache) -> None:
     """Once for the flag, once for its end."""
-    await cache.store_runs([make_run(1)], seen_at=NOON + HOUR)
+    await cache.store_runs([make_run(1)], asked_at=NOON + HOUR)
     assert await cache.judge_stuck() == {"run_0001"}
     assert await cache.judge_stuck() == set()
 
-    await cache.store_runs([make_run(1, "failed", updated_at=NOON + HOUR)], seen_at=NOON + HOUR)
+    await cache.store_runs([make_run(1, "failed", updated_at=NOON + HOUR)], asked_at=NOON + HOUR)
 
     assert await cache.judge_stuck() == {"run_0001"}
     assert await cache.stuck() == set()
@@ -85,14 +85,14 @@ async def test_a_continued_run_is_timed_from_its_new_turn(cache: Cache) -> None:
     """Not from its creation: a run from last month that was continued a minute ago is not stuck."""
     old = make_run(1, "completed", created_at=NOON - 900 * HOUR, updated_at=NOON - 899 * HOUR)
     # An hour's work makes two hours the limit.
-    await cache.store_runs([old], seen_at=NOON)
+    await cache.store_runs([old], asked_at=NOON)
     turn = make_run(1, "working", created_at=old.created_at, updated_at=NOON)
 
     assert await seen(cache, NOON + 29 * MINUTE, turn) == set()
     assert await seen(cache, NOON + 31 * MINUTE, turn) == {"run_0001"}
 
     done = make_run(1, "completed", created_at=old.created_at, updated_at=NOON + HOUR)
-    await cache.store_runs([done], seen_at=NOON + HOUR)
+    await cache.store_runs([done], asked_at=NOON + HOUR)
     again = make_run(1, "working", created_at=old.created_at, updated_at=NOON + 2 * HOUR)
     assert await seen(cache, NOON + 2 * HOUR + 29 * MINUTE, again) == set()
     assert await seen(cache, NOON + 2 * HOUR + 31 * MINUTE, again) == {"run_0001"}

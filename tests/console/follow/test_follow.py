@@ -16,11 +16,6 @@ def strip(scene: Scene) -> list[str]:
     return [line.strip() for line in scene.lines[region.y : region.bottom]]
 
 
-def told(scene: Scene) -> list[str]:
-    """Titles of the toasts, the first one first."""
-    return [note.title for note in scene.app._notifications if note.title]
-
-
 async def followed(scene: Scene, *run_ids: str) -> None:
     """Follows these."""
     for run_id in run_ids:
@@ -52,7 +47,7 @@ async def test_a_followed_run_is_told_to_its_end(staged: Staged, move: Mover) ->
         scene.clock.move(minutes=2)
         await move(scene, "run_go1", "completed")
 
-        assert "Run completed after 5m30s: acme/solo" in told(scene)
+        assert "Run completed after 5m30s: acme/solo" in scene.titles
         (line,) = strip(scene)
         assert line.startswith("✓ completed")
         assert "5m30s ended just now" in line

@@ -132,7 +132,7 @@ async def test_repositories_are_suggested_from_the_cache(stage: Any, engine: Eng
     """Down walks through what holds the typed text; what cannot be shown is not offered."""
     labels = ("acme/api", "acme/web", "acme/web-admin", "evil/\x1b[2Jx")
     runs = [Run(f"run_{label}", "failed", "", Repository.parse(label), clock(), clock(), "{}") for label in labels]
-    await engine.cache.store_runs(runs, seen_at=clock())
+    await engine.cache.store_runs(runs, asked_at=clock())
     app = stage(NewRunForm)
     async with opened(app) as pilot:
         offered = painted(app)

@@ -26,7 +26,7 @@ async def engine(engine: Engine, clock: Any) -> AsyncIterator[Engine]:
     """A few repositories in the cache, and one attempt of each kind in the ledger."""
     labels = ("acme/api", "acme/billing", "acme/web", "acme/web-admin", "gitlab:ops/deploy", "zeta/one")
     runs = [Run(f"run_{label}", "failed", "", Repository.parse(label), clock(), clock(), "{}") for label in labels]
-    await engine.cache.store_runs(runs, seen_at=clock())
+    await engine.cache.store_runs(runs, asked_at=clock())
     now = clock.now
     lost = ActionError("unreachable", "The connection was lost before the answer was complete.")
     refused = ActionError("rejected", "The address is not valid.", 400, "invalid_email")

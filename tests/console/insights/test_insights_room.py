@@ -38,7 +38,7 @@ async def a_month(scene: Scene) -> None:
         repository = Repository.of(platform or "github", data)
         status = STATUSES[number % 9]
         runs.append(Run(f"run_{number:05}", status, "main", repository, created, created + took, "{}"))
-    await scene.engine.cache.store_runs(runs, seen_at=scene.clock())
+    await scene.engine.cache.store_runs(runs, asked_at=scene.clock())
     await scene.engine.cache.extend_coverage(runs[-1].created_at, scene.clock())
 
 
@@ -96,7 +96,7 @@ async def test_what_is_not_known_completely_is_said(staged: Staged, empty_board:
     async with staged(WIDE, synced=False) as scene:
         created = scene.clock() - timedelta(days=10)
         run = Run("run_1", "failed", "main", Repository.parse("acme/api"), created, created, "{}")
-        await scene.engine.cache.store_runs([run], seen_at=scene.clock())
+        await scene.engine.cache.store_runs([run], asked_at=scene.clock())
         await scene.engine.cache.extend_coverage(created, scene.clock())
         await scene.press("4", "m")
 

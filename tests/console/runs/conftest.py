@@ -63,7 +63,7 @@ class Desk:
 
     async def store(self, *runs: Run) -> None:
         """Puts runs into the cache."""
-        await self.cache.store_runs(runs, seen_at=self.clock())
+        await self.cache.store_runs(runs, asked_at=self.clock())
 
 
 @pytest.fixture
