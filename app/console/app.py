@@ -16,9 +16,9 @@ from app.api.errors import ApiError
 from app.config import Profile, Settings
 from app.console.base_app import BaseApp
 from app.console.base_screen import OVERVIEW, TABS
-from app.console.messages import FollowRun, GoToRoom, OpenRun, SwitchProfile
+from app.console.messages import FollowRun, GoToTab, OpenRun, SwitchProfile
 from app.console.profiles.switching import BETWEEN, OpenEngine, ProfileSwitching
-from app.console.rooms import rooms_of
+from app.console.screens import screens_of
 from app.console.session import Session
 from app.console.terminal.terminal import Terminal, title_of
 from app.console.themes import THEMES, Uncoloured, configured_theme
@@ -57,14 +57,14 @@ class RunwardenApp(BaseApp[None]):
     CSS_PATH = Path(__file__).with_name("console.tcss")
     COMMANDS: ClassVar[set[Any]] = {_commands}
     BINDINGS: ClassVar[list[BindingType]] = [
-        *[Binding(tab.key, f"room('{tab.name}')", tab.title, show=False, id=f"room.{tab.name}") for tab in TABS],
+        *[Binding(tab.key, f"tab('{tab.name}')", tab.title, show=False, id=f"room.{tab.name}") for tab in TABS],
         Binding("colon", "command_palette", "palette", key_display=":", id="app.palette"),
         Binding("q", "quit", "quit", show=False, id="app.quit"),
         Binding("question_mark", "help", "help", key_display="?", id="app.help"),
         Binding("ctrl+o", "profiles", "switch profile", show=False, tooltip="To another service", id="app.profiles"),
         Binding(
             "0",
-            f"room('{OVERVIEW}')",
+            f"tab('{OVERVIEW}')",
             "all profiles",
             show=False,
             tooltip="Each with its worst trouble",
@@ -122,9 +122,9 @@ class RunwardenApp(BaseApp[None]):
             copy_text=self.copy_to_clipboard,
             can_switch=self.profiles is not None and self.profiles.is_possible,
         )
-        self._rooms = rooms_of(self.session, None if self.profiles is None else self.profiles.engines)
-        for name in self._rooms.keys() - {self.DEFAULT_MODE}:
-            self.add_mode(name, self._rooms[name])
+        self._tab_screens = screens_of(self.session, None if self.profiles is None else self.profiles.engines)
+        for name in self._tab_screens.keys() - {self.DEFAULT_MODE}:
+            self.add_mode(name, self._tab_screens[name])
 
     def _take_settings(self) -> None:
         for theme in THEMES:
@@ -192,10 +192,10 @@ class RunwardenApp(BaseApp[None]):
         else:
             self.run_worker(self.following.toggle(message.run_id))
 
-    @on(GoToRoom)
+    @on(GoToTab)
     @on(TabBar.Picked)
-    def _go_to_room(self, message: GoToRoom | TabBar.Picked) -> None:
-        self.action_room(message.name)
+    def _go_to_tab(self, message: GoToTab | TabBar.Picked) -> None:
+        self.action_tab(message.name)
 
     @on(SwitchProfile)
     def _switch_to(self, message: SwitchProfile) -> None:
@@ -209,8 +209,8 @@ class RunwardenApp(BaseApp[None]):
         if self.following is not None and not isinstance(self.screen, FollowList):
             self.push_screen(FollowList(self.session, self.following), self._show_run)
 
-    def action_room(self, name: str) -> None:
-        """Goes to a room, once the engine that it needs is there."""
+    def action_tab(self, name: str) -> None:
+        """Goes to a tab, once the engine that it needs is there."""
         if name == OVERVIEW and self.profiles is None:
             self.action_profiles()
             return
@@ -347,5 +347,5 @@ class RunwardenApp(BaseApp[None]):
             super()._handle_exception(error)
 
     def get_default_screen(self) -> Screen[Any]:
-        """The Runs room; a mode before it is mounted, it would have Textual parse every style sheet three times."""
-        return self._rooms["runs"]()
+        """The Runs screen; a mode before it is mounted, it would have Textual parse every style sheet three times."""
+        return self._tab_screens["runs"]()

@@ -1,7 +1,7 @@
 """Keys take turns: each one meets the screen that the key before it left, however fast they come.
 
 Textual hands a key to whatever has the focus at once, and acts on it some messages later. On a slow line several keys
-arrive together: of `/dark` only the first would reach the room, and the rest would press its keys.
+arrive together: of `/dark` only the first would reach the screen, and the rest would press its keys.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ HOLD_S: Final = 10.0
 """Keys wait so long for what they act on to be opened; one that quits, typed before all others, does not."""
 QUITS: Final = frozenset({"q", "ctrl+q"})
 OPENING: Final = frozenset({"form", "pick"})
-"""Groups of workers that end with a sheet over the room, to which the next key belongs."""
+"""Groups of workers that end with a sheet over the screen, to which the next key belongs."""
 _ROUNDS: Final = 2
 """In the first round the key itself is answered, in the second also what was announced because of it."""
 

@@ -1,4 +1,4 @@
-"""What every room of the console has: the header, the tabs, the banner and the keys."""
+"""What every screen of the console has: the header, the tabs, the banner and the keys."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 OVERVIEW: Final = "profiles"
-"""The room of all profiles; it has no tab, for its subject is not the profile on show."""
+"""The overview of all profiles; it has no tab, for its subject is not the profile on show."""
 
 TABS: Final = (
     Tab("runs", "1", "Runs", "Runs"),
@@ -40,9 +40,9 @@ TICK_S = 1.0
 
 
 class BaseScreen(Screen[None]):
-    """A room: `compose_body` says what is in it, `engine_changed` hears events, `tick` moves its ages."""
+    """A tab's screen: `compose_body` says what is in it, `engine_changed` hears events, `tick` moves its ages."""
 
-    ROOM: ClassVar[str]
+    TAB: ClassVar[str]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 — typed by Textual
     VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012 — typed by Textual
     AUTO_FOCUS = ""
@@ -55,7 +55,7 @@ class BaseScreen(Screen[None]):
         """From top to bottom."""
         session = self.session
         yield HeaderBar(session.vitals, session.patience, session.healthy_words, session.clock)
-        yield TabBar(TABS, self.ROOM)
+        yield TabBar(TABS, self.TAB)
         yield from self.compose_body()
         yield FollowStrip()
         yield Banner()
@@ -77,7 +77,7 @@ class BaseScreen(Screen[None]):
         self._show_pins(session.pins)
 
     def engine_changed(self, event: Event) -> None:
-        """Something changed; rooms that show it read it again."""
+        """Something changed; screens that show it read it again."""
 
     def tick(self, now: datetime) -> None:
         """A second has passed."""
@@ -93,7 +93,7 @@ class BaseScreen(Screen[None]):
 
     def show_trouble(self) -> None:
         """Bring what is said of troubles up to date."""
-        # A room may say by itself what is wrong with the link; our own files concern them all.
+        # A screen may say by itself what is wrong with the link; our own files concern them all.
         self.query_one(Banner).show(self.session.storage_trouble or self.trouble() or self.session.standing)
 
     @property

@@ -20,8 +20,8 @@ class FollowRun(Message):
 
 
 @dataclass
-class GoToRoom(Message):
-    """Show another room."""
+class GoToTab(Message):
+    """Show another tab."""
 
     name: str
 

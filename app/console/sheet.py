@@ -1,4 +1,4 @@
-"""What lies over a room: left by a click beside it, as by escape, and often a choice of something."""
+"""What lies over a screen: left by a click beside it, as by escape, and often a choice of something."""
 
 from collections.abc import Mapping
 from typing import ClassVar, TypeVar
@@ -25,7 +25,7 @@ def clicked(words: Content, action: str) -> Content:
 
 
 class Sheet(ModalScreen[Answer]):
-    """A box over the room; forms are none, since they have buttons and hold what was typed."""
+    """A box over the screen; forms are none, since they have buttons and hold what was typed."""
 
     LEAVE: ClassVar[str] = "leave"
     """What escape does."""
@@ -34,7 +34,7 @@ class Sheet(ModalScreen[Answer]):
         await guarded(super()._dispatch_message(message), self.app._handle_exception)  # noqa: SLF001 — the app reports
 
     async def on_click(self, event: events.Click) -> None:
-        """A click on the room behind it means that room."""
+        """A click on the screen behind it means that screen."""
         widget, _ = self.get_widget_at(event.screen_x, event.screen_y)
         if widget is self:
             await self.run_action(self.LEAVE)

@@ -60,7 +60,7 @@ UNREADABLE: Final = Notice(
     ("The console's own files cannot be used; the cure stands below.",),
     "bad",
 )
-"""In a room's place, while its banner says what is wrong with our own files."""
+"""In a screen's place, while its banner says what is wrong with our own files."""
 READ_ONLY: Final = Notice("◇", "Read-only", ("Nothing can be sent from here.",), "wait")
 
 

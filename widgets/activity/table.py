@@ -41,7 +41,7 @@ class ActivityTable(LineTable[Entry]):
             "choose",
             "open",
             key_display="enter",
-            tooltip="Go to its run or room",
+            tooltip="Go to its run or tab",
             id="activity.open",
         )
     ]

@@ -1,4 +1,4 @@
-"""The Activity room: every write and every poll, with what became of it; what the bot did unwatched."""
+"""The Activity tab: every write and every poll, with what became of it; what the bot did unwatched."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -15,7 +15,7 @@ from app.console.activity.loaders import Activity, read_activity
 from app.console.activity.query import VIEWS, ActivityQuery, filters, kind_badge, nothing, views
 from app.console.base_screen import BaseScreen
 from app.console.coalesced_task import CoalescedTask
-from app.console.messages import GoToRoom, OpenRun
+from app.console.messages import GoToTab, OpenRun
 from app.console.session import Session
 from app.console.troubles import UNREADABLE
 from app.events import ActionChanged, CacheChangedElsewhere, Event, LinkChanged
@@ -39,7 +39,7 @@ SEARCH_PAUSE_S: Final = 0.08
 WIDE: Final = 110
 """Narrower lines name only the filters that are set; the keys for the others stand below."""
 READING: Final = Notice("◌", "Reading the ledger and the poll log…", tone="busy")
-_ROOMS: Final[Mapping[str, str]] = {
+_TABS: Final[Mapping[str, str]] = {
     "poll.runs": "runs",
     "poll.health": "health",
     "organization.create": "organizations",
@@ -50,7 +50,7 @@ _ROOMS: Final[Mapping[str, str]] = {
 class ActivityScreen(BaseScreen):
     """What happened, newest first."""
 
-    ROOM = "activity"
+    TAB = "activity"
     CSS = """
     #activity { height: 1fr; layout: vertical; }
     ActivityScreen.-tall ActivityBar { margin-bottom: 1; }
@@ -133,12 +133,12 @@ class ActivityScreen(BaseScreen):
     # What its keys do
 
     async def action_open(self) -> None:
-        """Go to the run that it is about, or to the room."""
+        """Go to the run that it is about, or to the tab."""
         entry = self._entry
         if entry is None:
             return
-        if (room := _ROOMS.get(entry.source.kind)) is not None:
-            self.post_message(GoToRoom(room))
+        if (tab := _TABS.get(entry.source.kind)) is not None:
+            self.post_message(GoToTab(tab))
             return
         run_id = _run_of(entry)
         if run_id is None:

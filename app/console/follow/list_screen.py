@@ -19,11 +19,11 @@ from widgets.follow import follow_line
 
 TICK_S = 1.0
 HINTS = "enter opens · f lets go · x lets go of the ended · esc closes"
-NOTHING = "No run is followed. f on a run follows it to its end; the strip above the keys shows it in every room."
+NOTHING = "No run is followed. f on a run follows it to its end; the strip above the keys shows it in every tab."
 
 
 class FollowList(Sheet[str | None]):
-    """A sheet over the room; closes with the run to open."""
+    """A sheet over the screen; closes with the run to open."""
 
     LEAVE = "dismiss"
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -1,1 +1,1 @@
-"""The Health room: code hosts, our link and the token."""
+"""The Health tab: code hosts, our link and the token."""

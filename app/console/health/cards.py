@@ -1,4 +1,4 @@
-"""What the cards of the Health room say: of the code hosts, now and over time; of our link, and of the token."""
+"""What the cards of the Health tab say: of the code hosts, now and over time; of our link, and of the token."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The Health room: the code hosts now and over time, our link to the service, and the token, each by itself."""
+"""The Health tab: the code hosts now and over time, our link to the service, and the token, each by itself."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -36,7 +36,7 @@ CARD_CELLS = 46
 class HealthScreen(BaseScreen):
     """A card for each code host, and under them those for what is ours."""
 
-    ROOM = "health"
+    TAB = "health"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "refresh", "refresh", tooltip="Ask the service now", id="app.refresh"),
         Binding("j,down", "scroll(1)", "down", show=False),
@@ -91,8 +91,8 @@ class HealthScreen(BaseScreen):
 
     def action_page(self, pages: int) -> None:
         """Scroll by a page."""
-        room = self.query_one("#health")
-        room.scroll_relative(y=pages * (room.size.height - 1), animate=False)
+        page = self.query_one("#health")
+        page.scroll_relative(y=pages * (page.size.height - 1), animate=False)
 
     def action_scroll(self, lines: int) -> None:
         """Scroll by lines."""

@@ -1,1 +1,1 @@
-"""The Insights room: figures as charts, tables and files."""
+"""The Insights tab: figures as charts, tables and files."""

@@ -1,4 +1,4 @@
-"""The Insights room: what became of runs, how long they took and how many ran at once, as charts and as numbers."""
+"""The Insights tab: what became of runs, how long they took and how many ran at once, as charts and as numbers."""
 
 import asyncio
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ ASKING: Final = Notice("◌", "Asking the service for its runs…", ("The figure
 class InsightsScreen(BaseScreen):
     """Charts of a stretch of time, or the same numbers as tables."""
 
-    ROOM = "insights"
+    TAB = "insights"
     CSS = """
     #insight-bar { height: 1; padding: 0 1; }
     #insight-extent { width: 1fr; height: 1; text-align: right; text-wrap: nowrap; text-overflow: ellipsis; }

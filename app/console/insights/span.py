@@ -1,4 +1,4 @@
-"""The stretches of time that the Insights room can show, cut at full hours and at midnight, and their figures."""
+"""The stretches of time that the Insights tab can show, cut at full hours and at midnight, and their figures."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta

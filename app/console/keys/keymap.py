@@ -124,7 +124,7 @@ def _clashes(facts: Sequence[KeyFact], keys: Mapping[str, str]) -> Iterator[str]
     by_id = {fact.id: fact for fact in facts}
     taken: dict[tuple[str, str], str] = {}
     told: set[tuple[str, str]] = set()
-    # A sheet over a room has its keys to itself.
+    # A sheet over a screen has its keys to itself.
     sheets = {kind.__name__ for kind in _descendants(ModalScreen)}
     places = tuple(dict.fromkeys(where for fact in facts for where in fact.where if where not in sheets))
     # What the user wrote comes first, so that the sentence names the user's own line.

@@ -17,7 +17,7 @@ from app.text import safe_text
 
 OWN: Final = "own_command"
 """The action behind the user's own commands, which are listed by their names."""
-HERE: Final = frozenset({"palette", *(room.title for room in TABS)})
+HERE: Final = frozenset({"palette", *(tab.title for tab in TABS)})
 """What is open already, or has a better name here."""
 MOVES: Final = frozenset(
     {"move", "page", "first", "last", "sideways", "up", "down", "top", "bottom", "scroll_up", "scroll_down"}
@@ -51,13 +51,13 @@ class ConsoleCommands(Provider):
 
     async def discover(self) -> Hits:
         """Everything but the themes, while nothing is typed."""
-        for command in (*self._deeds(), *self._own(), *self._rooms()):
+        for command in (*self._deeds(), *self._own(), *self._tabs()):
             yield DiscoveryHit(Content(command.name), command.run, command.name, _as_help(command.help))
 
     async def search(self, query: str) -> Hits:
         """What matches, best first."""
         matcher = self.matcher(query)
-        for command in (*self._deeds(), *self._own(), *self._rooms(), *self._themes()):
+        for command in (*self._deeds(), *self._own(), *self._tabs(), *self._themes()):
             if (score := matcher.match(command.name)) > 0:
                 name = _highlighted(matcher, command.name)
                 yield Hit(score, name, command.run, command.name, _as_help(command.help))
@@ -86,9 +86,9 @@ class ConsoleCommands(Provider):
             run = partial(self.app.run_action, f"app.{OWN}({index})")
             yield Command(safe_text(own.name, limit=60), f"{own.key} · {line}" if own.key else line, run)
 
-    def _rooms(self) -> Iterator[Command]:
-        for room in TABS:
-            yield Command(f"Go to {room.title}", room.key, partial(self.app.run_action, f"app.room('{room.name}')"))
+    def _tabs(self) -> Iterator[Command]:
+        for tab in TABS:
+            yield Command(f"Go to {tab.title}", tab.key, partial(self.app.run_action, f"app.tab('{tab.name}')"))
 
     def _themes(self) -> Iterator[Command]:
         for name in sorted(self.app.available_themes):

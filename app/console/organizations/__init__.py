@@ -1,1 +1,1 @@
-"""The Organizations room: every attempt to create one, and many from a file."""
+"""The Organizations tab: every attempt to create one, and many from a file."""

@@ -53,7 +53,7 @@ NO_FILE: Final = Notice(
 class OrganizationImportScreen(BaseScreen):
     """An import: the file, its rows, and what became of each."""
 
-    ROOM = "organizations"
+    TAB = "organizations"
     CSS = """
     OrganizationImportScreen.-tall ImportBar { padding-bottom: 1; }
     """

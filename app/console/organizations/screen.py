@@ -1,4 +1,4 @@
-"""The Organizations room: every attempt that was ever made, and what a person still has to find out."""
+"""The Organizations tab: every attempt that was ever made, and what a person still has to find out."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ NEVER_HERE: Final = replace(NOTHING_YET, lines=(*NOTHING_YET.lines[:-1], "This p
 class OrganizationsScreen(BaseScreen):
     """The ledger's attempts to create organizations, newest first."""
 
-    ROOM = "organizations"
+    TAB = "organizations"
     CSS = """
     #organizations { height: 1fr; layout: vertical; }
     #organizations-summary { height: 1; padding: 0 1; }

@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from app.console.base_screen import OVERVIEW, BaseScreen
 from app.console.coalesced_task import CoalescedTask
-from app.console.messages import GoToRoom, SwitchProfile
+from app.console.messages import GoToTab, SwitchProfile
 from app.console.profiles.engines import ProfileEngines
 from app.console.profiles.overview import GENTLE_S, ProfileOverview
 from app.console.session import Session
@@ -28,9 +28,9 @@ LOOK_S: Final = 5.0
 class ProfilesScreen(BaseScreen):
     """Every profile, none of which has to be on show."""
 
-    ROOM = OVERVIEW
+    TAB = OVERVIEW
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.room('runs')", "back", key_display="esc", id="profiles.back"),
+        Binding("escape", "app.tab('runs')", "back", key_display="esc", id="profiles.back"),
         Binding("r", "refresh", "refresh", tooltip="Ask every service now", id="app.refresh"),
     ]
 
@@ -85,7 +85,7 @@ class ProfilesScreen(BaseScreen):
     @on(ProfileList.Chosen)
     def _on_chosen(self, message: ProfileList.Chosen) -> None:
         is_current = message.name == self.session.profile.name
-        self.post_message(GoToRoom("runs") if is_current else SwitchProfile(message.name))
+        self.post_message(GoToTab("runs") if is_current else SwitchProfile(message.name))
 
     def _ask_again(self) -> None:
         if self.is_current:

@@ -28,7 +28,7 @@ class ProfileSwitcher(PickerScreen[str]):
     """Closes with a profile's name; None: it stays the one on show."""
 
     TITLE_TEXT = "Switch profile"
-    HINT = "enter opens · 0 in any room compares them all"
+    HINT = "enter opens · 0 in any tab compares them all"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,ctrl+n", "move(1)", "down", show=False, priority=True, id="picker.down"),
         Binding("up,ctrl+p", "move(-1)", "up", show=False, priority=True, id="picker.up"),

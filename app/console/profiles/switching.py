@@ -1,4 +1,4 @@
-"""From one profile to another, in the same console: rooms and engine go, and come again for the other one."""
+"""From one profile to another, in the same console: screens and engine go, and come again for the other one."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from storage.cache.first_paint import FirstPaint
 
 BETWEEN: Final = "between"
-"""The mode that is on show while there are no rooms."""
+"""The mode that is on show while there are no tabs."""
 OpenEngine = Callable[[], Awaitable["Engine"]]
 TakeUp = Callable[[Profile, "FirstPaint | None", OpenEngine], None]
 
 
 class Modes(Protocol):
-    """The app's modes: a room each."""
+    """The app's modes: a screen each."""
 
     def add_mode(self, mode: str, base_screen: Callable[[], Screen[Any]]) -> None:
         """Adds a mode."""
@@ -74,7 +74,7 @@ class ProfileSwitching:
         self._modes.add_mode(BETWEEN, lambda: BetweenScreen(name))
         await self._modes.switch_mode(BETWEEN)
         # Screens go before the engine they read with.
-        for mode in (*(room.name for room in TABS), OVERVIEW):
+        for mode in (*(tab.name for tab in TABS), OVERVIEW):
             await self._modes.remove_mode(mode)
         self._leave()
         try:

@@ -24,7 +24,7 @@ RUN_BINDINGS: Final = (
     Binding("n", "run('new')", "new run", tooltip="Start a run on a repository", id="run.new"),
     Binding("c", "run('continue')", "continue", tooltip="Say more to this run's agent", id="run.continue"),
     Binding("a", "run('agent')", "agent", tooltip="Start a named agent on a repository", id="run.agent"),
-    Binding("f", "run('follow')", "follow", tooltip="To its end, in every room; again: no more", id="run.follow"),
+    Binding("f", "run('follow')", "follow", tooltip="To its end, in every tab; again: no more", id="run.follow"),
     _hidden("N", "run('new_like')", "new like this", tooltip="Same repository, same instructions", id="run.new_like"),
     _hidden("y", "run('copy_id')", "copy run id", id="run.copy_id"),
     _hidden("Y", "run('copy_json')", "copy JSON", tooltip="The run as received", id="run.copy_json"),

@@ -22,7 +22,7 @@ from widgets.runs.pane import RunPane
 class RunScreen(BaseScreen):
     """Everything known of one run."""
 
-    ROOM = "runs"
+    TAB = "runs"
     BINDINGS: ClassVar[list[BindingType]] = [
         *RUN_BINDINGS,
         Binding("escape,backspace", "back", "back", key_display="esc", tooltip="To the runs", id="run.back"),

@@ -44,7 +44,7 @@ TALL: Final = 32
 class RunsScreen(BaseScreen):
     """Every run that matches the query, however many."""
 
-    ROOM = "runs"
+    TAB = "runs"
     BINDINGS: ClassVar[list[BindingType]] = [
         *RUN_BINDINGS,
         *QUERY_BINDINGS,

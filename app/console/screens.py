@@ -1,0 +1,77 @@
+"""The screens behind the tabs of one session: each is imported and made when it is entered first."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from textual.screen import Screen
+
+from app.console.base_screen import OVERVIEW
+from app.console.session import Session
+
+if TYPE_CHECKING:
+    from app.console.profiles.engines import ProfileEngines
+    from app.engine import Engine
+
+Screens = dict[str, Callable[[], Screen[Any]]]
+
+
+def screens_of(session: Session, profile_engines: "ProfileEngines | None") -> Screens:
+    """What makes each screen, by its name; without `profile_engines` there is no overview of all profiles."""
+    return {
+        **{name: partial(make, session) for name, make in _SCREENS.items()},
+        OVERVIEW: partial(_overview, session, profile_engines),
+    }
+
+
+def _runs(session: Session) -> Screen[Any]:
+    from app.console.runs.screen import RunsScreen
+
+    return RunsScreen(session)
+
+
+def _health(session: Session) -> Screen[Any]:
+    from app.console.health.screen import HealthScreen
+
+    return HealthScreen(session)
+
+
+def _organizations(session: Session) -> Screen[Any]:
+    from app.console.organizations.screen import OrganizationsScreen
+
+    return OrganizationsScreen(session, _engine(session))
+
+
+def _insights(session: Session) -> Screen[Any]:
+    from app.console.insights.screen import InsightsScreen
+
+    return InsightsScreen(session, _engine(session))
+
+
+def _activity(session: Session) -> Screen[Any]:
+    from app.console.activity.screen import ActivityScreen
+
+    return ActivityScreen(session, _engine(session))
+
+
+_SCREENS: Final[dict[str, Callable[[Session], Screen[Any]]]] = {
+    "runs": _runs,
+    "health": _health,
+    "organizations": _organizations,
+    "insights": _insights,
+    "activity": _activity,
+}
+
+
+def _overview(session: Session, profile_engines: "ProfileEngines | None") -> Screen[Any]:
+    from app.console.profiles.screen import ProfilesScreen
+
+    if profile_engines is None:
+        raise RuntimeError("Without profile engines there is one profile.")
+    return ProfilesScreen(session, profile_engines)
+
+
+def _engine(session: Session) -> "Engine":
+    if session.engine is None:
+        raise RuntimeError("No screen but Runs is entered before the engine is open.")
+    return session.engine
