@@ -37,8 +37,6 @@ def left(opened: Opened, **options: object) -> Terminal:
     """A console that was opened and left by its key."""
     console = opened(**options)
     console.shows("complete", "? help", "fix/login-timeout")
-    # The detail comes after the rows, and takes its columns from them.
-    console.press("")
     console.type("q")
     console.end()
     return console
