@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from storage.records import HealthChange, LinkState, RunChanges
+from storage.records.backfill import BackfillProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,13 @@ class ActionChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class BackfillMoved:
+    """The fetching of older runs came further, paused or ended."""
+
+    progress: BackfillProgress
+
+
+@dataclass(frozen=True, slots=True)
 class CacheChangedElsewhere:
     """Another process wrote to the cache or the ledger."""
 
@@ -47,7 +55,9 @@ class StorageFailed:
     """What happened, and the cure."""
 
 
-Event = RunsChanged | HealthChanged | LinkChanged | ActionChanged | CacheChangedElsewhere | StorageFailed
+Event = (
+    RunsChanged | HealthChanged | LinkChanged | ActionChanged | BackfillMoved | CacheChangedElsewhere | StorageFailed
+)
 Announce = Callable[[Event], None]
 
 
