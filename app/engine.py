@@ -12,16 +12,16 @@ from types import TracebackType
 from typing import Self
 
 from app.actions import Actions
-from app.api.budget import Priority
+from app.api.budget import Budget, Priority
 from app.api.client import Client
 from app.api.errors import ApiError
 from app.config import CACHE_FILE, LEDGER_FILE, Profile, Settings, data_folder
 from app.events import Announce, Doorbell
 from app.polling import Polling
 from app.sync import HealthSync, RunSync
-from app.sync.backfill import Backfill
 from app.sync.listing import Listing
 from app.token import Token, TokenError, resolve
+from storage.budget import SharedBudget
 from storage.cache import Cache
 from storage.lease import Lease
 from storage.ledger import Ledger
@@ -46,7 +46,6 @@ class Engine:
     runs: RunSync
     health: HealthSync
     listing: Listing
-    backfill: Backfill
     actions: Actions
     polling: Polling
     doorbell: Doorbell
@@ -79,7 +78,8 @@ class Engine:
             opened.push_async_callback(ledger.close)
             await ledger.adopt_orphans()
             token, problem = await _token(profile)
-            client = Client(profile.base_url, token or problem, deadline_s=profile.poll.deadline_s)
+            budget = Budget(SharedBudget(cache))
+            client = Client(profile.base_url, token or problem, deadline_s=profile.poll.deadline_s, budget=budget)
             opened.pop_all()
         doorbell, poll = Doorbell(*([announce] if announce else [])), profile.poll
         ring = doorbell.ring
@@ -97,12 +97,11 @@ class Engine:
             ledger=ledger,
             runs=runs,
             health=health,
-            backfill=Backfill(runs, ring, settings.history),
             listing=Listing(runs),
             actions=Actions(
                 client, ledger, runs.store, ring, clock, f"{actor}:{_login()}", read_only=profile.read_only
             ),
-            polling=Polling(runs, health, cache, ledger, Lease(cache), ring, poll.runs_s, poll.health_s),
+            polling=Polling(runs, health, cache, ledger, Lease(cache), ring, poll.runs_s, poll.health_s, budget),
             doorbell=doorbell,
             clock=clock,
             token_problem=problem,

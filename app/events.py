@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from storage.records import HealthChange, LinkState, RunChanges
-from storage.records.backfill import BackfillProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +35,6 @@ class ActionChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class BackfillMoved:
-    """The fetching of older runs came further, paused or ended."""
-
-    progress: BackfillProgress
-
-
-@dataclass(frozen=True, slots=True)
 class CacheChangedElsewhere:
     """Another process wrote to the cache or the ledger."""
 
@@ -55,9 +47,7 @@ class StorageFailed:
     """What happened, and the cure."""
 
 
-Event = (
-    RunsChanged | HealthChanged | LinkChanged | ActionChanged | BackfillMoved | CacheChangedElsewhere | StorageFailed
-)
+Event = RunsChanged | HealthChanged | LinkChanged | ActionChanged | CacheChangedElsewhere | StorageFailed
 Announce = Callable[[Event], None]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from app.api.budget import Budget, Priority
 from app.api.errors import (
     ApiError,
     ForbiddenError,
@@ -18,6 +19,7 @@ from app.api.errors import (
     RequestTimeoutError,
     UnreachableError,
 )
+from app.api.pace import POLL
 from app.events import Announce, CacheChangedElsewhere, StorageFailed
 from app.schedule import Job, Schedule
 from app.sync import HealthSync, RunSync
@@ -48,6 +50,9 @@ CANNOT_POLL: Final = (
 """Failures that another process may not have: its token, address or network can be another one."""
 STAND_ASIDE_S: Final = 2.5 * STANDBY_S
 """How long a poller that cannot poll leaves the lease to others; if it is free after that, it is alone."""
+LOOK_AGAIN_S: Final = 15.0
+"""How soon a poll that waits for the budget looks whether others made room."""
+PRIORITIES: Final[dict[Subject, Priority]] = {"runs": Priority.ACTIVE, "health": Priority.HEALTH}
 DEADLINE_S: Final = 300.0
 """A whole refresh, many requests long; each request has its own, much shorter deadline."""
 
@@ -65,10 +70,13 @@ class Polling:
     runs_s: float
     """Seconds between polls of runs while all is well."""
     health_s: float
+    budget: Budget = field(default_factory=Budget)
     is_poller: bool = False
     """Whether this process holds the lease."""
     _schedule: Schedule = field(default_factory=Schedule)
     _cadences: dict[Subject, Cadence] = field(default_factory=dict)
+    _costs: dict[Subject, float] = field(default_factory=lambda: {"runs": POLL, "health": 1.0})
+    """Requests that the last complete poll took."""
     _asked_for: set[Subject] = field(default_factory=set)
     """Polls that a person asked for: carried out with or without the lease."""
     _owner: str = field(default_factory=lambda: f"{os.getpid()}-{uuid.uuid4().hex[:8]}")
@@ -116,24 +124,40 @@ class Polling:
             return wait_s
         if not await self._may_poll(subject):
             return STANDBY_S
+        if wait_s := await self._budget_wait_s(subject):
+            return min(wait_s, LOOK_AGAIN_S)
+        self._asked_for.discard(subject)
+        sent = self.budget.sent[PRIORITIES[subject]]
         try:
             await refresh()
-        except RateLimitedError as error:
-            cadence.failed(time.monotonic(), retry_after_s=error.retry_after_s)
+        except RateLimitedError:
+            # No failure of the service, but a pace to keep to.
+            cadence.succeeded(time.monotonic(), await self._stretch())
         except ApiError as error:
             # The refresh recorded it and rang the doorbell; here only the pace changes.
             cadence.failed(time.monotonic())
             if subject == "runs" and isinstance(error, CANNOT_POLL):
                 await self._release(stand_aside_s=STAND_ASIDE_S)
         else:
-            cadence.succeeded(time.monotonic())
+            self._costs[subject] = max(1.0, self.budget.sent[PRIORITIES[subject]] - sent)
+            cadence.succeeded(time.monotonic(), await self._stretch())
         return cadence.wait_s(time.monotonic())
 
-    async def _may_poll(self, subject: Subject) -> bool:
+    async def _stretch(self) -> float:
+        """How many times longer than configured the intervals have to be to keep to the rate."""
+        demand = sum(cost / self._cadences[subject].base_s for subject, cost in self._costs.items())
+        return demand / rate if (rate := await self.budget.rate()) else 1.0
+
+    async def _budget_wait_s(self, subject: Subject) -> float:
+        """Seconds until the budget has room for a whole poll; one that a person asked for may run ahead of it."""
         asked = subject in self._asked_for
-        self._asked_for.discard(subject)
+        priority, requests = (Priority.ASKED, 1.0) if asked else (PRIORITIES[subject], self._costs[subject])
+        wait = await self.budget.wait(priority, requests)
+        return 0.0 if wait is None else max(0.1, wait.until.timestamp() - self.budget.now_s())
+
+    async def _may_poll(self, subject: Subject) -> bool:
         await self._hold_lease()
-        return self.is_poller or asked
+        return self.is_poller or subject in self._asked_for
 
     async def _hold_lease(self) -> None:
         async with self._claiming:

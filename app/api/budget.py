@@ -1,90 +1,243 @@
-"""What this process may ask of the service: nothing before a wait is over, and one probe while it seems down."""
+"""What this process may ask of the service: one budget for all processes of a data folder, however many there are.
 
+Nothing is asked before a wait is over, requests are spaced where the service limits them, and while it seems down one
+request at a time finds out whether it is back.
+"""
+
+import asyncio
+import math
+import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import Final
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
-from app.api.errors import ApiError, RateLimitedError, RefusedError, ServerFailedError, UnreachableError
+from app.api import pace
+from app.api.errors import (
+    ApiError,
+    NoTokenError,
+    NotSendableError,
+    RateLimitedError,
+    RefusedError,
+    ServerFailedError,
+    UnreachableError,
+)
+from app.api.pace import Priority
+from storage.records.budget import BudgetState, Wait
+
+__all__ = ["Budget", "BudgetStore", "Priority", "Wait"]
+
+T = TypeVar("T")
+Change = Callable[[BudgetState], BudgetState]
+
+PATIENCE_S: Final = {
+    Priority.WRITE: 5.0,
+    Priority.ASKED: 10.0,
+    Priority.ACTIVE: 30.0,
+    Priority.HEALTH: 5.0,
+    Priority.BACKFILL: 60.0,
+}
+"""How long a wait may be that a request waits out; after a longer one it fails at once, and a write is sent."""
+LOOK_AGAIN_S: Final = 5.0
+"""How soon a waiting request notices that another process found the way free."""
 
 
-class Priority(IntEnum):
-    """What a request is for; the lower, the more urgent."""
+class BudgetStore(Protocol):
+    """Where the state lives. Nothing here may fail: a budget that cannot be shared is this process's own."""
 
-    WRITE = 0
-    ASKED = 1
-    """A person waits for it."""
-    ACTIVE = 2
-    """The newest and the active runs."""
-    HEALTH = 3
-    BACKFILL = 4
+    async def current(self) -> BudgetState:
+        """The state, as it was at most a moment ago."""
+
+    async def change(self, change: Change) -> tuple[BudgetState, BudgetState]:
+        """Change the state as one step; before and after. The change is pure and may run on another thread."""
 
 
-FAILURES_TO_OPEN: Final = 5
-"""Failures in a row after which the service counts as down."""
+@dataclass(slots=True)
+class MemoryStore:
+    """A state that one process keeps to itself."""
+
+    state: BudgetState = field(default_factory=BudgetState)
+
+    async def current(self) -> BudgetState:
+        """The state."""
+        return self.state
+
+    async def change(self, change: Change) -> tuple[BudgetState, BudgetState]:
+        """Change the state; before and after."""
+        before, self.state = self.state, change(self.state)
+        return before, self.state
 
 
 @dataclass(slots=True)
 class Budget:
-    """What one process may ask of one service; every read takes its turn, writes only report how they went.
+    """Every request takes its turn here, and says how it went."""
 
-    It never sleeps: a read that comes too early fails at once with the time left to wait, which the caller can show.
-    When to ask again is the poller's decision.
-    """
+    store: BudgetStore = field(default_factory=MemoryStore)
+    now_s: Callable[[], float] = time.time
+    """Seconds since 1970: processes have no other clock in common."""
+    draw: Callable[[], float] = random.random
+    """Between 0 and 1: spreads what many do at once."""
+    sent: dict[Priority, int] = field(default_factory=lambda: dict.fromkeys(Priority, 0))
+    """Requests so far."""
+    _state: BudgetState = field(default_factory=BudgetState)
+    """As it was seen last."""
+    _succeeded: deque[float] = field(default_factory=lambda: deque(maxlen=1_000))
+    """When the last successes were."""
+    _untold: int = 0
+    """Successes that the shared state does not count yet."""
+    _changes: set[asyncio.Task[None]] = field(default_factory=set)
+    """Under way; what is asked next waits for them."""
 
-    now_s: Callable[[], float] = time.monotonic
-    pause_until_s: float = 0.0
-    """On the clock of `now_s`; the service asked not to be called until then."""
-    failures: int = 0
-    """In a row, over all requests."""
-    _probing: bool = False
+    async def wait(self, priority: Priority = Priority.ACTIVE, requests: float = pace.POLL) -> Wait | None:
+        """Why so many requests would have to wait, and until when; None: they may be sent now."""
+        await self.settle()
+        self._state = await self.store.current()
+        found = pace.wait_until(self._state, priority, self.now_s(), requests)
+        return None if found is None else Wait(found[0], datetime.fromtimestamp(found[1], UTC))
 
-    def wait_s(self) -> float:
-        """Seconds left to wait; 0: none."""
-        return max(0.0, self.pause_until_s - self.now_s())
+    async def rate(self) -> float | None:
+        """Requests per second that all processes together may send; None: no limit is known."""
+        await self.settle()
+        return (await self.store.current()).rate or None
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the service counts as down: then one request at a time finds out whether it is back."""
-        return self.failures >= FAILURES_TO_OPEN
-
-    @asynccontextmanager
-    async def turn(self, priority: Priority) -> AsyncIterator[None]:
-        """One read; the block's outcome is noted.
+    async def ask(self, priority: Priority, request: Callable[[], Awaitable[T]]) -> T:
+        """Send a read once its turn has come. After a 429 it is sent again once, if the wait is short for its priority.
 
         Raises:
-            RateLimitedError: The wait that the service asked for is not over; nothing was sent.
-            UnreachableError: The service seems down and another request is finding out; nothing was sent.
+            RateLimitedError: The wait is longer; nothing more is sent.
+            UnreachableError: The service seems down, and it is too soon to ask again; nothing was sent.
+            ApiError: As `request` does.
         """
-        if wait_s := self.wait_s():
-            raise RateLimitedError(f"The service asked to wait; {wait_s:.0f} s are left.", retry_after_s=wait_s)
-        if self.is_open and (self._probing or priority is Priority.BACKFILL):
-            raise UnreachableError(
-                f"The service failed {self.failures} times in a row; one request is finding out whether it is back.",
-                surely_not_sent=True,
-            )
-        probes = self.is_open
-        if probes:
-            self._probing = True
+        until_s = self.now_s() + PATIENCE_S[priority]
+        try:
+            async with self.turn(priority, until_s):
+                return await request()
+        except RateLimitedError as error:
+            if (again_s := await self._again_s(priority, error)) > until_s:
+                raise
+            await asyncio.sleep(again_s - self.now_s())
+        async with self.turn(priority, until_s):
+            return await request()
+
+    @asynccontextmanager
+    async def turn(self, priority: Priority, until_s: float = 0.0) -> AsyncIterator[None]:
+        """One request; how it went is noted. It waits for its turn if that comes by then.
+
+        Raises:
+            RateLimitedError: A wait is not over then; nothing was sent. Never for a write.
+            UnreachableError: The service seems down, and it is too soon to ask again; nothing was sent.
+        """
+        probes = await self._admit(priority, until_s or self.now_s() + PATIENCE_S[priority])
+        self.sent[priority] += 1
+        sent_s = self.now_s()
         try:
             yield
         except ApiError as error:
-            self.note(error)
+            self._note(error, sent_s)
+            raise
+        except BaseException:
+            # Given up before its answer: another one may find out whether the service is back.
+            self._later(pace.released, needed=probes)
             raise
         else:
-            self.note(None)
-        finally:
-            if probes:
-                self._probing = False
+            self._note(None, sent_s)
 
-    def note(self, error: ApiError | None) -> None:
-        """Remember how a request went; None: well."""
-        if isinstance(error, RateLimitedError) and error.retry_after_s is not None:
-            self.pause_until_s = max(self.pause_until_s, self.now_s() + error.retry_after_s)
-        if error is None or (isinstance(error, RefusedError) and not isinstance(error, ServerFailedError)):
+    def pause(self, wait_s: float) -> None:
+        """Ask nothing for so long, because the service says that its limit is spent."""
+        self._later(partial(pace.paused, now_s=self.now_s(), wait_s=wait_s))
+
+    async def settle(self) -> None:
+        """Wait until all that was noted is in the shared state."""
+        while self._changes:
+            await asyncio.gather(*self._changes)
+
+    async def _again_s(self, priority: Priority, error: RateLimitedError) -> float:
+        """When a refused request may be sent again."""
+        wait = await self.wait(priority, 1)
+        free_s = self.now_s() if wait is None else wait.until.timestamp()
+        if priority is Priority.ASKED:
+            return free_s if error.retry_after_s is not None else math.inf
+        # Others of the organization wait for the same moment.
+        return free_s + self.draw() * min(1 / max(self._state.rate, pace.SLOWEST), pace.LONGEST_PAUSE_S)
+
+    async def _admit(self, priority: Priority, until_s: float) -> bool:
+        """Wait for the turn; whether this request is the one that finds out."""
+        while True:
+            await self.settle()
+            now_s = self.now_s()
+            state = after = self._state = await self.store.current()
+            if not pace.is_free(state, now_s):
+                state, after = await self._take(priority, now_s)
+            found = pace.wait_until(state, priority, now_s, 1)
+            left_s = until_s - now_s
+            if found is None or (priority is Priority.WRITE and found[1] > until_s):
+                return after.probing_until_s > state.probing_until_s
+            reason, free_s = found
+            if free_s > until_s or left_s <= 0:
+                raise _refusal(Wait(reason, datetime.fromtimestamp(free_s, UTC)), free_s - now_s)
+            await asyncio.sleep(max(0.001, min(free_s - now_s, left_s, LOOK_AGAIN_S)))
+
+    async def _take(self, priority: Priority, now_s: float) -> tuple[BudgetState, BudgetState]:
+        taken = partial(pace.admitted, priority=priority, now_s=now_s, successes=self._untold)
+        if priority is Priority.WRITE:
+            # A write waits for no database: what it takes is told later.
+            self._later(taken, needed=False)
+            return self._state, self._state
+        before, self._state = await self.store.change(taken)
+        if self._state != before:
+            self._untold = 0
+        return before, self._state
+
+    def _note(self, error: ApiError | None, sent_s: float) -> None:
+        now_s = self.now_s()
+        if isinstance(error, RateLimitedError):
+            wait_s = error.retry_after_s
+            limited = partial(pace.limited, now_s=now_s, sent_s=sent_s, wait_s=wait_s, draw=self.draw())
+            self._later(partial(limited, observed=self._observed(now_s, wait_s)))
+            self._untold = 0
+        elif error is None or (isinstance(error, RefusedError) and not isinstance(error, ServerFailedError)):
             # A service that refuses is not down.
-            self.failures = 0
+            self._succeeded.append(now_s)
+            self._untold += 1
+            state = self._state
+            self._later(pace.answered, needed=bool(state.failures or state.refusals or state.probing_until_s))
+        elif isinstance(error, (NoTokenError, NotSendableError)):
+            self._later(pace.released, needed=self._state.probing_until_s > 0)
         else:
-            self.failures += 1
+            self._later(partial(pace.failed, now_s=now_s, draw=self.draw()))
+
+    def _observed(self, now_s: float, wait_s: float | None) -> float:
+        """How many requests a second succeeded of late, the wait that followed them included."""
+        times = [at_s for at_s in self._succeeded if now_s - pace.MEASURED_S <= at_s <= now_s]
+        window_s = pace.MEASURED_S
+        if times and wait_s is not None and wait_s > pace.SHORT_WAIT_S:
+            window_s = now_s - times[0] + wait_s
+        return max(1, len(times) - pace.CHANCE) / max(1.0, window_s)
+
+    def _later(self, change: Change, *, needed: bool = True) -> None:
+        # Not awaited: between an answer and its reader nothing may fail or wait.
+        if needed:
+            self._state = change(self._state)
+            task = asyncio.get_running_loop().create_task(self._share(change))
+            self._changes.add(task)
+            task.add_done_callback(self._changes.discard)
+
+    async def _share(self, change: Change) -> None:
+        _, self._state = await self.store.change(change)
+
+
+def _refusal(wait: Wait, wait_s: float) -> ApiError:
+    at = f"{wait.until.astimezone():%H:%M:%S}"
+    if wait.reason == "service_down":
+        return UnreachableError(
+            f"The service failed again and again; it is asked again at {at}, in {wait_s:.0f} s.", surely_not_sent=True
+        )
+    if wait.reason == "own_pace":
+        message = f"The service limits requests, so they are spaced; the next one is due at {at}, in {wait_s:.0f} s."
+    else:
+        message = f"The service asked to wait until {at}; {wait_s:.0f} s are left."
+    return RateLimitedError(message, retry_after_s=wait_s)

@@ -1,13 +1,13 @@
 """The service's API: records in, records out, every failure an `ApiError`."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from copy import copy
 from datetime import datetime
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from app.api import wire
 from app.api.budget import Budget, Priority
-from app.api.errors import ApiError, EndlessListError, NotFoundError, NotSendableError
+from app.api.errors import EndlessListError, NotFoundError, NotSendableError
 from app.api.requests import (
     Answer,
     WriteRequest,
@@ -18,6 +18,8 @@ from app.api.wire import rfc3339
 from app.token import Token, TokenError
 from storage.records import HealthReport, Repository, RunPage
 
+Answered = TypeVar("Answered")
+Query = Sequence[tuple[str, str]]
 FetchPage = Callable[[str | None], Awaitable[RunPage]]
 """Given a page token, or None for the first page."""
 
@@ -61,7 +63,9 @@ _DONE: Final = frozenset({200, 201, 202})
 class Client:
     """One service with one token; connections are kept between reads. Made anywhere, used and closed on one loop."""
 
-    def __init__(self, base_url: str, token: Token | TokenError | None, *, deadline_s: float = 20.0) -> None:
+    def __init__(
+        self, base_url: str, token: Token | TokenError | None, *, deadline_s: float = 20.0, budget: Budget | None = None
+    ) -> None:
         """Prepare, without any I/O; each request must be answered in full within `deadline_s`.
 
         Where the token is an error, every request fails with `NoTokenError`.
@@ -69,8 +73,8 @@ class Client:
         Raises:
             ValueError: The base address cannot be used, see `app.address.base_address`.
         """
-        self.budget = Budget()
-        """Shared by everything that reads through this client."""
+        self.budget = budget or Budget()
+        """Every request through this client takes its turn there."""
         self._transport = Transport(base_url, token, deadline_s)
         self.priority = Priority.ASKED
 
@@ -87,8 +91,9 @@ class Client:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all connections."""
+        """Close all connections; what the last answers taught is told to the other processes."""
         await self._transport.aclose()
+        await self.budget.settle()
 
     @property
     def in_lab(self) -> bool:
@@ -119,9 +124,7 @@ class Client:
             "date_to": None if date_to is None else rfc3339(date_to),
         }
         query = tuple((name, value) for name, value in given.items() if value is not None)
-        async with self.budget.turn(self.priority):
-            reply = await self._transport.exchange(Call("GET", "/external/runs", query))
-            return wire.run_page(reply.body)
+        return await self.budget.ask(self.priority, lambda: self._read("/external/runs", wire.run_page, query))
 
     async def health(self) -> HealthReport:
         """The health of the connected code hosts; empty where the service knows of no installation (spec 4.5).
@@ -130,9 +133,8 @@ class Client:
             ApiError: See `app.api.errors`.
         """
         try:
-            async with self.budget.turn(self.priority):
-                reply = await self._transport.exchange(Call("GET", "/external/installation/health"))
-                return wire.health_report(reply.body)
+            path = "/external/installation/health"
+            return await self.budget.ask(self.priority, lambda: self._read(path, wire.health_report))
         except NotFoundError:
             return HealthReport(())
 
@@ -150,13 +152,12 @@ class Client:
             call = Call("POST", request.path, body=body, expected=_DONE)
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
-        try:
+        async with self.budget.turn(Priority.WRITE):
             reply = await self._transport.exchange(call, before_first_byte=before_first_byte)
-        except ApiError as error:
-            self.budget.note(error)
-            raise
-        self.budget.note(None)
         return wire.answer(request, reply.status, reply.body)
+
+    async def _read(self, path: str, parse: Callable[[bytes], Answered], query: Query = ()) -> Answered:
+        return parse((await self._transport.exchange(Call("GET", path, query))).body)
 
 
 def _repository_filter(repository: Repository | None) -> dict[str, str]:

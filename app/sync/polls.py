@@ -15,6 +15,9 @@ CEILING: Final = 16
 RECOVERY: Final = 2.0
 """How much of the base interval a success takes off a slowed cadence."""
 
+SPREAD: Final = 0.2
+"""How far a stretched interval is shortened or lengthened at random, as a part of it."""
+
 
 @dataclass(slots=True)
 class Cadence:
@@ -31,10 +34,11 @@ class Cadence:
     def __post_init__(self) -> None:
         self.interval_s = self.base_s
 
-    def succeeded(self, now_s: float) -> None:
-        """Take the cadence back towards its base, step by step."""
+    def succeeded(self, now_s: float, stretch: float = 1.0) -> None:
+        """Take the cadence back towards its base, step by step; `stretch` times that where requests are rationed."""
         self.interval_s = max(self.base_s, self.interval_s - RECOVERY * self.base_s)
-        self.due_at_s = now_s + self.interval_s
+        stretched_s = self.base_s * stretch * (1 + SPREAD * (2 * self.jitter() - 1)) if stretch > 1 else 0.0
+        self.due_at_s = now_s + max(self.interval_s, stretched_s)
 
     def failed(self, now_s: float, *, retry_after_s: float | None = None) -> None:
         """Double the interval, up to the ceiling; a wait that the service stated is always kept."""

@@ -110,16 +110,6 @@ CREATE TABLE coverage (
 ) STRICT;
 CREATE TABLE service_traits (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE walks (before_us INTEGER PRIMARY KEY, token TEXT NOT NULL) STRICT;
-CREATE TABLE places (
-    bottom_us INTEGER PRIMARY KEY, token TEXT NOT NULL, run_id TEXT NOT NULL, as_of_us INTEGER NOT NULL
-) STRICT;
-CREATE TABLE backfill (
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    is_paused INTEGER NOT NULL,
-    began_us INTEGER,
-    down_to_us INTEGER,
-    last_began_us INTEGER
-) STRICT;
 """
 
 _FOLLOWING: Final = """
@@ -132,7 +122,10 @@ CREATE TABLE mark (
 ) STRICT;
 """
 
-SUBJECTS: Final = (_RUNS, _HEALTH, _POLLS, _COVERAGE, _FOLLOWING)
+# One row for each field of `BudgetState`.
+_BUDGET: Final = "CREATE TABLE budget (name TEXT PRIMARY KEY, value REAL NOT NULL) STRICT, WITHOUT ROWID;"
+
+SUBJECTS: Final = (_RUNS, _HEALTH, _POLLS, _COVERAGE, _FOLLOWING, _BUDGET)
 """The tables of each subject, as SQL."""
 
 _MEANING: Final = f"1 {took_us('status', 'created_us', 'updated_us')}"

@@ -1,0 +1,182 @@
+"""How fast the service may be asked, learned from its answers: pure changes of a `BudgetState`.
+
+No limit is assumed until the service answers 429. From then on requests are spaced (AIMD): each 429 lowers the rate by
+a part, time raises it by a little, and a long row of successes raises it faster.
+"""
+
+from dataclasses import replace
+from enum import IntEnum
+from typing import Final
+
+from storage.records.budget import BudgetState, WaitReason
+
+
+class Priority(IntEnum):
+    """What a request is for; the lower, the more urgent."""
+
+    WRITE = 0
+    ASKED = 1
+    """A person waits for it."""
+    ACTIVE = 2
+    """The newest and the active runs."""
+    HEALTH = 3
+    BACKFILL = 4
+
+
+BURST: Final = 8.0
+"""Requests that can be saved up while nothing is asked."""
+POLL: Final = 4.0
+"""Requests of a steady poll of runs; history leaves as many to it."""
+DEBT: Final = {Priority.ASKED: 4.0, Priority.ACTIVE: 32.0, Priority.HEALTH: 4.0}
+"""Requests that may be sent ahead of the rate: a poll that has begun goes on, and the next one waits for longer."""
+DECREASE: Final = 0.7
+STEP: Final = 0.02 / 60 / 60
+"""Requests per second that each second adds, but where requests are rarer, only this part of one a request:"""
+STEP_SHARE: Final = 0.5
+FORGOTTEN_S: Final = 3_600.0
+"""After this time without a request, no limit is known."""
+LONG_ROW: Final = 40
+"""Successes without a 429 after which the limit seems to be elsewhere: each further one adds a tenth."""
+FASTER: Final = 1.1
+SLOW_ONCE_S: Final = 10.0
+"""The time in which 429s lower the rate once."""
+SLOWEST: Final = 1 / 600
+FASTEST: Final = 50.0
+"""A higher rate is no limit at all."""
+MEASURED_S: Final = 60.0
+"""The time over which successes are counted to estimate a limit."""
+CHANCE: Final = 8
+"""Successes that say nothing: of many who ask at once, some are the first ones."""
+SHORT_WAIT_S: Final = 2.0
+"""A stated wait this short tells when the next request may come, not how many."""
+LONGEST_PAUSE_S: Final = 60.0
+"""The most that polls and history wait beyond what the service states."""
+FAILURES_TO_OPEN: Final = 5
+"""Failures in a row after which the service counts as down."""
+LONGEST_PROBE_WAIT_S: Final = 60.0
+SLOWEST_PROBE_S: Final = 300.0
+"""The same where our rate is so low that many others must be asking."""
+PROBE_TERM_S: Final = 30.0
+"""How long a probe keeps others from asking, in case its process dies."""
+CLOCK_SLACK_S: Final = 5.0
+
+
+def is_free(state: BudgetState, now_s: float) -> bool:
+    """Whether requests need no leave at all: no limit was met and nothing fails."""
+    return state.rate == 0 and state.failures < FAILURES_TO_OPEN and not _is_paused(state, now_s)
+
+
+def wait_until(
+    state: BudgetState, priority: Priority, now_s: float, requests: float = 1
+) -> tuple[WaitReason, float] | None:
+    """Why so many requests have to wait, and until when; None: they may be sent now."""
+    if _is_paused(state, now_s):
+        return "rate_limit", state.paused_until_s
+    if state.failures >= FAILURES_TO_OPEN and priority is not Priority.WRITE:
+        # A person may ask at once, as long as nothing else is finding out.
+        from_s = now_s if priority is Priority.ASKED else state.probe_from_s
+        until_s = max(from_s, _believable(state.probing_until_s, now_s, PROBE_TERM_S))
+        if priority is Priority.BACKFILL:
+            return "service_down", max(until_s, now_s + 1)
+        return ("service_down", until_s) if until_s > now_s else None
+    if state.rate and priority is not Priority.WRITE:
+        missing = _needed(priority, requests) - _refilled(state, now_s).tokens
+        if missing > 0:
+            return "own_pace", now_s + missing / state.rate
+    return None
+
+
+def admitted(state: BudgetState, priority: Priority, now_s: float, successes: int) -> BudgetState:
+    """Count one request that is about to be sent, and the successes since the last one; unchanged if it has to wait."""
+    if priority is not Priority.WRITE and wait_until(state, priority, now_s) is not None:
+        return state
+    if state.rate:
+        state = _raised(_refilled(state, now_s), successes)
+        state = replace(state, tokens=state.tokens - 1) if state.rate else state
+    if state.failures >= FAILURES_TO_OPEN and priority is not Priority.WRITE:
+        state = replace(state, probing_until_s=now_s + PROBE_TERM_S)
+    return state
+
+
+def paused(state: BudgetState, now_s: float, wait_s: float) -> BudgetState:
+    """Ask nothing for a time that the service stated."""
+    until_s = max(state.paused_until_s if _is_paused(state, now_s) else 0.0, now_s + wait_s)
+    return replace(state, paused_at_s=now_s, paused_until_s=until_s, tokens=min(state.tokens, 0.0), tokens_at_s=until_s)
+
+
+def limited(
+    state: BudgetState, now_s: float, *, sent_s: float, wait_s: float | None, observed: float, draw: float
+) -> BudgetState:
+    """Slow down after a 429 to a request sent at `sent_s`.
+
+    `wait_s` is what the service stated, `observed` the successes per second before it, `draw` a random number in 0..1.
+    """
+    refusals, slowed_at_s, rate = state.refusals + 1, state.slowed_at_s, state.rate
+    if not rate or sent_s >= slowed_at_s + SLOW_ONCE_S or slowed_at_s > now_s + CLOCK_SLACK_S:
+        # Refusals that belong together are one reason to slow down, not many.
+        rate, slowed_at_s = max(SLOWEST, DECREASE * (rate or observed)), now_s
+    # Others of the organization wait for the same moment.
+    backoff_s = draw * min(LONGEST_PAUSE_S, 2.0**refusals)
+    tokens = min(0.0, state.tokens) - min(1.0, backoff_s * rate)
+    slower = replace(state, rate=rate, slowed_at_s=slowed_at_s, refusals=refusals, successes=0.0)
+    slower = replace(slower, tokens=tokens, tokens_at_s=now_s, failures=0.0, probing_until_s=0.0)
+    return slower if wait_s is None else paused(slower, now_s, wait_s)
+
+
+def answered(state: BudgetState) -> BudgetState:
+    """The service is there."""
+    return replace(state, failures=0.0, refusals=0.0, probing_until_s=0.0)
+
+
+def failed(state: BudgetState, now_s: float, draw: float) -> BudgetState:
+    """A request failed; after some in a row the service counts as down, and is asked ever more rarely."""
+    failures = state.failures + 1
+    longest_s = min(LONGEST_PROBE_WAIT_S, 2.0 ** min(16.0, failures - FAILURES_TO_OPEN + 1))
+    if state.rate:
+        # All will come back at once when it is there again: no faster than we asked before.
+        state = replace(_refilled(state, now_s), tokens=min(0.0, state.tokens))
+        longest_s = max(longest_s, min(SLOWEST_PROBE_S, POLL / state.rate))
+    return replace(state, failures=failures, probe_from_s=now_s + draw * longest_s, probing_until_s=0.0)
+
+
+def released(state: BudgetState) -> BudgetState:
+    """A probe was given up before its answer."""
+    return replace(state, probing_until_s=0.0)
+
+
+def _is_paused(state: BudgetState, now_s: float) -> bool:
+    # A pause from the future: the clock was set back, and it might never end.
+    return state.paused_at_s - CLOCK_SLACK_S <= now_s < state.paused_until_s
+
+
+def _believable(until_s: float, now_s: float, longest_s: float) -> float:
+    return until_s if until_s <= now_s + longest_s + CLOCK_SLACK_S else 0.0
+
+
+def _needed(priority: Priority, requests: float) -> float:
+    if priority is Priority.BACKFILL:
+        return POLL + 1
+    # One request is part of something begun; more are the beginning.
+    return min(requests, BURST) if requests > 1 else 1 - DEBT.get(priority, 0.0)
+
+
+def _refilled(state: BudgetState, now_s: float) -> BudgetState:
+    at_s = state.tokens_at_s
+    if at_s > now_s + CLOCK_SLACK_S and not _is_paused(state, now_s):
+        at_s = now_s  # The clock was set back.
+    elapsed_s = max(0.0, now_s - at_s)
+    if elapsed_s > FORGOTTEN_S:
+        return replace(state, rate=0.0, tokens=0.0, tokens_at_s=now_s)
+    tokens = min(BURST, state.tokens + elapsed_s * state.rate)
+    # While nothing is answered, nothing is learned.
+    step = 0.0 if state.failures else min(STEP, STEP_SHARE * state.rate**2)
+    return replace(state, rate=state.rate + step * elapsed_s, tokens=tokens, tokens_at_s=max(now_s, at_s))
+
+
+def _raised(state: BudgetState, successes: int) -> BudgetState:
+    """Raise the rate after a long row of successes: there seems to be room."""
+    surplus = min(successes, max(0.0, state.successes + successes - LONG_ROW))
+    rate = state.rate * FASTER**surplus
+    if rate > FASTEST:
+        return replace(state, rate=0.0, successes=0.0, tokens=0.0)
+    return replace(state, rate=rate, successes=state.successes + successes)

@@ -1,0 +1,43 @@
+"""The request budget: what the processes of one data folder have learned of a service's limits."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+WaitReason = Literal["rate_limit", "own_pace", "service_down"]
+"""The service asked to wait; we space our requests, because it did before; it failed again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why nothing is asked now, and until when."""
+
+    reason: WaitReason
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetState:
+    """What is known of a service's limits and of its health. Moments are seconds since 1970, by our own clock."""
+
+    paused_at_s: float = 0.0
+    """When the pause was learned."""
+    paused_until_s: float = 0.0
+    refusals: float = 0.0
+    """429s in a row."""
+    rate: float = 0.0
+    """Requests per second that we allow ourselves. 0: no limit was met."""
+    successes: float = 0.0
+    """Requests since the last 429."""
+    slowed_at_s: float = 0.0
+    """When the rate was last lowered."""
+    tokens: float = 0.0
+    """Requests that may be sent at once; below 0: sent ahead of the rate."""
+    tokens_at_s: float = 0.0
+    """When the tokens were counted."""
+    failures: float = 0.0
+    """In a row, over all requests."""
+    probe_from_s: float = 0.0
+    """While the service counts as down: when to find out whether it is back."""
+    probing_until_s: float = 0.0
+    """Until then a request is finding out; after that its process counts as dead."""
