@@ -1,9 +1,10 @@
-"""The bodies of answers: strict about ids and types that everything depends on, tolerant of the rest.
+"""The bodies of answers: strict about ids and the way to the next page, tolerant of the rest.
 
-Unknown fields, statuses and platforms are kept as received; NaN, or an integer beyond 64 bits where one is
-stored, makes the whole answer unusable.
+Unknown fields, statuses and platforms are kept as received, and so is a field of another type than the spec's. NaN, or
+an integer beyond 64 bits where one is stored, makes the whole answer unusable.
 """
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, TypeVar
@@ -70,6 +71,7 @@ def _from_text(text: str) -> datetime | None:
         return None
 
 
+_COUNTS: Final = range(2**63)
 _Plain = TypeAliasType(
     "_Plain", "bool | int | FiniteFloat | str | list[_Plain] | dict[str, _Plain] | None"
 )  # NaN and Infinity are not JSON
@@ -94,6 +96,10 @@ class _RepositoryBody(_WireModel):
     platform: str
     data: dict[str, _Plain] | None = None
 
+    def record(self) -> Repository:
+        """The reference."""
+        return Repository.of(self.platform, dict(self.data or {}))
+
 
 class _RunBody(_WireModel):
     """Spec 2.4."""
@@ -111,33 +117,72 @@ class _RunBody(_WireModel):
             run_id=self.run_id,
             status=self.status,
             branch_name=self.branch_name or "",
-            repository=Repository.of(self.repository.platform, dict(self.repository.data or {})),
+            repository=self.repository.record(),
             created_at=timestamp(self.created_at),
             updated_at=timestamp(self.updated_at),
             raw_json=self.as_received(),
         )
 
 
+class _OddRunBody(_WireModel):
+    """A run with an id, whatever else is unlike spec 2.4."""
+
+    run_id: _Id | _Int64
+    status: _Plain = None
+    branch_name: _Plain = None
+    repository: _Plain = None
+    created_at: _Plain = None
+    updated_at: _Plain = None
+
+    def record(self) -> Run:
+        """The run, with its odd fields as JSON."""
+        return Run(
+            run_id=str(self.run_id),
+            status=_shown(self.status),
+            branch_name=_shown(self.branch_name),
+            repository=_odd_repository(self.repository),
+            created_at=timestamp(self.created_at),
+            updated_at=timestamp(self.updated_at),
+            raw_json=self.as_received(),
+        )
+
+
+def _shown(received: object) -> str:
+    """A field as text, whatever its type; null and a missing one are empty."""
+    if received is None or isinstance(received, str):
+        return received or ""
+    return _as_json(received)
+
+
+def _as_json(received: object) -> str:
+    return json.dumps(received, ensure_ascii=False, separators=(",", ":"))
+
+
+def _odd_repository(received: object) -> Repository:
+    if not isinstance(received, dict):
+        return Repository.of("", received)
+    data = received.get("data")
+    return Repository.of(_shown(received.get("platform")), {} if data is None else data)
+
+
+class _WrittenRunBody(_OddRunBody):
+    """A run as the answer to a write: the id alone is insisted on."""
+
+    run_id: _Id
+
+
 class _RunListBody(_WireModel):
     """Spec 2.5."""
 
-    runs: list[_RunBody]
+    runs: list[Annotated[_RunBody | _OddRunBody | _Plain, Field(union_mode="left_to_right")]]
     next_token: str | None = None
-    total_count: _Int64 | None = None
-
-
-class _PlatformBody(_WireModel):
-    """One platform of spec 2.7."""
-
-    status: str
-    host: str | None = None
-    group: str | None = None
+    total_count: _Plain = None
 
 
 class _HealthBody(_WireModel):
     """Spec 2.7."""
 
-    code_hosting: dict[str, _PlatformBody | None] | None = None
+    code_hosting: dict[str, _Plain] | None = None
 
 
 class _OrganizationBody(_WireModel):
@@ -171,13 +216,15 @@ class _ProjectBody(_WireModel):
 
 
 def run_page(body: bytes) -> RunPage:
-    """A page of the run list.
+    """A page of the run list; entries without a usable id are counted, not kept.
 
     Raises:
         UnusableAnswerError: The body is not what spec 2.5 says.
     """
     page = _read(_RunListBody, body)
-    return RunPage(tuple(run.record() for run in page.runs), page.next_token or None, page.total_count)
+    runs = tuple(run.record() for run in page.runs if isinstance(run, _RunBody | _OddRunBody))
+    total = page.total_count if type(page.total_count) is int and page.total_count in _COUNTS else None
+    return RunPage(runs, page.next_token or None, total, dropped=len(page.runs) - len(runs))
 
 
 def health_report(body: bytes) -> HealthReport:
@@ -187,13 +234,14 @@ def health_report(body: bytes) -> HealthReport:
         UnusableAnswerError: The body is not what spec 2.7 says.
     """
     platforms = _read(_HealthBody, body).code_hosting or {}
-    return HealthReport(
-        tuple(
-            HealthSample(name, found.status, found.host, found.group, found.as_received())
-            for name, found in platforms.items()
-            if found is not None
-        )
-    )
+    return HealthReport(tuple(_sample(name, found) for name, found in platforms.items() if found is not None))
+
+
+def _sample(platform: str, received: object) -> HealthSample:
+    """One platform of spec 2.7; what is no object is its status."""
+    found = received if isinstance(received, dict) else {"status": received}
+    host, group = (None if found.get(name) is None else _shown(found[name]) for name in ("host", "group"))
+    return HealthSample(platform, _shown(found.get("status")), host, group, _as_json(received))
 
 
 def answer(request: WriteRequest, status: int, body: bytes) -> Answer:
@@ -204,7 +252,7 @@ def answer(request: WriteRequest, status: int, body: bytes) -> Answer:
     """
     match request:
         case StartRun() | ContinueRun():
-            run = _read(_RunBody, body, status)
+            run = _read(_WrittenRunBody, body, status)
             return Answer(status, body.decode(), run=run.record())
         case StartAgent():
             execution = _read(_ExecutionBody, body, status)

@@ -22,10 +22,11 @@ from app.query import both, parse
 from app.streams import NotPrintedError
 from app.text import safe_block
 from app.times import exact_ago, rfc3339, span
-from storage.records import FINAL_STATUSES, Action, Coverage, CoverageGap, Run, RunFilter, RunSort
+from storage.records import FINAL_STATUSES, Action, Coverage, CoverageGap, RunFilter, RunSort
 
 if TYPE_CHECKING:
     from app.engine import Engine
+    from app.sync.listing import Listed
 
 
 @click.group(cls=CommandGroup)
@@ -186,12 +187,16 @@ async def _collect(
     if condition.stuck and not cached:
         raise failed("usage", "is:stuck is known to the cache only: add --cached.")
     cache, asked_at = engine.cache, engine.clock()
-    runs = await (cache.runs(condition, RunSort(), limit=limit) if cached else _fetched(engine, condition, limit))
-    shown = await views(engine, runs)
     coverage = await cache.coverage()
+    if cached:
+        runs, dropped = await cache.runs(condition, RunSort(), limit=limit), coverage.dropped
+    else:
+        listed = await _fetched(engine, condition, limit)
+        runs, dropped, coverage = listed.runs, listed.dropped, await cache.coverage()
+    shown = await views(engine, runs)
     as_of = (coverage.as_of or await _confirmed_at(engine, shown)) if cached else asked_at
     more = {"as_of": rfc3339(as_of), **_extent(coverage, as_of), "source": "cache" if cached else "live"}
-    return shown, more
+    return shown, {**more, "dropped": dropped} if dropped else more
 
 
 def _extent(coverage: Coverage, as_of: datetime | None) -> dict[str, object]:
@@ -206,7 +211,7 @@ def _extent(coverage: Coverage, as_of: datetime | None) -> dict[str, object]:
     }
 
 
-async def _fetched(engine: "Engine", condition: RunFilter, limit: int | None) -> tuple[Run, ...]:
+async def _fetched(engine: "Engine", condition: RunFilter, limit: int | None) -> "Listed":
     try:
         return await engine.listing.fetch(condition, limit=limit)
     except ApiError as error:
@@ -230,6 +235,8 @@ def _remark(
     parts = []
     if limit is not None and len(shown) == limit:
         parts.append(f"The newest {limit}; --limit N or --all shows more.")
+    if "dropped" in more:
+        parts.append(f"Left out {more['dropped']} entries of the service's list: they have no usable run id.")
     if more["source"] == "cache":
         seen = more["as_of"]
         when = exact_ago(datetime.fromisoformat(seen), now) if isinstance(seen, str) else "never"

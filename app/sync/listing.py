@@ -9,12 +9,21 @@ from storage.records import Repository, Run, RunFilter
 
 
 @dataclass(frozen=True, slots=True)
+class Listed:
+    """What a listing found."""
+
+    runs: tuple[Run, ...]
+    dropped: int
+    """Entries on its pages that had no usable id."""
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
     """Answers `runs list`: newest first, filtered by the service where it can and here where it cannot."""
 
     runs: RunSync
 
-    async def fetch(self, condition: RunFilter, *, limit: int | None) -> tuple[Run, ...]:
+    async def fetch(self, condition: RunFilter, *, limit: int | None) -> Listed:
         """Runs that pass the filter, at most `limit` of them (None: all).
 
         Raises:
@@ -24,15 +33,17 @@ class Listing:
         # Where we filter here, most of a page may fall away: small pages would cost many requests.
         size = most if limit is None or asked != condition else max(1, min(most, limit))
         found: dict[str, Run] = {}
+        dropped = 0
         walk = await self.runs.begin_walk() if asked == RunFilter() else None
         async for stored in self.runs.reader.read(_query(asked), size=size):
             if walk is not None:
                 await self.runs.claim(walk, stored)
+            dropped += stored.page.dropped
             found |= {run.run_id: run for run in stored.page.runs if matches(run, condition)}
             if limit is not None and len(found) >= limit:
                 break
         await self.runs.judge_stuck()
-        return tuple(found.values())[:limit]
+        return Listed(tuple(found.values())[:limit], dropped)
 
 
 def _query(asked: RunFilter) -> RunQuery:

@@ -56,8 +56,8 @@ class Cadence:
         return max(0.0, self.due_at_s - now_s)
 
 
-def outcome(subject: Subject, at: datetime, error: ApiError | None, *, in_lab: bool) -> PollOutcome:
+def outcome(subject: Subject, at: datetime, error: ApiError | None, *, in_lab: bool, dropped: int = 0) -> PollOutcome:
     """The outcome of a poll that ended with this error, or with none."""
     if error is None:
-        return PollOutcome(subject, at, in_lab=in_lab)
+        return PollOutcome(subject, at, in_lab=in_lab, dropped=dropped)
     return PollOutcome(subject, at, error.kind, error.message, getattr(error, "status", None), in_lab)

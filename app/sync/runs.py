@@ -41,6 +41,8 @@ class Showing:
     """Statuses of which not every run was shown."""
     is_whole: bool = False
     """The head showed the whole list."""
+    dropped: int = 0
+    """Entries of the head that had no usable id; those of the sweeps may be the same ones."""
 
     def take(self, stored: StoredPage) -> None:
         """Take in a page."""
@@ -87,16 +89,17 @@ class RunSync:
             ApiError: A request failed. What came before it is kept, and the cache remembers the failure.
         """
         try:
-            changes = await self._refresh()
+            shown = await self._refresh()
         except ApiError as error:
             await self.record(error)
             raise
-        await self.record(None)
-        return changes
+        await self.record(None, dropped=shown.dropped)
+        return _combined(shown.changes)
 
-    async def record(self, error: ApiError | None) -> None:
+    async def record(self, error: ApiError | None, *, dropped: int = 0) -> None:
         """Record how a poll of runs went, and ring the doorbell."""
-        state = await self.cache.record_poll(outcome("runs", self.clock(), error, in_lab=self._client.in_lab))
+        how = outcome("runs", self.clock(), error, in_lab=self._client.in_lab, dropped=dropped)
+        state = await self.cache.record_poll(how)
         self._announce(LinkChanged(state))
 
     async def store(self, runs: Iterable[Run], asked_at: datetime | None = None) -> RunChanges:
@@ -120,7 +123,7 @@ class RunSync:
             await self._lose([run.run_id])
         return verdict
 
-    async def _refresh(self) -> RunChanges:
+    async def _refresh(self) -> Showing:
         self._refreshes += 1
         held = await self.cache.active_runs()
         shown = Showing()
@@ -129,7 +132,7 @@ class RunSync:
         missing = [run for run in held if run.run_id not in shown.seen and run.status not in shown.unswept]
         await self._confirm(missing, shown)
         await self.judge_stuck()
-        return _combined(shown.changes)
+        return shown
 
     async def _head(self, shown: Showing) -> None:
         """Read the newest page; the very first time, so many pages that the screen has something to show."""
@@ -139,6 +142,7 @@ class RunSync:
             async for stored in self.reader.read():
                 shown.take(stored)
                 shown.runs |= {run.run_id: run for run in stored.page.runs}
+                shown.dropped += stored.page.dropped
                 joined = await self.claim(walk, stored)
                 if walk.ended or (joined and not is_first) or walk.runs >= most:
                     break

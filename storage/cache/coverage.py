@@ -106,14 +106,14 @@ def coverage(connection: sqlite3.Connection) -> Coverage:
 
 def _coverage(connection: sqlite3.Connection) -> Coverage:
     held = connection.execute("SELECT start_us, end_us, as_of_us FROM coverage ORDER BY end_us DESC").fetchall()
-    if not held:
-        return Coverage()
+    dropped = connection.execute("SELECT dropped FROM links WHERE subject = 'runs'").fetchone()
     first_us = None
-    if held[0][0] == NO_TIME_US:
+    if held and held[0][0] == NO_TIME_US:
         readable = "SELECT min(created_us) FROM runs WHERE created_us > ?"
         (first_us,) = connection.execute(readable, (NO_TIME_US,)).fetchone()
     return Coverage(
         ranges=tuple(CoverageRange(from_us_or_none(start), from_us_or_none(end)) for start, end, _ in held),
-        as_of=from_us_or_none(held[0][2]),
+        as_of=from_us_or_none(held[0][2]) if held else None,
         first_run_at=from_us_or_none(first_us),
+        dropped=dropped[0] if dropped else 0,
     )

@@ -37,10 +37,10 @@ _TEXT: Final = (
 )
 
 _SUCCEEDED: Final = """
-INSERT INTO links (subject, last_ok_us, failures, in_lab) VALUES (:subject, :at_us, 0, :in_lab)
+INSERT INTO links (subject, last_ok_us, failures, in_lab, dropped) VALUES (:subject, :at_us, 0, :in_lab, :dropped)
 ON CONFLICT (subject) DO UPDATE SET
     last_ok_us = excluded.last_ok_us, failing_since_us = NULL, failures = 0, error_kind = NULL, error_message = NULL,
-    in_lab = excluded.in_lab
+    in_lab = excluded.in_lab, dropped = excluded.dropped
 """
 
 _FAILED: Final = """
@@ -63,6 +63,7 @@ def record(connection: sqlite3.Connection, outcome: PollOutcome) -> LinkState:
         "logged_message": None if message is None else message[:MESSAGE_CAP],
         "http_status": outcome.http_status,
         "in_lab": int(outcome.in_lab),
+        "dropped": outcome.dropped,
         "gap_us": _GAP_US,
     }
     with immediate(connection):
@@ -81,12 +82,13 @@ def links(connection: sqlite3.Connection) -> tuple[LinkState, ...]:
 
 def _link(connection: sqlite3.Connection, subject: Subject) -> LinkState:
     row = connection.execute(
-        "SELECT last_ok_us, failing_since_us, failures, error_kind, error_message, in_lab FROM links WHERE subject = ?",
+        "SELECT last_ok_us, failing_since_us, failures, error_kind, error_message, in_lab, dropped FROM links"
+        " WHERE subject = ?",
         (subject,),
     ).fetchone()
     if row is None:
         return LinkState(subject)
-    last_ok_us, failing_since_us, failures, error_kind, error_message, in_lab = row
+    last_ok_us, failing_since_us, failures, error_kind, error_message, in_lab, dropped = row
     return LinkState(
         subject=subject,
         last_ok_at=from_us_or_none(last_ok_us),
@@ -95,6 +97,7 @@ def _link(connection: sqlite3.Connection, subject: Subject) -> LinkState:
         error_kind=error_kind,
         error_message=error_message,
         in_lab=bool(in_lab),
+        dropped=dropped,
     )
 
 

@@ -88,7 +88,8 @@ CREATE TABLE links (
     failures INTEGER NOT NULL,
     error_kind TEXT,
     error_message TEXT,
-    in_lab INTEGER NOT NULL
+    in_lab INTEGER NOT NULL,
+    dropped INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE TABLE poll_log (
     id INTEGER PRIMARY KEY,

@@ -20,6 +20,8 @@ class PollOutcome:
     http_status: int | None = None
     in_lab: bool = False
     """The service said that it is a lab, where faults are scripted."""
+    dropped: int = 0
+    """Entries of its lists that had no usable id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class LinkState:
     error_message: str | None = None
     in_lab: bool = False
     """The service said so when it answered last."""
+    dropped: int = 0
+    """Entries of the last answered poll that had no usable id."""
 
     @property
     def is_failing(self) -> bool:

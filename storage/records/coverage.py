@@ -34,6 +34,8 @@ class Coverage:
     """By our clock: up to then the newest range misses nothing. Later runs may be missing."""
     first_run_at: datetime | None = None
     """The oldest creation that is held, where the newest range reaches down to the very first run."""
+    dropped: int = 0
+    """Entries of the last answered poll that had no usable id: they cannot be held."""
 
     @property
     def whole(self) -> bool:

@@ -101,4 +101,6 @@ class RunPage:
     next_token: str | None
     """None: this was the last page (the service may say so with null, an empty string or by leaving it out)."""
     total_count: int | None = None
-    """As received; never trusted for paging, since the spec does not say what it counts."""
+    """As received, where it is a number; never trusted for paging, since the spec does not say what it counts."""
+    dropped: int = 0
+    """Entries that had no usable id."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 DEFAULT_PLATFORM: Final = "github"
+_NONE: Final = frozenset({"null", '""'})
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,11 +13,12 @@ class Repository:
     """One repository as the service names it."""
 
     platform: str
+    """Empty: the service sent something else than a reference, which is the data."""
     data_json: str
     """The reference's `data` object as canonical JSON: hashable, and complete for platforms that are not known yet."""
 
     @classmethod
-    def of(cls, platform: str, data: dict[str, object]) -> Self:
+    def of(cls, platform: str, data: object) -> Self:
         """A reference from its parts, with the data in canonical order."""
         return cls(platform, json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
 
@@ -41,7 +43,7 @@ class Repository:
 
     @property
     def data(self) -> dict[str, object]:
-        """The reference's `data` object, as the service's JSON has it."""
+        """The reference's `data` object, as the service's JSON has it; empty where that is something else."""
         loaded = json.loads(self.data_json)
         return loaded if isinstance(loaded, dict) else {}
 
@@ -53,9 +55,12 @@ class Repository:
             parts = [data.get(key) for key in shape]
             if all(isinstance(part, str) and part for part in parts):
                 return "/".join(str(part) for part in parts)
-        return self.data_json
+        text = json.loads(self.data_json)
+        return text if isinstance(text, str) else self.data_json
 
     @property
     def label(self) -> str:
         """The path, with its platform where that is not GitHub; `parse` reads it back."""
-        return self.path if self.platform == DEFAULT_PLATFORM else f"{self.platform}:{self.path}"
+        if not self.platform and self.data_json in _NONE:
+            return "(no repository)"
+        return self.path if self.platform in {"", DEFAULT_PLATFORM} else f"{self.platform}:{self.path}"

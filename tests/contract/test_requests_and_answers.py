@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from app.api.client import Client
-from app.api.errors import ApiError
+from app.api.errors import ApiError, UnusableAnswerError
 from app.api.requests import ContinueRun, CreateOrganization, OnboardProject, StartAgent, StartRun
 from app.token import Token
 from app.version import __version__
@@ -98,7 +98,7 @@ async def test_a_page_of_runs_is_read_whole(server: FaultServer, client: Client)
     page = await client.list_runs(page_size=1)
 
     (run,) = page.runs
-    assert (page.next_token, page.total_count) == ("more", 48_231)
+    assert (page.next_token, page.total_count, page.dropped) == ("more", 48_231, 0)
     assert (run.run_id, run.status, run.branch_name, run.repository) == ("run_1", "queued", "fix/login", API)
     assert run.created_at == datetime(2026, 5, 1, 10, 0, 0, 123456, tzinfo=UTC)
     assert run.updated_at == datetime(2026, 5, 1, 10, 0, 1, tzinfo=UTC)
@@ -133,6 +133,36 @@ async def test_what_nobody_knows_yet_is_kept(server: FaultServer, client: Client
     assert run.repository.data == {"tree": "~ada/x"}
     assert (run.created_at, run.updated_at) == (None, None)
     assert json.loads(run.raw_json) == odd
+
+
+async def test_odd_runs_are_kept_beside_the_others(server: FaultServer, client: Client) -> None:
+    """What can be read is kept, an odd field as its JSON; entries without a usable id are counted."""
+    odd = {"run_id": 7, "status": None, "branch_name": {"name": "main"}, "repository": ["acme", "api"]}
+    bare = {"run_id": "run_3", "status": 3, "repository": None}
+    server.script(Respond(200, {"runs": [RUN, odd, bare, {"run_id": True}, None, 5, {}]}))
+
+    page = await client.list_runs()
+
+    shown = [(run.run_id, run.status, run.branch_name, run.repository.label) for run in page.runs]
+    assert shown == [
+        ("run_1", "queued", "fix/login", "acme/api"),
+        ("7", "", '{"name":"main"}', '["acme","api"]'),
+        ("run_3", "3", "", "(no repository)"),
+    ]
+    assert [json.loads(run.raw_json) for run in page.runs] == [RUN, odd, bare]
+    assert page.dropped == 4
+
+
+async def test_a_write_is_sure_of_the_id_alone(server: FaultServer, client: Client) -> None:
+    """A run that was started is known by its id, whatever else the answer lacks; without one it is in doubt."""
+    server.script(Respond(201, {"run_id": "run_9", "status": 3}), Respond(201, {**RUN, "run_id": 9}))
+    request = StartRun("Do it.", API)
+    answer = await client.send(request, before_first_byte=nothing)
+
+    assert answer.run is not None
+    assert (answer.run.run_id, answer.run.status) == ("run_9", "3")
+    with pytest.raises(UnusableAnswerError):
+        await client.send(request, before_first_byte=nothing)
 
 
 async def test_health_names_each_connected_platform(server: FaultServer, client: Client) -> None:

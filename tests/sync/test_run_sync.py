@@ -230,7 +230,7 @@ async def test_listing_stops_at_its_limit(bench: Bench) -> None:
         bench.board.put(f"run_{n:02}", "completed", created=n)
     listed = await Listing(bench.sync).fetch(RunFilter(), limit=3)
 
-    assert [run.run_id for run in listed] == ["run_29", "run_28", "run_27"]
+    assert [run.run_id for run in listed.runs] == ["run_29", "run_28", "run_27"]
     assert bench.asked() == 1
 
 
@@ -261,5 +261,5 @@ async def test_filtering_here_reads_whole_pages(bench: Bench) -> None:
         bench.board.put(f"run_{n:02}", "completed", created=n, branch_name="rare" if n == 0 else "main")
     listed = await Listing(bench.sync).fetch(RunFilter(search="rare"), limit=1)
 
-    assert [run.run_id for run in listed] == ["run_00"]
+    assert [run.run_id for run in listed.runs] == ["run_00"]
     assert bench.asked() == 4

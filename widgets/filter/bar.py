@@ -34,7 +34,12 @@ class Extent:
 
 
 def extent_text(extent: Extent, now: datetime, *, wide: bool) -> str:
-    """`1,204 of 48,231 · complete since 1 May`, shorter where it is not wide."""
+    """`1,204 of 48,231 · complete since 1 May`, shorter where it is not wide; and what could not be kept."""
+    dropped = f" · {extent.coverage.dropped:,} without an id" if extent.coverage.dropped else ""
+    return _held_text(extent, now, wide=wide) + dropped
+
+
+def _held_text(extent: Extent, now: datetime, *, wide: bool) -> str:
     so_far = "" if extent.is_counted else "+"
     of = f"{extent.matching:,}{so_far} of {extent.held:,}" if extent.is_filtered else f"{extent.held:,}"
     coverage = extent.coverage

@@ -111,12 +111,18 @@ class RunsScreen(BaseScreen):
 
     def engine_changed(self, event: Event) -> None:
         """Read again what changed."""
-        # What a poll stored counts as complete history only once the poll has ended.
-        is_partial = self._extent is not None and self._extent.coverage.complete_since is None
-        if isinstance(event, RunsChanged | CacheChangedElsewhere) or (is_partial and isinstance(event, LinkChanged)):
+        if isinstance(event, RunsChanged | CacheChangedElsewhere) or self._is_told_by(event):
             self.table_loader.runs_changed()
         if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
             self.pane_loader.look()
+
+    def _is_told_by(self, event: Event) -> bool:
+        """Whether the end of a poll changes what is said of the history."""
+        if self._extent is None or not isinstance(event, LinkChanged) or event.state.subject != "runs":
+            return False
+        held = self._extent.coverage
+        # What a poll stored counts as complete history only once the poll has ended.
+        return held.complete_since is None or held.dropped != event.state.dropped
 
     def tick(self, now: datetime) -> None:
         """Update the ages on show."""
