@@ -4,13 +4,16 @@ import asyncio
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 
 from storage.cache import Cache
 from storage.records import Repository, Run
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
-BATCH = 2_000
+PAGE = 100
+WINDOWS = 8
+"""Pages that are fetched at the same time."""
 REPOSITORIES = tuple(Repository.parse(f"acme/service-{n}") for n in range(40))
 
 
@@ -28,18 +31,20 @@ def runs(count: int) -> Iterator[Run]:
         )  # fmt: skip
 
 
+def pages(count: int) -> Iterator[list[Run]]:
+    """So many runs, as a service gives them out."""
+    every = runs(count)
+    while page := list(islice(every, PAGE)):
+        yield page
+
+
 def fill(path: Path, count: int) -> None:
-    """Makes a cache with so many runs."""
+    """Makes a cache with so many runs, page by page, as the backfill does."""
     asyncio.run(_fill(path, count))
 
 
 async def _fill(path: Path, count: int) -> None:
+    every = pages(count)
     async with await Cache.open(path) as cache:
-        batch: list[Run] = []
-        for run in runs(count):
-            batch.append(run)
-            if len(batch) == BATCH:
-                await cache.store_runs(batch, asked_at=NOW)
-                batch.clear()
-        if batch:
-            await cache.store_runs(batch, asked_at=NOW)
+        while some := list(islice(every, WINDOWS)):
+            await asyncio.gather(*(cache.store_runs(page, asked_at=NOW) for page in some))

@@ -15,7 +15,7 @@ from storage.cache import store_runs as run_writes
 from storage.cache import window as window_queries
 from storage.cache.opening import DAMAGE_CURE, SetAside, connect_reader, connect_writer, mark_damaged, prepare
 from storage.database import data_version
-from storage.records import RunDetail, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
+from storage.records import Run, RunChanges, RunDetail, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.thread import DatabaseThread, reads, writes
 from storage.values import Clock, utc_now
 
@@ -42,6 +42,7 @@ class Cache:
         self.reader = reader
         self._counts = read_runs.Counts()
         self._landmarks = window_queries.Landmarks()
+        self._answers = run_writes.AnswerQueue(writer)
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
@@ -83,7 +84,14 @@ class Cache:
 
     # writes
 
-    store_runs = writes(run_writes.store)
+    async def store_runs(self, runs: Sequence[Run], asked_at: datetime) -> RunChanges:
+        """Store the runs of an answer; what they changed.
+
+        The answer that was asked for last wins: an older one changes nothing, and confirms nothing. Of duplicates in
+        an answer the one updated last wins. Every other run counts as current, and as seen when it was asked for.
+        """
+        return await self._answers.store(runs, asked_at)
+
     set_presence = writes(run_writes.set_presence)
     store_health = writes(health_queries.store)
     record_poll = writes(poll_queries.record)

@@ -69,9 +69,10 @@ def _pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
     """The watched runs: those still active first, each group by when it was pinned."""
     with snapshot(connection):
         found = connection.execute(
-            "SELECT p.run_id, p.pinned_us, r.active_since_us, r.last_seen_us, s.run IS NOT NULL,"
+            "SELECT p.run_id, p.pinned_us, r.active_since_us, g.asked_us, s.run IS NOT NULL,"
             f" {COLUMNS}"
             " FROM pins AS p LEFT JOIN runs AS r ON r.run_id = p.run_id LEFT JOIN stuck AS s ON s.run = r.id"
+            " LEFT JOIN sightings AS g ON g.id = r.id"
             " ORDER BY p.pinned_us, p.run_id"
         ).fetchall()
         figures = durations(connection, (values[_REPOSITORY] for values in found if values[_REPOSITORY] is not None))

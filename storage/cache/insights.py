@@ -29,8 +29,9 @@ FROM runs INDEXED BY runs_repository WHERE repository = ? AND created_us >= ?
 """
 
 _TOOK: Final = f"""
-SELECT max(0, updated_us - active_since_us) FROM runs INDEXED BY runs_repository
-WHERE repository = ? AND created_us >= ? AND status IN ({FINAL_SQL}) ORDER BY created_us DESC, run_id DESC LIMIT ?
+SELECT took_us FROM runs INDEXED BY runs_repository
+WHERE repository = ? AND created_us >= ? AND status IN ({FINAL_SQL}) AND took_us >= 0
+ORDER BY created_us DESC, run_id DESC LIMIT ?
 """
 
 _CREATED: Final = """

@@ -23,6 +23,8 @@ PRAGMAS: Final[Mapping[str, str | int]] = {
     "cache_size": -2000,
     "mmap_size": 0,
     "temp_store": "MEMORY",
+    # Four times as long as usual until it is copied back: pages of an index that every batch touches are copied once.
+    "wal_autocheckpoint": 4000,
     # A WAL that one long batch made large is given back.
     "journal_size_limit": 16 * 1024 * 1024,
 }

@@ -22,8 +22,8 @@ def runs(connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, limit
     """The first `limit` runs of the order; None: all of them."""
     condition, order = where(wanted), order_by(sort)
     found = connection.execute(
-        f"SELECT {_RUN} FROM (SELECT id FROM runs WHERE {condition.sql} ORDER BY {order} LIMIT ?) AS w"
-        f" CROSS JOIN runs AS r ON r.id = w.id CROSS JOIN run_bodies AS b ON b.id = w.id ORDER BY {order}",
+        f"SELECT {_RUN} FROM (SELECT id AS run FROM runs WHERE {condition.sql} ORDER BY {order} LIMIT ?) AS w"
+        f" CROSS JOIN runs AS r ON r.id = w.run CROSS JOIN run_bodies AS b ON b.id = w.run ORDER BY {order}",
         (*condition.parameters, -1 if limit is None else max(0, limit)),
     )
     return tuple(_run(values) for values in found.fetchall())
@@ -63,8 +63,9 @@ def _details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator
     for run_id, old, new, at_us in observed.fetchall():
         later[run_id].append(Transition(run_id, old, new, from_us(at_us)))
     found = connection.execute(
-        f"SELECT {_RUN}, r.first_seen_us, r.last_seen_us, r.presence, r.first_status, r.first_at_us"
-        f" FROM runs AS r JOIN run_bodies AS b ON b.id = r.id WHERE r.run_id IN ({marks})",
+        f"SELECT {_RUN}, r.first_seen_us, s.asked_us, r.presence, r.first_status, r.first_at_us"
+        " FROM runs AS r JOIN run_bodies AS b ON b.id = r.id JOIN sightings AS s ON s.id = r.id"
+        f" WHERE r.run_id IN ({marks})",
         ids,
     )
     for *values, first_seen_us, last_seen_us, presence, first_status, first_at_us in found.fetchall():

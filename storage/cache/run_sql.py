@@ -1,4 +1,4 @@
-"""Filters, orders and durations of runs as SQL; what people type is bound, never spliced."""
+"""Filters and orders of runs as SQL; what people type is bound, never spliced."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -100,14 +100,16 @@ def _joined(parts: list[Where], word: str) -> Where | None:
 
 _ASCENDING: Final[dict[SortColumn, tuple[tuple[str, bool], ...]]] = {
     "started": (("created_us", True), ("run_id", True)),
-    "updated": (("updated_us", True), ("run_id", True)),
-    "took": (("took_us", True), ("run_id", True)),
+    "updated": (("updated_us", True), ("id", True)),
+    "took": (("took_us", True), ("id", True)),
     "status": (("status", True), ("created_us", False), ("run_id", False)),
     "repository": (("repository", True), ("created_us", False), ("run_id", False)),
     "branch": (("branch", True), ("created_us", False), ("run_id", False)),
     "run": (("run_id", True),),
 }
 """The ascending order: columns, and whether each rises. Runs with equal text are newest first.
+
+Equal durations and times of an update are told apart by `id`: `run_id` would make half of the index.
 
 Descending is its exact reverse, so that one index serves both."""
 
@@ -153,21 +155,3 @@ def _range(sort: RunSort, key: tuple[str | int, ...], fixed: int, end: int, *, r
     equal = "".join(f"{column} = ? AND " for column in columns[:fixed])
     row, marks = ", ".join(columns[fixed:end]), ", ".join("?" * (end - fixed))
     return Where(f"{equal}({row}) {'<' if rises else '>'} ({marks})", key[:end])
-
-
-_LONGEST_US: Final = 2**62
-"""Longer than any run that ended."""
-
-
-def took_us(status: str, created_us: str, updated_us: str) -> str:
-    """The expression over these columns, or expressions, in microseconds.
-
-    A run that goes on sorts above those that ended, the earlier it began the higher; one without a readable time sorts
-    below all.
-    """
-    return (
-        f"CASE WHEN {created_us} = {NO_TIME_US} THEN -1"
-        f" WHEN {status} NOT IN ({FINAL_SQL}) THEN {_LONGEST_US} - {created_us}"
-        f" WHEN {updated_us} = {NO_TIME_US} THEN -1"
-        f" ELSE max(0, {updated_us} - {created_us}) END"
-    )

@@ -1,210 +1,301 @@
-"""Storing a batch of runs: staged, compared by SQL as a whole, then merged; no row is looked up from Python."""
+"""Storing the runs of an answer: what is held unchanged is only confirmed; the rest is added, or merged."""
 
 import sqlite3
-from collections.abc import Collection, Sequence
+import zlib
+from collections import Counter, deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
-from storage.cache.run_sql import FINAL_SQL, search_text, took_us
+from storage.cache.learnt import final_statuses
+from storage.cache.run_sql import search_text
+from storage.cache.turns import UNKNOWN_US, Turns
 from storage.database import immediate
-from storage.records import Presence, Run, RunChanges, Transition
+from storage.records import Presence, Repository, Run, RunChanges, Transition
+from storage.thread import DatabaseThread
 from storage.values import NO_TIME_US, from_us, sqlite_text, to_sortable_us, to_us
 
-_STAGING: Final = """
-CREATE TEMP TABLE IF NOT EXISTS staging (
-    seq INTEGER PRIMARY KEY,
-    run_id TEXT NOT NULL,
-    status TEXT NOT NULL,
-    branch TEXT NOT NULL,
-    repository TEXT NOT NULL,
-    platform TEXT NOT NULL,
-    data_json TEXT NOT NULL,
-    created_us INTEGER NOT NULL,
-    updated_us INTEGER NOT NULL,
-    at_us INTEGER NOT NULL,
-    raw_json TEXT NOT NULL,
-    search TEXT NOT NULL,
-    id INTEGER,
-    old_status TEXT,
-    newer INTEGER NOT NULL DEFAULT 0,
-    was_away INTEGER NOT NULL DEFAULT 0,
-    is_stale INTEGER NOT NULL DEFAULT 0
-)
-"""
-"""`at_us`: when the run got its status. `newer`: it differs from what is held, and was asked for later. `was_away`:
-presence was not `current`. `is_stale`: a later answer is held. A run not held before has no `old_status`."""
+T = TypeVar("T")
 
-_CLOCK_SET_BACK: Final = timedelta(minutes=5)
+_CHUNK: Final = 500
+"""Values bound to one statement."""
+
+_CLOCK_SET_BACK_US: Final = timedelta(minutes=5) // timedelta(microseconds=1)
 """An answer from further in the future was stored before our clock was set back: any answer is newer."""
 
-# An answer that was asked for later wins, whatever its times say: a service's `updated_at` may go back.
-_COMPARE: Final = f"""
-UPDATE staging SET
-    id = r.id,
-    old_status = r.status,
-    is_stale = :asked_us < r.last_seen_us AND r.last_seen_us <= :unbelievable_us,
-    was_away = r.presence <> 'current',
-    newer = (:asked_us >= r.last_seen_us OR r.last_seen_us > :unbelievable_us)
-        AND ((staging.status, staging.branch, staging.repository, staging.raw_json)
-                IS NOT (r.status, r.branch, r.repository, b.raw_json)
-            OR staging.created_us NOT IN (r.created_us, {NO_TIME_US})
-            OR staging.updated_us NOT IN (r.updated_us, {NO_TIME_US}))
-FROM runs AS r JOIN run_bodies AS b ON b.id = r.id
-WHERE r.run_id = staging.run_id
-"""
+_OUT_OF_SIGHT: Final = 0
+"""The digest of a run that is not current: any sighting of it is a change."""
 
-_ADD: Final = f"""
-INSERT INTO runs (id, run_id, status, branch, repository, created_us, updated_us, first_seen_us, last_seen_us,
-                  presence, first_status, first_at_us, active_since_us, took_us, search)
-SELECT id, run_id, status, branch, repository, created_us, updated_us, :asked_us, :asked_us,
-       'current', status, at_us, CASE created_us WHEN :no_time THEN :asked_us ELSE created_us END,
-       {took_us("status", "created_us", "updated_us")}, search
-FROM staging WHERE old_status IS NULL
-"""
 
-_NOTE_TRANSITIONS: Final = """
-INSERT INTO transitions (run, old, new, at_us)
-SELECT id, old_status, status, at_us FROM staging WHERE newer AND old_status <> status ORDER BY at_us, seq
-"""
+class _Facts(NamedTuple):
+    """A run as its columns hold it."""
 
-_CREATED: Final = "CASE s.created_us WHEN :no_time THEN runs.created_us ELSE s.created_us END"
-_UPDATED: Final = "CASE s.updated_us WHEN :no_time THEN runs.updated_us ELSE s.updated_us END"
+    run_id: str
+    status: str
+    branch: str
+    repository: str
+    created_us: int
+    updated_us: int
+    platform: str
+    data_json: str
+    raw_json: str
+    digest: int
+    """Differs where any fact does; compared instead of the facts themselves, which are fifty times as long."""
 
-_CHANGE: Final = f"""
-UPDATE runs SET
-    status = s.status,
-    branch = s.branch,
-    repository = s.repository,
-    created_us = {_CREATED},
-    updated_us = {_UPDATED},
-    took_us = {took_us("s.status", f"({_CREATED})", f"({_UPDATED})")},
-    active_since_us = CASE WHEN s.old_status IN ({FINAL_SQL}) AND s.status NOT IN ({FINAL_SQL})
-        THEN s.at_us ELSE runs.active_since_us END,
-    search = s.search
-FROM staging AS s WHERE s.newer AND runs.id = s.id
-"""
 
-_KEEP_BODIES: Final = """
-INSERT INTO run_bodies (id, platform, data_json, raw_json)
-SELECT id, platform, data_json, raw_json FROM staging WHERE newer OR old_status IS NULL
-ON CONFLICT (id) DO UPDATE
-SET platform = excluded.platform, data_json = excluded.data_json, raw_json = excluded.raw_json
-"""
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What a changed run was until now."""
 
-_SEE: Final = """
-UPDATE runs SET last_seen_us = :asked_us, presence = 'current'
-FROM staging AS s WHERE s.old_status IS NOT NULL AND NOT s.is_stale AND runs.id = s.id
-"""
+    status: str
+    created_us: int
+    updated_us: int
+    turns: Turns
 
-_COUNT_STATUSES: Final = """
-INSERT INTO statuses (status, runs)
-SELECT status, sum(more) FROM (
-    SELECT status, 1 AS more FROM staging WHERE newer OR old_status IS NULL
-    UNION ALL SELECT old_status, -1 FROM staging WHERE newer
-) WHERE true GROUP BY status
-ON CONFLICT (status) DO UPDATE SET runs = runs + excluded.runs
-"""
 
-_NOTE_REPOSITORIES: Final = """
-INSERT INTO repositories (label, newest_us)
-SELECT repository, max(created_us) FROM staging WHERE newer OR old_status IS NULL GROUP BY repository
-ON CONFLICT (label) DO UPDATE SET newest_us = excluded.newest_us WHERE excluded.newest_us > newest_us
-"""
+class AnswerQueue:
+    """Stores answers that arrive while others are stored in one transaction: a commit costs more than a page."""
+
+    def __init__(self, thread: DatabaseThread) -> None:
+        self._thread = thread
+        self._waiting: deque[_Answer] = deque()
+
+    async def store(self, runs: Sequence[Run], asked_at: datetime) -> RunChanges:
+        """Store the runs of an answer; what they changed."""
+        if not runs:
+            return RunChanges()
+        answer = _Answer(runs, asked_at)
+        self._waiting.append(answer)
+        return await self._thread.run(lambda connection: self._stored(connection, answer))
+
+    def _stored(self, connection: sqlite3.Connection, answer: "_Answer") -> RunChanges:
+        # It may have been stored together with one that came before it.
+        if answer.changes is None:
+            together = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            try:
+                with immediate(connection):
+                    changes = [_stored(connection, each.runs, each.asked_at) for each in together]
+            except BaseException:
+                self._waiting.extendleft(each for each in reversed(together) if each is not answer)
+                raise
+            for each, changed in zip(together, changes, strict=True):
+                each.changes = changed
+        return answer.changes or RunChanges()
+
+
+@dataclass(slots=True)
+class _Answer:
+    runs: Sequence[Run]
+    asked_at: datetime
+    changes: RunChanges | None = None
+    """None: it is not stored yet."""
 
 
 def store(connection: sqlite3.Connection, runs: Sequence[Run], asked_at: datetime) -> RunChanges:
-    """Store the runs of an answer in one transaction; what they changed.
-
-    The answer that was asked for last wins: an older one changes nothing, and confirms nothing. Of duplicates in the
-    batch the one updated last wins. Every other run in the batch counts as current, and as seen when it was asked for.
-    """
-    if not runs:
-        return RunChanges()
-    asked_us = to_us(asked_at)
-    connection.execute(_STAGING)
+    """Store the runs of one answer in a transaction of its own; what they changed."""
     with immediate(connection):
-        connection.execute("DELETE FROM staging")
-        _stage(connection, _newest(runs), asked_us)
-        _merge(connection, asked_us)
-        changes = _changes(connection)
-        connection.execute("DELETE FROM staging")
-    return changes
+        return _stored(connection, runs, asked_at)
+
+
+def _stored(connection: sqlite3.Connection, runs: Sequence[Run], asked_at: datetime) -> RunChanges:
+    asked_us = to_us(asked_at)
+    new: list[_Facts] = []
+    changed: dict[int, _Facts] = {}
+    same: list[tuple[int, int]] = []
+    arrived = _newest(_facts(runs))
+    sightings = _sightings(connection, list(arrived))
+    for run_id, facts in arrived.items():
+        if run_id not in sightings:
+            new.append(facts)
+            continue
+        number, digest, seen_us = sightings[run_id]
+        if asked_us < seen_us <= asked_us + _CLOCK_SET_BACK_US:
+            continue
+        if digest == facts.digest:
+            same.append((asked_us, number))
+        else:
+            changed[number] = facts
+    connection.executemany("UPDATE sightings SET asked_us = ? WHERE id = ?", same)
+    if not new and not changed:
+        return RunChanges()
+    merging = _Merging(connection, asked_us, final_statuses(connection), Counter())
+    merging.add(new)
+    transitions, updated = merging.change(changed)
+    merging.note_names((*new, *changed.values()))
+    return RunChanges(tuple(facts.run_id for facts in new), transitions, updated)
 
 
 def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presence: Presence) -> int:
     """Record whether the service still shows these runs; how many this changed."""
+    ids = [sqlite_text(run_id) for run_id in run_ids]
     with immediate(connection):
         changed = connection.executemany(
             "UPDATE runs SET presence = :presence WHERE run_id = :run_id AND presence <> :presence",
-            [{"presence": presence, "run_id": sqlite_text(run_id)} for run_id in run_ids],
+            [{"presence": presence, "run_id": run_id} for run_id in ids],
+        )
+        connection.executemany(
+            f"UPDATE sightings SET digest = {_OUT_OF_SIGHT} WHERE id = (SELECT id FROM runs WHERE run_id = ?)",
+            [(run_id,) for run_id in ids],
         )
     return max(0, changed.rowcount)
 
 
-def _newest(runs: Sequence[Run]) -> Collection[Run]:
-    """Each run once: pages that shift while they are walked repeat runs."""
-    newest: dict[str, Run] = {}
-    for run in runs:
-        other = newest.get(run.run_id)
-        if other is None or to_sortable_us(run.updated_at) >= to_sortable_us(other.updated_at):
-            newest[run.run_id] = run
-    return newest.values()
-
-
-def _stage(connection: sqlite3.Connection, runs: Collection[Run], asked_us: int) -> None:
+def _facts(runs: Sequence[Run]) -> Iterator[_Facts]:
     # A batch names few repositories many times, and each label is read out of JSON.
-    labels = {repository: sqlite_text(repository.label) for repository in {run.repository for run in runs}}
-    connection.executemany(
-        "INSERT INTO staging (run_id, status, branch, repository, platform, data_json, created_us, updated_us, at_us,"
-        " raw_json, search) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (_staged(run, labels[run.repository], asked_us) for run in runs),
+    places = {repository: _place(repository) for repository in {run.repository for run in runs}}
+    for run in runs:
+        run_id, status, branch, raw_json = run.run_id, run.status, run.branch_name, run.raw_json
+        label, platform, data_json = places[run.repository]
+        created_us, updated_us = to_sortable_us(run.created_at), to_sortable_us(run.updated_at)
+        text = f"{status}\n{branch}\n{label}\n{created_us}\n{updated_us}\n{raw_json}"
+        if not (text.isascii() and run_id.isascii()):
+            run_id, status, branch, raw_json, text = map(sqlite_text, (run_id, status, branch, raw_json, text))
+        octets = text.encode()
+        digest = zlib.crc32(octets) << 31 ^ zlib.adler32(octets)
+        yield _Facts(run_id, status, branch, label, created_us, updated_us, platform, data_json, raw_json, digest)
+
+
+def _place(repository: Repository) -> tuple[str, str, str]:
+    return sqlite_text(repository.label), sqlite_text(repository.platform), sqlite_text(repository.data_json)
+
+
+def _newest(arrived: Iterator[_Facts]) -> dict[str, _Facts]:
+    """Each run once: pages that shift while they are walked repeat runs."""
+    newest: dict[str, _Facts] = {}
+    for facts in arrived:
+        other = newest.get(facts.run_id)
+        if other is None or facts.updated_us >= other.updated_us:
+            newest[facts.run_id] = facts
+    return newest
+
+
+def _sightings(connection: sqlite3.Connection, run_ids: Sequence[str]) -> dict[str, tuple[int, int, int]]:
+    """By run id: its number, its digest, and when the answer that was stored last was asked for."""
+    found = (
+        connection.execute(
+            "SELECT r.run_id, r.id, s.digest, s.asked_us FROM runs AS r JOIN sightings AS s ON s.id = r.id"
+            f" WHERE r.run_id IN ({_marks(some)})",
+            some,
+        )
+        for some in _chunks(run_ids)
     )
+    return {
+        run_id: (number, digest, asked_us) for rows in found for run_id, number, digest, asked_us in rows.fetchall()
+    }
 
 
-def _staged(run: Run, label: str, asked_us: int) -> tuple[str | int, ...]:
-    run_id, branch = sqlite_text(run.run_id), sqlite_text(run.branch_name)
-    updated_us = to_sortable_us(run.updated_at)
-    return (
-        run_id,
-        sqlite_text(run.status),
-        branch,
-        label,
-        sqlite_text(run.repository.platform),
-        sqlite_text(run.repository.data_json),
-        to_sortable_us(run.created_at),
-        updated_us,
-        asked_us if updated_us == NO_TIME_US else updated_us,
-        sqlite_text(run.raw_json),
-        search_text(run_id, label, branch),
-    )
+@dataclass(frozen=True, slots=True)
+class _Merging:
+    """One batch on its way into the tables, within a transaction."""
+
+    connection: sqlite3.Connection
+    asked_us: int
+    finals: Collection[str]
+    counts: Counter[str]
+    """By how many the runs of each status become more or fewer."""
+
+    def add(self, new: Sequence[_Facts]) -> None:
+        """Insert runs that were not held before."""
+        # Of all ids that were ever given: one of a dropped run is not given again.
+        found = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
+        numbered = list(enumerate(new, found[0] + 1 if found else 1))
+        self.connection.executemany(
+            "INSERT INTO runs (id, run_id, status, branch, repository, created_us, updated_us, first_seen_us, presence,"
+            " first_status, first_at_us, active_since_us, worked_us, took_us, search)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'current', ?, ?, ?, ?, ?, ?)",
+            (self._row(number, facts) for number, facts in numbered),
+        )
+        self._keep(numbered)
+        self.counts.update(facts.status for facts in new)
+
+    def change(self, changed: Mapping[int, _Facts]) -> tuple[tuple[Transition, ...], tuple[str, ...]]:
+        """Merge what differs from what is held; the changes of status, and the ids of the other runs that changed."""
+        held = self._held(list(changed))
+        moved = sorted(
+            (self._at_us(facts), number) for number, facts in changed.items() if held[number].status != facts.status
+        )
+        moves = [(number, held[number].status, changed[number].status, at_us) for at_us, number in moved]
+        self.connection.executemany("INSERT INTO transitions (run, old, new, at_us) VALUES (?, ?, ?, ?)", moves)
+        self.connection.executemany(
+            "UPDATE runs SET status = ?, branch = ?, repository = ?, created_us = ?, updated_us = ?,"
+            " presence = 'current', active_since_us = ?, worked_us = ?, took_us = ?, search = ? WHERE id = ?",
+            (self._changed_row(number, facts, held[number]) for number, facts in changed.items()),
+        )
+        self._keep(changed.items())
+        self.counts.subtract(old for _, old, _, _ in moves)
+        self.counts.update(new for _, _, new, _ in moves)
+        return (
+            tuple(Transition(changed[number].run_id, old, new, from_us(at_us)) for number, old, new, at_us in moves),
+            tuple(facts.run_id for number, facts in changed.items() if held[number].status == facts.status),
+        )
+
+    def note_names(self, arrived: Sequence[_Facts]) -> None:
+        """Keep the numbers of runs by status, and each repository's newest run."""
+        self.connection.executemany(
+            "INSERT INTO statuses (status, runs) VALUES (?, ?) ON CONFLICT (status) DO UPDATE SET"
+            " runs = runs + excluded.runs",
+            self.counts.items(),
+        )
+        newest: dict[str, int] = {}
+        for facts in arrived:
+            newest[facts.repository] = max(facts.created_us, newest.get(facts.repository, NO_TIME_US))
+        self.connection.executemany(
+            "INSERT INTO repositories (label, newest_us) VALUES (?, ?) ON CONFLICT (label) DO UPDATE SET"
+            " newest_us = excluded.newest_us WHERE excluded.newest_us > newest_us",
+            newest.items(),
+        )
+
+    def _at_us(self, facts: _Facts) -> int:
+        """When the run got its status."""
+        return self.asked_us if facts.updated_us == NO_TIME_US else facts.updated_us
+
+    def _row(self, number: int, facts: _Facts) -> tuple[str | int, ...]:
+        run_id, status, branch, repository, created_us, updated_us, *_ = facts
+        turns = Turns.first(created_us, updated_us, self.asked_us, is_final=status in self.finals)
+        return (
+            number, run_id, status, branch, repository, created_us, updated_us, self.asked_us, status,
+            self._at_us(facts), *turns, search_text(run_id, repository, branch),
+        )  # fmt: skip
+
+    def _changed_row(self, number: int, facts: _Facts, held: _Held) -> tuple[str | int, ...]:
+        run_id, status, branch, repository, created_us, updated_us, *_ = facts
+        was_final, is_final = held.status in self.finals, status in self.finals
+        created_us = held.created_us if created_us == NO_TIME_US else created_us
+        updated_us = held.updated_us if updated_us == NO_TIME_US else updated_us
+        if held.turns.took_us == UNKNOWN_US:
+            turns = Turns.first(created_us, updated_us, held.turns.active_since_us, is_final=is_final)
+        else:
+            turns = held.turns.then(self._at_us(facts), was_final=was_final, is_final=is_final)
+        return (
+            status, branch, repository, created_us, updated_us, *turns, search_text(run_id, repository, branch), number
+        )  # fmt: skip
+
+    def _held(self, numbers: Sequence[int]) -> dict[int, _Held]:
+        return {
+            number: _Held(status, created_us, updated_us, Turns(*turns))
+            for some in _chunks(numbers)
+            for number, status, created_us, updated_us, *turns in self.connection.execute(
+                "SELECT id, status, created_us, updated_us, active_since_us, worked_us, took_us FROM runs"
+                f" WHERE id IN ({_marks(some)})",
+                some,
+            ).fetchall()
+        }
+
+    def _keep(self, numbered: Collection[tuple[int, _Facts]]) -> None:
+        self.connection.executemany(
+            "INSERT OR REPLACE INTO run_bodies (id, platform, data_json, raw_json) VALUES (?, ?, ?, ?)",
+            [(number, facts.platform, facts.data_json, facts.raw_json) for number, facts in numbered],
+        )
+        self.connection.executemany(
+            "INSERT OR REPLACE INTO sightings (id, digest, asked_us) VALUES (?, ?, ?)",
+            [(number, facts.digest, self.asked_us) for number, facts in numbered],
+        )
 
 
-def _merge(connection: sqlite3.Connection, asked_us: int) -> None:
-    bound = {"asked_us": asked_us, "no_time": NO_TIME_US}
-    unbelievable_us = asked_us + _CLOCK_SET_BACK // timedelta(microseconds=1)
-    connection.execute(_COMPARE, {"asked_us": asked_us, "unbelievable_us": unbelievable_us})
-    (last_id,) = connection.execute("SELECT coalesce(max(id), 0) FROM runs").fetchone()
-    connection.execute("UPDATE staging SET id = ? + seq WHERE id IS NULL", (last_id,))
-    connection.execute(_NOTE_TRANSITIONS)
-    connection.execute(_CHANGE, bound)
-    connection.execute(_SEE, bound)
-    connection.execute(_ADD, bound)
-    connection.execute(_KEEP_BODIES)
-    connection.execute(_COUNT_STATUSES)
-    connection.execute(_NOTE_REPOSITORIES)
+def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))
 
 
-def _changes(connection: sqlite3.Connection) -> RunChanges:
-    new = connection.execute("SELECT run_id FROM staging WHERE old_status IS NULL ORDER BY seq").fetchall()
-    moved = connection.execute(
-        "SELECT run_id, old_status, status, at_us FROM staging WHERE newer AND old_status <> status ORDER BY at_us, seq"
-    ).fetchall()
-    updated = connection.execute(
-        "SELECT run_id FROM staging WHERE (newer AND old_status = status)"
-        " OR (was_away AND NOT is_stale AND NOT (newer AND old_status <> status)) ORDER BY seq"
-    ).fetchall()
-    return RunChanges(
-        new=tuple(run_id for (run_id,) in new),
-        transitions=tuple(Transition(run_id, old, status, from_us(at_us)) for run_id, old, status, at_us in moved),
-        updated=tuple(run_id for (run_id,) in updated),
-    )
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))

@@ -41,8 +41,8 @@ def durations(connection: sqlite3.Connection, repositories: Iterable[str]) -> di
 
 def _taken_us(connection: sqlite3.Connection, repository: str) -> list[int]:
     found = connection.execute(
-        "SELECT updated_us - active_since_us FROM runs"
-        f" WHERE repository = ? AND status IN ({FINAL_SQL}) AND updated_us >= active_since_us"
+        "SELECT took_us FROM runs"
+        f" WHERE repository = ? AND status IN ({FINAL_SQL}) AND took_us >= 0"
         " ORDER BY created_us DESC, run_id DESC LIMIT ?",
         (repository, SAMPLE),
     )
@@ -96,8 +96,9 @@ def ids(connection: sqlite3.Connection) -> frozenset[str]:
 def stuck_runs(connection: sqlite3.Connection, limit: int) -> tuple[StuckRun, ...]:
     """The runs that are flagged, those that have been active for longest first."""
     found = connection.execute(
-        "SELECT r.run_id, r.repository, r.status, s.active_since_us, r.last_seen_us, s.p95_us"
-        " FROM stuck AS s JOIN runs AS r ON r.id = s.run ORDER BY s.active_since_us, r.run_id LIMIT ?",
+        "SELECT r.run_id, r.repository, r.status, s.active_since_us, g.asked_us, s.p95_us"
+        " FROM stuck AS s JOIN runs AS r ON r.id = s.run JOIN sightings AS g ON g.id = r.id"
+        " ORDER BY s.active_since_us, r.run_id LIMIT ?",
         (limit,),
     )
     return tuple(
@@ -109,11 +110,11 @@ def stuck_runs(connection: sqlite3.Connection, limit: int) -> tuple[StuckRun, ..
 def _candidates(connection: sqlite3.Connection) -> list[_Candidate]:
     condition = where(RunFilter(active=True))
     found = connection.execute(
-        "SELECT r.id, r.run_id, r.repository, r.active_since_us, r.last_seen_us - r.active_since_us,"
+        "SELECT r.id, r.run_id, r.repository, r.active_since_us, g.asked_us - r.active_since_us,"
         # Flagged in this turn: a run that was continued starts over.
         " coalesce(s.active_since_us = r.active_since_us, 0)"
-        " FROM runs AS r LEFT JOIN stuck AS s ON s.run = r.id"
-        f" WHERE {condition.sql} AND presence = 'current' AND r.last_seen_us - r.active_since_us > ?",
+        " FROM runs AS r JOIN sightings AS g ON g.id = r.id LEFT JOIN stuck AS s ON s.run = r.id"
+        f" WHERE {condition.sql} AND presence = 'current' AND g.asked_us - r.active_since_us > ?",
         (*condition.parameters, round(_FLOOR_US * HOLD)),
     )
     return [_Candidate(*values) for values in found.fetchall()]

@@ -190,8 +190,8 @@ def page(connection: sqlite3.Connection, condition: Where, order: str, offset: i
     # The inner select skips along an index; only the window's own rows are looked up in the table.
     found = connection.execute(
         f"SELECT {COLUMNS} FROM"
-        f" (SELECT id FROM runs WHERE {condition.sql} ORDER BY {order} LIMIT ? OFFSET ?) AS w"
-        f" CROSS JOIN runs AS r ON r.id = w.id ORDER BY {order}",
+        f" (SELECT id AS run FROM runs WHERE {condition.sql} ORDER BY {order} LIMIT ? OFFSET ?) AS w"
+        f" CROSS JOIN runs AS r ON r.id = w.run ORDER BY {order}",
         (*condition.parameters, limit, offset),
     )
     return tuple(row_of(*values) for values in found.fetchall())

@@ -8,7 +8,7 @@ from storage.records.run import RunRow
 
 @dataclass(frozen=True, slots=True)
 class RunDurations:
-    """How long a repository's finished runs took, from the beginning of their last turn to its end."""
+    """How long a repository's finished runs took, without the time between their turns."""
 
     median_s: float
     p95_s: float

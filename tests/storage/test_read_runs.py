@@ -3,6 +3,7 @@
 import fnmatch
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from sqlite3 import Connection
 
@@ -69,7 +70,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connections]:
 
 
 def emptied(writer: Connection) -> Connection:
-    for table in ("runs", "run_bodies", "transitions", "statuses", "repositories"):
+    for table in ("runs", "run_bodies", "sightings", "transitions", "statuses", "repositories"):
         writer.execute(f"DELETE FROM {table}")
     return writer
 
@@ -124,24 +125,58 @@ def passes(run: Run, wanted: RunFilter) -> bool:
     return all(checks)
 
 
-def took(run: Run) -> tuple[int, float]:
-    """What goes on is longer than what ended, by its age; what has no readable time is shorter than anything."""
-    if run.created_at is None or (run.updated_at is None and run.is_final):
-        return 0, 0
-    if not run.is_final:
-        return 2, -stamp(run.created_at)
-    return 1, max(0.0, stamp(run.updated_at) - stamp(run.created_at))
+@dataclass
+class Worked:
+    """How long a run worked, told a second time."""
+
+    began: float = 0
+    """When its current turn began."""
+    before: float = 0
+    """What the turns before it add up to."""
+    total: float | None = None
+    """None: it goes on, or its times cannot be read."""
+    is_final: bool = False
+    is_known: bool = False
+
+    def see(self, run: Run, answer: Run) -> None:
+        at, was_final, self.is_final = max(0, stamp(answer.updated_at)), self.is_final, run.is_final
+        if not self.is_known:
+            self.is_known = run.created_at is not None and not (run.is_final and run.updated_at is None)
+            self.began = max(0, stamp(run.created_at))
+            self.total = max(0, stamp(run.updated_at) - self.began) if run.is_final else None
+        elif was_final and not run.is_final:
+            self.began, self.before, self.total = at, self.total or 0, None
+        elif run.is_final and not was_final:
+            self.total = self.before + max(0, at - self.began)
+
+    @property
+    def key(self) -> tuple[int, float]:
+        """What goes on is longer than what ended; what has no readable time is shorter than anything."""
+        if not self.is_known:
+            return 0, 0
+        return (1, self.total) if self.total is not None else (2, self.before - self.began)
 
 
-def ordered(runs: list[Run], sort: RunSort) -> list[str]:
+def worked(batch: list[list[Run]]) -> dict[str, Worked]:
+    found: dict[str, Worked] = {}
+    for count in range(1, len(batch) + 1):
+        answers = {run.run_id: run for run in held([batch[count - 1]])}
+        for run in held(batch[:count]):
+            if run.run_id in answers:
+                found.setdefault(run.run_id, Worked()).see(run, answers[run.run_id])
+    return found
+
+
+def ordered(runs: list[Run], sort: RunSort, spans: dict[str, Worked]) -> list[str]:
     """Newest first among runs alike in a text; descending is the exact reverse."""
-    runs = sorted(runs, key=lambda run: run.run_id)
+    if sort.column not in {"updated", "took"}:
+        runs = sorted(runs, key=lambda run: run.run_id)
     if sort.column in {"status", "repository", "branch"}:
         runs = sorted(runs, key=lambda run: (stamp(run.created_at), run.run_id), reverse=True)
     keys: dict[str, Callable[[Run], object]] = {
         "started": lambda run: stamp(run.created_at),
         "updated": lambda run: stamp(run.updated_at),
-        "took": took,
+        "took": lambda run: spans[run.run_id].key,
         "status": lambda run: run.status.encode(),
         "repository": lambda run: run.repository.label.encode(),
         "branch": lambda run: run.branch_name.encode(),
@@ -170,7 +205,7 @@ def test_reading_agrees_with_a_naive_model(
         store_runs.store(writer, one, NOON)
 
     runs = held(batch)
-    expected = ordered([run for run in runs if passes(run, wanted)], sort)
+    expected = ordered([run for run in runs if passes(run, wanted)], sort, worked(batch))
     counts = Counts()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows, "NEAR", near)

@@ -1,0 +1,42 @@
+"""Turns: how long a run worked, without the time between its turns."""
+
+from typing import Final, NamedTuple, Self
+
+from storage.values import NO_TIME_US
+
+UNKNOWN_US: Final = -1
+"""How long a run took without readable times: it sorts below all."""
+LONGEST_US: Final = 2**62
+"""Longer than any run that ended."""
+
+
+class Turns(NamedTuple):
+    """What the turns of a run add up to, in microseconds."""
+
+    active_since_us: int
+    """When the current turn began, or the last one."""
+    worked_us: int
+    """How long the turns before it took."""
+    took_us: int
+    """How long all of them took. A run that goes on is above those that ended, the earlier it began the higher."""
+
+    @classmethod
+    def first(cls, created_us: int, updated_us: int, asked_us: int, *, is_final: bool) -> Self:
+        """The first turn of a run: from its creation, or from when it was seen where that cannot be read."""
+        if created_us == NO_TIME_US:
+            return cls(asked_us, 0, UNKNOWN_US)
+        if not is_final:
+            return cls(created_us, 0, LONGEST_US - created_us)
+        return cls(created_us, 0, UNKNOWN_US if updated_us == NO_TIME_US else max(0, updated_us - created_us))
+
+    def then(self, at_us: int, *, was_final: bool, is_final: bool) -> Self:
+        """The turns after an answer that differs: one may have ended or begun with it, at `at_us`."""
+        since_us, worked_us, took_us = self
+        if was_final and is_final:
+            # A later time of a run that had ended is no work that anyone saw.
+            return self
+        if was_final:
+            since_us, worked_us = at_us, max(0, took_us)
+        if is_final:
+            return type(self)(since_us, worked_us, worked_us + max(0, at_us - since_us))
+        return type(self)(since_us, worked_us, LONGEST_US - since_us + worked_us)
