@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from storage.records import HealthChange, LinkState, RunChanges
+from storage.records.budget import Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,13 @@ class LinkChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class PollDelayed:
+    """The next poll has to wait for the request budget."""
+
+    wait: Wait
+
+
+@dataclass(frozen=True, slots=True)
 class ActionChanged:
     """An action of the ledger moved to another state."""
 
@@ -47,7 +55,7 @@ class StorageFailed:
     """What happened, and the cure."""
 
 
-Event = RunsChanged | HealthChanged | LinkChanged | ActionChanged | CacheChangedElsewhere | StorageFailed
+Event = RunsChanged | HealthChanged | LinkChanged | PollDelayed | ActionChanged | CacheChangedElsewhere | StorageFailed
 Announce = Callable[[Event], None]
 
 

@@ -5,10 +5,11 @@ import os
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Final
 
-from app.api.budget import Budget, Priority
+from app.api.budget import Budget, Priority, Wait
 from app.api.errors import (
     ApiError,
     ForbiddenError,
@@ -20,7 +21,7 @@ from app.api.errors import (
     UnreachableError,
 )
 from app.api.pace import POLL
-from app.events import Announce, CacheChangedElsewhere, StorageFailed
+from app.events import Announce, CacheChangedElsewhere, PollDelayed, StorageFailed
 from app.schedule import Job, Schedule
 from app.sync import HealthSync, RunSync
 from app.sync.polls import Cadence
@@ -125,6 +126,7 @@ class Polling:
         if not await self._may_poll(subject):
             return STANDBY_S
         if wait_s := await self._budget_wait_s(subject):
+            await self._tell_wait(subject)
             return min(wait_s, LOOK_AGAIN_S)
         self._asked_for.discard(subject)
         sent = self.budget.sent[PRIORITIES[subject]]
@@ -141,7 +143,21 @@ class Polling:
         else:
             self._costs[subject] = max(1.0, self.budget.sent[PRIORITIES[subject]] - sent)
             cadence.succeeded(time.monotonic(), await self._stretch())
+        await self._tell_wait(subject)
         return cadence.wait_s(time.monotonic())
+
+    async def next_poll(self) -> Wait | None:
+        """Why the next poll of runs comes later than configured, and when; None: it does not."""
+        wait = await self.budget.wait(Priority.ACTIVE, self._costs["runs"])
+        cadence = self._cadences.get("runs")
+        if cadence is None or not self.is_poller or (wait is None and await self.budget.rate() is None):
+            return wait
+        due_at = datetime.fromtimestamp(self.budget.now_s() + cadence.wait_s(time.monotonic()), UTC)
+        return Wait("own_pace", due_at) if wait is None else replace(wait, until=max(wait.until, due_at))
+
+    async def _tell_wait(self, subject: Subject) -> None:
+        if subject == "runs" and (wait := await self.next_poll()) is not None:
+            self.announce(PollDelayed(wait))
 
     async def _stretch(self) -> float:
         """How many times longer than configured the intervals have to be to keep to the rate."""

@@ -67,7 +67,7 @@ def link_words(facts: ProfileFacts, criteria: Criteria) -> Part:
     """How fresh the facts are; empty if the state says it already."""
     if facts.vitals is None:
         return "", ""
-    badge = freshness(facts.vitals.runs_link, criteria.timing, criteria.now)
+    badge = freshness(facts.vitals.runs_link, criteria.timing, criteria.now, facts.vitals.wait)
     return ("", "") if badge == worst(facts, criteria) else (badge.text, badge.style)
 
 
@@ -96,7 +96,7 @@ def place_words(facts: ProfileFacts, *, with_address: bool = True) -> SafeText:
 
 
 def _states(vitals: Vitals, criteria: Criteria) -> Iterator[Badge]:
-    fresh = freshness(vitals.runs_link, criteria.timing, criteria.now)
+    fresh = freshness(vitals.runs_link, criteria.timing, criteria.now, vitals.wait)
     if fresh.tone != "good":
         yield fresh
     for host in vitals.health:

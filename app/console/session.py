@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
 
     from app.engine import Engine
-    from storage.cache import Cache
     from storage.cache.first_paint import FirstPaint
     from storage.records.following import PinnedRun
     from widgets.frame.notice import Notice
@@ -169,7 +168,7 @@ class Session:
     async def _read_vitals(self) -> None:
         if (engine := self.engine) is None:
             return
-        vitals = await read_vitals(engine.cache, self.vitals, self.clock())
+        vitals = await read_vitals(engine, self.vitals, self.clock())
         if self._storage_trouble is not None and self._has_polled:
             # The cache was written and read: where the ledger can be read too, the trouble is over.
             await engine.ledger.actions(limit=1)
@@ -214,18 +213,20 @@ async def guarded(work: Awaitable[Result], failed: Callable[[StorageError | ApiE
         return None
 
 
-async def read_vitals(cache: "Cache", before: Vitals, now: datetime) -> Vitals:
+async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals:
     """What the header says now.
 
     Raises:
         StorageError: The cache cannot be read.
     """
+    cache = engine.cache
     links = await cache.links()
     counts = await cache.status_counts(RunFilter())
     runs_link, health_link = link_of(links, "runs"), link_of(links, "health")
     return replace(
         before,
         runs_link=runs_link,
+        wait=await engine.polling.next_poll(),
         working=counts.get("working", 0),
         queued=counts.get("queued", 0),
         failed_today=await cache.count(RunFilter(statuses=("failed",), since=now - TODAY)),

@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from app.console.coalesced_task import CoalescedTask
 from app.times import ago, clock_time, span, started
 from storage.records import Coverage, CoverageRange, LinkState, Repository, Run, RunDetail, RunFilter, Transition
+from storage.records.budget import Wait, WaitReason
 from widgets.badges import health_badge, run_badge
 from widgets.cells import fit, shorten
 from widgets.filter.bar import Extent, extent_text
@@ -162,6 +163,29 @@ def test_only_young_answers_are_live(state: LinkState | None, text: str) -> None
 
     assert freshness(state, PATIENCE, NOON).text == text
     assert freshness(link(last_ok_at=before(seconds=13)), often, NOON).text == "◌ 13s old, waiting for an answer"
+
+
+@pytest.mark.parametrize(
+    ("state", "wait", "text"),
+    [
+        (link(last_ok_at=before(seconds=4)), "own_pace", "● live · 4s ago"),
+        (link(last_ok_at=before(seconds=25)), "own_pace", "◌ stale 25s · waiting until {until}: rate limit"),
+        (
+            link(last_ok_at=before(seconds=4), failing_since=before(seconds=1), failures=1, error_kind="rate_limited"),
+            "rate_limit",
+            "◌ stale 4s · waiting until {until}: rate limit",
+        ),
+        (link(failing_since=NOON, failures=5), "service_down", "◌ waiting until {until}: service fails"),
+        (link(failing_since=NOON, failures=1, error_kind="not_authorized"), "service_down", "✗ token refused"),
+    ],
+)
+def test_a_wait_says_why_and_until_when(state: LinkState, wait: WaitReason, text: str) -> None:
+    """Not while the facts are as young as between any two polls, and never instead of what only a person can mend."""
+    until = NOON + timedelta(minutes=2)
+    said = text.format(until=f"{until.astimezone():%H:%M:%S}")
+
+    assert freshness(state, PATIENCE, NOON, Wait(wait, until)).text == said
+    assert "until" not in freshness(state, PATIENCE, NOON, Wait(wait, NOON)).text
 
 
 def detail(status: str, *moves: tuple[str | None, str, datetime], created: datetime | None = None) -> RunDetail:

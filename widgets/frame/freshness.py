@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from app.times import age, ago
+from app.times import age, ago, clock_time
 from storage.records import LinkState
+from storage.records.budget import Wait, WaitReason
 from widgets.badges import Badge
 
 LATE_AFTER_POLLS: Final = 4
@@ -52,19 +53,24 @@ class PollTiming:
         return max(LATE_FLOOR_S, LATE_AFTER_POLLS * self.period_s)
 
 
-def freshness(link: LinkState | None, timing: PollTiming, now: datetime) -> Badge:
-    """The state of one subject's facts: connecting, live, overdue, or stale with its age and reason."""
-    known = link is not None and link.last_ok_at is not None
-    since = age(link.last_ok_at, now) if link is not None and link.last_ok_at is not None else ""
-    if link is not None and link.failing_since is not None:
-        refused = link.error_kind in {"not_authorized", "forbidden", "no_token", "token"}
-        trouble = trouble_word(link.error_kind)
-        return Badge(
-            "✗" if refused else "◌", f"stale {since}: {trouble}" if known else trouble, "bad" if refused else "warn"
-        )
+WAITS: Final[Mapping[WaitReason, str]] = {
+    "rate_limit": "rate limit",
+    "own_pace": "rate limit",
+    "service_down": "service fails",
+}
+REFUSED: Final = frozenset({"not_authorized", "forbidden", "no_token", "token"})
+
+
+def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: Wait | None = None) -> Badge:
+    """The state of one subject's facts: connecting, live, overdue, or stale with its age and reason.
+
+    A wait is said once the facts are older than usual, with the time at which it ends.
+    """
+    if (trouble := _waiting(link, timing, now, wait) or _failing(link, now)) is not None:
+        return trouble
     if link is None or link.last_ok_at is None:
         return Badge("◌", "connecting…", "wait")
-    age_s = (now - link.last_ok_at).total_seconds()
+    since, age_s = age(link.last_ok_at, now), (now - link.last_ok_at).total_seconds()
     young = age_s <= timing.late_after_s
     if link.last_ok_at < timing.opened_at and not young:
         return Badge("◌", f"connecting… · from {ago(link.last_ok_at, now)}", "wait")
@@ -73,6 +79,26 @@ def freshness(link: LinkState | None, timing: PollTiming, now: datetime) -> Badg
     if age_s >= timing.due_after_s:
         return Badge("◌", f"{since} old, waiting for an answer", "wait")
     return Badge("●", f"live · {ago(link.last_ok_at, now)}", "good")
+
+
+def _waiting(link: LinkState | None, timing: PollTiming, now: datetime, wait: Wait | None) -> Badge | None:
+    if wait is None or wait.until <= now:
+        return None
+    until = f"waiting until {clock_time(wait.until, now)}: {WAITS[wait.reason]}"
+    if link is None or link.last_ok_at is None:
+        return None if link is not None and link.error_kind in REFUSED else Badge("◌", until, "warn")
+    is_usual = not link.is_failing and (now - link.last_ok_at).total_seconds() < timing.due_after_s
+    if is_usual or link.error_kind in REFUSED:
+        return None
+    return Badge("◌", f"stale {age(link.last_ok_at, now)} · {until}", "warn")
+
+
+def _failing(link: LinkState | None, now: datetime) -> Badge | None:
+    if link is None or link.failing_since is None:
+        return None
+    refused, trouble = link.error_kind in REFUSED, trouble_word(link.error_kind)
+    word = trouble if link.last_ok_at is None else f"stale {age(link.last_ok_at, now)}: {trouble}"
+    return Badge("✗" if refused else "◌", word, "bad" if refused else "warn")
 
 
 def trouble_word(kind: str | None) -> str:

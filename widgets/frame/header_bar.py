@@ -14,6 +14,7 @@ from textual.widget import Widget
 from app.text import safe_text
 from app.times import age
 from storage.records import LinkState, PlatformHealth
+from storage.records.budget import Wait
 from widgets.badges import STYLES, Badge, Tone, health_badge
 from widgets.cells import shorten
 from widgets.frame.freshness import PollTiming, freshness
@@ -39,6 +40,8 @@ class Vitals:
     can_switch: bool = False
     """There are other profiles to switch to."""
     runs_link: LinkState | None = None
+    wait: Wait | None = None
+    """Why the next poll comes later than configured, and when."""
     working: int = 0
     queued: int = 0
     failed_today: int = 0
@@ -124,7 +127,7 @@ class HeaderBar(Widget):
     def _left(self, now: datetime, brevity: Brevity) -> list[Part]:
         name = shorten(safe_text(self._vitals.profile, limit=60), 28 if brevity < Brevity.GLYPHS else 14, "middle")
         link, files_fail = self._vitals.runs_link, self._vitals.files_fail
-        fresh = FILES_FAIL if files_fail else freshness(link, self._timing, now)
+        fresh = FILES_FAIL if files_fail else freshness(link, self._timing, now, self._vitals.wait)
         parts: list[Part] = [(f"{PRODUCT}  ", "$accent bold")] if brevity is Brevity.FULL else []
         parts.append((name, "bold"))
         if self._vitals.can_switch:
@@ -163,6 +166,7 @@ class HeaderBar(Widget):
 
 def _in_brief(freshness_word: str) -> str:
     brief = freshness_word.replace("live · just ", "live ").replace(" old, waiting for an answer", " old, waiting")
+    brief = brief.replace("stale ", "").replace("waiting until", "until") if "until" in brief else brief
     return brief.replace(" · ", " ").removesuffix(" ago")
 
 

@@ -59,7 +59,7 @@ class ProfileOverview:
         facts = self.facts[profile.name]
         try:
             engine = await self._engines.engine(profile.name)
-            vitals = await read_vitals(engine.cache, Vitals(profile.name, profile.read_only), self._clock())
+            vitals = await read_vitals(engine, Vitals(profile.name, profile.read_only), self._clock())
         except StorageError as error:
             self.facts[profile.name] = replace(facts, problem=str(error))
             return None
