@@ -19,6 +19,7 @@ from app.config import CACHE_FILE, LEDGER_FILE, Profile, Settings, data_folder
 from app.events import Announce, Doorbell
 from app.polling import Polling
 from app.sync import HealthSync, RunSync
+from app.sync.backfill import Backfill
 from app.sync.listing import Listing
 from app.token import Token, TokenError, resolve
 from storage.budget import SharedBudget
@@ -46,6 +47,7 @@ class Engine:
     runs: RunSync
     health: HealthSync
     listing: Listing
+    backfill: Backfill
     actions: Actions
     polling: Polling
     doorbell: Doorbell
@@ -97,6 +99,7 @@ class Engine:
             ledger=ledger,
             runs=runs,
             health=health,
+            backfill=Backfill(runs, ring, settings.history),
             listing=Listing(runs),
             actions=Actions(
                 client, ledger, runs.store, ring, clock, f"{actor}:{_login()}", read_only=profile.read_only

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from storage.records import HealthChange, LinkState, RunChanges
+from storage.records.backfill import BackfillProgress
 from storage.records.budget import Wait
 
 
@@ -43,6 +44,13 @@ class ActionChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class BackfillMoved:
+    """The fetching of older runs came further, paused or ended."""
+
+    progress: BackfillProgress
+
+
+@dataclass(frozen=True, slots=True)
 class CacheChangedElsewhere:
     """Another process wrote to the cache or the ledger."""
 
@@ -55,7 +63,16 @@ class StorageFailed:
     """What happened, and the cure."""
 
 
-Event = RunsChanged | HealthChanged | LinkChanged | PollDelayed | ActionChanged | CacheChangedElsewhere | StorageFailed
+Event = (
+    RunsChanged
+    | HealthChanged
+    | LinkChanged
+    | PollDelayed
+    | ActionChanged
+    | BackfillMoved
+    | CacheChangedElsewhere
+    | StorageFailed
+)
 Announce = Callable[[Event], None]
 
 

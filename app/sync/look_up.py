@@ -69,6 +69,21 @@ class LookUp:
 
     reader: RunReader
     _rest_until: datetime | None = None
+    _learn_at: datetime | None = None
+    """When the service's habits are looked for again."""
+
+    async def traits(self) -> ServiceTraits:
+        """The service's habits; where its date filter is not known, it is looked for once in a while.
+
+        Raises:
+            ApiError: The service could not be asked.
+        """
+        known, now = await self.reader.cache.traits(), self.reader.clock()
+        if known.date_filter != "unknown" or (self._learn_at is not None and now < self._learn_at):
+            return known
+        self._learn_at = now + REST
+        await self._examine((await self._walk(None, [], 1)).runs, known.display_offset)
+        return await self.reader.cache.traits()
 
     async def find(self, runs: Sequence[Run], controls: Sequence[Run] | None) -> Mapping[str, Verdict]:
         """Look for these runs; `controls` are others that the service showed just now (None: they are asked for).

@@ -16,7 +16,7 @@ from app.sync.polls import outcome
 from app.sync.reader import RunQuery, RunReader, StoredPage
 from app.sync.walk import ENDS, Walk
 from storage.cache import Cache
-from storage.records import ACTIVE_STATUSES, CoverageRange, Run, RunChanges
+from storage.records import ACTIVE_STATUSES, CoverageRange, Run, RunChanges, ServiceTraits
 
 HEAD_RUNS: Final = 20
 """Runs that the head shows at least; one page, unless pages are small."""
@@ -111,6 +111,10 @@ class RunSync:
         changed = await self.cache.judge_stuck()
         if changed:
             self._announce(RunsChanged(RunChanges(updated=tuple(sorted(changed)))))
+
+    async def service_traits(self) -> ServiceTraits:
+        """The service's habits, see `LookUp.traits`."""
+        return await self._look_up.traits()
 
     async def look_up(self, run: Run) -> Verdict:
         """Ask for one run; one that is certainly absent becomes `lost`, one that is not found stays as it is.

@@ -1,18 +1,14 @@
 """Windows over what is missing: disjoint, newest first, split where a worker is idle; together they miss nothing."""
 
 import math
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from statistics import median_high
 from typing import Final
 
-from storage.records import CoverageGap, Run, RunPage
+from app.sync.walk import TICK
+from storage.records import CoverageGap, RunPage
 
-TICK: Final = timedelta(microseconds=1)
-TAIL: Final = 9
-"""Runs at the end of a page that say together how far it reaches: one odd time among them changes nothing."""
 LONGEST: Final = 10
 """Pages that a window keeps when it is split: of a long gap, the newest part is filled first."""
 SHORTEST: Final = 2
@@ -23,8 +19,6 @@ DENSE: Final = timedelta(seconds=20)
 """Where a page spans less, its token is followed: asking again with dates repeats up to two seconds."""
 BARREN: Final = 4
 """Pages after which a window that completes nothing is halved."""
-ODD_SHARE: Final = 0.1
-"""Runs of a page that may be out of order before the order itself is in doubt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,31 +28,6 @@ class Stretch:
     start: datetime | None
     """None: from the very first run."""
     end: datetime
-
-
-def reach(runs: Sequence[Run]) -> datetime | None:
-    """The creation down to which the last of these pages certainly showed every run, exclusive.
-
-    The spec says "newest first", by creation or by the last change. No run changes before it is created: in the order
-    of changes, whatever was created after the last change shown was shown as well. None: the times say nothing.
-    """
-    created = [run.created_at for run in runs if run.created_at is not None]
-    updated = [run.updated_at for run in runs if run.updated_at is not None]
-    bounds = [_end(times) for times in (created, updated) if times and _descends(times)]
-    return max(bounds) + TICK if bounds and 2 * len(created) > len(runs) else None
-
-
-def _end(times: Sequence[datetime]) -> datetime:
-    return median_high(times[-TAIL:])
-
-
-def _descends(times: Sequence[datetime]) -> bool:
-    # The longest run of times that do not rise, by patience sorting from the end.
-    tops: list[datetime] = []
-    for time in reversed(times):
-        place = bisect_right(tops, time)
-        tops[place : place + 1] = [time]
-    return len(times) - len(tops) <= ODD_SHARE * len(times)
 
 
 @dataclass(slots=True, eq=False)
@@ -94,9 +63,12 @@ class Window:
 class Windows:
     """The windows over some gaps, as they are taken, advanced and split."""
 
-    def __init__(self, gaps: Iterable[CoverageGap], *, page_size: int) -> None:
-        """Begin with a window for each gap; the newest gap first."""
+    def __init__(self, gaps: Iterable[CoverageGap], *, page_size: int, longest: float = LONGEST) -> None:
+        """Begin with a window for each gap, the newest gap first; one that is split keeps `longest` pages."""
         self._size = page_size
+        self._longest = longest
+        self._spacing: timedelta | None = None
+        """Time between two runs, by the page that came last."""
         self._open = [
             Window(None if gap.after is None else gap.after + TICK, gap.before - TICK)
             for gap in gaps
@@ -107,6 +79,14 @@ class Windows:
     def open(self) -> tuple[Window, ...]:
         """What is missing still, newest first."""
         return tuple(self._open)
+
+    @property
+    def runs_left(self) -> float | None:
+        """About how many runs are missing still. None: not known."""
+        if self._spacing is None or any(window.start is None for window in self._open):
+            return None
+        spans = ((window.end - window.start, window.spacing) for window in self._open if window.start is not None)
+        return sum(span / max(spacing or self._spacing, TICK) for span, spacing in spans)
 
     def take(self) -> Window | None:
         """The newest window that waits, else a part of the longest one; None: other workers have it all in hand."""
@@ -130,7 +110,7 @@ class Windows:
             return None
         span = window.end - bottom + TICK
         window.end, window.barren = bottom - TICK, 0
-        window.spacing = span / max(1, len(page.runs))
+        window.spacing = self._spacing = span / max(1, len(page.runs))
         # A new question is safe from pages that shift, but costs the overlap again.
         window.token = page.next_token if span < DENSE else None
         return Stretch(bottom, whole.end)
@@ -149,7 +129,7 @@ class Windows:
         longest = max((each for each in self._open if self._may_split(each)), key=self._length, default=None)
         if longest is None or longest.spacing is None:
             return None
-        kept = min(longest.spacing * self._size * min(LONGEST, self._length(longest) / 2), FURTHEST)
+        kept = min(longest.spacing * self._size * min(self._longest, self._length(longest) / 2), FURTHEST)
         return self._cut(longest, longest.end - kept)
 
     def _cut(self, window: Window, below: datetime) -> Window:

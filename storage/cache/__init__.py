@@ -7,6 +7,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from storage.cache import backfill as backfill_queries
 from storage.cache import coverage as coverage_queries
 from storage.cache import health as health_queries
 from storage.cache import learnt, read_details, read_runs
@@ -102,6 +103,9 @@ class Cache:
     set_traits = writes(learnt.set_traits)
     learn_final = writes(learnt.learn_final)
     learn_left = writes(learnt.learn_left)
+    pause_backfill = writes(backfill_queries.pause)
+    keep_place = writes(backfill_queries.keep_place)
+    keep_reread = writes(backfill_queries.keep_reread)
 
     async def judge_stuck(self) -> frozenset[str]:
         """Flag what is stuck and unflag what no longer is; ids of the runs that this changed.
@@ -132,6 +136,9 @@ class Cache:
     traits = reads(learnt.traits)
     final_statuses = reads(learnt.final_statuses)
     unsettled_statuses = reads(learnt.unsettled_statuses)
+    backfill_paused = reads(backfill_queries.is_paused)
+    place = reads(backfill_queries.place)
+    reread = reads(backfill_queries.reread)
     polls = reads(poll_queries.polls)
     first_rows = reads(window_queries.first_rows)
 

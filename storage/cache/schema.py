@@ -116,6 +116,16 @@ CREATE TABLE coverage (
 ) STRICT;
 CREATE TABLE service_traits (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE walks (before_us INTEGER PRIMARY KEY, token TEXT NOT NULL) STRICT;
+CREATE TABLE places (
+    bottom_us INTEGER PRIMARY KEY, token TEXT NOT NULL, run_id TEXT NOT NULL, as_of_us INTEGER NOT NULL
+) STRICT;
+CREATE TABLE backfill (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    is_paused INTEGER NOT NULL,
+    began_us INTEGER,
+    down_to_us INTEGER,
+    last_began_us INTEGER
+) STRICT;
 """
 
 _FOLLOWING: Final = """

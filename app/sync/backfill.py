@@ -1,0 +1,228 @@
+"""Backfill: the history that is missing, fetched newest first and in parallel; what came is never asked for again."""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from app.api.errors import ApiError, RateLimitedError
+from app.config import HistorySettings
+from app.events import Announce, BackfillMoved
+from app.sync.fill import PARALLEL, FilterDoubtError, ListFill, Missing, WindowFill
+from app.sync.runs import RunSync
+from app.sync.walk import TICK
+from app.sync.windows import LONGEST
+from storage.records import Coverage, CoverageGap, RunFilter
+from storage.records.backfill import BackfillPhase, BackfillProgress
+
+SLICE_S: Final = 20.0
+"""A job fills for so long at a time; then it looks whether it is still its turn."""
+LOOK_S: Final = 2.0
+"""How often a pause, or its end, is noticed."""
+REST_S: Final = 60.0
+"""Between two looks for something missing."""
+FIRST_WAIT_S: Final = 5.0
+LONGEST_WAIT_S: Final = 300.0
+"""After a failure; it doubles from the first to the longest."""
+TELL_S: Final = 0.25
+"""How often progress is told."""
+OLDER_RUNS: Final = 1_000
+"""How many runs further a person comes by asking once."""
+
+
+@dataclass(slots=True)
+class _Effort:
+    """One filling: how far it goes, and how far it came. It is the pace of `app.sync.fill`."""
+
+    tell: Callable[[int, float | None, Coverage | None], None]
+    may_go_on: Callable[[], bool]
+    room: float
+    """Runs until it has enough."""
+    parallel: float = PARALLEL
+    _left: float | None = None
+
+    def goes_on(self, coming: int = 0) -> bool:
+        """Whether to ask for more while so many runs are on their way."""
+        return self.room > coming and self.may_go_on()
+
+    def moved(self, runs: int, coverage: Coverage | None) -> None:
+        """So many runs are held now that were not before; the coverage by now, where it changed."""
+        self.room -= runs
+        self.tell(runs, self._left, coverage)
+
+    def estimate(self, runs_left: float | None) -> None:
+        """About so many runs are left; None: not known."""
+        self._left = None if runs_left is None else min(runs_left, self.room)
+
+
+class Backfill:
+    """Fetches what is missing of the history, as far as the configuration or a person asks."""
+
+    def __init__(self, runs: RunSync, announce: Announce, history: HistorySettings) -> None:
+        self.progress = BackfillProgress()
+        """Of this process."""
+        self._runs = runs
+        self._cache = runs.cache
+        self._announce = announce
+        self._history = history
+        self._parallel = float(PARALLEL)
+        self._is_paused = False
+        self._turn = asyncio.Lock()
+        self._asked_for = 0
+        """Fillings that a person waits for: the one in the background makes way."""
+        self._wait_s = FIRST_WAIT_S
+        self._began = (0.0, 0)
+        """Monotonic seconds and the runs done by then: whence the speed is known."""
+        self._told_s = -math.inf
+
+    # in the background
+
+    async def work(self) -> float:
+        """Fill for a while; the seconds until it wants to go on. A failure is waited out, longer each time."""
+        self._is_paused = await self._cache.backfill_paused()
+        if self._is_paused:
+            self._tell("paused")
+            return LOOK_S
+        try:
+            done = await self.run(for_s=SLICE_S)
+        except ApiError as error:
+            return self._wait(error)
+        self._wait_s = FIRST_WAIT_S
+        return REST_S if done else LOOK_S if self._asked_for else 0.0
+
+    async def run(self, *, for_s: float = math.inf, days: float | None = None) -> bool:
+        """Fill what is missing of the configured history, or of so many days; whether nothing is left of it.
+
+        Raises:
+            ApiError: A request failed; what came before it is kept.
+        """
+        end_s = time.monotonic() + for_s
+
+        async def missing() -> Sequence[CoverageGap]:
+            return await self._missing(await self._floor(days))
+
+        async with self._turn:
+            room = self._history.runs - await self._cache.count(RunFilter()) if days is None else math.inf
+            effort = self._effort(
+                room, lambda: not self._is_paused and not self._asked_for and time.monotonic() < end_s
+            )
+            await self._fill(missing, effort, LONGEST)
+            is_done = effort.room <= 0 or not await missing()
+        self._tell("paused" if self._is_paused else "done" if is_done else "running")
+        return is_done
+
+    async def pause(self) -> None:
+        """Ask for nothing more until `resume`, in every process of this cache."""
+        self._is_paused = True
+        await self._cache.pause_backfill(paused=True)
+        self._tell("paused")
+
+    async def resume(self) -> None:
+        """Go on after a pause."""
+        self._is_paused = False
+        await self._cache.pause_backfill(paused=False)
+        self._tell("idle")
+
+    # because a person asked
+
+    async def fetch_older(self, *, since: datetime | None = None, run_id: str | None = None) -> None:
+        """Fetch runs older than what is held: all since a time, or until one run is here; else the next thousand.
+
+        It may be cancelled at any time: what came is kept.
+
+        Raises:
+            ApiError: A request failed; what came before it is kept.
+        """
+
+        async def missing() -> Sequence[CoverageGap]:
+            return await self._missing(since)
+
+        most, longest = (
+            (math.inf, LONGEST) if since else (OLDER_RUNS, OLDER_RUNS / self._runs.reader.page_size / PARALLEL)
+        )
+        self._asked_for += 1
+        try:
+            async with self._turn:
+                left: Sequence[CoverageGap] | None = None
+                while left != (left := await missing()):
+                    await self._fill(missing, self._effort(most, lambda: True), max(1.0, longest))
+                    if run_id is None or await self._cache.detail(run_id):
+                        return
+        finally:
+            self._asked_for -= 1
+            self._tell("idle")
+
+    # how
+
+    async def _fill(self, missing: Missing, effort: _Effort, longest: float) -> None:
+        gaps = await missing()
+        if not gaps or not effort.goes_on():
+            return
+        reader, traits = self._runs.reader, await self._runs.service_traits()
+        try:
+            if traits.date_filter == "created" and gaps[0].before is not None:
+                await WindowFill(reader, traits.display_offset, effort, longest).fill(gaps)
+                return
+        except FilterDoubtError:
+            await self._cache.set_traits(replace(traits, date_filter="unknown"))
+        finally:
+            self._parallel = effort.parallel
+        await ListFill(self._runs, reader, effort, missing).fill()
+
+    async def _floor(self, days: float | None) -> datetime | None:
+        """The creation down to which the history is wanted, by the service's own times."""
+        ranges = (await self._cache.coverage()).ranges
+        newest = ranges[0].end if ranges else None
+        return None if newest is None else newest - timedelta(days=self._history.days if days is None else days)
+
+    async def _missing(self, floor: datetime | None) -> Sequence[CoverageGap]:
+        coverage = await self._cache.coverage()
+        if await self._cache.token(None) is not None:
+            return (CoverageGap(None, None),)  # The list goes on, and its times cannot be read.
+        if floor is None:
+            return coverage.gaps
+        return [
+            CoverageGap(floor - TICK if gap.after is None else max(gap.after, floor - TICK), gap.before)
+            for gap in coverage.gaps
+            if gap.before is not None and gap.before > floor
+        ]
+
+    # how far
+
+    def _effort(self, room: float, may_go_on: Callable[[], bool]) -> _Effort:
+        self._began = (time.monotonic(), self.progress.done_runs)
+        return _Effort(self._came, may_go_on, room, self._parallel)
+
+    def _came(self, runs: int, left: float | None, coverage: Coverage | None) -> None:
+        began_s, before = self._began
+        done = self.progress.done_runs + runs
+        speed = (done - before) / max(time.monotonic() - began_s, 1e-3)
+        self.progress = replace(
+            self.progress,
+            phase="running",
+            done_runs=done,
+            estimated_runs=None if left is None else done + round(left),
+            seconds_left=None if left is None or not speed else left / speed,
+            oldest=coverage.complete_since if coverage else self.progress.oldest,
+            until=None,
+            why="",
+        )
+        if time.monotonic() >= self._told_s + TELL_S:
+            self._told_s = time.monotonic()
+            self._announce(BackfillMoved(self.progress))
+
+    def _tell(self, phase: BackfillPhase, *, until: datetime | None = None, why: str = "") -> None:
+        told = replace(self.progress, phase=phase, until=until, why=why)
+        if told != self.progress:
+            self.progress = told
+            self._announce(BackfillMoved(told))
+
+    def _wait(self, error: ApiError) -> float:
+        wait_s = error.retry_after_s if isinstance(error, RateLimitedError) else None
+        if wait_s is None:
+            wait_s, self._wait_s = self._wait_s, min(LONGEST_WAIT_S, 2 * self._wait_s)
+        self._tell("waiting", until=self._runs.clock() + timedelta(seconds=wait_s), why=error.message)
+        return wait_s

@@ -1,0 +1,264 @@
+"""Two ways to fill gaps: parallel windows, where the service filters by creation, else one walk down the list."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from app.api.errors import (
+    ApiError,
+    ForbiddenError,
+    NotAuthorizedError,
+    RateLimitedError,
+    RefusedError,
+    ServerFailedError,
+)
+from app.sync.reader import RunReader, StoredPage
+from app.sync.runs import RunSync
+from app.sync.walk import Walk, reach
+from app.sync.windows import LONGEST, Stretch, Window, Windows
+from storage.records import Coverage, CoverageGap, Run, RunPage
+from storage.records.backfill import ListPlace
+
+PARALLEL: Final = 8
+"""Windows asked for at a time, unless the service limits it."""
+UNSTORED: Final = 4 * PARALLEL
+"""Pages that may wait to be stored; beyond that nothing more is asked for."""
+WIDER: Final = timedelta(seconds=1)
+"""Added to both ends of what is asked for: a service may store times finer than it shows them."""
+
+Missing = Callable[[], Awaitable[Sequence[CoverageGap]]]
+"""What is missing now, the newest gap first."""
+
+
+class FilterDoubtError(Exception):
+    """The service answered a question about dates with runs of other dates."""
+
+
+class Pace(Protocol):
+    """Decides how far a filling goes, and hears how far it came."""
+
+    parallel: float
+    """Questions at a time; halved where the service refuses, and slowly raised again."""
+
+    def goes_on(self, coming: int = 0) -> bool:
+        """Whether to ask for more while so many runs are on their way."""
+
+    def moved(self, runs: int, coverage: Coverage | None) -> None:
+        """So many runs are held now that were not before; the coverage by now, where it changed."""
+
+    def estimate(self, runs_left: float | None) -> None:
+        """About so many runs are left; None: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A page that came for a window."""
+
+    page: RunPage
+    asked_at: datetime
+    """By our clock."""
+
+
+@dataclass(slots=True)
+class WindowFill:
+    """Fills gaps by parallel windows of time; every page is stored, and then what it completes is recorded."""
+
+    reader: RunReader
+    offset: timedelta
+    """How much later than it filters them the service shows its times."""
+    pace: Pace
+    longest: float = LONGEST
+    """See `Windows`."""
+    _arrived: list[tuple[Answer, Stretch | None]] = field(default_factory=list)
+    """In the order in which they came; not stored yet."""
+    _unstored: int = 0
+    """Pages that came, those on their way into the cache included."""
+    _failure: ApiError | FilterDoubtError | None = None
+
+    async def fill(self, gaps: Sequence[CoverageGap]) -> None:
+        """Ask until nothing is missing, the pace says stop or a request fails; what came is stored.
+
+        Raises:
+            FilterDoubtError: The dates cannot be trusted.
+            ApiError: The first failure.
+        """
+        windows = Windows(gaps, page_size=self.reader.page_size, longest=self.longest)
+        asked: dict[asyncio.Task[Answer], Window] = {}
+        storing: asyncio.Task[None] | None = None
+        try:
+            while True:
+                self._ask(windows, asked)
+                if storing is None and self._arrived:
+                    storing = asyncio.create_task(self._store())
+                if storing is None and not asked:
+                    break
+                under_way = {*asked, *([storing] if storing else [])}
+                done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                if storing is not None and storing.done():
+                    storing.result()
+                    storing = None
+                for task in [each for each in asked if each in done]:
+                    self._take(windows, asked.pop(task), task)
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, *([storing] if storing else []), return_exceptions=True)
+        if self._failure is not None:
+            raise self._failure
+
+    def _ask(self, windows: Windows, asked: dict[asyncio.Task[Answer], Window]) -> None:
+        while (
+            self._failure is None
+            and len(asked) < int(self.pace.parallel)
+            and self._unstored < UNSTORED
+            and self.pace.goes_on(self.reader.page_size * (len(asked) + self._unstored))
+            and (window := windows.take()) is not None
+        ):
+            stretch, token = window.ask()
+            asked[asyncio.create_task(self._page(stretch, token))] = window
+
+    async def _page(self, stretch: Stretch, token: str | None) -> Answer:
+        asked_at = self.reader.clock()
+        page = await self.reader.client.list_runs(
+            page_size=self.reader.page_size,
+            page_token=token,
+            date_from=None if stretch.start is None else stretch.start - self.offset - WIDER,
+            date_to=stretch.end - self.offset + WIDER,
+        )
+        if not _fits(page.runs, stretch):
+            raise FilterDoubtError
+        return Answer(page, asked_at)
+
+    def _take(self, windows: Windows, window: Window, task: asyncio.Task[Answer]) -> None:
+        try:
+            answer = task.result()
+        except (ApiError, FilterDoubtError) as error:
+            if isinstance(error, RateLimitedError):
+                self.pace.parallel = max(1.0, self.pace.parallel / 2)
+            self._failure = self._failure or error
+            return
+        self.pace.parallel = min(float(PARALLEL), self.pace.parallel + 1 / PARALLEL)
+        self._unstored += 1
+        self._arrived.append((answer, windows.advance(window, answer.page, reach(answer.page.runs))))
+        self.pace.estimate(windows.runs_left)
+
+    async def _store(self) -> None:
+        batch, self._arrived = self._arrived, []
+        runs = [run for answer, _ in batch for run in answer.page.runs]
+        # The oldest question counts for all: what was learnt elsewhere since then is newer.
+        changes = await self.reader.store(runs, min(answer.asked_at for answer, _ in batch))
+        coverage: Coverage | None = None
+        for _, complete in batch:
+            if complete is not None:
+                coverage = await self.reader.cache.extend_coverage(complete.start, complete.end)
+        self._unstored -= len(batch)
+        self.pace.moved(len(changes.new), coverage)
+
+
+def _fits(runs: Sequence[Run], stretch: Stretch) -> bool:
+    """Whether most of the runs are of the time that was asked for."""
+    first = None if stretch.start is None else stretch.start - 2 * WIDER
+    last = stretch.end + 2 * WIDER
+    odd = sum(
+        run.created_at is None or run.created_at > last or (first is not None and run.created_at < first)
+        for run in runs
+    )
+    return 2 * odd <= len(runs)
+
+
+@dataclass(slots=True)
+class ListFill:
+    """Fills gaps by walks down the list, page by page; each goes on where an earlier one stopped."""
+
+    runs: RunSync
+    reader: RunReader
+    pace: Pace
+    missing: Missing
+
+    async def fill(self) -> None:
+        """Walk until nothing is missing, the pace says stop, or walking again would bring no more.
+
+        Raises:
+            EndlessListError: The list goes on for ever.
+            ApiError: A request failed; what came before it is kept.
+        """
+        from_top: set[datetime | None] = set()
+        while (gaps := await self.missing()) and self.pace.goes_on():
+            before = gaps[0].before
+            place = await self.reader.cache.place(before)
+            if place is None and before in from_top:
+                return
+            if place is None:
+                from_top.add(before)
+            try:
+                await self._walk(place)
+            except RefusedError as error:
+                if place is None or isinstance(error, _NOT_THE_TOKENS_FAULT):
+                    raise
+                await self.reader.cache.keep_place(before, None)
+
+    async def _walk(self, place: ListPlace | None) -> None:
+        walk = _Descent(self.runs, Walk(place.as_of) if place else await self.runs.begin_walk(), place)
+        async for stored in self.reader.read(token=place.token if place else None):
+            bottom, coverage = await walk.take(stored)
+            self.pace.moved(len(stored.changes.new), coverage)
+            gaps = await self.missing()
+            if not gaps or not self.pace.goes_on():
+                return
+            if gaps[0].before != bottom and await self.reader.cache.place(gaps[0].before):
+                return  # Here began what is held; a walk that came further is known.
+        # The list ended: the place leads nowhere, and a list without times has no more to fetch.
+        await self.reader.cache.keep_place(None, None)
+        if (await self.reader.cache.coverage()).whole:
+            await self.reader.cache.keep_token(None, None)
+
+
+_NOT_THE_TOKENS_FAULT: Final = (NotAuthorizedError, ForbiddenError, RateLimitedError, ServerFailedError)
+
+
+class _Descent:
+    """One walk down the list: what it completes, and where it stands."""
+
+    def __init__(self, runs: RunSync, walk: Walk, place: ListPlace | None) -> None:
+        self._runs = runs
+        self._cache = runs.cache
+        self._walk = walk
+        self._place = place
+        self._is_from_top = place is None
+        """It began at the newest run, and nothing slipped by."""
+        self._is_linked = place is None
+        """What was read before it and what it reads are one."""
+        self._token = place.token if place else None
+        """Led to the page that comes next."""
+        self._total: int | None = None
+
+    async def take(self, stored: StoredPage) -> tuple[datetime | None, Coverage | None]:
+        """Take in the next page; the creation down to which the walk is complete, and the coverage with it."""
+        page, place = stored.page, self._place
+        if self._total is not None and page.total_count is not None and page.total_count < self._total:
+            # Runs were deleted: with tokens that count places, the runs after them slipped to the page before.
+            self._walk, self._is_from_top, self._is_linked = Walk(self._walk.as_of), False, False
+        if place is not None:
+            self._is_linked = any(run.run_id == place.run_id for run in page.runs)
+        self._total, self._place = page.total_count, None
+        coverage = await (self._claim_from_top(stored) if self._is_from_top else self._claim(stored))
+        found = self._walk.range()
+        bottom = found.start if found else None
+        if self._token is not None and page.runs and page.next_token is not None:
+            await self._cache.keep_place(bottom, ListPlace(self._token, page.runs[-1].run_id, self._walk.as_of))
+        self._token = page.next_token
+        return bottom, coverage
+
+    async def _claim_from_top(self, stored: StoredPage) -> Coverage:
+        await self._runs.claim(self._walk, stored)
+        return await self._cache.coverage()
+
+    async def _claim(self, stored: StoredPage) -> Coverage | None:
+        self._walk.step(stored)
+        found = self._walk.range()
+        if found is None or (found.end is None and not self._is_linked):
+            return None
+        as_of = self._walk.as_of if found.end is None else None
+        return await self._cache.extend_coverage(found.start, found.end, as_of)

@@ -1,0 +1,74 @@
+"""Where the backfill stands: whether it is paused, the places its walks reached, and that of the re-reading."""
+
+import sqlite3
+from datetime import datetime
+from typing import Final
+
+from storage.database import immediate
+from storage.records.backfill import ListPlace, RereadPlace
+from storage.values import from_us, from_us_or_none, sqlite_text, to_sortable_us, to_us
+
+_KEPT_PLACES: Final = 8
+
+
+def is_paused(connection: sqlite3.Connection) -> bool:
+    """Whether a person paused the backfill, in any process."""
+    return connection.execute("SELECT 1 FROM backfill WHERE is_paused").fetchone() is not None
+
+
+def pause(connection: sqlite3.Connection, *, paused: bool) -> None:
+    """Pause the backfill of all processes, or let it go on."""
+    with immediate(connection):
+        connection.execute(
+            "INSERT INTO backfill (one, is_paused) VALUES (1, :paused)"
+            " ON CONFLICT DO UPDATE SET is_paused = excluded.is_paused",
+            {"paused": int(paused)},
+        )
+
+
+def reread(connection: sqlite3.Connection) -> RereadPlace | None:
+    """How far the re-reading is. None: it has not begun."""
+    row = connection.execute(
+        "SELECT began_us, down_to_us, last_began_us FROM backfill WHERE began_us IS NOT NULL"
+    ).fetchone()
+    return None if row is None else RereadPlace(from_us(row[0]), *map(from_us_or_none, row[1:]))
+
+
+def keep_reread(connection: sqlite3.Connection, place: RereadPlace) -> None:
+    """Remember how far the re-reading is."""
+    times = (None if at is None else to_us(at) for at in (place.began_at, place.down_to, place.last_began_at))
+    with immediate(connection):
+        connection.execute(
+            "INSERT INTO backfill (one, is_paused, began_us, down_to_us, last_began_us) VALUES (1, 0, ?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET began_us = excluded.began_us, down_to_us = excluded.down_to_us,"
+            " last_began_us = excluded.last_began_us",
+            tuple(times),
+        )
+
+
+def place(connection: sqlite3.Connection, bottom: datetime | None) -> ListPlace | None:
+    """The place of the walk that reached down to this creation. None: its times cannot be read; or no such walk."""
+    row = connection.execute(
+        "SELECT token, run_id, as_of_us FROM places WHERE bottom_us = ?", (to_sortable_us(bottom),)
+    ).fetchone()
+    return None if row is None else ListPlace(row[0], row[1], from_us(row[2]))
+
+
+def keep_place(connection: sqlite3.Connection, bottom: datetime | None, reached: ListPlace | None) -> None:
+    """Remember the place of a walk that reached down to this creation; no place: it leads nowhere."""
+    bottom_us = to_sortable_us(bottom)
+    with immediate(connection):
+        connection.execute("DELETE FROM places WHERE bottom_us = ?", (bottom_us,))
+        if reached is None:
+            return
+        # The same walk moved on; of others, the last few may be gone back to.
+        connection.execute("DELETE FROM places WHERE as_of_us = ?", (to_us(reached.as_of),))
+        connection.execute(
+            "DELETE FROM places WHERE as_of_us <="
+            " (SELECT as_of_us FROM places ORDER BY as_of_us DESC LIMIT 1 OFFSET ?)",
+            (_KEPT_PLACES - 1,),
+        )
+        connection.execute(
+            "INSERT INTO places (bottom_us, token, run_id, as_of_us) VALUES (?, ?, ?, ?)",
+            (bottom_us, sqlite_text(reached.token), sqlite_text(reached.run_id), to_us(reached.as_of)),
+        )

@@ -1,0 +1,51 @@
+"""Backfill: how far the fetching of older runs is, and where the re-reading of recent ones stands."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+BackfillPhase = Literal["idle", "running", "paused", "waiting", "done"]
+"""`idle`: this process does not fill. `done`: all that the configuration names is held."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillProgress:
+    """How far the backfill is."""
+
+    phase: BackfillPhase = "idle"
+    done_runs: int = 0
+    """Fetched by this process."""
+    estimated_runs: int | None = None
+    """How many that will be in the end, about. None: not known."""
+    oldest: datetime | None = None
+    """Nothing is missing from then on. None: nothing is known to be complete."""
+    seconds_left: float | None = None
+    """None: not known."""
+    until: datetime | None = None
+    """While it waits: when it goes on."""
+    why: str = ""
+    """While it waits: what for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListPlace:
+    """How to find again the place in the service's list that a walk reached."""
+
+    token: str
+    """Leads to the last page that was read."""
+    run_id: str
+    """The last run on it: where it is there again, nothing slipped by."""
+    as_of: datetime
+    """By our clock: when the walk began."""
+
+
+@dataclass(frozen=True, slots=True)
+class RereadPlace:
+    """How far the re-reading of the recent past is."""
+
+    began_at: datetime
+    """By our clock: when the pass under way began."""
+    down_to: datetime | None = None
+    """Runs created since then were read again in this pass. None: none yet."""
+    last_began_at: datetime | None = None
+    """By our clock: when the pass before it began, which read the others. None: there was none."""
