@@ -23,6 +23,8 @@ FURTHEST: Final = 14 * 4
 """The largest offset from UTC in quarters of an hour."""
 APART: Final = timedelta(seconds=5)
 """Creation and last change of a run this far apart tell which of them is filtered."""
+LONGEST: Final = timedelta(days=7)
+"""A run at work that is older may have been continued, or be shown with an odd time of creation."""
 WINDOW_PAGES: Final = 5
 WALK_PAGES: Final = 10
 """Pages read for one question; what they do not settle stays unknown."""
@@ -101,18 +103,23 @@ class LookUp:
             self._rest_until = None if filters else now + REST
         offset = (await self.reader.cache.traits()).display_offset
         verdicts = await self._search(runs, filters, offset)
-        if known.date_filter in {"created", "updated"} and "absent" in verdicts.values():
-            held = await self._consistent(controls, known.date_filter, offset)
-            if known.date_filter not in held:
-                await self.reader.cache.set_traits(replace(known, date_filter="unknown"))
-                return {run_id: "unknown" if said == "absent" else said for run_id, said in verdicts.items()}
+        is_doubtful = known.date_filter in {"created", "updated"} and "absent" in verdicts.values()
+        if is_doubtful and not await self._is_proved(controls, known.date_filter, offset):
+            await self.reader.cache.set_traits(replace(known, date_filter="unknown"))
+            return {run_id: "unknown" if said == "absent" else said for run_id, said in verdicts.items()}
         return verdicts
+
+    async def _is_proved(self, shown: Sequence[Run], asked: DateFilter, offset: timedelta) -> bool:
+        controls = _controls(shown)
+        return bool(controls) and asked in await self._fits(controls[0], asked, offset)
 
     async def _search(
         self, runs: Sequence[Run], filters: tuple[DateFilter, ...], offset: timedelta
     ) -> dict[str, Verdict]:
         """Absent: not found by any of the filters that the service may have."""
         verdicts: dict[str, Verdict] = {run.run_id: "absent" if filters else "unknown" for run in runs}
+        if "created" in filters:
+            verdicts |= dict.fromkeys((run.run_id for run in runs if not _is_plausible(run)), "unknown")
         if "created" in filters or not filters:
             for run in runs[: len(runs) if filters else BLIND_TRIES]:
                 self._settle(verdicts, [run], await self._by_creation(run, offset))
@@ -153,26 +160,28 @@ class LookUp:
                     break
         return Sight(tuple(shown), ended=False)
 
-    async def _examine(self, controls: Sequence[Run], offset: timedelta) -> tuple[DateFilter, ...]:
+    async def _examine(self, shown: Sequence[Run], offset: timedelta) -> tuple[DateFilter, ...]:
         """Find out what the date filter may be; empty: it cannot be made out."""
-        found = await self._consistent(controls, "created", offset)
-        found = found or await self._consistent(controls, "updated", offset)
-        if not found and (control := _control(controls, apart=False)):
-            offset = await self._offset(control)
-            found = await self._consistent(controls, "created", offset) if offset else ()
-            found = found or (await self._consistent(controls, "updated", offset) if offset else ())
+        controls = _controls(shown)
+        found = await self._fits_all(controls, offset)
+        if not found and controls and (offset := await self._offset(controls[-1])):
+            found = await self._fits_all(controls, offset)
         if found:
             certain = found[0] if len(found) == 1 else "unknown"
             await self.reader.cache.set_traits(ServiceTraits(certain, offset))
         return found
 
-    async def _consistent(
-        self, controls: Sequence[Run], asked: DateFilter, offset: timedelta
-    ) -> tuple[DateFilter, ...]:
-        """Ask for a run that is there by one of its times; which filters the answer fits. None: it lacks the run."""
-        control = _control(controls, apart=True)
-        if control is None:
-            return ()
+    async def _fits_all(self, controls: Sequence[Run], offset: timedelta) -> tuple[DateFilter, ...]:
+        """The filters that the answers about two runs fit: one may be shown with an odd time."""
+        asked: DateFilter
+        for asked in ("created", "updated"):
+            answers = [await self._fits(control, asked, offset) for control in controls[:2]]
+            if common := tuple(name for name in (answers or [()])[0] if all(name in each for each in answers)):
+                return common
+        return ()
+
+    async def _fits(self, control: Run, asked: DateFilter, offset: timedelta) -> tuple[DateFilter, ...]:
+        """Ask for a run that is there by one of its times; the filters that the answer fits, none if it lacks it."""
         shown = control.created_at if asked == "created" else control.updated_at
         if shown is None:
             return ()
@@ -180,8 +189,9 @@ class LookUp:
         sight = await self._walk(span, [control], 1)
         if not sight.has(control):
             return ()
-        by_creation = all(span.holds(run.created_at, offset) for run in sight.runs)
-        by_change = all(span.holds(run.updated_at, offset) for run in sight.runs)
+        others = [run for run in sight.runs if _is_plausible(run)]
+        by_creation = all(span.holds(run.created_at, offset) for run in others)
+        by_change = all(span.holds(run.updated_at, offset) for run in others)
         fits: dict[DateFilter, bool] = {"created": by_creation, "updated": by_change}
         return tuple(name for name, does_fit in fits.items() if does_fit) or ("ignored",)
 
@@ -200,13 +210,20 @@ class LookUp:
         return low * QUARTER
 
 
-def _control(runs: Sequence[Run], *, apart: bool) -> Run | None:
-    """The run that says most: its two times are apart (or not), it is final, and old enough to stay where it is."""
+def _is_plausible(run: Run) -> bool:
+    """Whether the run can be asked for by its creation: then its last change follows that, and not by weeks."""
+    if run.created_at is None or run.updated_at is None:
+        return False
+    return -APART <= run.updated_at - run.created_at <= LONGEST
+
+
+def _controls(shown: Sequence[Run]) -> Sequence[Run]:
+    """Runs to ask for, the one that says most first: its two times are apart, and it is final, old and not odd."""
 
     def worth(place: int) -> tuple[bool, bool, int]:
-        run = readable[place]
-        is_apart = bool(run.created_at and run.updated_at and abs(run.updated_at - run.created_at) > APART)
-        return is_apart is apart, run.is_final, place
+        run = plausible[place]
+        is_apart = bool(run.created_at and run.updated_at and run.updated_at - run.created_at > APART)
+        return is_apart, run.is_final, place
 
-    readable = [run for run in runs if run.created_at is not None and run.updated_at is not None]
-    return readable[max(range(len(readable)), key=worth)] if readable else None
+    plausible = [run for run in shown if _is_plausible(run)]
+    return [plausible[place] for place in sorted(range(len(plausible)), key=worth, reverse=True)]
