@@ -59,12 +59,8 @@ def follow_line(pinned: PinnedRun, now: datetime, as_of: datetime, width: int) -
 
 
 def took_s(pinned: PinnedRun, as_of: datetime) -> float:
-    """Seconds of the run's current or last turn, as observed."""
-    row = pinned.row
-    if row is None or pinned.active_since is None:
-        return 0.0
-    end = row.updated_at if row.is_final else as_of
-    return max(0.0, ((end or as_of) - pinned.active_since).total_seconds())
+    """Seconds that the run worked, as observed."""
+    return (pinned.row.took.until(as_of) if pinned.row is not None else None) or 0.0
 
 
 def bar(seconds: float, durations: RunDurations, cells: int) -> str:

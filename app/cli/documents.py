@@ -153,10 +153,9 @@ class RunView:
 
     @property
     def took(self) -> str:
-        """From creation to its end, or until now."""
-        run = self.run
-        end = run.updated_at if run.is_final else self.now
-        return span((end - run.created_at).total_seconds(), pads_hours=False) if run.created_at and end else "—"
+        """How long it worked, up to its end or until now."""
+        seconds = self.detail.took.until(self.now) if self.detail else None
+        return "—" if seconds is None else span(seconds, pads_hours=False)
 
 
 async def views(engine: "Engine", runs: Sequence[Run]) -> tuple[RunView, ...]:

@@ -19,12 +19,12 @@ PIN_KEPT: Final = timedelta(days=1)
 """How long a run stays pinned after its end: a person who returns the next morning still finds it."""
 PIN_CAP: Final = 100
 """Runs pinned at a time; the oldest pins make room."""
-_REPOSITORY: Final = 8
+_REPOSITORY: Final = 7
 """Its place in a row of `pins`."""
 CHANGES_CAP: Final = 1_000
 """Status changes returned at a time, the newest: more are not reported one by one."""
 _RUN: Final = "r.run_id, r.repository, r.branch"
-_REST: Final = "r.active_since_us, EXISTS (SELECT 1 FROM pins AS p WHERE p.run_id = r.run_id)"
+_REST: Final = "r.active_since_us - r.worked_us, EXISTS (SELECT 1 FROM pins AS p WHERE p.run_id = r.run_id)"
 CLAIM_KEPT: Final = timedelta(days=90)
 """How long nothing is reported a second time."""
 STUCK_CAP: Final = 200
@@ -69,7 +69,7 @@ def _pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
     """The watched runs: those still active first, each group by when it was pinned."""
     with snapshot(connection):
         found = connection.execute(
-            "SELECT p.run_id, p.pinned_us, r.active_since_us, g.asked_us, s.run IS NOT NULL,"
+            "SELECT p.run_id, p.pinned_us, g.asked_us, s.run IS NOT NULL,"
             f" {COLUMNS}"
             " FROM pins AS p LEFT JOIN runs AS r ON r.run_id = p.run_id LEFT JOIN stuck AS s ON s.run = r.id"
             " LEFT JOIN sightings AS g ON g.id = r.id"
@@ -81,14 +81,13 @@ def _pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
 
 
 def _pinned(values: tuple[Any, ...], figures: dict[str, RunDurations]) -> PinnedRun:
-    run_id, pinned_us, active_us, seen_us, is_stuck, *row = values
-    if active_us is None:
+    run_id, pinned_us, seen_us, is_stuck, *row = values
+    if seen_us is None:
         return PinnedRun(run_id, from_us(pinned_us))
     return PinnedRun(
         run_id=run_id,
         pinned_at=from_us(pinned_us),
-        row=row_of(*row),
-        active_since=from_us(active_us),
+        row=row_of(tuple(row)),
         last_seen_at=from_us(seen_us),
         durations=figures.get(values[_REPOSITORY]),
         is_stuck=bool(is_stuck),

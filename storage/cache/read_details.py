@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, cast
 
 from storage.cache.run_sql import order_by, where
+from storage.cache.turns import took
 from storage.database import snapshot
 from storage.records import Presence, Repository, Run, RunDetail, RunFilter, RunSort, Transition
 from storage.values import from_us, from_us_or_none, sqlite_text
@@ -63,12 +64,12 @@ def _details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator
     for run_id, old, new, at_us in observed.fetchall():
         later[run_id].append(Transition(run_id, old, new, from_us(at_us)))
     found = connection.execute(
-        f"SELECT {_RUN}, r.first_seen_us, s.asked_us, r.presence, r.first_status, r.first_at_us"
+        f"SELECT {_RUN}, r.first_seen_us, s.asked_us, r.presence, r.first_status, r.first_at_us, r.took_us"
         " FROM runs AS r JOIN run_bodies AS b ON b.id = r.id JOIN sightings AS s ON s.id = r.id"
         f" WHERE r.run_id IN ({marks})",
         ids,
     )
-    for *values, first_seen_us, last_seen_us, presence, first_status, first_at_us in found.fetchall():
+    for *values, first_seen_us, last_seen_us, presence, first_status, first_at_us, took_us in found.fetchall():
         run = _run(cast("_RunValues", values))
         first = Transition(run.run_id, None, first_status, from_us(first_at_us))
         yield RunDetail(
@@ -77,6 +78,7 @@ def _details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator
             last_seen_at=from_us(last_seen_us),
             presence=cast("Presence", presence),
             transitions=(first, *later[run.run_id]),
+            took=took(took_us),
         )
 
 

@@ -2,11 +2,12 @@
 
 import sqlite3
 from dataclasses import replace
-from typing import Final, cast
+from typing import Any, Final
 
 from storage.cache.run_sql import Where, order_by, where
+from storage.cache.turns import took
 from storage.database import data_version, snapshot
-from storage.records import Presence, RunFilter, RunRow, RunSort
+from storage.records import RunFilter, RunRow, RunSort
 from storage.values import from_us, from_us_or_none
 
 REPOSITORIES_CAP: Final = 500
@@ -18,7 +19,9 @@ _RECENT: Final = 5_000
 _REMEMBERED: Final = 256
 """Filters whose numbers are kept: each letter of a search makes a new one."""
 
-COLUMNS: Final = "r.run_id, r.status, r.branch, r.repository, r.created_us, r.updated_us, r.first_seen_us, r.presence"
+COLUMNS: Final = (
+    "r.run_id, r.status, r.branch, r.repository, r.created_us, r.updated_us, r.first_seen_us, r.presence, r.took_us"
+)
 
 
 class Counts:
@@ -127,20 +130,12 @@ def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: 
             f"SELECT count(*) FROM (SELECT 1 FROM runs WHERE {same} LIMIT ?)",
             (*place[:2], most),
         ).fetchone()
-    return total, tuple(row_of(*values) for values in (*reversed(around[0]), *around[1]))
+    return total, tuple(row_of(values) for values in (*reversed(around[0]), *around[1]))
 
 
-def row_of(
-    run_id: str,
-    status: str,
-    branch: str,
-    repository: str,
-    created_us: int,
-    updated_us: int,
-    first_seen_us: int,
-    presence: str,
-) -> RunRow:
+def row_of(values: tuple[Any, ...]) -> RunRow:
     """A row from its `COLUMNS`."""
+    run_id, status, branch, repository, created_us, updated_us, first_seen_us, presence, took_us = values
     return RunRow(
         run_id=run_id,
         status=status,
@@ -149,5 +144,6 @@ def row_of(
         created_at=from_us_or_none(created_us),
         updated_at=from_us_or_none(updated_us),
         first_seen_at=from_us(first_seen_us),
-        presence=cast("Presence", presence),
+        presence=presence,
+        took=took(took_us),
     )

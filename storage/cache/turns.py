@@ -2,12 +2,22 @@
 
 from typing import Final, NamedTuple, Self
 
-from storage.values import NO_TIME_US
+from storage.records import Took
+from storage.values import NO_TIME_US, from_us
 
 UNKNOWN_US: Final = -1
 """How long a run took without readable times: it sorts below all."""
 LONGEST_US: Final = 2**62
 """Longer than any run that ended."""
+
+
+def took(took_us: int) -> Took:
+    """What `Turns.took_us` says."""
+    if took_us == UNKNOWN_US:
+        return Took()
+    if took_us > LONGEST_US // 2:
+        return Took(since=from_us(LONGEST_US - took_us))
+    return Took(seconds=took_us / 1_000_000)
 
 
 class Turns(NamedTuple):

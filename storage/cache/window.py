@@ -176,7 +176,7 @@ def first_rows(
             (*condition.parameters, limit),
         )
         for values in rows:
-            found.append(row_of(*values))  # noqa: PERF401 — what was found before the time is up has to stay
+            found.append(row_of(values))  # noqa: PERF401 — what was found before the time is up has to stay
     except sqlite3.OperationalError:
         if time.monotonic() <= deadline:
             raise
@@ -194,4 +194,4 @@ def page(connection: sqlite3.Connection, condition: Where, order: str, offset: i
         f" CROSS JOIN runs AS r ON r.id = w.run ORDER BY {order}",
         (*condition.parameters, limit, offset),
     )
-    return tuple(row_of(*values) for values in found.fetchall())
+    return tuple(row_of(values) for values in found.fetchall())

@@ -25,6 +25,7 @@ from storage.records.run import (
     RunChanges,
     RunDetail,
     RunRow,
+    Took,
     Transition,
 )
 from storage.records.traits import DateFilter, ServiceTraits
@@ -64,6 +65,7 @@ __all__ = [
     "RunSort",
     "RunWindow",
     "ServiceTraits",
+    "Took",
     "Transition",
     "WindowRequest",
 ]

@@ -25,9 +25,8 @@ class PinnedRun:
     pinned_at: datetime
     row: RunRow | None = None
     """None: the cache does not hold it."""
-    active_since: datetime | None = None
-    """When its current or last turn began. None: as with `row`."""
     last_seen_at: datetime | None = None
+    """None: as with `row`."""
     durations: RunDurations | None = None
     """None: no run of its repository has finished."""
     is_stuck: bool = False
@@ -61,6 +60,7 @@ class StatusChange:
     at: datetime
     """When it happened according to the service, or else when it was seen."""
     active_since: datetime
+    """When it would have begun if it had worked without the pauses between its turns."""
     is_pinned: bool
 
 

@@ -36,6 +36,20 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Took:
+    """How long a run worked, without the time between its turns; with neither field set it is not known."""
+
+    seconds: float | None = None
+    """Of a run that has ended."""
+    since: datetime | None = None
+    """Of a run that goes on: when it would have begun if it had worked without a pause."""
+
+    def until(self, as_of: datetime) -> float | None:
+        """The seconds up to then; all of them, once it has ended."""
+        return self.seconds if self.since is None else max(0.0, (as_of - self.since).total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
 class Transition:
     """A change of status that was observed between two polls."""
 
@@ -76,6 +90,7 @@ class RunRow:
     updated_at: datetime | None
     first_seen_at: datetime
     presence: Presence
+    took: Took = Took()
 
     @property
     def is_final(self) -> bool:
@@ -93,3 +108,9 @@ class RunDetail:
     presence: Presence
     transitions: tuple[Transition, ...]
     """Oldest first."""
+    took: Took = Took()
+
+    @property
+    def turns(self) -> int:
+        """How many turns were observed: one more than there were continues."""
+        return 1 + sum(move.old in FINAL_STATUSES and move.new not in FINAL_STATUSES for move in self.transitions)

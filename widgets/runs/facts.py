@@ -90,11 +90,11 @@ def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Li
         ("started", f"{stamp(run.created_at)}" if run.created_at else "not readable, see raw JSON"),
         ("updated", f"{stamp(run.updated_at)}" if run.updated_at else "not readable, see raw JSON"),
     ]
-    if run.created_at is not None:
-        end = run.updated_at if run.is_final and run.updated_at else as_of
-        took = span((end - run.created_at).total_seconds())
+    if (seconds := detail.took.until(as_of)) is not None:
+        took = span(seconds)
         so_far = f"{took} so far" if as_of == now else f"at least {took}"
-        facts.append(("took", took if run.is_final else so_far))
+        in_turns = f", in {detail.turns} turns" if detail.turns > 1 else ""
+        facts.append(("took", f"{so_far if detail.took.since else took}{in_turns}"))
     facts.append(("seen", f"{ago(detail.last_seen_at, now)}, first {clock_time(detail.first_seen_at, now)}"))
     if view.continues is not None:
         facts.append(("continues", safe_text(view.continues, limit=FIELD_LIMIT)))

@@ -107,13 +107,12 @@ def row_times(row: RunRow, now: datetime, as_of: datetime | None = None) -> RowT
 
 
 def took(row: RunRow, now: datetime, as_of: datetime | None = None) -> str:
-    """How long the run took; so far if it is active, and at least that if the service does not answer."""
-    if row.created_at is None:
+    """How long the run worked; so far if it is active, and at least that if the service does not answer."""
+    seconds = row.took.until(as_of or now)
+    if seconds is None:
         return "-"
-    if row.is_final:
-        return span((row.updated_at - row.created_at).total_seconds()) if row.updated_at is not None else "-"
-    so_far = span(((as_of or now) - row.created_at).total_seconds())
-    return so_far if as_of is None else f"≥{so_far}"
+    is_short = row.took.since is not None and as_of is not None
+    return f"≥{span(seconds)}" if is_short else span(seconds)
 
 
 def row_cells(

@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from storage.records import Repository, Run, RunDetail, Transition
+from storage.records import Repository, Run, RunDetail, Took, Transition
 from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ColumnChoice, lay_out, title_at
-from widgets.runs.facts import RunView
+from widgets.runs.facts import RunView, fields
 from widgets.runs.marks import RunMarks
 from widgets.runs.timeline import timeline
 
@@ -108,7 +108,20 @@ def view(*moves: tuple[str | None, str, float], created: float) -> RunView:
 
     run = Run("run_1", moves[-1][1], "main", Repository.parse("acme/api"), at(created), NOON, "{}")
     transitions = tuple(Transition("run_1", old, new, at(minutes)) for old, new, minutes in moves)
-    return RunView(RunDetail(run, NOON, NOON, "current", transitions))
+    took = Took(seconds=created * 60) if run.is_final else Took(since=at(created))
+    return RunView(RunDetail(run, NOON, NOON, "current", transitions, took))
+
+
+def test_a_continued_run_says_in_how_many_turns_it_worked() -> None:
+    """Beside how long that took; a run of one turn says nothing of it."""
+    once = view((None, "working", 40), ("working", "failed", 0), created=40)
+    twice = view((None, "completed", 40), ("completed", "queued", 9), ("queued", "working", 8), created=9)
+
+    def took(seen: RunView) -> list[str]:
+        return [" ".join(line.plain.split()) for line in fields(seen, NOON, NOON, 80) if "took" in line.plain]
+
+    assert took(once) == ["took 40m00s"]
+    assert took(twice) == ["took 9m00s so far, in 2 turns"]
 
 
 def test_a_timeline_is_drawn_to_scale() -> None:

@@ -1,0 +1,90 @@
+"""How long runs took: their turns count, and the time between them does not."""
+
+from datetime import timedelta
+
+import pytest
+
+from storage.cache import Cache
+from storage.records import Run, RunFilter, RunSort, Took
+from tests.storage.conftest import NOON, make_run
+
+MINUTE = timedelta(minutes=1)
+DAY = timedelta(days=1)
+
+
+async def seen(cache: Cache, *runs: Run) -> None:
+    """The service shows these runs at the time of the newest change in them."""
+    await cache.store_runs(runs, asked_at=max(run.updated_at for run in runs if run.updated_at))
+
+
+async def took(cache: Cache, run_id: str = "run_0001") -> Took:
+    """As its line in the table and its detail agree on."""
+    detail = await cache.detail(run_id)
+    rows = await cache.rows(RunFilter(), RunSort(), offset=0, limit=9)
+    assert detail is not None
+    assert [detail.took] == [row.took for row in rows if row.run_id == run_id]
+    return detail.took
+
+
+async def test_a_day_of_rest_between_two_turns_is_no_work(cache: Cache) -> None:
+    """A run of ten minutes that is continued a day later and ends after five more took fifteen."""
+    await seen(cache, make_run(1, "completed", updated_at=NOON + 10 * MINUTE))
+    assert await took(cache) == Took(seconds=600)
+
+    await seen(cache, make_run(1, "working", updated_at=NOON + DAY))
+    going = await took(cache)
+    assert going.until(NOON + DAY + 2 * MINUTE) == 12 * 60
+
+    await seen(cache, make_run(1, "completed", updated_at=NOON + DAY + 5 * MINUTE))
+    assert await took(cache) == Took(seconds=900)
+    detail = await cache.detail("run_0001")
+    assert detail is not None
+    assert detail.turns == 2
+
+
+async def test_all_figures_count_the_same_time(cache: Cache) -> None:
+    """The median that pins and stuck runs are held against, and that of Insights, are of what runs took."""
+    await seen(cache, make_run(1, "completed", updated_at=NOON + 10 * MINUTE))
+    await seen(cache, make_run(1, "working", updated_at=NOON + DAY))
+    await seen(cache, make_run(1, "completed", updated_at=NOON + DAY + 5 * MINUTE), make_run(2))
+    await cache.following.pin("run_0002", NOON)
+
+    (pinned,) = await cache.following.pins()
+    (figures,) = await cache.repository_figures(NOON - DAY)
+
+    assert pinned.durations is not None
+    assert pinned.durations.median_s == pinned.durations.p95_s == figures.p50_s == figures.p95_s == 900
+
+
+async def test_a_continued_run_moves_to_its_new_place(cache: Cache) -> None:
+    """By what they took: it goes on above those that ended, and ends with the time of both turns."""
+    ended = [make_run(n, "completed", updated_at=NOON + n * 10 * MINUTE) for n in (1, 2, 3)]
+    await seen(cache, *ended)
+
+    async def order() -> list[str]:
+        rows = await cache.rows(RunFilter(), RunSort("took"), offset=0, limit=9)
+        return [row.run_id[-1] for row in rows]
+
+    assert await order() == ["3", "2", "1"]
+    await seen(cache, make_run(1, "working", updated_at=NOON + DAY))
+    assert await order() == ["1", "3", "2"]
+    await seen(cache, make_run(1, "failed", updated_at=NOON + DAY + 15 * MINUTE))
+    assert await order() == ["3", "1", "2"]
+
+
+async def test_a_turn_that_was_not_seen_adds_nothing(cache: Cache) -> None:
+    """Continued and ended between two polls: how long it worked is not known, and the rest is not counted as work."""
+    await seen(cache, make_run(1, "completed", updated_at=NOON + 10 * MINUTE))
+    await seen(cache, make_run(1, "failed", updated_at=NOON + DAY))
+
+    assert await took(cache) == Took(seconds=600)
+
+
+@pytest.mark.parametrize("status", ["working", "completed"])
+async def test_without_readable_times_nothing_is_claimed(cache: Cache, status: str) -> None:
+    """Until the service gives one that can be read."""
+    await cache.store_runs([make_run(1, status, created_at=None, updated_at=None)], asked_at=NOON)
+    assert await took(cache) == Took()
+
+    await cache.store_runs([make_run(1, "completed", updated_at=NOON + MINUTE)], asked_at=NOON)
+    assert await took(cache) == Took(seconds=60)
