@@ -1,4 +1,4 @@
-"""How long a command takes from nothing, against a Python that does nothing; the memory of one that lists everything."""
+"""How long a command takes from nothing, and how much memory a list of everything."""
 
 import os
 import subprocess
