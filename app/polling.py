@@ -89,6 +89,7 @@ class Polling:
     def start(self) -> None:
         """Begin to poll, at once."""
         self._cadences = {"runs": Cadence(self.runs_s), "health": Cadence(self.health_s)}
+        self._schedule.jumped = self._catch_up
         self._schedule.start()
         self._add("runs", lambda: self._poll("runs", self.runs.refresh), DEADLINE_S)
         self._add("health", lambda: self._poll("health", self.health.refresh), DEADLINE_S)
@@ -158,6 +159,15 @@ class Polling:
     async def _tell_wait(self, subject: Subject) -> None:
         if subject == "runs" and (wait := await self.next_poll()) is not None:
             self.announce(PollDelayed(wait))
+
+    def _catch_up(self, _jump_s: float) -> None:
+        """After a suspend, or where the clock was set: ask once, soon, however slow polling had become."""
+        # Others may have found the lease run out: only its holder asks.
+        self._next_claim_s = 0.0
+        for subject, cadence in self._cadences.items():
+            if cadence.wait_s(time.monotonic()) > cadence.base_s:
+                cadence.hasten()
+                self._schedule.run_now(subject)
 
     async def _stretch(self) -> float:
         """How many times longer than configured the intervals have to be to keep to the rate."""

@@ -41,6 +41,8 @@ class Schedule:
     """Runs jobs until it is stopped. Start and stop it on the running event loop."""
 
     def __init__(self) -> None:
+        self.jumped: Callable[[float], None] = lambda _: None
+        """Told by how many seconds the clock went ahead of the time that passed here: a suspend, or a clock set."""
         self._scheduler = AsyncIOScheduler(timezone=UTC)
         self._jobs: dict[str, Job] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -128,6 +130,7 @@ class Schedule:
             if abs(jump_s) > JUMP_S:
                 log.info("the clock jumped by %+.0f s; planning every job again", jump_s)
                 self._plan_again()
+                self.jumped(jump_s)
 
     def _plan_again(self) -> None:
         now = time.monotonic()

@@ -141,6 +141,12 @@ def day(at: datetime, now: datetime) -> str:
     return f"{local.day} {local:%b}" if local.year == now.astimezone().year else f"{local.day} {local:%b %Y}"
 
 
+def clocks_apart(ahead: timedelta) -> str:
+    """How the service's clock differs from ours, as a sentence."""
+    way = "ahead of" if ahead > timedelta(0) else "behind"
+    return f"The service's clock is {span(abs(ahead).total_seconds())} {way} this machine's."
+
+
 def _one_unit(seconds: int) -> str:
     unit = next((unit for unit in ("d", "h", "m") if seconds >= _UNIT_S[unit]), "s")
     return f"{seconds // _UNIT_S[unit]}{unit}"

@@ -9,10 +9,10 @@ import math
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
@@ -26,6 +26,7 @@ from app.api.errors import (
     ServerFailedError,
     UnreachableError,
 )
+from app.api.headers import clock_ahead_s, spent_for_s
 from app.api.pace import Priority
 from storage.records.budget import BudgetState, Wait
 
@@ -42,6 +43,9 @@ PATIENCE_S: Final = {
     Priority.BACKFILL: 60.0,
 }
 """How long a wait may be that a request waits out; after a longer one it fails at once, and a write is sent."""
+CLOCK_STEP_S: Final = 5.0
+"""A smaller difference between the clocks than this is noise, and not worth a write."""
+CLOCKS_DISAGREE_S: Final = 60.0
 LOOK_AGAIN_S: Final = 5.0
 """How soon a waiting request notices that another process found the way free."""
 
@@ -87,6 +91,8 @@ class Budget:
     """As it was seen last."""
     _succeeded: deque[float] = field(default_factory=lambda: deque(maxlen=1_000))
     """When the last successes were."""
+    _ahead_s: deque[float] = field(default_factory=lambda: deque(maxlen=5))
+    """How far the service's clock was ahead in the last answers."""
     _untold: int = 0
     """Successes that the shared state does not count yet."""
     _changes: set[asyncio.Task[None]] = field(default_factory=set)
@@ -94,15 +100,19 @@ class Budget:
 
     async def wait(self, priority: Priority = Priority.ACTIVE, requests: float = pace.POLL) -> Wait | None:
         """Why so many requests would have to wait, and until when; None: they may be sent now."""
-        await self.settle()
-        self._state = await self.store.current()
+        await self.load()
         found = pace.wait_until(self._state, priority, self.now_s(), requests)
         return None if found is None else Wait(found[0], datetime.fromtimestamp(found[1], UTC))
 
     async def rate(self) -> float | None:
         """Requests per second that all processes together may send; None: no limit is known."""
+        await self.load()
+        return self._state.rate or None
+
+    async def load(self) -> None:
+        """Take in what other processes have learned."""
         await self.settle()
-        return (await self.store.current()).rate or None
+        self._state = await self.store.current()
 
     async def ask(self, priority: Priority, request: Callable[[], Awaitable[T]]) -> T:
         """Send a read once its turn has come. After a 429 it is sent again once, if the wait is short for its priority.
@@ -146,9 +156,24 @@ class Budget:
         else:
             self._note(None, sent_s)
 
-    def pause(self, wait_s: float) -> None:
-        """Ask nothing for so long, because the service says that its limit is spent."""
-        self._later(partial(pace.paused, now_s=self.now_s(), wait_s=wait_s))
+    def hear(self, headers: Mapping[str, str], sent_s: float) -> None:
+        """Learn from the headers of an answer: a limit that is spent with it, and how far the clocks are apart."""
+        now_s = self.now_s()
+        if wait_s := spent_for_s(headers):
+            self._later(partial(pace.paused, now_s=now_s, wait_s=wait_s))
+        if (ahead_s := clock_ahead_s(headers, sent_s, now_s)) is None:
+            return
+        self._ahead_s.append(ahead_s)
+        # One answer may have been under way for long, or come from a store on the way.
+        likely_s = sorted(self._ahead_s)[len(self._ahead_s) // 2]
+        if abs(likely_s - self._state.clock_ahead_s) > CLOCK_STEP_S:
+            self._later(lambda state: replace(state, clock_ahead_s=likely_s))
+
+    @property
+    def clock_ahead(self) -> timedelta:
+        """How far the service's clock is ahead of ours; zero where they agree to the minute."""
+        ahead_s = self._state.clock_ahead_s
+        return timedelta(seconds=round(ahead_s)) if abs(ahead_s) >= CLOCKS_DISAGREE_S else timedelta(0)
 
     async def settle(self) -> None:
         """Wait until all that was noted is in the shared state."""
@@ -167,9 +192,8 @@ class Budget:
     async def _admit(self, priority: Priority, until_s: float) -> bool:
         """Wait for the turn; whether this request is the one that finds out."""
         while True:
-            await self.settle()
-            now_s = self.now_s()
-            state = after = self._state = await self.store.current()
+            await self.load()
+            now_s, state, after = self.now_s(), self._state, self._state
             if not pace.is_free(state, now_s):
                 state, after = await self._take(priority, now_s)
             found = pace.wait_until(state, priority, now_s, 1)

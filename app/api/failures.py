@@ -1,9 +1,6 @@
 """From a failed answer to its error: spec 2.8, 7 and 8."""
 
-import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Final
 
@@ -18,12 +15,11 @@ from app.api.errors import (
     RejectedError,
     ServerFailedError,
 )
+from app.api.headers import retry_after_s
 
 _LONGEST_MESSAGE: Final = 2_000
 _LONGEST_CODE: Final = 200
 _SHORTEST_SECRET: Final = 6
-_LONGEST_WAIT_S: Final = 86_400.0
-"""A day: after that, asking again costs less than a mistaken header."""
 _BY_STATUS: Final[Mapping[int, type[RefusedError]]] = {401: NotAuthorizedError, 403: ForbiddenError, 404: NotFoundError}
 _TOO_MANY_REQUESTS: Final = 429
 _FIRST_SERVER_ERROR: Final = 500
@@ -55,29 +51,6 @@ def failure(status: int, body: bytes, *, retry_after: str | None, sent_at: str |
 def _without(token: str, text: str) -> str:
     # A shorter one protects nothing, and would occur in ordinary words.
     return text.replace(token, "[token]") if len(token) >= _SHORTEST_SECRET else text
-
-
-def retry_after_s(header: str, sent_at: str | None = None) -> float | None:
-    """Seconds to wait, 0 to a day; None: the header cannot be read.
-
-    A date is counted from the answer's own Date where there is one: the two clocks may differ.
-    """
-    text = header.strip()
-    if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text):
-        return min(float(text), _LONGEST_WAIT_S)
-    until = _http_date(text)
-    if until is None:
-        return None
-    start = (None if sent_at is None else _http_date(sent_at)) or datetime.now(UTC)
-    return min(max(0.0, (until - start).total_seconds()), _LONGEST_WAIT_S)
-
-
-def _http_date(text: str) -> datetime | None:
-    try:
-        moment = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
-        return None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 def _read(body: bytes) -> _FailureBody:

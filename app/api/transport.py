@@ -3,7 +3,8 @@
 import asyncio
 import re
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -93,6 +94,8 @@ class Transport:
     token: Token | TokenError | None
     """None, or an error that says why there is none."""
     deadline_s: float
+    heard: Callable[[Mapping[str, str], float], None] = lambda _headers, _sent_s: None
+    """Told of each answer's headers, and when its request was sent: seconds since 1970."""
     in_lab: bool = field(default=False, init=False)
     """Whether the last answer said that it comes from a lab, where faults are scripted."""
     _lanes: dict[bool, httpx.AsyncHTTPTransport] = field(default_factory=dict, init=False)
@@ -167,9 +170,11 @@ class Transport:
 
     async def _converse(self, call: Call, request: httpx.Request, token: Token) -> Reply:
         lane = await self._lane(writes=call.method != "GET")
+        sent_s = time.time()
         async with aclosing(await lane.handle_async_request(request)) as response:
             status = response.status_code
             self.in_lab = response.headers.get(_LAB) == "on"
+            self.heard(response.headers, sent_s)
             if 400 <= status < 600:  # noqa: PLR2004 — HTTP's own ranges
                 raise await _failure(response, token)
             if status not in call.expected:

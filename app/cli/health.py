@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Final
 
@@ -12,10 +12,9 @@ from app.api.errors import ApiError
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Failure, of_api_error
 from app.cli.options import FactCommand, async_command
-from app.cli.output import Format, Output
-from app.cli.table import Column
+from app.cli.output import Column, Format, Output
 from app.run_document import as_received
-from app.times import exact_ago, rfc3339
+from app.times import clocks_apart, exact_ago, rfc3339
 from storage.records import LinkState, PlatformHealth
 
 
@@ -49,10 +48,10 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
                 raise CommandFailedError(of_api_error(error, hint="Show earlier results with --cached.")) from error
         platforms = await engine.cache.health()
         links = await engine.cache.links()
-        now = engine.clock()
+        now, ahead = engine.clock(), engine.client.budget.clock_ahead
         ok_words = engine.settings.console.health_ok
     hosts = [HostView(each, level_of(each.status, ok_words), now) for each in platforms if each.connected]
-    return tell(invocation.output, hosts, _checked_at(links), "cache" if cached else "live")
+    return tell(invocation.output, hosts, _checked_at(links), "cache" if cached else "live", ahead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +85,13 @@ def level_of(status: str, ok_words: Sequence[str]) -> Level:
     return Level.WARNING if word in WARNING_WORDS else Level.CRITICAL
 
 
-def tell(output: Output, hosts: Sequence[HostView], checked_at: datetime | None, source: str) -> int:
-    """Print the plugin's line and the hosts; return the exit code."""
+def tell(output: Output, hosts: Sequence[HostView], checked_at: datetime | None, source: str, ahead: timedelta) -> int:
+    """Print the plugin's line, the hosts and a disagreement of the clocks; return the exit code."""
     level = max((host.level for host in hosts), default=Level.UNKNOWN)
     document = {
         "status": level.name.lower(),
         "code_hosting": {host.platform.platform: host.facts() for host in hosts},
+        "clock_ahead_s": ahead.total_seconds(),
         "as_of": rfc3339(checked_at),
         "source": source,
     }
@@ -102,6 +102,8 @@ def tell(output: Output, hosts: Sequence[HostView], checked_at: datetime | None,
             output.text(_line(level, hosts))
             for host in hosts:
                 output.text(_detail(host))
+            if ahead:
+                output.text(clocks_apart(ahead))
         case Format.NDJSON | Format.CSV:
             output.listing(
                 "code_hosting", [{"platform": host.platform.platform, **host.facts()} for host in hosts], hosts, COLUMNS

@@ -130,11 +130,11 @@ class BaseScreen(Screen[None]):
         self.show_trouble()
 
     def _show_pins(self, pins: "tuple[PinnedRun, ...]") -> None:
-        now = self.session.clock()
+        now = self.session.run_now()
         self.query_one(FollowStrip).show(pins, now, self.as_of or now)
 
     def _tick_pins(self) -> None:
-        now = self.session.clock()
+        now = self.session.run_now()
         self.query_one(FollowStrip).tick(now, self.as_of or now)
 
     def _show_keys(self, screen: Screen[Any]) -> None:

@@ -14,6 +14,7 @@ from app.console.coalesced_task import CoalescedTask
 from app.console.troubles import READ_ONLY, link_notice, storage_notice
 from app.events import ActionChanged, Event, LinkChanged, StorageFailed
 from app.text import safe_text
+from app.times import clocks_apart
 from storage.errors import StorageError
 from storage.records import LinkState, RunFilter
 from widgets.frame.freshness import PollTiming
@@ -33,6 +34,8 @@ LONGEST_COPY: Final = 10_000
 """Characters: an id that was cut would be another one's."""
 STILL_OPENING: Final = "Still opening; a moment."
 TOAST_S: Final = 4.0
+CLOCK_S: Final = 15.0
+"""How long it is shown that the clocks disagree: it is said once."""
 CURE_S: Final = 10.0
 """How long a toast stays that names a cure."""
 TODAY: Final = timedelta(hours=24)
@@ -75,6 +78,9 @@ class Session:
         self._unsubscribe: Callable[[], None] | None = None
         self._opened = asyncio.Event()
         self._storage_trouble: str | None = None
+        self._run_clock_ahead = timedelta(0)
+        self._told_of_clock = timedelta(0)
+        """How far the service's clock was ahead when that was last said."""
         self._has_polled = False
         """Whether a poll was kept since the header was read last."""
 
@@ -155,9 +161,15 @@ class Session:
 
     @property
     def as_of(self) -> datetime | None:
-        """When the service last answered, while it no longer does; None: what is shown is live."""
+        """When the service last answered, while it no longer does, by the runs' clock; None: what is shown is live."""
         link = self.vitals.runs_link
-        return link.last_ok_at if link is not None and link.is_failing else None
+        if link is None or link.last_ok_at is None or not link.is_failing:
+            return None
+        return link.last_ok_at + self._run_clock_ahead
+
+    def run_now(self) -> datetime:
+        """Now, by the clock of the runs' times: the service's clock may be hours away from this machine's."""
+        return self.clock() + self._run_clock_ahead
 
     def storage_failed(self, message: str) -> None:
         """Our own files fail: every screen says so from now on."""
@@ -168,6 +180,8 @@ class Session:
     async def _read_vitals(self) -> None:
         if (engine := self.engine) is None:
             return
+        self._run_clock_ahead = await engine.run_clock_ahead()
+        self._tell_of_clock(engine.client.budget.clock_ahead)
         vitals = await read_vitals(engine, self.vitals, self.clock())
         if self._storage_trouble is not None and self._has_polled:
             # The cache was written and read: where the ledger can be read too, the trouble is over.
@@ -175,6 +189,14 @@ class Session:
             self._storage_trouble, vitals = None, replace(vitals, files_fail=False)
         self._has_polled = False
         self.show_vitals(vitals)
+
+    def _tell_of_clock(self, ahead: timedelta) -> None:
+        if abs(ahead - self._told_of_clock) < timedelta(minutes=1):
+            return
+        self._told_of_clock = ahead
+        if ahead:
+            said = clocks_apart(ahead)
+            self.notify(f"{said} Ages of runs are counted by the service's clock.", severity="warning", timeout=CLOCK_S)
 
     async def guard(self, work: Awaitable[Result]) -> Result | None:
         """Does the work; whatever fails of our own files, or of a request, becomes a notice."""
@@ -222,6 +244,7 @@ async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals
     cache = engine.cache
     links = await cache.links()
     counts = await cache.status_counts(RunFilter())
+    today = now + await engine.run_clock_ahead() - TODAY
     runs_link, health_link = link_of(links, "runs"), link_of(links, "health")
     return replace(
         before,
@@ -229,7 +252,7 @@ async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals
         wait=await engine.polling.next_poll(),
         working=counts.get("working", 0),
         queued=counts.get("queued", 0),
-        failed_today=await cache.count(RunFilter(statuses=("failed",), since=now - TODAY)),
+        failed_today=await cache.count(RunFilter(statuses=("failed",), since=today)),
         health=await cache.health(),
         health_is_stale=health_link is not None and health_link.is_failing,
         known=bool(counts) or (runs_link is not None and runs_link.last_ok_at is not None),

@@ -29,7 +29,6 @@ class Cadence:
     interval_s: float = field(init=False)
     due_at_s: float = field(init=False, default=0.0)
     """Zero: at once."""
-    _not_before_s: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
         self.interval_s = self.base_s
@@ -40,16 +39,14 @@ class Cadence:
         stretched_s = self.base_s * stretch * (1 + SPREAD * (2 * self.jitter() - 1)) if stretch > 1 else 0.0
         self.due_at_s = now_s + max(self.interval_s, stretched_s)
 
-    def failed(self, now_s: float, *, retry_after_s: float | None = None) -> None:
-        """Double the interval, up to the ceiling; a wait that the service stated is always kept."""
+    def failed(self, now_s: float) -> None:
+        """Double the interval, up to the ceiling; the wait is a random one, from the base to the interval."""
         self.interval_s = min(self.base_s * CEILING, self.interval_s * 2)
-        wait_s = self.interval_s / 2 + self.jitter() * self.interval_s / 2
-        self._not_before_s = now_s + (retry_after_s or 0.0)
-        self.due_at_s = max(now_s + wait_s, self._not_before_s)
+        self.due_at_s = now_s + self.base_s + self.jitter() * (self.interval_s - self.base_s)
 
     def hasten(self) -> None:
-        """Make the next poll due at once, because a person asked; a wait that the service stated still holds."""
-        self.due_at_s = self._not_before_s
+        """Make the next poll due at once."""
+        self.due_at_s = 0.0
 
     def wait_s(self, now_s: float) -> float:
         """Seconds until it is due; 0 when it is."""

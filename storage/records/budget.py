@@ -1,4 +1,4 @@
-"""The request budget: what the processes of one data folder have learned of a service's limits."""
+"""The request budget: what the processes of one data folder have learned of a service's limits, health and clock."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +18,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class BudgetState:
-    """What is known of a service's limits and of its health. Moments are seconds since 1970, by our own clock."""
+    """What is known of a service's limits, health and clock. Moments are seconds since 1970, by our own clock."""
 
     paused_at_s: float = 0.0
     """When the pause was learned."""
@@ -41,3 +41,5 @@ class BudgetState:
     """While the service counts as down: when to find out whether it is back."""
     probing_until_s: float = 0.0
     """Until then a request is finding out; after that its process counts as dead."""
+    clock_ahead_s: float = 0.0
+    """How far the service's clock is ahead of ours."""

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -97,3 +98,22 @@ async def test_another_process_is_heard_within_half_a_second(tmp_path: Path) -> 
             await until(lambda: any(isinstance(event, CacheChangedElsewhere) for event in events))
 
             assert time.monotonic() - start < 1.0  # half a second, and a slow machine's share
+
+
+async def test_a_machine_that_slept_asks_once_and_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However far polling had slowed down: each subject once, and then at its slow pace again."""
+    events: list[Event] = []
+    slept_s = 0.0
+    clock = SimpleNamespace(time=lambda: time.time() + slept_s, monotonic=time.monotonic)
+    monkeypatch.setattr("app.schedule.WATCH_S", 0.05)
+    monkeypatch.setattr("app.schedule.time", clock)
+    with told_apart(Respond(503)) as server:
+        async with await opened(server, tmp_path, "unlucky", events) as one:
+            one.start_polling()
+            await until(lambda: len([event for event in events if isinstance(event, LinkChanged)]) >= 2)
+            asked = len(server.requests)
+            slept_s = 28_800.0
+            await until(lambda: len(server.requests) >= asked + 2)
+            await asyncio.sleep(1)
+
+            assert sorted("health" in request.path for request in server.requests[asked:]) == [False, True]

@@ -29,18 +29,27 @@ def test_the_wait_never_grows_beyond_the_ceiling() -> None:
     assert cadence.wait_s(0.0) == 10.0 * CEILING
 
 
-@pytest.mark.parametrize(("retry_after_s", "wait_s"), [(90.0, 90.0), (None, 0.0)])
-def test_a_person_can_skip_a_wait_of_our_own_only(retry_after_s: float | None, wait_s: float) -> None:
-    """Retry-After is a promise to the service; a back-off that it did not ask for gives way."""
+def test_a_person_skips_a_slowed_pace() -> None:
+    """What the service asked for is the budget's to keep."""
     cadence = steady()
-    cadence.failed(0.0, retry_after_s=retry_after_s)
+    cadence.failed(0.0)
     cadence.hasten()
 
+    assert cadence.wait_s(0.0) == 0.0
+
+
+@pytest.mark.parametrize(("draw", "wait_s"), [(0.0, 32.0), (0.5, 40.0), (1.0, 48.0)])
+def test_rationed_requests_stretch_the_interval(draw: float, wait_s: float) -> None:
+    """Four times as long, and not all consoles at once; without rationing it is the base."""
+    cadence = Cadence(10.0, jitter=lambda: draw)
+    cadence.succeeded(0.0, 4.0)
     assert cadence.wait_s(0.0) == wait_s
+    cadence.succeeded(0.0)
+    assert cadence.wait_s(0.0) == 10.0
 
 
 @pytest.mark.parametrize(("draw", "wait_s"), [(0.0, 10.0), (0.5, 15.0), (1.0, 20.0)])
-def test_jitter_spreads_retries_over_half_the_interval(draw: float, wait_s: float) -> None:
+def test_jitter_spreads_retries_over_the_interval(draw: float, wait_s: float) -> None:
     """Many consoles that failed together do not come back together."""
     cadence = Cadence(10.0, jitter=lambda: draw)
     cadence.failed(0.0)

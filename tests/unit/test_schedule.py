@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -130,3 +132,28 @@ async def test_a_jump_of_the_clock_yields_one_run_not_a_storm(
     due = schedule.due_in_s("job")
     assert due is not None
     assert 0 < due <= 3600
+
+
+async def test_a_jump_of_the_clock_is_told(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that slept finds its clock ahead of the time that passed here."""
+    monkeypatch.setattr("app.schedule.WATCH_S", 0.0)
+    jumps: list[float] = []
+    told = asyncio.Event()
+
+    def jumped(jump_s: float) -> None:
+        jumps.append(jump_s)
+        told.set()
+
+    other = Schedule()
+    other.jumped = jumped
+    slept_s = 0.0
+    passed = time.time
+    monkeypatch.setattr("app.schedule.time", SimpleNamespace(time=lambda: passed() + slept_s, monotonic=time.monotonic))
+    other.start()
+    await asyncio.sleep(0)
+    slept_s = 28_800.0
+    async with asyncio.timeout(60):
+        await told.wait()
+    await other.stop()
+
+    assert jumps == [pytest.approx(28_800, abs=60)]

@@ -223,7 +223,7 @@ class InsightsScreen(BaseScreen):
         return self.query_one("#insight-tables" if is_tables else "#insight-charts", VerticalScroll)
 
     async def _read(self) -> None:
-        span, now = self._span, self._engine.clock()
+        span, now = self._span, self.session.run_now()
         self._is_stale = False
         view = await read_insights(self._engine.cache, span, now)
         if span == self._span:

@@ -1,7 +1,7 @@
 """One run in full: from the cache and the ledger to what is shown of it."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from app.console.coalesced_task import CoalescedTask
@@ -11,7 +11,7 @@ from widgets.runs.facts import Branch, RunView, Turn
 
 if TYPE_CHECKING:
     from app.console.runs.screen_context import ScreenContext
-    from storage.cache import Cache
+    from app.engine import Engine
     from storage.ledger import Ledger
     from widgets.runs.pane import RunPane
     from widgets.runs.table import RunTable
@@ -51,22 +51,25 @@ class PaneLoader:
             self._pane.show(None)
         else:
             stuck = self._table.is_stuck(row.run_id)
-            self._pane.show(await read_run(engine.cache, engine.ledger, row.run_id, stuck=stuck))
+            self._pane.show(await read_run(engine, row.run_id, stuck=stuck))
 
 
-async def read_run(cache: "Cache", ledger: "Ledger", run_id: str, *, stuck: bool) -> RunView | None:
+async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | None:
     """Read a run with the instructions sent from here; None: the cache does not hold it.
 
     Raises:
         StorageError: Cache or ledger cannot be read.
     """
+    cache, ledger, ahead = engine.cache, engine.ledger, await engine.run_clock_ahead()
     detail = await cache.detail(run_id)
     if detail is None:
         return None
+    # All times of a run by one clock, which is the service's.
+    seen = replace(detail, first_seen_at=detail.first_seen_at + ahead, last_seen_at=detail.last_seen_at + ahead)
     actions = await ledger.for_run(run_id)
     earlier = (a.subject for a in actions if a.kind == "run.continue" and run_id == a.result_id != a.subject)
     return RunView(
-        detail,
+        seen,
         tuple(turn_of(action) for action in actions),
         stuck,
         next(earlier, None),

@@ -89,11 +89,11 @@ class QueryController:
     @property
     def condition(self) -> RunFilter:
         """The filter as of now."""
-        return self.now.condition(self._session.clock())
+        return self.now.condition(self._session.run_now())
 
     def spans(self, line: str) -> tuple[StyledSpan, ...]:
         """What each piece of a line is."""
-        return tuple((span.start, span.end, span.kind) for span in parse(line, self._session.clock()).spans)
+        return tuple((span.start, span.end, span.kind) for span in parse(line, self._session.run_now()).spans)
 
     def do(self, name: str) -> None:
         """Change the query, or open the sheet that does: one of the names in `QUERY_BINDINGS`."""
@@ -199,7 +199,7 @@ class QueryController:
 
         line = self.now.line
         self._context.push_screen(
-            DatesPicker(limit_in(line, "since"), limit_in(line, "until"), self._session.clock()), picked
+            DatesPicker(limit_in(line, "since"), limit_in(line, "until"), self._session.run_now()), picked
         )
 
     def _ask_order(self) -> None:

@@ -35,7 +35,7 @@ class RunScreen(BaseScreen):
         super().__init__(session)
         self._run_id = run_id
         self._branch = Branch(0)
-        self._pane = RunPane(session.clock, "page")
+        self._pane = RunPane(session.run_now, "page")
         self._reader = CoalescedTask(self._read, self.run_worker)
         self._run_actions = RunActions(ScreenContext.of(self), lambda: self._run_id)
 
@@ -58,9 +58,9 @@ class RunScreen(BaseScreen):
         if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
             self._reader.ask()
 
-    def tick(self, now: datetime) -> None:
+    def tick(self, _: datetime) -> None:
         """Update the ages."""
-        self._pane.tick(now, self.as_of)
+        self._pane.tick(self.session.run_now(), self.as_of)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable what cannot be done."""
@@ -94,6 +94,6 @@ class RunScreen(BaseScreen):
         if engine is None:
             return
         stuck = self._run_id in await engine.cache.stuck()
-        view = await read_run(engine.cache, engine.ledger, self._run_id, stuck=stuck)
+        view = await read_run(engine, self._run_id, stuck=stuck)
         self._branch = view.branch if view is not None else Branch(0)
         self._pane.show(view, otherwise=f"{safe_text(self._run_id)} is no longer in the cache.")

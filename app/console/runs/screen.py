@@ -67,8 +67,8 @@ class RunsScreen(BaseScreen):
             context, self.preferences, row=lambda: self.table.row, changed=self._query_changed
         )
         self.bar = FilterBar(self.query_controller.spans)
-        self.table = RunTable(session.clock, self.preferences.now.columns, self.app.batch_update)
-        self.pane = RunPane(session.clock)
+        self.table = RunTable(session.run_now, self.preferences.now.columns, self.app.batch_update)
+        self.pane = RunPane(session.run_now)
         self.table_loader = TableLoader(
             context,
             self.table,
@@ -124,8 +124,9 @@ class RunsScreen(BaseScreen):
         # What a poll stored counts as complete history only once the poll has ended.
         return held.complete_since is None or held.dropped != event.state.dropped
 
-    def tick(self, now: datetime) -> None:
+    def tick(self, _: datetime) -> None:
         """Update the ages on show."""
+        now = self.session.run_now()
         self.table.tick(now, self.as_of)
         # A frame of its own: in one with the header's age all that lies between the two lines would be painted.
         self.call_after_refresh(self.pane.tick, now, self.as_of)
@@ -273,7 +274,7 @@ class RunsScreen(BaseScreen):
     @on(RunTable.Marked)
     def _show_remark(self) -> None:
         """Show what is wrong with the line, otherwise how many runs are marked."""
-        problems = self.query_controller.now.query(self.session.clock()).problems
+        problems = self.query_controller.now.query(self.session.run_now()).problems
         if problems:
             self.bar.remark(*problem_texts(problems[0]), tone="bad")
         elif self.table.marks:

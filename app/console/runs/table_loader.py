@@ -58,7 +58,7 @@ class TableLoader:
 
     def query_changed(self, before: TableQuery) -> None:
         """Read other rows, if the query has others, and give up a search that is still going on."""
-        after, now = self._query(), self._session.clock()
+        after, now = self._query(), self._session.run_now()
         is_other = (after.sort, after.condition(now)) != (before.sort, before.condition(now))
         if is_other and self._session.engine is not None:
             # After sorting the ends of the table matter, after filtering the same run among others.
@@ -80,7 +80,7 @@ class TableLoader:
             raise
 
     async def _read_owed(self, cache: "Cache", *, is_new: bool, is_stale: bool) -> None:
-        condition = self._query().condition(self._session.clock())
+        condition = self._query().condition(self._session.run_now())
         if is_new and is_scan(condition):
             await self._read_page_by_page(cache, condition)
         else:
