@@ -26,6 +26,8 @@ ANSWERING: Final = SECOND / 20
 """What each request takes."""
 SLACK: Final = 2 * SECOND
 """An answer may have left the service so long after it was asked for."""
+HANGS_S: Final = 60.0
+"""No step takes so long."""
 PAGE: Final = 5
 ACTIVE: Final = ("queued", "working")
 FINAL: Final = ("completed", "failed", "cancelled")
@@ -201,9 +203,7 @@ class SyncModel(RuleBasedStateMachine):
         async def killed() -> None:
             doing = asyncio.create_task(self.refreshed() if what == "poll" else _filled(self.engine))
             self.peer.before(request, lambda: doing.cancel() and None)
-            with contextlib.suppress(asyncio.CancelledError, ApiError):
-                await doing
-            await self.reopen(dropping=True)
+            await self.end(doing)
 
         self.runner.run(killed())
 
@@ -214,11 +214,16 @@ class SyncModel(RuleBasedStateMachine):
             for _ in range(awaits):
                 await asyncio.sleep(0)
             doing.cancel()
-            with contextlib.suppress(asyncio.CancelledError, ApiError):
-                await doing
-            await self.reopen(dropping=True)
+            await self.end(doing)
 
         self.runner.run(killed())
+
+    async def end(self, doing: asyncio.Task[Any]) -> None:
+        """Wait for the task that was killed; nothing of its process is closed."""
+        async with asyncio.timeout(HANGS_S):
+            with contextlib.suppress(asyncio.CancelledError, ApiError):
+                await doing
+        await self.reopen(dropping=True)
 
     @rule()
     def restart(self) -> None:
@@ -252,7 +257,8 @@ class SyncModel(RuleBasedStateMachine):
 
         async def done() -> ApiError | None:
             try:
-                await doing
+                async with asyncio.timeout(HANGS_S):
+                    await doing
             except ApiError as error:
                 await self.reopen()
                 return error
