@@ -24,37 +24,56 @@ FetchPage = Callable[[str | None], Awaitable[RunPage]]
 """Given a page token, or None for the first page."""
 
 
+BARREN: Final = 2
+"""Pages in a row without a run that was not met before. One may be: runs move while a list is read."""
+
+
+class EndCheck:
+    """Follows one walk along a list, and notices when it would never end."""
+
+    def __init__(self) -> None:
+        self._tokens: set[str] = set()
+        self._met: set[str] = set()
+        self._barren = 0
+
+    def step(self, page: RunPage) -> None:
+        """Take in the next page.
+
+        Raises:
+            EndlessListError: A token came twice, an empty page promises another, or two pages brought only known runs.
+        """
+        token = page.next_token
+        if token is None:
+            return
+        if token in self._tokens:
+            raise EndlessListError("The service repeated a page token; the list would never end.")
+        if not page.runs:
+            raise EndlessListError("The service sent an empty page and promised another; the list would never end.")
+        before = len(self._met)
+        self._met.update(run.run_id for run in page.runs)
+        self._barren = 0 if len(self._met) > before else self._barren + 1
+        if self._barren == BARREN:
+            raise EndlessListError(f"The service sent {BARREN} pages of known runs; the list would never end.")
+        self._tokens.add(token)
+
+
 async def pages(fetch: FetchPage) -> AsyncIterator[RunPage]:
     """Every page, until the service says that there is no more.
 
     Raises:
-        EndlessListError: A token came twice, an empty page promised another, or two pages brought only known runs.
+        EndlessListError: The list would never end.
         ApiError: As `fetch` does.
     """
-    tokens: set[str] = set()
-    met: set[str] = set()
-    barren = 0
+    check = EndCheck()
     token: str | None = None
     while True:
         page = await fetch(token)
         yield page
         if page.next_token is None:
             return
-        if page.next_token in tokens:
-            raise EndlessListError("The service repeated a page token; the list would never end.")
-        if not page.runs:
-            raise EndlessListError("The service sent an empty page and promised another; the list would never end.")
-        before = len(met)
-        met.update(run.run_id for run in page.runs)
-        barren = 0 if len(met) > before else barren + 1
-        if barren == BARREN:
-            raise EndlessListError(f"The service sent {BARREN} pages of known runs; the list would never end.")
+        check.step(page)
         token = page.next_token
-        tokens.add(token)
 
-
-BARREN: Final = 2
-"""Pages in a row without a run that was not met before. One may be: runs move while a list is read."""
 
 _DONE: Final = frozenset({200, 201, 202})
 """The spec leaves most of the success statuses open (4.6)."""

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from app.api.errors import (
     ApiError,
+    EndlessListError,
     ForbiddenError,
     NotAuthorizedError,
     RateLimitedError,
@@ -76,6 +77,7 @@ class WindowFill:
     _unstored: int = 0
     """Pages that came, those on their way into the cache included."""
     _failure: ApiError | FilterDoubtError | None = None
+    _endless: EndlessListError | None = None
 
     async def fill(self, gaps: Sequence[CoverageGap]) -> None:
         """Ask until nothing is missing, the pace says stop or a request fails; what came is stored.
@@ -105,8 +107,8 @@ class WindowFill:
             for task in asked:
                 task.cancel()
             await asyncio.gather(*asked, *([storing] if storing else []), return_exceptions=True)
-        if self._failure is not None:
-            raise self._failure
+        if failure := self._failure or self._endless:
+            raise failure
 
     def _ask(self, windows: Windows, asked: dict[asyncio.Task[Answer], Window]) -> None:
         while (
@@ -134,6 +136,7 @@ class WindowFill:
     def _take(self, windows: Windows, window: Window, task: asyncio.Task[Answer]) -> None:
         try:
             answer = task.result()
+            complete = self._advanced(windows, window, answer.page)
         except (ApiError, FilterDoubtError) as error:
             if isinstance(error, RateLimitedError):
                 self.pace.parallel = max(1.0, self.pace.parallel / 2)
@@ -141,8 +144,15 @@ class WindowFill:
             return
         self.pace.parallel = min(float(PARALLEL), self.pace.parallel + 1 / PARALLEL)
         self._unstored += 1
-        self._arrived.append((answer, windows.advance(window, answer.page, reach(answer.page.runs))))
+        self._arrived.append((answer, complete))
         self.pace.estimate(windows.runs_left)
+
+    def _advanced(self, windows: Windows, window: Window, page: RunPage) -> Stretch | None:
+        try:
+            return windows.advance(window, page, reach(page.runs))
+        except EndlessListError as error:
+            self._endless = error  # The other windows may end.
+            return None
 
     async def _store(self) -> None:
         batch, self._arrived = self._arrived, []

@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from app.api.client import EndCheck
+from app.api.errors import EndlessListError
 from app.sync.walk import TICK
 from storage.records import CoverageGap, RunPage
 
@@ -46,6 +48,8 @@ class Window:
     asked: Stretch | None = None
     barren: int = 0
     """Pages in a row after which no more was complete than before."""
+    check: EndCheck = field(default_factory=EndCheck)
+    """Of the pages of `asked`."""
 
     def pages_left(self, size: int) -> float:
         """Pages to its start, by the density of its last page. Infinite: not known."""
@@ -56,7 +60,7 @@ class Window:
     def ask(self) -> tuple[Stretch, str | None]:
         """What to ask for next: a stretch, and the token of its next page."""
         if self.token is None or self.asked is None:
-            self.asked, self.token = Stretch(self.start, self.end), None
+            self.asked, self.token, self.check = Stretch(self.start, self.end), None, EndCheck()
         return self.asked, self.token
 
 
@@ -99,12 +103,20 @@ class Windows:
         """Take in the page that the window asked for; what is complete with it. None: nothing more than before.
 
         The bottom is the first creation, inclusive, below which the pages of what was asked may have left out runs.
+
+        Raises:
+            EndlessListError: The pages of what was asked would never end; the window is given up.
         """
         window.is_busy = False
         whole = Stretch(window.start, window.end)
         if page.next_token is None or (bottom is not None and window.start is not None and bottom <= window.start):
             self._open.remove(window)
             return whole
+        try:
+            window.check.step(page)
+        except EndlessListError:
+            self._open.remove(window)
+            raise
         if bottom is None or bottom > window.end:
             self._endure(window, page.next_token)
             return None
