@@ -11,7 +11,8 @@ from app.cli.context import Invocation
 from app.cli.documents import action_document, state_text, write_document
 from app.cli.exits import Exit, failed
 from app.cli.options import CommandGroup, FactCommand, async_command
-from app.cli.output import Column, Format
+from app.cli.output import Format
+from app.cli.table import Column
 from app.cli.writes import advice, resend, tell
 from app.run_document import as_received
 from app.text import safe_block, safe_text

@@ -8,7 +8,7 @@ import click
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import CommandGroup, FactCommand
-from app.cli.output import Column
+from app.cli.table import Column
 from app.config import config_path, data_folder, example_text
 
 if TYPE_CHECKING:

@@ -2,13 +2,14 @@
 
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
-from app.cli.output import Format, Output
+from app.cli.output import Format, Output, Rows
+from app.cli.table import Column
 
 if TYPE_CHECKING:
     from app.config import Profile, Settings
@@ -39,6 +40,8 @@ class Invocation:
     """Whether failures, too, follow the monitoring-plugin convention."""
     beside_error: Mapping[str, object] = field(default_factory=dict)
     """What a failure's JSON document holds beside `"error"`: the known part of the command's own document."""
+    rows: Rows[Any] | None = None
+    """What is on stdout in part: a failure is printed after it."""
     stopped_by: signal.Signals | None = None
     """The signal that ended the command early, if any."""
 
@@ -46,6 +49,11 @@ class Invocation:
     def output(self) -> Output:
         """The printer, in the chosen format."""
         return Output.standard(self.format)
+
+    def begin_rows(self, key: str, columns: Sequence[Column[T]]) -> Rows[T]:
+        """Print many items of one kind on stdout, as they come."""
+        self.rows = rows = self.output.rows(key, columns)
+        return rows
 
     def settings(self) -> "Settings":
         """The configuration, with the options on top.

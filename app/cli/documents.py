@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from app.cli.exits import ErrorDetail
-from app.cli.output import Column
+from app.cli.table import Column
 from app.run_document import as_received, run_document
 from app.times import exact_ago, rfc3339, span
 from storage.records import INVITATION_LIFETIME, Action, ActionKind, Run, RunDetail
@@ -161,21 +161,24 @@ class RunView:
         return "—" if seconds is None else span(seconds, pads_hours=False)
 
 
-async def views(engine: "Engine", runs: Sequence[Run]) -> tuple[RunView, ...]:
-    """These runs with what the cache and the ledger know of them."""
+async def views(
+    engine: "Engine", runs: Sequence[Run], continued: Mapping[str, str] | None = None
+) -> tuple[RunView, ...]:
+    """These runs with what the cache and the ledger know of them; `continued` is as of `continued_from`."""
     ahead = await engine.run_clock_ahead()
     now = engine.clock() + ahead
     stuck = await engine.cache.stuck()
     details: dict[str, RunDetail] = {}
     for start in range(0, len(runs), CHUNK):
         details |= await engine.cache.details([run.run_id for run in runs[start : start + CHUNK]])
-    earlier = await _continued_from(engine)
+    earlier = await continued_from(engine) if continued is None else continued
     return tuple(
         RunView(run, details.get(run.run_id), run.run_id in stuck, earlier.get(run.run_id), now, ahead) for run in runs
     )
 
 
-async def _continued_from(engine: "Engine") -> dict[str, str]:
+async def continued_from(engine: "Engine") -> dict[str, str]:
+    """By run: the one whose conversation it goes on with, where the service gave it another id."""
     actions = await engine.ledger.actions(kinds={"run.continue"}, states={"confirmed"}, limit=10_000)
     return {
         action.result_id: action.subject

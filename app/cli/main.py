@@ -141,13 +141,13 @@ def _tell(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> 
     if failure is None:
         traceback.print_exception(error)
         failure = Failure("internal", f"Runwarden itself failed: {type(error).__name__}.", Exit.FAILED)
-        invocation.output.failure(failure)
+        (invocation.rows or invocation.output).failure(failure)
         return CRASHED
     if invocation.is_plugin:
         from app.cli.health import tell_unknown
 
         return tell_unknown(invocation.output, failure)
-    invocation.output.failure(failure, _beside(error, invocation))
+    (invocation.rows or invocation.output).failure(failure, _beside(error, invocation))
     return failure.exit
 
 

@@ -14,7 +14,8 @@ from app.cli.context import Invocation
 from app.cli.documents import invitation_ends_at, organization_document, state_text, unsent_document
 from app.cli.exits import ErrorDetail, Exit, failed
 from app.cli.options import CommandGroup, FactCommand, async_command
-from app.cli.output import Column, Output
+from app.cli.output import Output
+from app.cli.table import Column
 from app.cli.writes import advice, carry_out, exit_of, submit
 from app.run_document import as_received
 from app.times import exact_ago, rfc3339

@@ -5,14 +5,14 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from io import StringIO
 from typing import Final, Generic, TextIO, TypeVar
-from unicodedata import combining, east_asian_width
 
 from app.cli.exits import Failure
+from app.cli.table import GAP, Column, Table
 from app.streams import printing
 from app.text import csv_cell, json_escaped, safe_text
 
@@ -20,41 +20,8 @@ T = TypeVar("T")
 Document = Mapping[str, object]
 """One JSON object: what `--json` prints."""
 
-GAP: Final = "  "
-MIN_FLEXIBLE: Final = 8
-"""Minimum width of a flexible column, in cells."""
-CELL_LIMIT: Final = 200
-"""Characters of one cell; the rest is cut."""
-TONES: Final = {"good": "32", "bad": "31", "busy": "36", "warn": "33", "dim": "2"}
-"""SGR codes; colour is never the only sign."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column(Generic[T]):
-    """One column, for people and for CSV."""
-
-    title: str
-    text: Callable[[T], str]
-    """The cell as people read it."""
-    name: str = ""
-    """The column's name in CSV; empty: not in CSV."""
-    value: Callable[[T], object] | None = None
-    """The cell in CSV, None being empty. None: the same as `text`."""
-    flexible: bool = False
-    """Whether the column may be shortened to fit."""
-    tone: Callable[[T], str] | None = None
-    """A key of `TONES`, or an empty string."""
-
-
-def lines(columns: Sequence[Column[T]], items: Sequence[T], *, width: int | None, colour: bool) -> Iterator[str]:
-    """The table's lines, title first, within `width` cells; None: unlimited."""
-    cells = [[str(safe_text(column.text(item), limit=CELL_LIMIT)) for column in columns] for item in items]
-    titles = [column.title for column in columns]
-    widths = _widths(columns, [titles, *cells], width)
-    yield _line(titles, widths)
-    for item, row in zip(items, cells, strict=True):
-        tones = [column.tone(item) if column.tone and colour else "" for column in columns]
-        yield _line(row, widths, tones)
+TABLE_ROWS: Final = 1_000
+"""Rows of a table that wait for each other, so that its columns are as wide as the widest cell of them all."""
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
@@ -62,58 +29,6 @@ def fields(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
     label_width = max((len(label) for label, _ in pairs), default=0)
     for label, value in pairs:
         yield f"{label:<{label_width}}{GAP}{safe_text(value, limit=2000)}"
-
-
-def cell_width(text: str) -> int:
-    """Width of the text in terminal cells."""
-    if text.isascii():
-        return len(text)
-    return sum(_char_width(c) for c in text)
-
-
-def shorten(text: str, width: int) -> str:
-    """The text in at most `width` cells, cut with an ellipsis."""
-    if cell_width(text) <= width:
-        return text
-    kept, used = [], 0
-    for c in text:
-        used += _char_width(c)
-        if used > width - 1:
-            break
-        kept.append(c)
-    return "".join(kept) + "…"
-
-
-def _char_width(c: str) -> int:
-    if combining(c):
-        return 0
-    return 2 if east_asian_width(c) in "WF" else 1
-
-
-def _widths(columns: Sequence[Column[T]], rows: Sequence[Sequence[str]], available: int | None) -> list[int]:
-    widths = [max(cell_width(row[i]) for row in rows) for i in range(len(columns))]
-    if available is None:
-        return widths
-    least = [max(MIN_FLEXIBLE, cell_width(column.title)) for column in columns]
-    excess = sum(widths) + len(GAP) * (len(columns) - 1) - available
-    while excess > 0:
-        candidates = [i for i, column in enumerate(columns) if column.flexible and widths[i] > least[i]]
-        if not candidates:
-            break
-        # Shrink the widest first, so that no column is crushed while another has room.
-        widths[max(candidates, key=widths.__getitem__)] -= 1
-        excess -= 1
-    return widths
-
-
-def _line(row: Sequence[str], widths: Sequence[int], tones: Sequence[str] | None = None) -> str:
-    parts = []
-    for i, (text, width) in enumerate(zip(row, widths, strict=True)):
-        short = shorten(text, width)
-        padding = "" if i == len(widths) - 1 else " " * (width - cell_width(short))
-        code = TONES.get(tones[i]) if tones else None
-        parts.append((f"\x1b[{code}m{short}\x1b[0m" if code else short) + padding)
-    return GAP.join(parts).rstrip()
 
 
 class Format(StrEnum):
@@ -149,6 +64,10 @@ class Output:
         width = shutil.get_terminal_size().columns if is_terminal else None
         return cls(format, sys.stdout, sys.stderr, width, colour)
 
+    def rows(self, key: str, columns: Sequence[Column[T]]) -> "Rows[T]":
+        """Print many items of one kind as they come."""
+        return Rows(self, key, columns)
+
     def listing(
         self,
         key: str,
@@ -159,44 +78,29 @@ class Output:
         more: Document | None = None,
         empty: str = "",
     ) -> None:
-        """Print many items of one kind; the document is `{key: entries, "count": n, …more}`.
-
-        Each entry is a JSON object, and one line of NDJSON. The items are the same, in the same order, for the columns
-        of the table and of CSV; `empty` is the note when there are none.
-        """
-        match self.format:
-            case Format.JSON:
-                document = {key: entries, "count": len(entries), **(more or {})}
-                self._print(self._json(document, indent=2))
-            case Format.NDJSON:
-                for entry in entries:
-                    self._print(self._json(entry))
-            case Format.CSV:
-                self._csv(columns, items)
-            case Format.TABLE if items:
-                for line in lines(columns, items, width=self.width, colour=self.colour):
-                    self._print(line)
-            case Format.TABLE:
-                self.note(empty)
+        """Print many items of one kind at once, see `Rows`."""
+        rows = self.rows(key, columns)
+        rows.add(entries, items)
+        rows.end(more, empty=empty)
 
     def record(self, document: Document, pairs: Sequence[tuple[str, str]]) -> None:
         """Print one record; in CSV one row under the fields' labels."""
         match self.format:
             case Format.JSON:
-                self._print(self._json(document, indent=2))
+                self.print(self.json(document, indent=2))
             case Format.NDJSON:
-                self._print(self._json(document))
+                self.print(self.json(document))
             case Format.CSV:
                 columns = [_constant(label, value) for label, value in pairs]
-                self._csv(columns, [None])
+                self.csv([_csv_titles(columns), _csv_row(columns, None)])
             case Format.TABLE:
                 for line in fields(pairs):
-                    self._print(line)
+                    self.print(line)
 
     def text(self, line: str) -> None:
         """Print a line of text in table format; nothing in the other formats."""
         if self.format is Format.TABLE:
-            self._print(str(safe_text(line, limit=4000)))
+            self.print(str(safe_text(line, limit=4000)))
 
     def note(self, line: str) -> None:
         """Print a remark on stderr."""
@@ -207,7 +111,7 @@ class Output:
         """Print an error: a JSON format prints it on stdout, with further fields; the others a sentence on stderr."""
         if self.format.is_json:
             indent = 2 if self.format is Format.JSON else None
-            self._print(self._json({**(beside or {}), "error": failure.as_json()}, indent=indent))
+            self.print(self.json({**(beside or {}), "error": failure.as_json()}, indent=indent))
         else:
             self.note(f"runwarden: {failure.message}")
 
@@ -216,25 +120,112 @@ class Output:
         with printing():
             self.stdout.flush()
 
-    def _csv(self, columns: Sequence[Column[T]], items: Sequence[T]) -> None:
-        shown = [column for column in columns if column.name]
+    def csv(self, rows: Iterable[Sequence[object]]) -> None:
+        """Print rows of CSV."""
         buffer = StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow([column.name for column in shown])
-        for item in items:
-            writer.writerow([csv_cell((column.value or column.text)(item)) for column in shown])
-        self._write(buffer.getvalue())
+        csv.writer(buffer, lineterminator="\n").writerows(rows)
+        self.write(buffer.getvalue())
 
-    def _json(self, value: object, *, indent: int | None = None) -> str:
+    def json(self, value: object, *, indent: int | None = None) -> str:
+        """A value as JSON that the stream can hold and that does nothing to a terminal."""
         ascii_only = (self.stdout.encoding or "").lower().replace("-", "") != "utf8"
         return json_escaped(json.dumps(value, ensure_ascii=ascii_only, allow_nan=False, indent=indent))
 
-    def _print(self, line: str) -> None:
-        self._write(f"{line}\n")
+    def print(self, line: str) -> None:
+        """Print a line as it is."""
+        self.write(f"{line}\n")
 
-    def _write(self, text: str) -> None:
+    def write(self, text: str) -> None:
+        """Write text as it is.
+
+        Raises:
+            ReaderGoneError, NotPrintedError: See `printing`.
+        """
         with printing():
             self.stdout.write(text)
+
+
+def _csv_titles(columns: Sequence[Column[T]]) -> list[str]:
+    return [column.name for column in columns if column.name]
+
+
+def _csv_row(columns: Sequence[Column[T]], item: T) -> list[object]:
+    return [csv_cell((column.value or column.text)(item)) for column in columns if column.name]
+
+
+@dataclass(slots=True)
+class Rows(Generic[T]):
+    """Prints many items of one kind as they come; the JSON document is `{key: entries, "count": n, …more}`.
+
+    Until the first item came, nothing is on stdout.
+    """
+
+    output: Output
+    key: str
+    columns: Sequence[Column[T]]
+    count: int = 0
+    _held: list[T] = field(default_factory=list)
+    """Items that wait for the widths of a table's columns."""
+    _table: Table[T] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._table = Table(self.columns, self.output.width, self.output.colour)
+
+    def add(self, entries: Iterable[Document], items: Sequence[T]) -> None:
+        """Print further items: each entry is a JSON object, and one line of NDJSON.
+
+        The items are the same, in the same order, for the columns of the table and of CSV.
+        """
+        match self.output.format:
+            case Format.JSON:
+                for entry in entries:
+                    # No string of a document has a line break of its own.
+                    text = self.output.json(entry, indent=2).replace("\n", "\n    ")
+                    self.output.write((",\n    " if self.count else f'{{\n  "{self.key}": [\n    ') + text)
+                    self.count += 1
+                return
+            case Format.NDJSON:
+                for entry in entries:
+                    self.output.print(self.output.json(entry))
+            case Format.CSV:
+                titles = [] if self.count or not items else [_csv_titles(self.columns)]
+                self.output.csv([*titles, *(_csv_row(self.columns, item) for item in items)])
+            case Format.TABLE:
+                self._held += items
+                if len(self._held) >= TABLE_ROWS:
+                    self._print_held()
+        self.count += len(items)
+
+    def flush(self) -> None:
+        """Hand on what was printed: the next rows may take their time."""
+        self.output.flush()
+
+    def end(self, more: Document | None = None, *, empty: str = "") -> None:
+        """Print what follows the last item; `empty` is the note of a table without any."""
+        match self.output.format:
+            case Format.JSON:
+                rest = self.output.json({"count": self.count, **(more or {})}, indent=2).removeprefix("{")
+                self.output.print(("\n  ]," if self.count else f'{{\n  "{self.key}": [],') + rest)
+            case Format.CSV if not self.count:
+                self.output.csv([_csv_titles(self.columns)])
+            case Format.TABLE if self.count:
+                self._print_held()
+            case Format.TABLE:
+                self.output.note(empty)
+
+    def failure(self, failure: Failure, beside: Document | None = None) -> None:
+        """Print an error after the items that came before it: in the JSON document beside them, else as always."""
+        if self.output.format is Format.JSON and self.count:
+            self.end({**(beside or {}), "error": failure.as_json()})
+            return
+        if self._held:
+            self._print_held()
+        self.output.failure(failure, beside)
+
+    def _print_held(self) -> None:
+        for line in self._table.lines(self._held):
+            self.output.print(line)
+        self._held.clear()
 
 
 def _constant(label: str, value: str) -> Column[None]:

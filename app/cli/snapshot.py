@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from app.cli.documents import COLUMNS, views
-from app.cli.output import lines
+from app.cli.table import Table
 from app.times import exact_ago, rfc3339
-from storage.records import LinkState, PlatformHealth, RunFilter, RunSort
+from storage.records import LinkState, PlatformHealth, RunFilter
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -21,7 +21,7 @@ async def snapshot(engine: "Engine", *, width: int | None = None) -> list[str]:
     """The state of the cache as lines within `width` cells: freshness, counts, code hosts and the newest runs."""
     now = engine.clock()
     cache = engine.cache
-    runs = await cache.runs(RunFilter(), RunSort(), limit=MOST_RUNS)
+    runs = await cache.runs(RunFilter(), limit=MOST_RUNS)
     total = await cache.count(RunFilter())
     counts = await cache.status_counts(RunFilter())
     failed = (await cache.status_counts(RunFilter(since=now + await engine.run_clock_ahead() - DAY))).get("failed", 0)
@@ -37,7 +37,7 @@ async def snapshot(engine: "Engine", *, width: int | None = None) -> list[str]:
     if not shown:
         was_asked = any(link.subject == "runs" and link.last_ok_at for link in links)
         return [*head, START_ONE if was_asked else "No runs were seen yet."]
-    table = lines(COLUMNS, shown, width=width, colour=False)
+    table = Table(COLUMNS, width, colour=False).lines(shown)
     rest = [f"… and {total - len(shown)} more: runwarden runs list"] if total > len(shown) else []
     return [*head, *table, *rest]
 

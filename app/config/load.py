@@ -26,6 +26,7 @@ _LONGEST_S: Final = 86_400.0
 _MOST_FIRST_RUNS: Final = 1_000_000
 _LONGEST_HISTORY_DAYS: Final = 36_500
 _MOST_RUNS: Final = 100_000_000
+_MOST_MEGABYTES: Final = 10_000_000
 _LARGEST_PAGE: Final = 100
 """Spec 8."""
 _LARGEST_SEND_CAP: Final = 500
@@ -118,6 +119,8 @@ def _history(table: Table) -> HistorySettings:
         days=table.number("days", base.days, least=0, most=_LONGEST_HISTORY_DAYS),
         runs=table.whole("runs", base.runs, least=0, most=_MOST_RUNS),
         reread_days=table.number("reread_days", base.reread_days, least=0, most=_LONGEST_HISTORY_DAYS),
+        keep_days=table.number("keep_days", base.keep_days, least=0, most=_LONGEST_HISTORY_DAYS),
+        max_mb=table.whole("max_mb", base.max_mb, least=0, most=_MOST_MEGABYTES),
     )
     table.finish()
     return history

@@ -96,6 +96,10 @@ class HistorySettings:
     """At most so many runs are held for it."""
     reread_days: float = 7.0
     """Days before the newest run within which runs are read again, for late changes and deletions. 0: none."""
+    keep_days: float = 400.0
+    """Days after their creation for which runs that have ended are kept. 0: for ever."""
+    max_mb: int = 2_000
+    """Megabytes beyond which the oldest runs that have ended are dropped. 0: no limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,7 +176,11 @@ class Backfill:
         """The creation down to which the history is wanted, by the service's own times."""
         ranges = (await self._cache.coverage()).ranges
         newest = ranges[0].end if ranges else None
-        return None if newest is None else newest - timedelta(days=self._history.days if days is None else days)
+        if newest is None or days is not None:
+            return None if newest is None or days is None else newest - timedelta(days=days)
+        # What was dropped to make room is not fetched again, unless a person asks for it.
+        dropped, floor = await self._cache.dropped_until(), newest - timedelta(days=self._history.days)
+        return floor if dropped is None else max(floor, dropped + TICK)
 
     async def _missing(self, floor: datetime | None) -> Sequence[CoverageGap]:
         coverage = await self._cache.coverage()

@@ -1,8 +1,11 @@
 """Listing runs from the service itself, with any filter; the pages it reads on the way fill the cache."""
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import islice
 
+from app.api.client import IdSet
 from app.sync.reader import RunQuery
 from app.sync.runs import RunSync
 from storage.records import Repository, Run, RunFilter
@@ -10,11 +13,11 @@ from storage.records import Repository, Run, RunFilter
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a listing found."""
+    """What one page of a listing came to."""
 
     runs: tuple[Run, ...]
     dropped: int
-    """Entries on its pages that had no usable id."""
+    """Entries on it that had no usable id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +26,8 @@ class Listing:
 
     runs: RunSync
 
-    async def fetch(self, condition: RunFilter, *, limit: int | None) -> Listed:
-        """Runs that pass the filter, at most `limit` of them (None: all).
+    async def pages(self, condition: RunFilter, *, limit: int | None) -> AsyncIterator[Listed]:
+        """Runs that pass the filter, page by page, at most `limit` of them (None: all); none comes twice.
 
         Raises:
             ApiError: A request failed; what came before it is kept.
@@ -32,18 +35,19 @@ class Listing:
         asked, most = _askable(condition), self.runs.reader.page_size
         # Where we filter here, most of a page may fall away: small pages would cost many requests.
         size = most if limit is None or asked != condition else max(1, min(most, limit))
-        found: dict[str, Run] = {}
-        dropped = 0
+        met = IdSet()
+        count = 0
         walk = await self.runs.begin_walk() if asked == RunFilter() else None
         async for stored in self.runs.reader.read(_query(asked), size=size):
             if walk is not None:
                 await self.runs.claim(walk, stored)
-            dropped += stored.page.dropped
-            found |= {run.run_id: run for run in stored.page.runs if matches(run, condition)}
-            if limit is not None and len(found) >= limit:
-                break
-        await self.runs.judge_stuck()
-        return Listed(tuple(found.values())[:limit], dropped)
+            await self.runs.judge_stuck()
+            passing = (run for run in stored.page.runs if matches(run, condition) and met.add(run.run_id))
+            found = tuple(islice(passing, None if limit is None else limit - count))
+            count += len(found)
+            yield Listed(found, stored.page.dropped)
+            if count == limit:
+                return
 
 
 def _query(asked: RunFilter) -> RunQuery:

@@ -6,7 +6,7 @@ them as local times without an offset (spec 4.2 leaves all of that open).
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
@@ -58,7 +58,7 @@ class Sight:
 
     runs: tuple[Run, ...]
     ended: bool
-    """It was read to its end."""
+    """It was read to its end, every entry of it."""
 
     def has(self, run: Run) -> bool:
         """Whether the run was shown."""
@@ -67,24 +67,21 @@ class Sight:
 
 @dataclass(slots=True)
 class LookUp:
-    """Looks for single runs."""
+    """Looks for single runs, and finds out how the service filters dates."""
 
     reader: RunReader
-    _rest_until: datetime | None = None
-    _learn_at: datetime | None = None
-    """When the service's habits are looked for again."""
+    _examine_at: datetime | None = None
+    """Not before then, where the last examination did not settle on one filter."""
+    _possible: tuple[DateFilter, ...] = ()
+    """What the last one left open."""
 
     async def traits(self) -> ServiceTraits:
-        """The service's habits; where its date filter is not known, it is looked for once in a while.
+        """The service's habits; where they are not known, a few requests may find them out.
 
         Raises:
             ApiError: The service could not be asked.
         """
-        known, now = await self.reader.cache.traits(), self.reader.clock()
-        if known.date_filter != "unknown" or (self._learn_at is not None and now < self._learn_at):
-            return known
-        self._learn_at = now + REST
-        await self._examine((await self._walk(None, [], 1)).runs, known.display_offset)
+        await self._filters(None)
         return await self.reader.cache.traits()
 
     async def find(self, runs: Sequence[Run], controls: Sequence[Run] | None) -> Mapping[str, Verdict]:
@@ -93,25 +90,34 @@ class LookUp:
         Raises:
             ApiError: The service could not be asked; what was found before is stored.
         """
-        now = self.reader.clock()
-        known = await self.reader.cache.traits()
-        if controls is None:
-            controls = (await self._walk(None, [], 1)).runs
-        filters: tuple[DateFilter, ...] = (known.date_filter,) if known.date_filter != "unknown" else ()
-        if not filters and (self._rest_until is None or now >= self._rest_until):
-            filters = await self._examine(controls, known.display_offset)
-            self._rest_until = None if filters else now + REST
+        controls = await self._newest() if controls is None else controls
+        filters, is_proved = await self._filters(controls)
         offset = (await self.reader.cache.traits()).display_offset
         verdicts = await self._search(runs, filters, offset)
-        is_doubtful = known.date_filter in {"created", "updated"} and "absent" in verdicts.values()
-        if is_doubtful and not await self._is_proved(controls, known.date_filter, offset):
-            await self.reader.cache.set_traits(replace(known, date_filter="unknown"))
+        if is_proved or filters == ("ignored",) or "absent" not in verdicts.values():
+            return verdicts
+        shown = _controls(controls)
+        fits = await self._fits(shown[0], filters[0], offset) if shown else ()
+        if not any(name in filters for name in fits):
+            await self.reader.cache.set_traits(ServiceTraits("unknown", offset))
+            self._examine_at = None
             return {run_id: "unknown" if said == "absent" else said for run_id, said in verdicts.items()}
         return verdicts
 
-    async def _is_proved(self, shown: Sequence[Run], asked: DateFilter, offset: timedelta) -> bool:
-        controls = _controls(shown)
-        return bool(controls) and asked in await self._fits(controls[0], asked, offset)
+    async def _newest(self) -> tuple[Run, ...]:
+        return (await self._walk(None, [], 1)).runs
+
+    async def _filters(self, controls: Sequence[Run] | None) -> tuple[tuple[DateFilter, ...], bool]:
+        """What the date filter may be (empty: it cannot be made out), and whether that was found out just now."""
+        known, now = await self.reader.cache.traits(), self.reader.clock()
+        if known.date_filter != "unknown":
+            return (known.date_filter,), False
+        if self._examine_at is not None and now < self._examine_at:
+            return self._possible, False
+        shown = await self._newest() if controls is None else controls
+        self._possible = await self._examine(shown, known.display_offset)
+        self._examine_at = now + REST
+        return self._possible, True
 
     async def _search(
         self, runs: Sequence[Run], filters: tuple[DateFilter, ...], offset: timedelta
@@ -147,15 +153,17 @@ class LookUp:
     async def _walk(self, span: Span | None, wanted: Sequence[Run], most: int) -> Sight:
         """Read pages until all that is wanted was shown."""
         shown: list[Run] = []
+        dropped = 0
         missing = {run.run_id for run in wanted}
         query = RunQuery(since=span.start, until=span.end) if span else None
         with suppress(EndlessListError):
             async for stored in self.reader.read(query):
                 most -= 1
                 shown += stored.page.runs
+                dropped += stored.page.dropped
                 missing -= {run.run_id for run in stored.page.runs}
                 if stored.page.next_token is None:
-                    return Sight(tuple(shown), ended=True)
+                    return Sight(tuple(shown), ended=not dropped)
                 if not most or (wanted and not missing):
                     break
         return Sight(tuple(shown), ended=False)

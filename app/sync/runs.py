@@ -40,7 +40,7 @@ class Showing:
     unswept: set[str] = field(default_factory=set)
     """Statuses of which not every run was shown."""
     is_whole: bool = False
-    """One page showed the whole list."""
+    """One page showed the whole list, and every entry could be read."""
     dropped: int = 0
     """Entries of the head that had no usable id; those of the sweeps may be the same ones."""
 
@@ -152,7 +152,7 @@ class RunSync:
                     break
         if is_first:
             await self.cache.drop_anchor()
-        shown.is_whole = walk.ended and len(walk.pages) == 1
+        shown.is_whole = walk.ended and len(walk.pages) == 1 and not shown.dropped
 
     async def _is_first(self) -> bool:
         return not (await self.cache.coverage()).ranges and await self.cache.anchored(()) is None

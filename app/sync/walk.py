@@ -20,7 +20,7 @@ ODD_SHARE: Final = 0.1
 """Runs that may be out of order before the order itself is in doubt."""
 RECENT: Final = 100
 """Runs whose order is looked at."""
-KEPT: Final = 10
+KEPT: Final = 3
 """Pages of a walk that are kept."""
 IN_A_ROW: Final = 3
 """So many known and unchanged runs in a row: what follows is known as well."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from storage.cache import backfill as backfill_queries
 from storage.cache import coverage as coverage_queries
 from storage.cache import health as health_queries
-from storage.cache import learnt, read_details, read_runs
+from storage.cache import learnt, read_details, read_runs, retention
 from storage.cache import polls as poll_queries
 from storage.cache import store_runs as run_writes
 from storage.cache import window as window_queries
@@ -94,6 +94,7 @@ class Cache:
         return await self._answers.store(runs, asked_at)
 
     set_presence = writes(run_writes.set_presence)
+    drop_oldest = writes(retention.drop_oldest)
     store_health = writes(health_queries.store)
     record_poll = writes(poll_queries.record)
     extend_coverage = writes(coverage_queries.extend)
@@ -131,6 +132,8 @@ class Cache:
     health_spans = reads(health_queries.spans)
     links = reads(poll_queries.links)
     coverage = reads(coverage_queries.coverage)
+    used_bytes = reads(retention.used_bytes)
+    dropped_until = reads(retention.dropped_until)
     token = reads(coverage_queries.token)
     anchored = reads(coverage_queries.anchored)
     traits = reads(learnt.traits)

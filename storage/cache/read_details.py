@@ -5,11 +5,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final, cast
 
-from storage.cache.run_sql import order_by, where
+from storage.cache.run_sql import Where, both, order_by, where
 from storage.cache.turns import took
 from storage.database import snapshot
 from storage.records import Presence, Repository, Run, RunDetail, RunFilter, RunSort, Transition
-from storage.values import from_us, from_us_or_none, sqlite_text
+from storage.values import from_us, from_us_or_none, sqlite_text, to_sortable_us
 
 _CHUNK: Final = 500
 """Ids bound to one statement."""
@@ -19,9 +19,14 @@ _RUN: Final = "r.run_id, r.status, r.branch, b.platform, b.data_json, r.created_
 _RunValues = tuple[str, str, str, str, str, int, int, str]
 
 
-def runs(connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, limit: int | None) -> tuple[Run, ...]:
-    """The first `limit` runs of the order; None: all of them."""
-    condition, order = where(wanted), order_by(sort)
+def runs(
+    connection: sqlite3.Connection, wanted: RunFilter, limit: int | None, after: Run | None = None
+) -> tuple[Run, ...]:
+    """The newest `limit` runs, or those that come after one of them; no limit: all."""
+    condition, order = where(wanted), order_by(RunSort())
+    if after is not None:
+        key = (to_sortable_us(after.created_at), sqlite_text(after.run_id))
+        condition = both(condition, Where("(created_us, run_id) < (?, ?)", key))
     found = connection.execute(
         f"SELECT {_RUN} FROM (SELECT id AS run FROM runs WHERE {condition.sql} ORDER BY {order} LIMIT ?) AS w"
         f" CROSS JOIN runs AS r ON r.id = w.run CROSS JOIN run_bodies AS b ON b.id = w.run ORDER BY {order}",

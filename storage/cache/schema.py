@@ -141,7 +141,11 @@ CREATE TABLE mark (
 # One row for each field of `BudgetState`.
 _BUDGET: Final = "CREATE TABLE budget (name TEXT PRIMARY KEY, value REAL NOT NULL) STRICT, WITHOUT ROWID;"
 
-SUBJECTS: Final = (_RUNS, _HEALTH, _POLLS, _COVERAGE, _FOLLOWING, _BUDGET)
+_RETENTION: Final = """
+CREATE TABLE retention (one INTEGER PRIMARY KEY CHECK (one = 1), dropped_until_us INTEGER NOT NULL) STRICT;
+"""
+
+SUBJECTS: Final = (_RETENTION, _RUNS, _HEALTH, _POLLS, _COVERAGE, _FOLLOWING, _BUDGET)
 """The tables of each subject, as SQL."""
 
 _MEANING: Final = "1"

@@ -139,6 +139,7 @@ class Ledger:
     action = reads(queries.action)
     actions = reads(queries.actions)
     for_run = reads(queries.for_run)
+    run_ids = reads(queries.run_ids)
     organizations = reads(queries.organizations)
     journal = reads(queries.journal)
     data_version = reads(data_version)

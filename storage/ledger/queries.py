@@ -110,6 +110,15 @@ def for_run(connection: sqlite3.Connection, run_id: str) -> tuple[Action, ...]:
     )
 
 
+def run_ids(connection: sqlite3.Connection) -> frozenset[str]:
+    """Ids of all runs that an action is about, or made."""
+    found = connection.execute(
+        "SELECT result_id FROM actions WHERE result_id IS NOT NULL"
+        " UNION SELECT subject FROM actions WHERE subject <> ''"
+    )
+    return frozenset(run_id for (run_id,) in found.fetchall())
+
+
 def organizations(connection: sqlite3.Connection, subject: str | None = None) -> tuple[Action, ...]:
     """Every attempt to create an organization, newest first; those for one subject, where one is given."""
     if subject is None:

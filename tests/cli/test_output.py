@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cli.output import Column, Format, Output, cell_width, fields, lines, shorten
+from app.cli.output import Format, Output, fields
+from app.cli.table import Column, Table, cell_width, shorten
 
 COLUMNS: tuple[Column[dict[str, Any]], ...] = (
     Column("branch", lambda row: str(row["branch"]), "branch"),
@@ -81,7 +82,7 @@ def test_columns_are_aligned_whatever_the_script() -> None:
     """A wide character counts for two cells, a combining one for none."""
     rows = [("ok", "main"), ("完成", "x"), ("e\u0301", "y")]
 
-    drawn = list(lines(TABLE, rows, width=None, colour=False))
+    drawn = list(Table(TABLE, None, colour=False).lines(rows))
 
     assert {cell_width(line[: line.rindex(" ")]) for line in drawn[1:]} == {7}
 
@@ -89,7 +90,7 @@ def test_columns_are_aligned_whatever_the_script() -> None:
 @given(st.lists(st.tuples(st.sampled_from(["ok", "failed"]), st.text(max_size=120)), max_size=5))
 def test_no_line_is_wider_than_the_terminal_nor_commands_it(rows: list[tuple[str, str]]) -> None:
     """Foreign text is shortened and made printable."""
-    for line in lines(TABLE, rows, width=30, colour=False):
+    for line in Table(TABLE, 30, colour=False).lines(rows):
         assert cell_width(line) <= 30
         assert line.isprintable() or "\u3000" in line or "\xa0" in line or not re.search(r"[\x00-\x1f\x7f-\x9f]", line)
 
@@ -98,10 +99,10 @@ def test_colour_is_only_around_the_words() -> None:
     """Without its escape codes a coloured table is the plain one."""
     rows = [("failed", "main")]
 
-    coloured = "\n".join(lines(TABLE, rows, width=80, colour=True))
+    coloured = "\n".join(Table(TABLE, 80, colour=True).lines(rows))
 
     assert "\x1b[31m" in coloured
-    assert re.sub(r"\x1b\[\d+m", "", coloured) == "\n".join(lines(TABLE, rows, width=80, colour=False))
+    assert re.sub(r"\x1b\[\d+m", "", coloured) == "\n".join(Table(TABLE, 80, colour=False).lines(rows))
 
 
 def test_a_shortened_text_says_so() -> None:

@@ -129,7 +129,7 @@ async def test_unknown_platforms_come_back_whole(cache: Cache) -> None:
 
     await cache.store_runs([run], asked_at=NOON)
 
-    assert await cache.runs(RunFilter(), RunSort(), limit=1) == (run,)
+    assert await cache.runs(RunFilter(), limit=1) == (run,)
     assert await cache.repositories() == (repository.label,)
 
 

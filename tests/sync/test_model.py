@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from app.api.errors import ApiError, EndlessListError
 from app.engine import Engine
-from storage.records import RunDetail, RunFilter, RunSort
+from storage.records import RunDetail, RunFilter
 from tests.sync.conftest import Desk
 from tests.sync.peer import MINUTE, SECOND, START, TICK, Answer, Fault, Peer, rate_limited
 from tests.sync.peer_socket import serving
@@ -188,7 +188,7 @@ class SyncModel(RuleBasedStateMachine):
 
     @rule(count=st.sampled_from([1, 7, None]), status=st.sampled_from([(), (), ("failed",)]))
     def list_runs(self, count: int | None, status: tuple[str, ...]) -> None:
-        self.carry_out(self.engine.listing.fetch(RunFilter(statuses=status), limit=count))
+        self.carry_out(_listed(self.engine, RunFilter(statuses=status), count))
 
     @rule()
     def fill_gaps(self) -> None:
@@ -284,7 +284,7 @@ class SyncModel(RuleBasedStateMachine):
             self.runner.run(self.check())
 
     async def held(self) -> dict[str, RunDetail]:
-        runs = await self.engine.cache.runs(RunFilter(), RunSort(), limit=None)
+        runs = await self.engine.cache.runs(RunFilter(), limit=None)
         return await self.engine.cache.details([run.run_id for run in runs])
 
     async def check(self) -> None:
@@ -345,6 +345,11 @@ class SyncModel(RuleBasedStateMachine):
             return
         shown = {run_id: json.loads(each.run.raw_json) for run_id, each in held.items() if each.presence != "lost"}
         assert shown == {run_id: self.peer.document(run) for run_id, run in self.peer.runs.items()}
+
+
+async def _listed(engine: Engine, condition: RunFilter, limit: int | None) -> None:
+    async for _ in engine.listing.pages(condition, limit=limit):
+        pass
 
 
 async def _filled(engine: Engine) -> None:

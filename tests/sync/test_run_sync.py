@@ -14,7 +14,7 @@ from app.sync import RunSync
 from app.sync.listing import Listing
 from app.token import Token
 from storage.cache import Cache
-from storage.records import RunChanges, RunFilter
+from storage.records import Run, RunChanges, RunFilter
 from tests.run_board import START, Board, served
 
 
@@ -224,13 +224,17 @@ async def test_unknown_statuses_are_kept_and_swept(bench: Bench) -> None:
     assert "thinking very hard" in {query.get("status") for query in bench.board.requests}
 
 
+async def _listed(bench: Bench, condition: RunFilter, limit: int | None) -> list[Run]:
+    return [run async for page in Listing(bench.sync).pages(condition, limit=limit) for run in page.runs]
+
+
 async def test_listing_stops_at_its_limit(bench: Bench) -> None:
     """The newest three cost one request, whatever the history."""
     for n in range(30):
         bench.board.put(f"run_{n:02}", "completed", created=n)
-    listed = await Listing(bench.sync).fetch(RunFilter(), limit=3)
+    listed = await _listed(bench, RunFilter(), 3)
 
-    assert [run.run_id for run in listed.runs] == ["run_29", "run_28", "run_27"]
+    assert [run.run_id for run in listed] == ["run_29", "run_28", "run_27"]
     assert bench.asked() == 1
 
 
@@ -238,9 +242,9 @@ async def test_a_listing_without_a_filter_tells_the_cache_what_is_complete(bench
     """What `runs list` walked through, from the newest down, is held completely afterwards."""
     for n in range(12):
         bench.board.put(f"run_{n:02}", "completed", created=n)
-    await Listing(bench.sync).fetch(RunFilter(), limit=5)
+    await _listed(bench, RunFilter(), 5)
     partly = await bench.cache.coverage()
-    await Listing(bench.sync).fetch(RunFilter(), limit=None)
+    await _listed(bench, RunFilter(), None)
 
     assert not partly.whole
     assert partly.complete_since is not None
@@ -250,7 +254,7 @@ async def test_a_listing_without_a_filter_tells_the_cache_what_is_complete(bench
 async def test_a_filtered_listing_claims_nothing(bench: Bench) -> None:
     """A list of failed runs says nothing about the others."""
     bench.board.put("run_1", "failed", created=0)
-    await Listing(bench.sync).fetch(RunFilter(statuses=("failed",)), limit=None)
+    await _listed(bench, RunFilter(statuses=("failed",)), None)
 
     assert (await bench.cache.coverage()).complete_since is None
 
@@ -259,7 +263,7 @@ async def test_filtering_here_reads_whole_pages(bench: Bench) -> None:
     """One match among many runs costs pages, not a request a run."""
     for n in range(20):
         bench.board.put(f"run_{n:02}", "completed", created=n, branch_name="rare" if n == 0 else "main")
-    listed = await Listing(bench.sync).fetch(RunFilter(search="rare"), limit=1)
+    listed = await _listed(bench, RunFilter(search="rare"), 1)
 
-    assert [run.run_id for run in listed.runs] == ["run_00"]
+    assert [run.run_id for run in listed] == ["run_00"]
     assert bench.asked() == 4

@@ -1,0 +1,286 @@
+"""`runwarden runs list` and `runs export`: runs by any filter, printed as they come."""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from app.api.errors import ApiError, NotFoundError
+from app.cli.context import Invocation
+from app.cli.documents import CHUNK, COLUMNS, RunView, continued_from, views
+from app.cli.exits import CommandFailedError, ErrorDetail, Exit, failed, of_api_error
+from app.cli.options import FactCommand, as_last_moment, as_moment, async_command
+from app.cli.output import Format, Output, Rows
+from app.query import both, parse
+from app.streams import NotPrintedError
+from app.times import exact_ago, rfc3339
+from storage.records import Coverage, CoverageGap, Run, RunFilter
+
+if TYPE_CHECKING:
+    from app.engine import Engine
+
+DEFAULT_LIMIT: Final = 50
+CACHED_HINT: Final = "Show earlier results with --cached."
+VERSION_HINT: Final = "Check the base address: it ends with the version, as in https://api.example.com/v1."
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS: Final = (
+    click.option("--status", "statuses", multiple=True, metavar="STATUS", help="Repeatable; !failed means any other."),
+    click.option(
+        "-R",
+        "--repository",
+        "repositories",
+        multiple=True,
+        metavar="REPO",
+        help="owner/repo or gitlab:group/project; * and ! work.",
+    ),
+    click.option("--branch", "branches", multiple=True, metavar="BRANCH", help="A branch; * and ! work."),
+    click.option(
+        "--from", "since", callback=as_moment, metavar="TIME", help="Created then or later: -2h, -7d, RFC 3339."
+    ),
+    click.option(
+        "--to", "until", callback=as_last_moment, metavar="TIME", help="Created then or earlier; a date with its day."
+    ),
+    click.option(
+        "--search",
+        default="",
+        metavar="QUERY",
+        help="Words in run id, repository or branch, and conditions: status:failed repo:acme/* -branch:main since:7d.",
+    ),
+    click.option("--active", is_flag=True, help="Only runs that have not ended."),
+)
+
+
+def filter_options(function: F) -> F:
+    """Add the options that `run_filter` takes."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def run_filter(
+    *,
+    statuses: tuple[str, ...],
+    repositories: tuple[str, ...],
+    branches: tuple[str, ...],
+    since: datetime | None,
+    until: datetime | None,
+    search: str,
+    active: bool,
+) -> RunFilter:
+    """The filter that the options describe.
+
+    Raises:
+        CommandFailedError: The time range is empty, or the query means nothing.
+    """
+    options = RunFilter(
+        statuses=_asked(statuses),
+        not_statuses=_excluded(statuses),
+        repositories=tuple(_label(name) for name in _asked(repositories)),
+        not_repositories=tuple(_label(name) for name in _excluded(repositories)),
+        branches=_asked(branches),
+        not_branches=_excluded(branches),
+        since=since,
+        until=until,
+        active=active,
+    )
+    asked = both(options, _queried(search))
+    if asked.since and asked.until and asked.since > asked.until:
+        raise failed("usage", "The time range ends before it begins.")
+    return asked
+
+
+def _queried(text: str) -> RunFilter:
+    query = parse(text, datetime.now(UTC))
+    if query.problems:
+        problems: list[ErrorDetail] = [
+            {"start": p.start, "end": p.end, "message": p.message, "cure": p.cure} for p in query.problems
+        ]
+        raise failed("usage", f"--search, {query.problems[0]}", problems=problems)
+    return query.filter
+
+
+def _asked(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(value for value in values if not value.startswith("!"))
+
+
+def _excluded(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(value[1:] for value in values if value.startswith("!"))
+
+
+def _label(name: str) -> str:
+    if "://" in name:
+        # No label holds an address: the list would be empty without a reason.
+        raise failed("usage", f"{name!r} is an address: write owner/repo, or gitlab:group/project.", field="repository")
+    # A repository's label leaves GitHub's name out; with the name it means the same.
+    return name.removeprefix("github:")
+
+
+@click.command("list", cls=FactCommand, short_help="List runs, newest first.")
+@filter_options
+@click.option("--limit", type=click.IntRange(min=1), default=DEFAULT_LIMIT, show_default=True, help="At most so many.")
+@click.option("--all", "everything", is_flag=True, help="All of them, however many.")
+@click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
+@async_command
+async def list_runs(invocation: Invocation, /, *, limit: int, everything: bool, cached: bool, **filters: Any) -> int:
+    """List runs from the service, newest first, and cache them."""
+    asked = run_filter(**filters)
+    rows = invocation.begin_rows("runs", COLUMNS)
+    async with invocation.engine(needs_token=not cached) as engine:
+        listing = _RunList(engine, asked, None if everything else limit, is_cached=cached)
+        await listing.print(rows)
+        more, remark = await listing.more(), await listing.remark(rows.count)
+    rows.end(more, empty="No run matches.")
+    if invocation.format is Format.TABLE:
+        invocation.output.note(remark)
+    return Exit.DONE
+
+
+@click.command("export", cls=FactCommand, short_help="Write every run that matches to a file.")
+@filter_options
+@click.option("--limit", type=click.IntRange(min=1), default=None, help="Maximum number of runs. Default: all.")
+@click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Into a file, all or nothing."
+)
+@async_command
+async def export(
+    invocation: Invocation, /, *, limit: int | None, cached: bool, out: Path | None, **filters: Any
+) -> int:
+    """Write every run that matches, as NDJSON unless --output says otherwise."""
+    asked = run_filter(**filters)
+    if invocation.format is Format.TABLE:
+        invocation.format = Format.NDJSON
+    async with invocation.engine(needs_token=not cached) as engine:
+        listing = _RunList(engine, asked, limit, is_cached=cached)
+        if out is None or str(out) == "-":
+            rows = invocation.begin_rows("runs", COLUMNS)
+            await listing.print(rows)
+            rows.end(await listing.more(), empty="No run matches.")
+            return Exit.DONE
+        with _replacing(out, invocation.output) as output:
+            rows = output.rows("runs", COLUMNS)
+            await listing.print(rows)
+            rows.end(await listing.more())
+    invocation.output.note(f"{rows.count} runs written to {out}")
+    return Exit.DONE
+
+
+@dataclass(slots=True)
+class _RunList:
+    """One listing, from the service or from the cache, and what may be said of it."""
+
+    engine: "Engine"
+    condition: RunFilter
+    limit: int | None
+    is_cached: bool
+    dropped: int = 0
+    asked_at: datetime = field(init=False)
+    coverage: Coverage = field(default_factory=Coverage)
+    seen_at: tuple[datetime, datetime] | None = None
+    """When the service showed the run of this list that it showed longest ago, and the one it showed last."""
+
+    async def print(self, rows: Rows[RunView]) -> None:
+        """Print the runs, page by page.
+
+        Raises:
+            CommandFailedError: A request failed, or the cache alone can answer.
+        """
+        if self.condition.stuck and not self.is_cached:
+            raise failed("usage", "is:stuck is known to the cache only: add --cached.")
+        self.asked_at = self.engine.clock()
+        # Of what is held when the first row is read: other processes go on filling the cache.
+        self.coverage = await self.engine.cache.coverage()
+        continued = await continued_from(self.engine)
+        async for runs in self._held() if self.is_cached else self._fetched():
+            shown = await views(self.engine, runs, continued)
+            self._note_times(shown)
+            rows.add((view.document() for view in shown), shown)
+            rows.flush()
+
+    async def _held(self) -> AsyncIterator[Sequence[Run]]:
+        self.dropped = self.coverage.dropped
+        left, last = self.limit, None
+        while left != 0:
+            runs = await self.engine.cache.runs(self.condition, min(CHUNK, left or CHUNK), last)
+            if not runs:
+                return
+            yield runs
+            last = runs[-1]
+            left = None if left is None else left - len(runs)
+
+    async def _fetched(self) -> AsyncIterator[Sequence[Run]]:
+        try:
+            async for page in self.engine.listing.pages(self.condition, limit=self.limit):
+                self.dropped += page.dropped
+                yield page.runs
+        except ApiError as error:
+            # The list always exists, so 404 means that the address does not lead to the API.
+            hint = VERSION_HINT if isinstance(error, NotFoundError) else CACHED_HINT
+            raise CommandFailedError(of_api_error(error, hint=hint)) from error
+        self.coverage = await self.engine.cache.coverage()
+
+    def _note_times(self, shown: Sequence[RunView]) -> None:
+        times = [*(self.seen_at or ()), *(view.detail.last_seen_at for view in shown if view.detail)]
+        if times:
+            self.seen_at = min(times), max(times)
+
+    async def _as_of(self) -> datetime | None:
+        if not self.is_cached or self.coverage.as_of is not None:
+            return self.coverage.as_of if self.is_cached else self.asked_at
+        links = await self.engine.cache.links()
+        polled = [link.last_ok_at for link in links if link.subject == "runs" and link.last_ok_at]
+        return max([*polled, *(self.seen_at or ())], default=None)
+
+    async def more(self) -> dict[str, object]:
+        """What the document says beside the runs."""
+        as_of = await self._as_of()
+        more: dict[str, object] = {
+            "as_of": rfc3339(as_of),
+            **_extent(self.coverage, as_of),
+            "source": "cache" if self.is_cached else "live",
+        }
+        return {**more, "dropped": self.dropped} if self.dropped else more
+
+    async def remark(self, count: int) -> str:
+        """What people are told beside the table."""
+        parts = []
+        if self.limit is not None and count == self.limit:
+            parts.append(f"The newest {self.limit}; --limit N or --all shows more.")
+        if self.dropped:
+            parts.append(f"Left out {self.dropped} entries of the service's list: they have no usable run id.")
+        if self.is_cached:
+            as_of = await self._as_of()
+            when = exact_ago(as_of, self.asked_at) if as_of else "never"
+            since = "the beginning" if self.coverage.whole else rfc3339(self.coverage.complete_since) or "no known time"
+            parts.append(f"From the cache, as of {when}; complete since {since}.")
+        return " ".join(parts)
+
+
+def _extent(coverage: Coverage, as_of: datetime | None) -> dict[str, object]:
+    """How much of the history is held: `complete_since` only where nothing is missing from then until `as_of`."""
+    is_current = as_of is not None and coverage.is_current(as_of)
+    newest = coverage.ranges[0].end if coverage.ranges else None
+    gaps = coverage.gaps if is_current else (CoverageGap(newest, None), *coverage.gaps)
+    return {
+        "complete_since": rfc3339(coverage.complete_since) if is_current else None,
+        "complete": [{"from": rfc3339(each.start), "to": rfc3339(each.end)} for each in coverage.ranges if each.end],
+        "missing": [{"from": rfc3339(each.after), "to": rfc3339(each.before)} for each in gaps],
+    }
+
+
+@contextmanager
+def _replacing(path: Path, like: Output) -> Iterator[Output]:
+    from app.atomic_file import replacing
+
+    try:
+        with replacing(path) as file:
+            yield replace(like, stdout=file, width=None, colour=False)
+    except OSError as error:
+        raise failed("usage", f"{path} cannot be written: {error.strerror}.") from error
+    except NotPrintedError as error:
+        raise failed("usage", f"{path} cannot be written: {error.reason}.") from error

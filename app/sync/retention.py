@@ -1,0 +1,45 @@
+"""Retention: what the cache keeps, by age and by size."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from app.config import HistorySettings
+from app.events import Announce, RunsChanged
+from storage.cache import Cache
+from storage.ledger import Ledger
+from storage.records import RunChanges
+
+EVERY_S: Final = 3600.0
+_MEGABYTE: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Drops the oldest runs of a cache that has grown too old or too large."""
+
+    cache: Cache
+    ledger: Ledger
+    announce: Announce
+    history: HistorySettings
+    clock: Callable[[], datetime]
+
+    async def work(self) -> float:
+        """Drop what is too old, then what is too much; seconds until it is worth another look."""
+        kept = await self.ledger.run_ids()
+        dropped = 0
+        if self.history.keep_days:
+            before = self.clock() - timedelta(days=self.history.keep_days)
+            while some := await self.cache.drop_oldest(before, kept):
+                dropped += some
+        while self.history.max_mb and await self.cache.used_bytes() > self.history.max_mb * _MEGABYTE:
+            some = await self.cache.drop_oldest(None, kept)
+            dropped += some
+            if not some:
+                break  # All that is left is active, followed or in the ledger.
+            await asyncio.sleep(0)
+        if dropped:
+            self.announce(RunsChanged(RunChanges()))
+        return EVERY_S

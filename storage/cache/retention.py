@@ -1,0 +1,101 @@
+"""Retention: the oldest runs make room, a few at a time; what is active, followed or in the ledger stays."""
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Final
+
+from storage.cache.learnt import final_statuses
+from storage.database import immediate
+from storage.values import NO_TIME_US, from_us_or_none, sqlite_text, to_us
+
+STEP: Final = 500
+"""Runs dropped in one transaction: a window of rows or a page never waits long for it."""
+
+_ROWS: Final = {"transitions": "run", "stuck": "run", "sightings": "id", "run_bodies": "id", "runs": "id"}
+"""What there is of a run: the tables, and the column with its number."""
+
+_OLDEST: Final = """
+SELECT id, status, created_us FROM runs AS r
+WHERE created_us > :after_us AND created_us < :before_us
+    AND (status IN (SELECT value FROM json_each(:finals)) OR presence = 'lost')
+    AND run_id NOT IN (SELECT run_id FROM pins) AND run_id NOT IN (SELECT value FROM json_each(:kept))
+ORDER BY created_us, run_id LIMIT :step
+"""
+
+
+def used_bytes(connection: sqlite3.Connection) -> int:
+    """How much of the file is in use: what is free in it is filled again before it grows."""
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    return int((pages - free) * size)
+
+
+def dropped_until(connection: sqlite3.Connection) -> datetime | None:
+    """Until when runs were dropped, by their creation: what is missing up to then is not fetched again. None: none."""
+    found = connection.execute("SELECT max(dropped_until_us) FROM retention").fetchone()
+    return from_us_or_none(found[0])
+
+
+def drop_oldest(connection: sqlite3.Connection, before: datetime | None, kept: Collection[str]) -> int:
+    """Drop the oldest runs that have ended, `STEP` at most, and claim no more that they are held; how many.
+
+    Args:
+        connection: The cache's writer.
+        before: Only those created before then. None: any, those without a readable time first.
+        kept: Ids of runs that stay, beside those that are followed.
+    """
+    with immediate(connection):
+        oldest = connection.execute(
+            _OLDEST,
+            {
+                "after_us": NO_TIME_US - 1 if before is None else NO_TIME_US,
+                "before_us": 2**62 if before is None else to_us(before),
+                "finals": _json(final_statuses(connection)),
+                "kept": _json(kept),
+                "step": STEP,
+            },
+        ).fetchall()
+        if oldest:
+            _drop(connection, oldest)
+    return len(oldest)
+
+
+def _drop(connection: sqlite3.Connection, oldest: Sequence[tuple[int, str, int]]) -> None:
+    gone = {"gone": _json([number for number, _, _ in oldest])}
+    for table, column in _ROWS.items():
+        connection.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(:gone))", gone)
+    connection.executemany(
+        "UPDATE statuses SET runs = runs - ? WHERE status = ?",
+        [(count, status) for status, count in Counter(status for _, status, _ in oldest).items()],
+    )
+    connection.execute(
+        "DELETE FROM repositories WHERE NOT EXISTS (SELECT 1 FROM runs WHERE repository = repositories.label)"
+    )
+    _claim_less(connection, max(created_us for _, _, created_us in oldest))
+
+
+def _claim_less(connection: sqlite3.Connection, until_us: int) -> None:
+    bound = {"until": until_us, "no_time": NO_TIME_US}
+    if until_us == NO_TIME_US:
+        # Of the runs whose place in time is not known some are missing: "all of them" is no longer so.
+        connection.execute(
+            "UPDATE coverage SET start_us = coalesce((SELECT min(created_us) FROM runs WHERE created_us > :no_time),"
+            " end_us) WHERE start_us = :no_time",
+            bound,
+        )
+    else:
+        connection.execute("DELETE FROM coverage WHERE end_us <= :until", bound)
+        connection.execute("UPDATE coverage SET start_us = :until + 1 WHERE start_us <= :until", bound)
+    connection.execute(
+        "INSERT INTO retention (one, dropped_until_us) VALUES (1, :until) ON CONFLICT (one) DO UPDATE SET"
+        " dropped_until_us = max(dropped_until_us, excluded.dropped_until_us)",
+        bound,
+    )
+
+
+def _json(values: Iterable[str | int]) -> str:
+    return json.dumps([sqlite_text(value) if isinstance(value, str) else value for value in values])

@@ -1,0 +1,98 @@
+"""Retention: the oldest runs make room, and nothing is claimed of them afterwards."""
+
+from datetime import timedelta
+
+import pytest
+
+from storage.cache import Cache, retention
+from storage.records import CoverageGap, Run, RunFilter
+from tests.storage.conftest import NOON, make_run
+
+HOUR = timedelta(hours=1)
+
+
+def ended(number: int, status: str = "completed") -> Run:
+    """A run that began so many hours before noon."""
+    return make_run(number, status, created_at=NOON - number * HOUR, updated_at=NOON, repository=f"acme/{number % 3}")
+
+
+async def held(cache: Cache) -> list[str]:
+    return sorted(await cache.details([f"run_{n:04}" for n in range(20)]))
+
+
+@pytest.fixture
+async def filled(cache: Cache) -> Cache:
+    """Ten runs, one an hour, all that there are."""
+    await cache.store_runs([ended(number) for number in range(10)], NOON)
+    await cache.extend_coverage(None, NOON, NOON)
+    return cache
+
+
+async def test_the_oldest_go_first_and_are_no_longer_claimed(filled: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all that was kept of them; what is complete begins after the newest one that was dropped."""
+    monkeypatch.setattr(retention, "STEP", 4)
+
+    assert await filled.drop_oldest(None, ()) == 4
+
+    assert await held(filled) == [f"run_{n:04}" for n in range(6)]
+    assert await filled.status_counts(RunFilter()) == {"completed": 6}
+    coverage = await filled.coverage()
+    assert (coverage.whole, coverage.complete_since) == (False, NOON - 6 * HOUR + timedelta(microseconds=1))
+    assert coverage.gaps == (CoverageGap(None, coverage.complete_since),)
+    assert await filled.dropped_until() == NOON - 6 * HOUR
+
+
+async def test_only_those_of_an_age_go(filled: Cache) -> None:
+    """And of a range that ends before them nothing is left."""
+    assert await filled.drop_oldest(NOON - 5 * HOUR, ()) == 4
+    assert await filled.drop_oldest(NOON - 5 * HOUR, ()) == 0
+    assert await filled.drop_oldest(NOON + HOUR, ()) == 6
+
+    assert (await filled.coverage()).ranges == ()
+    assert await filled.repositories() == ()
+
+
+async def test_what_is_active_followed_or_in_the_ledger_stays(filled: Cache) -> None:
+    """However old it is; an active run that the service no longer shows goes like one that ended."""
+    await filled.store_runs([ended(11, "working"), ended(12, "paused"), ended(13, "queued")], NOON)
+    await filled.set_presence(["run_0013"], "lost")
+    await filled.following.pin("run_0009", NOON)
+
+    assert await filled.drop_oldest(None, ["run_0008", "run_x"]) == 9
+
+    assert await held(filled) == ["run_0008", "run_0009", "run_0011", "run_0012"]
+
+
+async def test_runs_without_a_readable_time_have_no_age(cache: Cache) -> None:
+    """They go first where room is needed, and then it is no longer said that all runs are here."""
+    await cache.store_runs([make_run(1, "failed", created_at=None), ended(2)], NOON)
+    await cache.extend_coverage(None, NOON, NOON)
+
+    assert await cache.drop_oldest(NOON - HOUR, ()) == 1
+    assert await held(cache) == ["run_0001"]
+
+    await cache.store_runs([ended(2)], NOON)
+    await cache.extend_coverage(None, NOON, NOON)
+    assert await cache.drop_oldest(None, ["run_0002"]) == 1
+    assert not (await cache.coverage()).whole
+
+
+async def test_a_new_run_after_a_drop_is_news(filled: Cache) -> None:
+    """Its number is not that of a dropped one, which was reported."""
+    before = await filled.following.changes(await filled.following.watermark(), NOON)
+    await filled.drop_oldest(NOON + HOUR, ())
+
+    await filled.store_runs([make_run(11, "failed")], NOON)
+
+    found = await filled.following.changes(before.watermark, NOON)
+    assert [change.run_id for change in found.changes] == ["run_0011"]
+
+
+async def test_room_is_measured_in_what_is_used(cache: Cache) -> None:
+    """Dropping makes room at once, although the file stays as large as it was."""
+    await cache.store_runs([make_run(n, "completed", note="x" * 3000) for n in range(300)], NOON)
+    before = await cache.used_bytes()
+
+    await cache.drop_oldest(None, ())
+
+    assert await cache.used_bytes() < before / 3
