@@ -21,6 +21,7 @@ from app.polling import Polling
 from app.sync import HealthSync, RunSync
 from app.sync.backfill import Backfill
 from app.sync.listing import Listing
+from app.sync.retention import Retention
 from app.token import Token, TokenError, resolve
 from storage.budget import SharedBudget
 from storage.cache import Cache
@@ -105,7 +106,18 @@ class Engine:
             actions=Actions(
                 client, ledger, runs.store, ring, clock, f"{actor}:{_login()}", read_only=profile.read_only
             ),
-            polling=Polling(runs, health, cache, ledger, Lease(cache), ring, poll.runs_s, poll.health_s, budget),
+            polling=Polling(
+                runs,
+                health,
+                cache,
+                ledger,
+                Lease(cache),
+                ring,
+                poll.runs_s,
+                poll.health_s,
+                budget,
+                Retention(cache, ledger, ring, settings.history, clock).work,
+            ),
             doorbell=doorbell,
             clock=clock,
             token_problem=problem,

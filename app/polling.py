@@ -72,6 +72,8 @@ class Polling:
     """Seconds between polls of runs while all is well."""
     health_s: float
     budget: Budget = field(default_factory=Budget)
+    retention: Callable[[], Awaitable[float]] | None = None
+    """Makes room in the cache; returns the seconds until it wants to look again."""
     is_poller: bool = False
     """Whether this process holds the lease."""
     _schedule: Schedule = field(default_factory=Schedule)
@@ -93,6 +95,8 @@ class Polling:
         self._schedule.start()
         self._add("runs", lambda: self._poll("runs", self.runs.refresh), DEADLINE_S)
         self._add("health", lambda: self._poll("health", self.health.refresh), DEADLINE_S)
+        if (retention := self.retention) is not None:
+            self._add("retention", lambda: self._alone(retention), DEADLINE_S)
         self._listening = asyncio.create_task(self._listen(), name="doorbell")
 
     def poll_soon(self, subject: Subject) -> None:
@@ -173,6 +177,11 @@ class Polling:
         """How many times longer than configured the intervals have to be to keep to the rate."""
         demand = sum(cost / self._cadences[subject].base_s for subject, cost in self._costs.items())
         return demand / rate if (rate := await self.budget.rate()) else 1.0
+
+    async def _alone(self, work: Callable[[], Awaitable[float]]) -> float:
+        """The work, where this process holds the lease."""
+        await self._hold_lease()
+        return await work() if self.is_poller else STANDBY_S
 
     async def _budget_wait_s(self, subject: Subject) -> float:
         """Seconds until the budget has room for a whole poll; one that a person asked for may run ahead of it."""
