@@ -18,6 +18,6 @@ def callers(method: str) -> list[tuple[str, str]]:
     ]
 
 
-def test_whatever_stores_runs_goes_through_run_sync() -> None:
+def test_whatever_stores_runs_goes_through_one_reader() -> None:
     """The cache's `store_runs` has one caller, so that no change of a run is stored without the doorbell ringing."""
-    assert callers("store_runs") == [("app/sync/runs.py", "store")]
+    assert callers("store_runs") == [("app/sync/reader.py", "store")]

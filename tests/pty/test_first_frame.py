@@ -33,10 +33,16 @@ print("handlers:", "as before" if {signal.getsignal(number) for number in NUMBER
 """Has handlers of its own for the signals that the first frame listens to."""
 
 
+QUIET = "[notify]\non = []\n"
+"""A toast would lie over the rows."""
+
+
 def left(opened: Opened, **options: object) -> Terminal:
     """A console that was opened and left by its key."""
-    console = opened(**options)
+    console = opened(**{"config": QUIET} | options)
     console.shows("complete", "? help", "fix/login-timeout")
+    # What comes after the rows moves them: the counts, the flags of stuck runs, and the pane.
+    console.shows("✓52", "working !", "unobserved", *(["On this branch"] if console.screen.width > 120 else []))
     console.type("q")
     console.end()
     return console
@@ -54,7 +60,7 @@ def first_frame(console: Terminal) -> str:
 def test_it_is_the_screen_that_was_painted_last(opened: Opened, size: tuple[int, int]) -> None:
     """Every row stands where the console paints it again; the first line says how old it is, never that it is live."""
     left(opened, size=size)
-    again = opened(size=size)
+    again = opened(size=size, config=QUIET)
     again.shows("? help")
     again.wrote(ENTER, times=2)
     first, *rows = first_frame(again).split("\n")
