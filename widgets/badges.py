@@ -48,6 +48,9 @@ _RUNS: Final = {
     "failed": Badge("✗", "failed", "bad"),
 }
 
+_OTHER_RUNS: Final[dict[bool, tuple[str, Tone]]] = {False: ("◆", "warn"), True: ("◇", "plain")}
+"""Glyph and tone of a status that the spec does not name, by whether it is known as final."""
+
 _BAD_HEALTH: Final = {
     "degraded": Badge("▲", "degraded", "warn"),
     "unauthorized": Badge("✗", "unauthorized", "bad"),
@@ -69,9 +72,10 @@ _ACTIONS: Final[dict[ActionState, Badge]] = {
 }
 
 
-def run_badge(status: str) -> Badge:
-    """A run's status; an unknown one is shown as received."""
-    return _RUNS.get(status) or Badge("◆", safe_text(status, limit=40) or "no status", "warn")
+def run_badge(status: str, *, is_final: bool = False) -> Badge:
+    """A run's status; one that the spec does not name is shown as received, more quietly once it is known as final."""
+    glyph, tone = _OTHER_RUNS[is_final]
+    return _RUNS.get(status) or Badge(glyph, safe_text(status, limit=40) or "no status", tone)
 
 
 def health_badge(status: str, healthy_words: Collection[str]) -> Badge:

@@ -49,7 +49,7 @@ def follow_line(pinned: PinnedRun, now: datetime, as_of: datetime, width: int) -
     if row is None:
         name = shorten(safe_text(pinned.run_id, limit=60), max(LEAST, width - 28), "middle")
         return Content.assemble(("? ", STYLES["warn"]), name, ("  no longer in the cache", _QUIET))
-    badge = run_badge(row.status)
+    badge = run_badge(row.status, is_final=row.is_final)
     tone: Tone = "warn" if pinned.is_stuck else badge.tone
     word = f"{badge.word} !" if pinned.is_stuck else badge.word
     layout = _layout(width)

@@ -138,7 +138,7 @@ class WaitResult:
 )
 @async_command
 async def wait(invocation: Invocation, *, run_ids: tuple[str, ...], patience: timedelta) -> int:
-    """Wait until all of these runs have ended: exit code 0 if all completed, 1 if one failed, 3 on a time-out."""
+    """Wait until all of these runs have ended: exit code 0 if all completed, 1 if one did not, 3 on a time-out."""
     output = invocation.output
     async with invocation.engine(needs_token=True) as engine:
         lookup = RunLookup(engine)
@@ -192,7 +192,7 @@ class RunWaiter:
         detail = await self.engine.cache.detail(run_id)
         if detail is None:
             return WaitResult("lost", None)
-        if detail.run.is_final:
+        if detail.is_final:
             return WaitResult("ended", detail.run)
         return WaitResult("lost" if detail.presence == "lost" else "waiting", detail.run)
 
@@ -225,9 +225,11 @@ def wait_failure(results: Mapping[str, WaitResult]) -> Failure | None:
     """The failure that the results amount to; None: every run completed."""
     lost = [run_id for run_id, result in results.items() if result.outcome == "lost"]
     unended = [run_id for run_id, result in results.items() if result.outcome == "waiting"]
-    bad = [run_id for run_id, result in results.items() if result.run is not None and result.run.status == "failed"]
+    ended = [result.run for result in results.values() if result.outcome == "ended" and result.run is not None]
+    bad = [run for run in ended if run.status != "completed"]
     if bad:
-        return Failure("run_failed", f"Failed: {', '.join(bad)}.", Exit.FAILED, {"run_ids": list(bad)})
+        said = ", ".join(f"{run.run_id} ({run.status})" for run in bad)
+        return Failure("run_failed", f"Not completed: {said}.", Exit.FAILED, {"run_ids": [run.run_id for run in bad]})
     if lost:
         message = f"The service no longer shows {', '.join(lost)}."
         return Failure("not_found", message, Exit.NOT_FOUND, {"run_ids": list(lost)})

@@ -17,7 +17,7 @@ from app.cli.run_start import continue_run, start
 from app.cli.run_wait import RunLookup, wait
 from app.text import safe_block
 from app.times import exact_ago, rfc3339, span
-from storage.records import FINAL_STATUSES, Action
+from storage.records import Action
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -100,7 +100,7 @@ def _tell_story(output: Output, view: RunView, said: Sequence[Action]) -> None:
     ends = [each.at for each in transitions[1:]] + [view.now]
     for each, end in zip(transitions, ends, strict=True):
         took = span((end - each.at).total_seconds(), pads_hours=False)
-        lasted = "" if each.new in FINAL_STATUSES and end is view.now else f" for {took}"
+        lasted = "" if view.detail and each.new in view.detail.final_statuses and end is view.now else f" for {took}"
         output.text(f"  {rfc3339(each.at)}  {badge(each.new)}{lasted}")
     if said:
         output.text("")

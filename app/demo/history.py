@@ -39,7 +39,7 @@ async def make(settings: Settings, profile: Profile) -> None:
         first = [await engine.actions.submit(request) for request in FIRST]
         await _settled(engine)
         conversation = await engine.cache.detail(first[0].result_id or "")
-        if conversation is not None and conversation.run.is_final:
+        if conversation is not None and conversation.is_final:
             run = conversation.run
             await engine.actions.submit(ContinueRun(run.run_id, SECOND_TURN, run.repository))
         for request in LAST:

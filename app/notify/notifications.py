@@ -9,7 +9,7 @@ from typing import Final, Literal
 from app.health import Incident
 from app.text import SafeText, safe_text
 from app.times import clock_time, span
-from storage.records import FINAL_STATUSES, LinkState
+from storage.records import LinkState
 from storage.records.following import StatusChange, StuckRun
 
 Kind = Literal["run", "stuck", "health", "link"]
@@ -106,7 +106,7 @@ def _is_wanted(move: StatusChange, on: Collection[str]) -> bool:
 
 def _move(move: StatusChange, profile: str) -> Notification:
     took = ""
-    if move.new in FINAL_STATUSES and move.at > move.active_since:
+    if move.is_final and move.at > move.active_since:
         took = f" after {span((move.at - move.active_since).total_seconds())}"
     level: Level = "error" if move.new == "failed" else "information"
     return Notification(

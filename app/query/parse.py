@@ -8,10 +8,10 @@ from typing import Final, get_args
 from app.query.result import Problem, Query, Span, SpanKind
 from app.query.terms import STATES, KeyName, Term, Token, key_name, key_of, near, terms
 from app.times import INSTANT, parse_period
-from storage.records import FINAL_STATUSES, RunFilter, RunSort
+from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, RunFilter, RunSort
 from storage.records.query import SortColumn
 
-KNOWN_STATUSES: Final = frozenset({"queued", "working", *FINAL_STATUSES})
+KNOWN_STATUSES: Final = frozenset({*ACTIVE_STATUSES, *FINAL_STATUSES})
 """Statuses that the spec names (2.4), case-insensitive; any other is taken literally."""
 
 
@@ -125,12 +125,12 @@ class _Parser:
 
     def finish(self) -> RunFilter:
         """The filter."""
-        active, statuses = self._state()
+        active, ended = self._states()
         since, until = self.since, self.until
         if since is not None and until is not None and since > until and self.bound is not None:
             self.blame(self.bound.start, self.bound.end, "This is before the earliest time asked for.", "Widen one.")
         return RunFilter(
-            statuses=statuses,
+            statuses=self._list("status", negated=False),
             not_statuses=self._list("status", negated=True),
             repositories=self._list("repo", negated=False),
             not_repositories=self._list("repo", negated=True),
@@ -140,26 +140,23 @@ class _Parser:
             until=until,
             search=" ".join(self.words),
             active=active,
+            ended=ended,
             stuck=self.stuck,
         )
 
     def _list(self, wanted: KeyName, *, negated: bool) -> tuple[str, ...]:
         return tuple(self.lists.get((wanted, negated), ()))
 
-    def _state(self) -> tuple[bool, tuple[str, ...]]:
-        """Whether to show active runs only, and the statuses; `ended` means the final ones."""
-        statuses = self._list("status", negated=False)
-        ended = self.states.get("ended")
-        if ended is None:
-            return "active" in self.states, statuses
-        if "active" in self.states:
+    def _states(self) -> tuple[bool, bool]:
+        """Whether to show active runs only, and whether only those that have ended."""
+        statuses, ended = self._list("status", negated=False), self.states.get("ended")
+        if ended is not None and "active" in self.states:
             self.blame(ended.start, ended.end, "No run is both active and ended.", "Keep one of the two.")
-            return True, statuses
-        both = tuple(status for status in statuses if status in FINAL_STATUSES)
-        if statuses and not both:
+            return True, False
+        if ended is not None and statuses and set(statuses) <= set(ACTIVE_STATUSES):
             self.blame(ended.start, ended.end, "No status asked for is an end.", "Take this away, or the status.")
-            return False, statuses
-        return False, both or tuple(sorted(FINAL_STATUSES))
+            return False, False
+        return "active" in self.states, ended is not None
 
     def _word(self, term: Term) -> None:
         (token,) = term.tokens

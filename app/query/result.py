@@ -62,6 +62,7 @@ def both(one: RunFilter, other: RunFilter) -> RunFilter:
         until=min((limit for limit in (one.until, other.until) if limit), default=None),
         search=" ".join(part for part in (one.search, other.search) if part),
         active=one.active or other.active,
+        ended=one.ended or other.ended,
         stuck=one.stuck or other.stuck,
     )
 

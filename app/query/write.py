@@ -21,6 +21,8 @@ def written_order(sort: RunSort) -> str:
 def _terms(condition: RunFilter) -> Iterator[str]:
     if condition.active:
         yield "is:active"
+    if condition.ended:
+        yield "is:ended"
     if condition.stuck:
         yield "is:stuck"
     yield from _lists("status", condition.statuses, condition.not_statuses)

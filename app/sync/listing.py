@@ -1,6 +1,6 @@
 """Listing runs from the service itself, with any filter; the pages it reads on the way fill the cache."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -35,6 +35,7 @@ class Listing:
         asked, most = _askable(condition), self.runs.reader.page_size
         # Where we filter here, most of a page may fall away: small pages would cost many requests.
         size = most if limit is None or asked != condition else max(1, min(most, limit))
+        finals = await self.runs.cache.final_statuses()
         met = IdSet()
         count = 0
         walk = await self.runs.begin_walk() if asked == RunFilter() else None
@@ -42,7 +43,7 @@ class Listing:
             if walk is not None:
                 await self.runs.claim(walk, stored)
             await self.runs.judge_stuck()
-            passing = (run for run in stored.page.runs if matches(run, condition) and met.add(run.run_id))
+            passing = (run for run in stored.page.runs if matches(run, condition, finals) and met.add(run.run_id))
             found = tuple(islice(passing, None if limit is None else limit - count))
             count += len(found)
             yield Listed(found, stored.page.dropped)
@@ -79,17 +80,10 @@ def _is_one_repository(labels: tuple[str, ...]) -> bool:
     return True
 
 
-def matches(run: Run, condition: RunFilter) -> bool:
+def matches(run: Run, condition: RunFilter, final_statuses: Collection[str]) -> bool:
     """Whether the run passes every condition; the same answer as the cache's SQL gives."""
-    return _status(run, condition) and _places(run, condition) and _dates(run, condition) and _words(run, condition)
-
-
-def _status(run: Run, condition: RunFilter) -> bool:
-    if condition.active and run.is_final:
-        return False
-    if condition.statuses and run.status not in condition.statuses:
-        return False
-    return run.status not in condition.not_statuses
+    is_right = condition.lets_status_through(run.status, final_statuses)
+    return is_right and _places(run, condition) and _dates(run, condition) and _words(run, condition)
 
 
 def _places(run: Run, condition: RunFilter) -> bool:

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from app.api.errors import EndlessListError
 from app.sync.reader import RunQuery, RunReader
-from storage.records import DateFilter, Run, ServiceTraits
+from storage.records import FINAL_STATUSES, DateFilter, Run, ServiceTraits
 
 Verdict = Literal["found", "absent", "unknown"]
 
@@ -231,7 +231,7 @@ def _controls(shown: Sequence[Run]) -> Sequence[Run]:
     def worth(place: int) -> tuple[bool, bool, int]:
         run = plausible[place]
         is_apart = bool(run.created_at and run.updated_at and run.updated_at - run.created_at > APART)
-        return is_apart, run.is_final, place
+        return is_apart, run.status in FINAL_STATUSES, place
 
     plausible = [run for run in shown if _is_plausible(run)]
     return [plausible[place] for place in sorted(range(len(plausible)), key=worth, reverse=True)]

@@ -9,7 +9,7 @@ from statistics import median_low
 from typing import Final
 
 from app.api.client import Client
-from app.api.errors import ApiError, EndlessListError
+from app.api.errors import ApiError, EndlessListError, RejectedError
 from app.events import Announce, LinkChanged, RunsChanged
 from app.sync.look_up import LookUp, Verdict
 from app.sync.polls import outcome
@@ -193,27 +193,46 @@ class RunSync:
         service_now = shown.newest_change()
         others = await self.cache.unsettled_statuses()
         for status in (*ACTIVE_STATUSES, *others):
-            if not self._ignores_status:
+            if not status:
+                # No filter can ask for runs without a status.
+                shown.unswept.add(status)
+            elif not self._ignores_status:
                 await self._sweep(status, shown)
             if status in others and service_now is not None:
-                await self.cache.learn_final(status, service_now - SETTLED)
+                await self._learn_final(status, service_now - SETTLED)
         if self._ignores_status:
             shown.unswept |= set(others)
 
     async def _sweep(self, status: str, shown: Showing) -> None:
+        try:
+            await self._sweep_pages(status, shown)
+        except RejectedError:
+            # A service may show a status that its filter refuses.
+            if status in ACTIVE_STATUSES:
+                raise
+            shown.unswept.add(status)
+
+    async def _sweep_pages(self, status: str, shown: Showing) -> None:
         with suppress(EndlessListError):
             async for stored in self.reader.read(RunQuery(status=status)):
                 shown.take(stored)
                 others = [run for run in stored.page.runs if run.status != status]
                 if 2 * len(others) > len(stored.page.runs):
                     # Its further pages are history, not active runs.
-                    self._ignores_status = True
+                    if status in ACTIVE_STATUSES:
+                        self._ignores_status = True
+                    else:
+                        shown.unswept.add(status)
                     return
                 if status not in ACTIVE_STATUSES and stored.page.next_token is not None:
                     # More runs than are ever at work at a time: it takes a sign that they move to think otherwise.
-                    await self.cache.learn_final(status)
+                    await self._learn_final(status)
                     shown.unswept.add(status)
                     return
+
+    async def _learn_final(self, status: str, unchanged_since: datetime | None = None) -> None:
+        if await self.cache.learn_final(status, unchanged_since):
+            self._announce(RunsChanged(RunChanges()))
 
     async def _confirm(self, missing: list[Run], shown: Showing) -> None:
         if not missing:

@@ -40,7 +40,7 @@ def _pin(connection: sqlite3.Connection, run_id: str, at: datetime) -> None:
         )
         connection.execute(
             "DELETE FROM pins WHERE pinned_us < :before AND run_id IN"
-            f" (SELECT run_id FROM runs WHERE status IN ({FINAL_SQL}) AND updated_us < :before)",
+            " (SELECT run_id FROM runs WHERE is_final AND updated_us < :before)",
             {"before": at_us - PIN_KEPT // timedelta(microseconds=1)},
         )
         connection.execute(
@@ -60,7 +60,7 @@ def _unpin_ended(connection: sqlite3.Connection) -> int:
     with immediate(connection):
         gone = connection.execute(
             "DELETE FROM pins WHERE NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.run_id = pins.run_id"
-            f" AND r.status NOT IN ({FINAL_SQL}) AND r.presence <> 'lost')"
+            " AND NOT r.is_final AND r.presence <> 'lost')"
         )
     return gone.rowcount
 
@@ -121,14 +121,15 @@ def _changes(connection: sqlite3.Connection, after: Watermark, since: datetime) 
     with snapshot(connection):
         here = _watermark(connection)
         moved = connection.execute(
-            f"SELECT {_RUN}, t.old, t.new, t.at_us, {_REST} FROM transitions AS t JOIN runs AS r ON r.id = t.run"
+            f"SELECT {_RUN}, t.old, t.new, t.at_us, {_REST}, t.new IN ({FINAL_SQL})"
+            " FROM transitions AS t JOIN runs AS r ON r.id = t.run"
             " WHERE t.id > ? ORDER BY t.id DESC LIMIT ?",
             (after.transition, CHANGES_CAP),
         ).fetchall()
         # Backfilled history is new to the cache, and no news.
         first_seen = connection.execute(
-            f"SELECT {_RUN}, NULL, r.first_status, r.first_at_us, {_REST} FROM runs AS r"
-            " WHERE r.id > ? AND r.first_at_us >= ? ORDER BY r.id DESC LIMIT ?",
+            f"SELECT {_RUN}, NULL, r.first_status, r.first_at_us, {_REST}, r.first_status IN ({FINAL_SQL})"
+            " FROM runs AS r WHERE r.id > ? AND r.first_at_us >= ? ORDER BY r.id DESC LIMIT ?",
             (after.run, to_us(since), CHANGES_CAP),
         ).fetchall()
     found = sorted((*first_seen, *moved), key=lambda values: values[5])
@@ -142,8 +143,10 @@ def _watermark(connection: sqlite3.Connection) -> Watermark:
 
 
 def _change(values: tuple[Any, ...]) -> StatusChange:
-    run_id, repository, branch, old, new, at_us, active_us, is_pinned = values
-    return StatusChange(run_id, repository, branch, old, new, from_us(at_us), from_us(active_us), bool(is_pinned))
+    run_id, repository, branch, old, new, at_us, active_us, is_pinned, is_final = values
+    return StatusChange(
+        run_id, repository, branch, old, new, from_us(at_us), from_us(active_us), bool(is_pinned), bool(is_final)
+    )
 
 
 def _claim(connection: sqlite3.Connection, keys: Sequence[str], at: datetime) -> frozenset[str]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import accumulate, pairwise
 from typing import Final
 
-from storage.cache.run_sql import FINAL_SQL
+from storage.cache.run_sql import ACTIVE_SQL, FINAL_SQL
 from storage.cache.stuck import percentile
 from storage.database import snapshot
 from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
@@ -52,7 +52,7 @@ _ENDING_LATER: Final = (
 _MOVED_STARTS: Final = "SELECT created_us, active_since_us FROM runs WHERE active_since_us <> created_us"
 """Few: runs that were continued after they had finished, and those whose creation could not be read."""
 
-_ACTIVE: Final = f"SELECT active_since_us, presence FROM runs WHERE status NOT IN ({FINAL_SQL})"
+_ACTIVE: Final = f"SELECT active_since_us, presence FROM runs WHERE {ACTIVE_SQL}"
 
 
 def outcomes(connection: sqlite3.Connection, edges: Sequence[datetime]) -> tuple[Outcomes, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Final, cast
 
+from storage.cache.turns import LONGEST_US, UNKNOWN_US
 from storage.database import immediate
 from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, DateFilter, ServiceTraits
 from storage.values import NO_TIME_US, sqlite_text, to_us
@@ -12,6 +13,16 @@ from storage.values import NO_TIME_US, sqlite_text, to_us
 UNSETTLED: Final = 10
 _SPEC: Final = ", ".join(f"'{status}'" for status in (*ACTIVE_STATUSES, *sorted(FINAL_STATUSES)))
 _SECOND: Final = timedelta(seconds=1)
+
+# As `Turns` has it of each of these runs.
+_SETTLE: Final = """
+UPDATE runs SET is_final = :is_final, took_us = CASE
+    WHEN created_us = :no_time OR (:is_final AND updated_us = :no_time) THEN :unknown
+    WHEN :is_final THEN worked_us + max(0, updated_us - active_since_us)
+    ELSE :longest - active_since_us + worked_us END
+WHERE status = :status AND is_final <> :is_final
+"""
+_BOUND: Final = {"no_time": NO_TIME_US, "unknown": UNKNOWN_US, "longest": LONGEST_US}
 
 
 def traits(connection: sqlite3.Connection) -> ServiceTraits:
@@ -51,23 +62,29 @@ def unsettled_statuses(connection: sqlite3.Connection) -> tuple[str, ...]:
 def learn_left(connection: sqlite3.Connection, statuses: Collection[str]) -> None:
     """Remember that runs left these statuses, each as often as it is named; one that many leave is not final."""
     with immediate(connection):
+        before = final_statuses(connection)
         connection.executemany(
             "UPDATE statuses SET left_by = left_by + 1, is_final = is_final AND 10 * (left_by + 1) < runs"
             " WHERE status = ?",
             [(sqlite_text(status),) for status in statuses],
         )
+        for status in before - final_statuses(connection):
+            connection.execute(_SETTLE, {**_BOUND, "status": status, "is_final": 0})
 
 
-def learn_final(connection: sqlite3.Connection, status: str, unchanged_since: datetime | None = None) -> None:
-    """Remember that this status is final, unless runs were seen leaving it.
+def learn_final(connection: sqlite3.Connection, status: str, unchanged_since: datetime | None = None) -> bool:
+    """Remember that this status is final, unless runs were seen leaving it; whether that is new.
 
     With a time: only if each of its runs was last updated before then.
     """
     bound = {"status": sqlite_text(status), "since": None if unchanged_since is None else to_us(unchanged_since)}
     with immediate(connection):
-        connection.execute(
+        learnt = connection.execute(
             "UPDATE statuses SET is_final = 1 WHERE status = :status AND NOT is_final AND 10 * left_by < runs"
             " AND (:since IS NULL OR NOT EXISTS"
             " (SELECT 1 FROM runs WHERE status = :status AND (updated_us >= :since OR updated_us = :no_time)))",
             {**bound, "no_time": NO_TIME_US},
         )
+        if learnt.rowcount:
+            connection.execute(_SETTLE, {**_BOUND, "status": sqlite_text(status), "is_final": 1})
+    return learnt.rowcount > 0

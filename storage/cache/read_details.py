@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final, cast
 
+from storage.cache.learnt import final_statuses
 from storage.cache.run_sql import Where, both, order_by, where
 from storage.cache.turns import took
 from storage.database import snapshot
@@ -40,8 +41,7 @@ def active_runs(connection: sqlite3.Connection) -> tuple[Run, ...]:
     condition = where(RunFilter(active=True))
     found = connection.execute(
         f"SELECT {_RUN} FROM runs AS r JOIN run_bodies AS b ON b.id = r.id"
-        f" WHERE {condition.sql} AND presence <> 'lost' AND status NOT IN (SELECT status FROM statuses WHERE is_final)"
-        f" ORDER BY {order_by(RunSort())}",
+        f" WHERE {condition.sql} AND presence <> 'lost' ORDER BY {order_by(RunSort())}",
         condition.parameters,
     )
     return tuple(_run(values) for values in found.fetchall())
@@ -74,6 +74,7 @@ def _details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator
         f" WHERE r.run_id IN ({marks})",
         ids,
     )
+    finals = final_statuses(connection)
     for *values, first_seen_us, last_seen_us, presence, first_status, first_at_us, took_us in found.fetchall():
         run = _run(cast("_RunValues", values))
         first = Transition(run.run_id, None, first_status, from_us(first_at_us))
@@ -84,6 +85,7 @@ def _details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator
             presence=cast("Presence", presence),
             transitions=(first, *later[run.run_id]),
             took=took(took_us),
+            final_statuses=finals,
         )
 
 

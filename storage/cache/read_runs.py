@@ -4,6 +4,7 @@ import sqlite3
 from dataclasses import replace
 from typing import Any, Final
 
+from storage.cache.learnt import final_statuses
 from storage.cache.run_sql import Where, order_by, where
 from storage.cache.turns import took
 from storage.database import data_version, snapshot
@@ -20,7 +21,8 @@ _REMEMBERED: Final = 256
 """Filters whose numbers are kept: each letter of a search makes a new one."""
 
 COLUMNS: Final = (
-    "r.run_id, r.status, r.branch, r.repository, r.created_us, r.updated_us, r.first_seen_us, r.presence, r.took_us"
+    "r.run_id, r.status, r.branch, r.repository, r.created_us, r.updated_us, r.first_seen_us, r.presence, r.is_final,"
+    " r.took_us"
 )
 
 
@@ -35,10 +37,11 @@ class Counts:
     def total(self, connection: sqlite3.Connection, condition: RunFilter) -> int:
         """How many runs the filter lets through."""
         self._forget_stale(connection)
-        if not (condition.statuses or condition.not_statuses or condition.active) or not replaced_statuses(condition):
+        rest = replaced_statuses(condition)
+        if condition == rest or not rest:
             # The numbers by status are asked for as well: one look at the runs gives both.
-            known = self.by_status(connection, condition)
-            return sum(runs for status, runs in known.items() if condition.lets_status_through(status))
+            known, finals = self.by_status(connection, condition), final_statuses(connection)
+            return sum(runs for status, runs in known.items() if condition.lets_status_through(status, finals))
         if condition not in self._totals:
             self._totals[condition] = count(connection, where(condition))
         return self._totals[condition]
@@ -61,7 +64,7 @@ class Counts:
 
 def replaced_statuses(condition: RunFilter) -> RunFilter:
     """The filter without what it says of statuses."""
-    return replace(condition, statuses=(), not_statuses=(), active=False)
+    return replace(condition, statuses=(), not_statuses=(), active=False, ended=False)
 
 
 def count(connection: sqlite3.Connection, condition: Where) -> int:
@@ -135,7 +138,7 @@ def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: 
 
 def row_of(values: tuple[Any, ...]) -> RunRow:
     """A row from its `COLUMNS`."""
-    run_id, status, branch, repository, created_us, updated_us, first_seen_us, presence, took_us = values
+    run_id, status, branch, repository, created_us, updated_us, first_seen_us, presence, is_final, took_us = values
     return RunRow(
         run_id=run_id,
         status=status,
@@ -145,5 +148,6 @@ def row_of(values: tuple[Any, ...]) -> RunRow:
         updated_at=from_us_or_none(updated_us),
         first_seen_at=from_us(first_seen_us),
         presence=presence,
+        is_final=bool(is_final),
         took=took(took_us),
     )

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
-from storage.cache.learnt import final_statuses
 from storage.database import immediate
 from storage.values import NO_TIME_US, from_us_or_none, sqlite_text, to_us
 
@@ -20,7 +19,7 @@ _ROWS: Final = {"transitions": "run", "stuck": "run", "sightings": "id", "run_bo
 _OLDEST: Final = """
 SELECT id, status, created_us FROM runs AS r
 WHERE created_us > :after_us AND created_us < :before_us
-    AND (status IN (SELECT value FROM json_each(:finals)) OR presence = 'lost')
+    AND (is_final OR presence = 'lost')
     AND run_id NOT IN (SELECT run_id FROM pins) AND run_id NOT IN (SELECT value FROM json_each(:kept))
 ORDER BY created_us, run_id LIMIT :step
 """
@@ -54,7 +53,6 @@ def drop_oldest(connection: sqlite3.Connection, before: datetime | None, kept: C
             {
                 "after_us": NO_TIME_US - 1 if before is None else NO_TIME_US,
                 "before_us": 2**62 if before is None else to_us(before),
-                "finals": _json(final_statuses(connection)),
                 "kept": _json(kept),
                 "step": STEP,
             },

@@ -4,7 +4,7 @@ import sqlite3
 import zlib
 from typing import Final
 
-from storage.cache.run_sql import FINAL_SQL
+from storage.cache.run_sql import ACTIVE_SQL
 
 # Columns of tables and filters are kept apart from the bodies: a scan reads a fifth of the pages.
 _RUNS: Final = f"""
@@ -12,6 +12,7 @@ CREATE TABLE runs (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     run_id TEXT NOT NULL UNIQUE,
     status TEXT NOT NULL,
+    is_final INTEGER NOT NULL,
     branch TEXT NOT NULL,
     repository TEXT NOT NULL,
     created_us INTEGER NOT NULL,
@@ -48,7 +49,7 @@ CREATE TABLE repositories (label TEXT PRIMARY KEY, newest_us INTEGER NOT NULL) S
 -- With the status: a filter by statuses in the default order is answered by the index alone.
 CREATE INDEX runs_created ON runs (created_us, run_id, status);
 -- Few runs are active at a time, and every poll asks for them.
-CREATE INDEX runs_active ON runs (created_us, run_id, status) WHERE status NOT IN ({FINAL_SQL});
+CREATE INDEX runs_active ON runs (created_us, run_id, status, is_final) WHERE {ACTIVE_SQL};
 CREATE INDEX runs_updated ON runs (updated_us, id, status);
 CREATE INDEX runs_status ON runs (status, created_us DESC, run_id DESC);
 -- Wider indexes, not more: the same orders, and the figures of a million runs without reading the table.

@@ -201,9 +201,9 @@ class _Merging:
         found = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
         numbered = list(enumerate(new, found[0] + 1 if found else 1))
         self.connection.executemany(
-            "INSERT INTO runs (id, run_id, status, branch, repository, created_us, updated_us, first_seen_us, presence,"
-            " first_status, first_at_us, active_since_us, worked_us, took_us, search)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'current', ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO runs (id, run_id, status, is_final, branch, repository, created_us, updated_us, first_seen_us,"
+            " presence, first_status, first_at_us, active_since_us, worked_us, took_us, search)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'current', ?, ?, ?, ?, ?, ?)",
             (self._row(number, facts) for number, facts in numbered),
         )
         self._keep(numbered)
@@ -218,8 +218,9 @@ class _Merging:
         moves = [(number, held[number].status, changed[number].status, at_us) for at_us, number in moved]
         self.connection.executemany("INSERT INTO transitions (run, old, new, at_us) VALUES (?, ?, ?, ?)", moves)
         self.connection.executemany(
-            "UPDATE runs SET status = ?, branch = ?, repository = ?, created_us = ?, updated_us = ?,"
-            " presence = 'current', active_since_us = ?, worked_us = ?, took_us = ?, search = ? WHERE id = ?",
+            "UPDATE runs SET status = ?, is_final = ?, branch = ?, repository = ?, created_us = ?,"
+            " updated_us = ?, presence = 'current', active_since_us = ?, worked_us = ?, took_us = ?, search = ?"
+            " WHERE id = ?",
             (self._changed_row(number, facts, held[number]) for number, facts in changed.items()),
         )
         self._keep(changed.items())
@@ -252,9 +253,10 @@ class _Merging:
 
     def _row(self, number: int, facts: _Facts) -> tuple[str | int, ...]:
         run_id, status, branch, repository, created_us, updated_us, *_ = facts
-        turns = Turns.first(created_us, updated_us, self.asked_us, is_final=status in self.finals)
+        is_final = status in self.finals
+        turns = Turns.first(created_us, updated_us, self.asked_us, is_final=is_final)
         return (
-            number, run_id, status, branch, repository, created_us, updated_us, self.asked_us, status,
+            number, run_id, status, is_final, branch, repository, created_us, updated_us, self.asked_us, status,
             self._at_us(facts), *turns, search_text(run_id, repository, branch),
         )  # fmt: skip
 
@@ -268,7 +270,8 @@ class _Merging:
         else:
             turns = held.turns.then(self._at_us(facts), was_final=was_final, is_final=is_final)
         return (
-            status, branch, repository, created_us, updated_us, *turns, search_text(run_id, repository, branch), number
+            status, is_final, branch, repository, created_us, updated_us, *turns,
+            search_text(run_id, repository, branch), number,
         )  # fmt: skip
 
     def _held(self, numbers: Sequence[int]) -> dict[int, _Held]:

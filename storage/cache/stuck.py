@@ -42,7 +42,7 @@ def durations(connection: sqlite3.Connection, repositories: Iterable[str]) -> di
 def _taken_us(connection: sqlite3.Connection, repository: str) -> list[int]:
     found = connection.execute(
         "SELECT took_us FROM runs"
-        f" WHERE repository = ? AND status IN ({FINAL_SQL}) AND took_us >= 0"
+        f" WHERE repository = ? AND +status IN ({FINAL_SQL}) AND took_us >= 0"
         " ORDER BY created_us DESC, run_id DESC LIMIT ?",
         (repository, SAMPLE),
     )

@@ -62,6 +62,8 @@ class StatusChange:
     active_since: datetime
     """When it would have begun if it had worked without the pauses between its turns."""
     is_pinned: bool
+    is_final: bool
+    """The new status is final."""
 
 
 @dataclass(frozen=True, slots=True)

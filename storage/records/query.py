@@ -1,10 +1,11 @@
 """Asking for runs: which ones, in which order, which page or window of them, and what comes back."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from storage.records.run import FINAL_STATUSES, Run, RunRow
+from storage.records.run import Run, RunRow
 
 SortColumn = Literal["started", "updated", "took", "status", "repository", "branch", "run"]
 
@@ -29,6 +30,8 @@ class RunFilter:
     """Words that must all occur, in any case, in run id, repository or branch."""
     active: bool = False
     """Only runs whose status is not known to be final."""
+    ended: bool = False
+    """Only runs whose status is known to be final."""
     stuck: bool = False
     """Only runs that are flagged as stuck; known to the cache alone."""
 
@@ -36,10 +39,12 @@ class RunFilter:
         """Whether anything is filtered at all."""
         return self != RunFilter()
 
-    def lets_status_through(self, status: str) -> bool:
+    def lets_status_through(self, status: str, final_statuses: Collection[str]) -> bool:
         """Whether runs of this status get through what the filter says of statuses."""
-        wanted = (not self.statuses or status in self.statuses) and status not in self.not_statuses
-        return wanted and not (self.active and status in FINAL_STATUSES)
+        if self.statuses and status not in self.statuses:
+            return False
+        is_excluded = self.active if status in final_statuses else self.ended
+        return not is_excluded and status not in self.not_statuses
 
 
 @dataclass(frozen=True, slots=True)

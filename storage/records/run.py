@@ -9,7 +9,7 @@ from storage.records.repository import Repository
 ACTIVE_STATUSES: Final = ("queued", "working")
 """The statuses of the spec that are not final."""
 FINAL_STATUSES: Final = frozenset({"completed", "failed"})
-"""Statuses known to be final. Any other, known or not, counts as active."""
+"""The statuses of the spec that are final. Others are learnt as final; any other, known or not, counts as active."""
 
 Presence = Literal["current", "unconfirmed", "lost"]
 """Whether the service still shows a run we hold: `unconfirmed` until a look-up, then `current` or `lost`."""
@@ -28,11 +28,6 @@ class Run:
     updated_at: datetime | None
     raw_json: str
     """The run object as received, unknown fields and all."""
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the status is known to be final."""
-        return self.status in FINAL_STATUSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +85,9 @@ class RunRow:
     updated_at: datetime | None
     first_seen_at: datetime
     presence: Presence
+    is_final: bool
+    """The status is known, or was learnt, to be final."""
     took: Took = Took()
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the status is known to be final."""
-        return self.status in FINAL_STATUSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +101,16 @@ class RunDetail:
     transitions: tuple[Transition, ...]
     """Oldest first."""
     took: Took = Took()
+    final_statuses: frozenset[str] = FINAL_STATUSES
+    """Those of the spec, and those that were learnt."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the run's status is final."""
+        return self.run.status in self.final_statuses
 
     @property
     def turns(self) -> int:
         """How many turns were observed: one more than there were continues."""
-        return 1 + sum(move.old in FINAL_STATUSES and move.new not in FINAL_STATUSES for move in self.transitions)
+        finals = self.final_statuses
+        return 1 + sum(move.old in finals and move.new not in finals for move in self.transitions)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage.cache import Cache
-from storage.records import Run
+from storage.records import FINAL_STATUSES, Run
 from tests.storage.conftest import NOON, make_run
 
 
@@ -25,7 +25,7 @@ def under_way(runs: Sequence[Run], start: datetime, end: datetime, now: datetime
     for run in runs:
         assert run.created_at is not None
         assert run.updated_at is not None
-        until = run.updated_at if run.is_final else now
+        until = run.updated_at if run.status in FINAL_STATUSES else now
         total += max(timedelta(), min(until, end) - max(run.created_at, start))
     return total / (end - start)
 

@@ -58,6 +58,7 @@ filters = st.builds(
     until=instants,
     search=st.sampled_from(["", "run_0", "AGENT api", "%", "_", "?", "*", "\\", "GRÖSSE", "größe", "acme 1", "[X]"]),
     active=st.booleans(),
+    ended=st.booleans(),
 )
 anything = st.just(RunFilter()) | st.builds(RunFilter, not_statuses=some(statuses)) | filters
 orders = st.builds(RunSort, column=st.sampled_from(COLUMNS), descending=st.booleans())
@@ -121,6 +122,7 @@ def passes(run: Run, wanted: RunFilter) -> bool:
         wanted.until is None or (run.created_at is not None and run.created_at <= wanted.until),
         all(any(word in part for part in text) for word in wanted.search.casefold().split()),
         not wanted.active or run.status not in FINAL_STATUSES,
+        not wanted.ended or run.status in FINAL_STATUSES,
     ]
     return all(checks)
 
@@ -139,14 +141,14 @@ class Worked:
     is_known: bool = False
 
     def see(self, run: Run, answer: Run) -> None:
-        at, was_final, self.is_final = max(0, stamp(answer.updated_at)), self.is_final, run.is_final
+        at, was_final, self.is_final = max(0, stamp(answer.updated_at)), self.is_final, run.status in FINAL_STATUSES
         if not self.is_known:
-            self.is_known = run.created_at is not None and not (run.is_final and run.updated_at is None)
+            self.is_known = run.created_at is not None and not (self.is_final and run.updated_at is None)
             self.began = max(0, stamp(run.created_at))
-            self.total = max(0, stamp(run.updated_at) - self.began) if run.is_final else None
-        elif was_final and not run.is_final:
+            self.total = max(0, stamp(run.updated_at) - self.began) if self.is_final else None
+        elif was_final and run.status not in FINAL_STATUSES:
             self.began, self.before, self.total = at, self.total or 0, None
-        elif run.is_final and not was_final:
+        elif self.is_final and not was_final:
             self.total = self.before + max(0, at - self.began)
 
     @property

@@ -6,7 +6,7 @@
 import json
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -116,6 +116,8 @@ class Peer:
     order: Literal["created", "updated"] = "created"
     date_filter: Literal["created", "updated", "ignored"] = "created"
     has_status_filter: bool = True
+    filtered_statuses: Collection[str] | None = None
+    """Those that the filter takes; others are answered with 400. None: any."""
     paging: Literal["key", "offset"] = "key"
     largest_page: int = 100
     endless: Literal["", "same", "stays", "around"] = ""
@@ -221,7 +223,9 @@ class Peer:
             return limited
         match method, path:
             case "GET", "/external/runs":
-                return Answer(body=self._page(query))
+                status, known = query.get("status"), self.filtered_statuses
+                is_refused = status is not None and known is not None and status not in known
+                return Answer(400, {"message": "No such status."}) if is_refused else Answer(body=self._page(query))
             case "GET", "/external/installation/health":
                 return Answer(body=self.health)
             case "POST", "/external/runs":

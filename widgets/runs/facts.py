@@ -71,7 +71,7 @@ Part = tuple[str, str]
 def title(view: RunView, now: datetime, width: int) -> list[Line]:
     """Status and id."""
     run = view.detail.run
-    badge = run_badge(run.status)
+    badge = run_badge(run.status, is_final=view.detail.is_final)
     when = ago(run.updated_at, now) if run.updated_at is not None else ""
     head: list[Part] = [(badge.text, f"{badge.style} bold")]
     if view.stuck:

@@ -136,7 +136,7 @@ def row_cells(
 
 
 def _badge(row: RunRow, *, stuck: bool) -> Badge:
-    badge = run_badge(row.status)
+    badge = run_badge(row.status, is_final=row.is_final)
     if row.presence == "lost":
         return Badge("◌", "gone", "quiet")
     if row.presence == "unconfirmed":

@@ -1,5 +1,6 @@
 """A run's observed statuses over time, drawn to scale."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -8,8 +9,8 @@ from typing import Final
 from textual.content import Content
 
 from app.times import clock_time, span
-from storage.records import FINAL_STATUSES, RunDetail
-from widgets.badges import STYLES, run_badge
+from storage.records import RunDetail
+from widgets.badges import STYLES, Badge, run_badge
 from widgets.cells import shorten
 from widgets.runs.facts import RunView
 
@@ -25,13 +26,20 @@ class Period:
     """None: a final status, which takes no time."""
     goes_on: bool = False
     """Still going on: `seconds` is as of now."""
+    is_final: bool = False
+    """In a final status, at the end or between two turns."""
+
+    @property
+    def badge(self) -> Badge | None:
+        """The status. None: unobserved."""
+        return None if self.status is None else run_badge(self.status, is_final=self.is_final)
 
 
 def periods(detail: RunDetail, now: datetime) -> tuple[Period, ...]:
     """The run's periods, oldest first."""
-    moves = detail.transitions
+    moves, finals = detail.transitions, detail.final_statuses
     if not moves:
-        return (_last(detail.run.status, detail.run.created_at or detail.first_seen_at, now),)
+        return (_last(detail.run.status, detail.run.created_at or detail.first_seen_at, now, finals),)
     found: list[Period] = []
     first, created = moves[0], detail.run.created_at
     # A run first seen as queued was queued since its creation.
@@ -39,14 +47,15 @@ def periods(detail: RunDetail, now: datetime) -> tuple[Period, ...]:
     if created is not None and start > created:
         found.append(Period(None, created, (start - created).total_seconds()))
     for move, following in pairwise(moves):
-        found.append(Period(move.new, start, max(0.0, (following.at - start).total_seconds())))
+        seconds = max(0.0, (following.at - start).total_seconds())
+        found.append(Period(move.new, start, seconds, is_final=move.new in finals))
         start = following.at
-    return (*found, _last(moves[-1].new, start, now))
+    return (*found, _last(moves[-1].new, start, now, finals))
 
 
-def _last(status: str, start: datetime, now: datetime) -> Period:
-    if status in FINAL_STATUSES:
-        return Period(status, start, None)
+def _last(status: str, start: datetime, now: datetime, finals: Collection[str]) -> Period:
+    if status in finals:
+        return Period(status, start, None, is_final=True)
     return Period(status, start, max(0.0, (now - start).total_seconds()), goes_on=True)
 
 
@@ -86,7 +95,7 @@ def timeline_in_brief(view: RunView, as_of: datetime) -> Content:
     for period in periods(view.detail, as_of):
         if parts:
             parts.append((" ▸ ", QUIET))
-        badge = run_badge(period.status) if period.status is not None else None
+        badge = period.badge
         end = "" if period.seconds is None else " "
         parts.append((f"{badge.word if badge else 'unobserved'}{end}", badge.style if badge else QUIET))
         parts.append((span(period.seconds) if period.seconds is not None else "", ""))
@@ -94,7 +103,7 @@ def timeline_in_brief(view: RunView, as_of: datetime) -> Content:
 
 
 def _line(period: Period, now: datetime, times: int, place: tuple[int, int]) -> Content:
-    badge = run_badge(period.status) if period.status is not None else None
+    badge = period.badge
     word = badge.text if badge else "· unobserved"
     style = badge.style if badge else QUIET
     before, cells = place
@@ -111,7 +120,7 @@ def _line(period: Period, now: datetime, times: int, place: tuple[int, int]) -> 
 def _bar(period: Period, cells: int) -> str:
     if period.seconds is None:
         return "◆"
-    fill = RESTING if period.status in FINAL_STATUSES else FILLS.get(period.status or "", OTHER)
+    fill = RESTING if period.is_final else FILLS.get(period.status or "", OTHER)
     return fill * cells + ("▸" if period.goes_on else "")
 
 

@@ -1,6 +1,6 @@
 """The two forms about runs: a new one, and the next turn of one."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from textual.widget import Widget
@@ -20,7 +20,7 @@ from app.console.forms.values import (
 )
 from app.engine import Engine
 from app.text import safe_text
-from storage.records import Repository, Run
+from storage.records import FINAL_STATUSES, Repository, Run
 from widgets.badges import run_badge
 from widgets.forms.facts import FormFact
 from widgets.forms.field import ParagraphField
@@ -89,8 +89,8 @@ class ContinueRunForm(ActionForm):
 
     TITLE_TEXT = "Continue a run"
 
-    def __init__(self, engine: Engine, run: Run) -> None:
-        self._run = run
+    def __init__(self, engine: Engine, run: Run, *, final_statuses: Collection[str] = FINAL_STATUSES) -> None:
+        self._run, self._has_ended = run, run.status in final_statuses
         super().__init__(engine, draft=f"run.continue:{run.run_id}")
 
     def make_rows(self) -> Sequence[Widget]:
@@ -104,7 +104,7 @@ class ContinueRunForm(ActionForm):
                 "instructions",
                 "instructions",
                 "The agent remembers what was said before."
-                if run.is_final
+                if self._has_ended
                 else "The run is still active; the service may refuse until it has ended.",
                 placeholder="What should it do next?",
             ),

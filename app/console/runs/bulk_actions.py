@@ -110,7 +110,8 @@ class BulkActions:
         ids = self._table.marks.ids
         held = await engine.cache.details(ids)
         runs = tuple(held[run_id].run for run_id in ids if run_id in held)
-        form = ContinueManyForm(engine, runs, cap=self._session.settings.console.send_cap)
+        cap, finals = self._session.settings.console.send_cap, await engine.cache.final_statuses()
+        form = ContinueManyForm(engine, runs, cap=cap, final_statuses=finals)
         self._context.push_screen(form, lambda _: self._continued(form.confirmed))
 
     def _continued(self, run_ids: tuple[str, ...]) -> None:

@@ -1,6 +1,6 @@
 """Continuing many runs with one instruction: one after the other, each through the ledger, no further than is safe."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -15,7 +15,7 @@ from app.console.forms.runs import continuation
 from app.engine import Engine
 from app.text import SafeText, safe_text
 from storage.errors import StorageError
-from storage.records import Action, Run
+from storage.records import FINAL_STATUSES, Action, Run
 from widgets.badges import STYLES, action_badge
 from widgets.forms.dialog import FormButton, Phase
 from widgets.forms.facts import FormFact
@@ -81,9 +81,11 @@ class ContinueManyForm(ActionForm):
         FormButton("stop", "Stop", "esc", "back", ("sending",)),
     )
 
-    def __init__(self, engine: Engine, runs: Sequence[Run], *, cap: int) -> None:
+    def __init__(
+        self, engine: Engine, runs: Sequence[Run], *, cap: int, final_statuses: Collection[str] = FINAL_STATUSES
+    ) -> None:
         """Prepare for these runs, at most `cap`, without those that are still active."""
-        self._runs = tuple(run for run in runs if run.is_final)
+        self._runs = tuple(run for run in runs if run.status in final_statuses)
         self._active = len(runs) - len(self._runs)
         self._cap = cap
         self._is_stopped = False

@@ -278,7 +278,8 @@ def problem_texts(problem: Problem) -> Iterator[SafeText]:
 
 def facets(line: str, condition: RunFilter) -> tuple[Facet, ...]:
     """What the filter says of status, repository, branch and time, in a word each."""
-    states = [name for name, is_set in (("active", condition.active), ("stuck", condition.stuck)) if is_set]
+    flags = {"active": condition.active, "ended": condition.ended, "stuck": condition.stuck}
+    states = [name for name, is_set in flags.items() if is_set]
     times = [f"{key} {text}" for key in ("since", "until") if (text := limit_in(line, key))]
     found = (
         ("status", [*states, *_values(condition.statuses, condition.not_statuses)]),

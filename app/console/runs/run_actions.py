@@ -143,7 +143,7 @@ class RunActions:
         if run is None:
             self._session.notify("No run is selected: nothing to continue.", severity="warning")
         else:
-            self._show(ContinueRunForm(engine, run))
+            self._show(ContinueRunForm(engine, run, final_statuses=await engine.cache.final_statuses()))
 
     async def _agent(self, engine: "Engine") -> None:
         from app.console.forms import StartAgentForm

@@ -116,8 +116,8 @@ class TableLoader:
         # The rows first: showing the numbers may lay out the screen again.
         await self._painted()
         self._show_extent(await read_extent(cache, self._table.total, condition))
-        counts = await cache.status_counts(condition)
-        self._show_counts(counts, frozenset(filter(condition.lets_status_through, counts)))
+        counts, finals = await cache.status_counts(condition), await cache.final_statuses()
+        self._show_counts(counts, frozenset(s for s in counts if condition.lets_status_through(s, finals)))
 
     async def _painted(self) -> None:
         # A console that closes takes the table away before the reading for it has ended.

@@ -50,7 +50,7 @@ class Table(App[None]):
 
 def row(number: int) -> RunRow:
     at = NOON - timedelta(minutes=number)
-    return RunRow(f"run_{number}", "completed", "main", "acme/api", at, at, at, "current")
+    return RunRow(f"run_{number}", "completed", "main", "acme/api", at, at, at, "current", is_final=True)
 
 
 @asynccontextmanager

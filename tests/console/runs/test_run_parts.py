@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from storage.records import Repository, Run, RunDetail, Took, Transition
+from storage.records import FINAL_STATUSES, Repository, Run, RunDetail, Took, Transition
 from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ColumnChoice, lay_out, title_at
 from widgets.runs.facts import RunView, fields
 from widgets.runs.marks import RunMarks
@@ -108,7 +108,7 @@ def view(*moves: tuple[str | None, str, float], created: float) -> RunView:
 
     run = Run("run_1", moves[-1][1], "main", Repository.parse("acme/api"), at(created), NOON, "{}")
     transitions = tuple(Transition("run_1", old, new, at(minutes)) for old, new, minutes in moves)
-    took = Took(seconds=created * 60) if run.is_final else Took(since=at(created))
+    took = Took(seconds=created * 60) if run.status in FINAL_STATUSES else Took(since=at(created))
     return RunView(RunDetail(run, NOON, NOON, "current", transitions, took))
 
 

@@ -1,0 +1,77 @@
+"""Statuses that are learnt as final are final in everything that is asked of the cache."""
+
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+
+from storage.cache import Cache
+from storage.records import RunFilter, RunSort
+from tests.storage.conftest import NOON, make_run
+
+MINUTE = timedelta(minutes=1)
+TOOK = RunSort("took")
+
+
+async def seen(cache: Cache, condition: RunFilter) -> list[str]:
+    rows = await cache.rows(condition, TOOK, offset=0, limit=50)
+    assert await cache.count(condition) == len(rows)
+    assert [await cache.index_of(row.run_id, condition, TOOK) for row in rows] == list(range(len(rows)))
+    return [row.run_id for row in rows]
+
+
+@pytest.fixture
+async def runs(cache: Cache) -> SimpleNamespace:
+    """Twelve cancelled after a minute, one that took an hour, one at work."""
+    cancelled = [make_run(n, "cancelled", created_at=NOON, updated_at=NOON + MINUTE) for n in range(12)]
+    done = make_run(50, "completed", created_at=NOON, updated_at=NOON + 60 * MINUTE)
+    working = make_run(60, "working", created_at=NOON, updated_at=NOON)
+    await cache.store_runs((*cancelled, done, working), asked_at=NOON + 60 * MINUTE)
+    ids = [run.run_id for run in cancelled]
+    return SimpleNamespace(cancelled=sorted(ids, reverse=True), done=done.run_id, working=working.run_id)
+
+
+async def test_before_anything_is_learnt_a_run_of_an_unknown_status_goes_on(
+    cache: Cache, runs: SimpleNamespace
+) -> None:
+    """It is longer under way than what ended."""
+    assert await seen(cache, RunFilter()) == [runs.working, *runs.cancelled, runs.done]
+    assert await seen(cache, RunFilter(ended=True)) == [runs.done]
+
+
+async def test_what_is_learnt_changes_runs_that_are_held(cache: Cache, runs: SimpleNamespace) -> None:
+    """Filters, numbers, order, rows and details agree; runs that come later are the same."""
+    assert await cache.learn_final("cancelled")
+    assert not await cache.learn_final("cancelled")
+    later = make_run(70, "cancelled", created_at=NOON, updated_at=NOON + 2 * MINUTE)
+    await cache.store_runs((later,), asked_at=NOON + 61 * MINUTE)
+
+    assert await seen(cache, RunFilter()) == [runs.working, runs.done, later.run_id, *runs.cancelled]
+    assert await seen(cache, RunFilter(active=True)) == [runs.working]
+    assert await seen(cache, RunFilter(ended=True)) == [runs.done, later.run_id, *runs.cancelled]
+    rows = await cache.rows(RunFilter(), RunSort(), offset=0, limit=50)
+    assert {row.run_id for row in rows if not row.is_final} == {runs.working}
+    details = await cache.details([row.run_id for row in rows])
+    assert {run_id for run_id, detail in details.items() if not detail.is_final} == {runs.working}
+    assert [run.run_id for run in await cache.active_runs()] == [runs.working]
+
+
+async def test_a_status_that_many_runs_leave_is_unlearnt(cache: Cache, runs: SimpleNamespace) -> None:
+    """Everything is as it was before."""
+    before = await seen(cache, RunFilter()), await seen(cache, RunFilter(active=True))
+    await cache.learn_final("cancelled")
+    await cache.learn_left(["cancelled"] * 3)
+
+    assert (await seen(cache, RunFilter()), await seen(cache, RunFilter(active=True))) == before
+    assert await seen(cache, RunFilter(ended=True)) == [runs.done]
+
+
+async def test_a_change_to_a_learnt_status_is_an_end(cache: Cache, runs: SimpleNamespace) -> None:
+    """Told as one."""
+    await cache.learn_final("cancelled")
+    here = await cache.following.watermark()
+    ended = make_run(60, "cancelled", created_at=NOON, updated_at=NOON + 62 * MINUTE)
+    await cache.store_runs((ended,), asked_at=NOON + 63 * MINUTE)
+    (change,) = (await cache.following.changes(here, since=NOON)).changes
+
+    assert (change.run_id, change.new, change.is_final) == (runs.working, "cancelled", True)
