@@ -212,7 +212,7 @@ def test_the_time_before_the_first_look_is_not_claimed() -> None:
     assert periods(early, NOON) == (
         Period("queued", before(minutes=9), 180.0),
         Period("working", before(minutes=6), 240.0),
-        Period("failed", before(minutes=2), None),
+        Period("failed", before(minutes=2), None, is_final=True),
     )
 
 
