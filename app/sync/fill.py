@@ -204,8 +204,10 @@ class ListFill:
                 from_top.add(before)
             try:
                 await self._walk(place)
-            except RefusedError as error:
-                if place is None or isinstance(error, _NOT_THE_TOKENS_FAULT):
+            except (RefusedError, EndlessListError) as error:
+                # Below a known creation an endless list has no more; without times a newer gap may be above.
+                is_bottom = isinstance(error, EndlessListError) and before is not None
+                if place is None or is_bottom or isinstance(error, _NOT_THE_TOKENS_FAULT):
                     raise
                 await self.reader.cache.keep_place(before, None)
 

@@ -306,7 +306,7 @@ class SyncModel(RuleBasedStateMachine):
                 and as_of is not None
                 and run.born < as_of
                 and (claim.start is None or claim.start <= self.read(run.created))
-                and (number == 0 or claim.end is None or self.read(run.created) <= claim.end)
+                and (number == 0 or (claim.end is not None and self.read(run.created) <= claim.end))
             ]
             assert not missing, (claim, as_of, missing)
 
