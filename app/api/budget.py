@@ -240,7 +240,8 @@ class Budget:
         window_s = pace.MEASURED_S
         if times and wait_s is not None and wait_s > pace.SHORT_WAIT_S:
             window_s = now_s - times[0] + wait_s
-        return max(1, len(times) - pace.CHANCE) / max(1.0, window_s)
+        lucky = pace.CHANCE * min(1.0, window_s / pace.MEASURED_S)
+        return max(1.0, len(times) - lucky) / max(1.0, window_s)
 
     def _later(self, change: Change, *, needed: bool = True) -> None:
         # Not awaited: between an answer and its reader nothing may fail or wait.

@@ -36,8 +36,10 @@ STEP_SHARE: Final = 0.5
 FORGOTTEN_S: Final = 3_600.0
 """After this time without a request, no limit is known."""
 LONG_ROW: Final = 40
-"""Successes without a 429 after which the limit seems to be elsewhere: each further one adds a tenth."""
-FASTER: Final = 1.1
+"""Successes without a 429 after which the limit seems to be elsewhere: each further one adds a twentieth."""
+SHORT_ROW: Final = 12
+"""As many are enough where they come within a minute: that is as long as most limits look back."""
+FASTER: Final = 1.05
 SLOW_ONCE_S: Final = 10.0
 """The time in which 429s lower the rate once."""
 SLOWEST: Final = 1 / 600
@@ -46,7 +48,7 @@ FASTEST: Final = 50.0
 MEASURED_S: Final = 60.0
 """The time over which successes are counted to estimate a limit."""
 CHANCE: Final = 8
-"""Successes that say nothing: of many who ask at once, some are the first ones."""
+"""Successes in a minute that say nothing: of many who ask at once, some are the first ones."""
 SHORT_WAIT_S: Final = 2.0
 """A stated wait this short tells when the next request may come, not how many."""
 LONGEST_PAUSE_S: Final = 60.0
@@ -175,7 +177,8 @@ def _refilled(state: BudgetState, now_s: float) -> BudgetState:
 
 def _raised(state: BudgetState, successes: int) -> BudgetState:
     """Raise the rate after a long row of successes: there seems to be room."""
-    surplus = min(successes, max(0.0, state.successes + successes - LONG_ROW))
+    row = SHORT_ROW if state.rate * MEASURED_S >= SHORT_ROW else LONG_ROW
+    surplus = min(successes, max(0.0, state.successes + successes - row))
     rate = state.rate * FASTER**surplus
     if rate > FASTEST:
         return replace(state, rate=0.0, successes=0.0, tokens=0.0)
