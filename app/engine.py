@@ -93,6 +93,7 @@ class Engine:
         )
         runs = RunSync(for_runs, cache, ring, clock=clock, page_size=poll.page_size, first_runs=poll.first_runs)
         health = HealthSync(for_health, cache, ring, clock=clock)
+        backfill = Backfill(runs, client, ring, settings.history)
         return cls(
             settings=settings,
             profile=profile,
@@ -101,7 +102,7 @@ class Engine:
             ledger=ledger,
             runs=runs,
             health=health,
-            backfill=Backfill(runs, ring, settings.history),
+            backfill=backfill,
             listing=Listing(runs),
             actions=Actions(
                 client, ledger, runs.store, ring, clock, f"{actor}:{_login()}", read_only=profile.read_only
@@ -116,7 +117,7 @@ class Engine:
                 poll.runs_s,
                 poll.health_s,
                 budget,
-                Retention(cache, ledger, ring, settings.history, clock).work,
+                {"retention": Retention(cache, ledger, ring, settings.history, clock).work, "backfill": backfill.work},
             ),
             doorbell=doorbell,
             clock=clock,

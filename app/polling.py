@@ -4,9 +4,10 @@ import asyncio
 import os
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from app.api.budget import Budget, Priority, Wait
@@ -22,7 +23,7 @@ from app.api.errors import (
 )
 from app.api.pace import POLL
 from app.events import Announce, CacheChangedElsewhere, PollDelayed, StorageFailed
-from app.schedule import Job, Schedule
+from app.schedule import Job, Schedule, Work
 from app.sync import HealthSync, RunSync
 from app.sync.polls import Cadence
 from storage.cache import Cache
@@ -72,8 +73,8 @@ class Polling:
     """Seconds between polls of runs while all is well."""
     health_s: float
     budget: Budget = field(default_factory=Budget)
-    retention: Callable[[], Awaitable[float]] | None = None
-    """Makes room in the cache; returns the seconds until it wants to look again."""
+    chores: Mapping[str, Work] = field(default_factory=dict)
+    """By name, what the process with the lease does beside; a chore paces itself."""
     is_poller: bool = False
     """Whether this process holds the lease."""
     _schedule: Schedule = field(default_factory=Schedule)
@@ -95,8 +96,8 @@ class Polling:
         self._schedule.start()
         self._add("runs", lambda: self._poll("runs", self.runs.refresh), DEADLINE_S)
         self._add("health", lambda: self._poll("health", self.health.refresh), DEADLINE_S)
-        if (retention := self.retention) is not None:
-            self._add("retention", lambda: self._alone(retention), DEADLINE_S)
+        for name, work in self.chores.items():
+            self._add(name, partial(self._alone, work), DEADLINE_S)
         self._listening = asyncio.create_task(self._listen(), name="doorbell")
 
     def poll_soon(self, subject: Subject) -> None:
@@ -178,7 +179,7 @@ class Polling:
         demand = sum(cost / self._cadences[subject].base_s for subject, cost in self._costs.items())
         return demand / rate if (rate := await self.budget.rate()) else 1.0
 
-    async def _alone(self, work: Callable[[], Awaitable[float]]) -> float:
+    async def _alone(self, work: Work) -> float:
         """The work, where this process holds the lease."""
         await self._hold_lease()
         return await work() if self.is_poller else STANDBY_S

@@ -15,6 +15,7 @@ from app.cli.output import Format, Output
 from app.cli.run_list import CACHED_HINT, export, list_runs
 from app.cli.run_start import continue_run, start
 from app.cli.run_wait import RunLookup, wait
+from app.cli.sync import sync
 from app.text import safe_block
 from app.times import exact_ago, rfc3339, span
 from storage.records import Action
@@ -28,7 +29,7 @@ def runs() -> None:
     """List, show, start, continue, wait for and export runs."""
 
 
-for command in (list_runs, export, start, continue_run, wait):
+for command in (list_runs, export, start, continue_run, wait, sync):
     runs.add_command(command)
 
 

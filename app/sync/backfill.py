@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from app.api.budget import Priority
+from app.api.client import Client
 from app.api.errors import ApiError, RateLimitedError
 from app.config import HistorySettings
 from app.events import Announce, BackfillMoved
 from app.sync.fill import PARALLEL, FilterDoubtError, ListFill, Missing, WindowFill
+from app.sync.reader import RunReader
 from app.sync.runs import RunSync
 from app.sync.walk import TICK
 from app.sync.windows import LONGEST
@@ -61,10 +64,12 @@ class _Effort:
 class Backfill:
     """Fetches what is missing of the history, as far as the configuration or a person asks."""
 
-    def __init__(self, runs: RunSync, announce: Announce, history: HistorySettings) -> None:
+    def __init__(self, runs: RunSync, client: Client, announce: Announce, history: HistorySettings) -> None:
         self.progress = BackfillProgress()
         """Of this process."""
         self._runs = runs
+        self._in_background = replace(runs.reader, client=client.at(Priority.BACKFILL))
+        self._on_demand = replace(runs.reader, client=client.at(Priority.ASKED))
         self._cache = runs.cache
         self._announce = announce
         self._history = history
@@ -82,6 +87,8 @@ class Backfill:
 
     async def work(self) -> float:
         """Fill for a while; the seconds until it wants to go on. A failure is waited out, longer each time."""
+        if not (await self._cache.coverage()).ranges and await self._cache.token(None) is None:
+            return LOOK_S  # The first refresh is not over: there is nothing to begin with.
         self._is_paused = await self._cache.backfill_paused()
         if self._is_paused:
             self._tell("paused")
@@ -93,7 +100,7 @@ class Backfill:
         self._wait_s = FIRST_WAIT_S
         return REST_S if done else LOOK_S if self._asked_for else 0.0
 
-    async def run(self, *, for_s: float = math.inf, days: float | None = None) -> bool:
+    async def run(self, *, for_s: float = math.inf, days: float | None = None, minds_pause: bool = True) -> bool:
         """Fill what is missing of the configured history, or of so many days; whether nothing is left of it.
 
         Raises:
@@ -107,9 +114,10 @@ class Backfill:
         async with self._turn:
             room = self._history.runs - await self._cache.count(RunFilter()) if days is None else math.inf
             effort = self._effort(
-                room, lambda: not self._is_paused and not self._asked_for and time.monotonic() < end_s
+                room,
+                lambda: not (self._is_paused and minds_pause) and not self._asked_for and time.monotonic() < end_s,
             )
-            await self._fill(missing, effort, LONGEST)
+            await self._fill(self._in_background, missing, effort, LONGEST)
             is_done = effort.room <= 0 or not await missing()
         self._tell("paused" if self._is_paused else "done" if is_done else "running")
         return is_done
@@ -148,7 +156,7 @@ class Backfill:
             async with self._turn:
                 left: Sequence[CoverageGap] | None = None
                 while left != (left := await missing()):
-                    await self._fill(missing, self._effort(most, lambda: True), max(1.0, longest))
+                    await self._fill(self._on_demand, missing, self._effort(most, lambda: True), max(1.0, longest))
                     if run_id is None or await self._cache.detail(run_id):
                         return
         finally:
@@ -157,11 +165,11 @@ class Backfill:
 
     # how
 
-    async def _fill(self, missing: Missing, effort: _Effort, longest: float) -> None:
+    async def _fill(self, reader: RunReader, missing: Missing, effort: _Effort, longest: float) -> None:
         gaps = await missing()
         if not gaps or not effort.goes_on():
             return
-        reader, traits = self._runs.reader, await self._runs.service_traits()
+        traits = await self._runs.service_traits()
         try:
             if traits.date_filter == "created" and gaps[0].before is not None:
                 await WindowFill(reader, traits.display_offset, effort, longest).fill(gaps)

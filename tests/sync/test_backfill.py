@@ -7,17 +7,19 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
 
 from app.api.errors import RateLimitedError
+from app.cli.sync import line
 from app.config import HistorySettings
 from app.engine import Engine
 from app.events import BackfillMoved, Event
 from app.sync.backfill import Backfill
 from storage.records import RunFilter
+from storage.records.backfill import BackfillProgress
 from tests.service_process import ROOT
 from tests.sync.conftest import Desk
 from tests.sync.peer import MINUTE, Answer, Peer
@@ -86,7 +88,7 @@ async def test_history_ends_at_the_configured_age(history: Peer, desk: Desk) -> 
 async def test_history_ends_at_the_configured_number(history: Peer, desk: Desk) -> None:
     """A busy organization does not fill the disk."""
     async with begun(desk) as engine:
-        assert await Backfill(engine.runs, engine.doorbell.ring, HistorySettings(runs=200)).run()
+        assert await Backfill(engine.runs, engine.client, engine.doorbell.ring, HistorySettings(runs=200)).run()
 
         assert 200 <= await held(engine) <= 220
 
@@ -320,3 +322,69 @@ async def test_a_killed_backfill_goes_on_where_it_was(peer: Peer, desk: Desk) ->
         assert 1_000 < before < 8_000
         assert await held(engine) == 8_000
     assert first + peer.asked() < 130
+
+
+async def test_the_console_fills_by_itself_while_it_stays_current(peer: Peer, desk: Desk) -> None:
+    """The laptop was closed for 3,000 runs, and the limit is 12 requests in 10 s: the gap closes; active runs move."""
+    fill(peer, 200)
+    desk_poll = await asyncio.to_thread(desk.poll)
+    assert desk_poll == [None]
+    fill_above(peer, 3_000)
+    peer.put("run_active", "working")
+    # A hundred times as fast, in the same proportion to the polls.
+    peer.limit = (12, 0.5)
+    async with desk.engine(runs_s=1.0, health_s=30.0, page_size=100) as engine:
+        engine.start_polling()
+        async with asyncio.timeout(120):
+            while await held(engine) < 3_201:  # noqa: ASYNC110 — what it waits for is in the cache
+                await asyncio.sleep(0.1)
+        assert await engine.cache.detail("run_active") is not None
+        peer.move("run_active", "failed")
+        async with asyncio.timeout(60):
+            while not await engine.cache.count(RunFilter(statuses=("failed",))):  # noqa: ASYNC110 — the same
+                await asyncio.sleep(0.1)
+
+
+def fill_above(peer: Peer, count: int) -> None:
+    for n in range(count):
+        created = peer.now - timedelta(seconds=n / 100)
+        peer.put(f"gap_{n:05}", created=created, updated=created + timedelta(seconds=15))
+
+
+def test_the_command_fetches_what_is_missing_and_says_how_far_it_came(history: Peer, desk: Desk) -> None:
+    """Everything of the age asked for is held; a second time nothing is asked for but the newest."""
+    fill_older(history, 500)
+    assert desk.facts("runs", "sync", "--days", "0.1")["fetched"] == 0  # The first refresh brings a thousand.
+    second = desk.facts("runs", "sync", "--days", "1000")
+
+    assert (second["fetched"], second["held"], second["whole"]) == (500, 1_500, False)
+    assert second["complete_since"] <= history.shown(history.now - 1_500 * MINUTE)
+    history.asked()
+    assert desk.facts("runs", "sync", "--days", "1000")["fetched"] == 0
+    assert history.asked() <= 4
+
+
+def test_the_command_waits_out_a_limit(history: Peer, desk: Desk) -> None:
+    """It ends when all is here, not at the first refusal."""
+    fill_older(history, 1_000)
+    history.limit = (15, 1.0)
+
+    assert desk.facts("runs", "sync")["held"] == 2_000
+
+
+def test_the_command_says_why_it_cannot(history: Peer, desk: Desk) -> None:
+    """A refused token ends it."""
+    history.refused = {"test-token": 401}
+
+    assert desk.run("runs", "sync", "--json").code == 4
+
+
+def test_the_bar_says_how_far_it_is() -> None:
+    """A bar where the end is known, the runs fetched, how far back, and the time left."""
+    progress = BackfillProgress("running", 2_500, 10_000, datetime(2026, 5, 1, 12, tzinfo=UTC), 75.0)
+
+    assert (
+        line(progress)
+        == "██████░░░░░░░░░░░░░░░░░░  25% · 2,500 runs of about 10,000 · back to 2026-05-01 12:00 · 1m15s left"
+    )
+    assert line(BackfillProgress("running", 2_500)) == "2,500 runs"
