@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from app.api.errors import RateLimitedError
+from app.api.errors import UnreachableError
 from app.cli.sync import line
 from app.config import HistorySettings
 from app.engine import Engine
@@ -121,11 +121,24 @@ def fill_older(peer: Peer, count: int) -> None:
         peer.put(f"old_{n:05}", created=created, updated=created + timedelta(seconds=15))
 
 
-async def test_a_refusal_in_the_middle_costs_nothing_that_came_before(history: Peer, desk: Desk) -> None:
+async def test_a_refusal_in_the_middle_is_waited_out(history: Peer, desk: Desk) -> None:
+    """What was refused is asked for again, once the wait is over."""
+    async with begun(desk, page_size=50) as engine:
+        history.before(15, slow_down)
+        assert await engine.backfill.run()
+
+        assert await held(engine) == 1_000
+
+
+def slow_down() -> Answer:
+    return Answer(429, {"message": "Slow down."}, {"Retry-After": "0"})
+
+
+async def test_a_failure_in_the_middle_costs_nothing_that_came_before(history: Peer, desk: Desk) -> None:
     """What was fetched is not asked for again."""
     async with begun(desk) as engine:
-        history.before(30, lambda: Answer(429, {"message": "Slow down."}, {"Retry-After": "0"}))
-        with pytest.raises(RateLimitedError):
+        history.before(30, lambda: "reset")
+        with pytest.raises(UnreachableError):
             await engine.backfill.run()
         assert await held(engine) > 300
         history.asked()
@@ -138,10 +151,9 @@ async def test_a_refusal_in_the_middle_costs_nothing_that_came_before(history: P
 async def test_a_failure_in_the_background_is_waited_out_and_told(history: Peer, desk: Desk) -> None:
     """The progress says why it waits and until when; the next look goes on."""
     async with begun(desk) as engine:
-        history.before(5, lambda: Answer(429, {"message": "Slow down."}, {"Retry-After": "7"}))
-        wait_s = await engine.backfill.work()
+        history.before(5, lambda: "reset")
+        assert await engine.backfill.work() == 5
 
-        assert 5 <= wait_s <= 8
         assert engine.backfill.progress.phase == "waiting"
         assert engine.backfill.progress.why
         assert engine.backfill.progress.until is not None
@@ -223,8 +235,8 @@ async def test_times_that_cannot_be_read_are_filled_by_the_list(history: Peer, d
     """The walk goes on to the end, in several goes."""
     history.has_readable_times = False
     async with begun(desk, page_size=50) as engine:
-        history.before(8, lambda: Answer(429, {"message": "Slow down."}, {"Retry-After": "0"}))
-        with pytest.raises(RateLimitedError):
+        history.before(8, lambda: "reset")
+        with pytest.raises(UnreachableError):
             await engine.backfill.run()
         history.asked()
         assert await engine.backfill.run()
@@ -238,8 +250,8 @@ async def test_a_walk_whose_token_is_refused_begins_again(history: Peer, desk: D
     """Tokens may expire."""
     history.date_filter = "ignored"
     async with begun(desk, page_size=50) as engine:
-        history.before(8, lambda: Answer(429, {"message": "Slow down."}, {"Retry-After": "0"}))
-        with pytest.raises(RateLimitedError):
+        history.before(8, lambda: "reset")
+        with pytest.raises(UnreachableError):
             await engine.backfill.run(days=10_000)
         history.before(1, lambda: Answer(400, {"message": "This page token is not valid."}))
         assert await engine.backfill.run(days=10_000)
@@ -324,33 +336,6 @@ async def test_a_killed_backfill_goes_on_where_it_was(peer: Peer, desk: Desk) ->
     assert first + peer.asked() < 130
 
 
-async def test_the_console_fills_by_itself_while_it_stays_current(peer: Peer, desk: Desk) -> None:
-    """The laptop was closed for 3,000 runs, and the limit is 12 requests in 10 s: the gap closes; active runs move."""
-    fill(peer, 200)
-    desk_poll = await asyncio.to_thread(desk.poll)
-    assert desk_poll == [None]
-    fill_above(peer, 3_000)
-    peer.put("run_active", "working")
-    # A hundred times as fast, in the same proportion to the polls.
-    peer.limit = (12, 0.5)
-    async with desk.engine(runs_s=1.0, health_s=30.0, page_size=100) as engine:
-        engine.start_polling()
-        async with asyncio.timeout(120):
-            while await held(engine) < 3_201:  # noqa: ASYNC110 — what it waits for is in the cache
-                await asyncio.sleep(0.1)
-        assert await engine.cache.detail("run_active") is not None
-        peer.move("run_active", "failed")
-        async with asyncio.timeout(60):
-            while not await engine.cache.count(RunFilter(statuses=("failed",))):  # noqa: ASYNC110 — the same
-                await asyncio.sleep(0.1)
-
-
-def fill_above(peer: Peer, count: int) -> None:
-    for n in range(count):
-        created = peer.now - timedelta(seconds=n / 100)
-        peer.put(f"gap_{n:05}", created=created, updated=created + timedelta(seconds=15))
-
-
 def test_the_command_fetches_what_is_missing_and_says_how_far_it_came(history: Peer, desk: Desk) -> None:
     """Everything of the age asked for is held; a second time nothing is asked for but the newest."""
     fill_older(history, 500)
@@ -367,7 +352,7 @@ def test_the_command_fetches_what_is_missing_and_says_how_far_it_came(history: P
 def test_the_command_waits_out_a_limit(history: Peer, desk: Desk) -> None:
     """It ends when all is here, not at the first refusal."""
     fill_older(history, 1_000)
-    history.limit = (15, 1.0)
+    history.before(12, slow_down)
 
     assert desk.facts("runs", "sync")["held"] == 2_000
 
