@@ -137,9 +137,14 @@ class WindowFill:
         try:
             answer = task.result()
             complete = self._advanced(windows, window, answer.page)
+        except RateLimitedError as error:
+            # So many at a time do not get their turn; a single one has to be told to wait.
+            if self.pace.parallel <= 1:
+                self._failure = self._failure or error
+            self.pace.parallel = max(1.0, self.pace.parallel / 2)
+            window.is_busy = False
+            return
         except (ApiError, FilterDoubtError) as error:
-            if isinstance(error, RateLimitedError):
-                self.pace.parallel = max(1.0, self.pace.parallel / 2)
             self._failure = self._failure or error
             return
         self.pace.parallel = min(float(PARALLEL), self.pace.parallel + 1 / PARALLEL)

@@ -90,13 +90,6 @@ class Jobs:
             await asyncio.sleep(await job.work())
 
 
-class Idle:
-    """A backfill with nothing to do."""
-
-    async def work(self) -> float:
-        return math.inf
-
-
 class AlwaysMine:
     """A lease on a machine with one console."""
 
@@ -116,7 +109,7 @@ async def hour(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[Sync]:
         runs = Sync(service, budget, 4, Priority.ACTIVE)
         health = Sync(service, budget, 1, Priority.HEALTH)
         consoles.append(runs)
-        polling = Polling(runs, health, Idle(), None, None, AlwaysMine(), print, 10, 30, budget, _schedule=Jobs())
+        polling = Polling(runs, health, None, None, AlwaysMine(), print, 10, 30, budget, _schedule=Jobs())
         loop.call_later(10 * random.random(), polling.start)
     await asyncio.sleep(END_S)
     return consoles

@@ -123,15 +123,15 @@ def fill_older(peer: Peer, count: int) -> None:
 
 async def test_a_refusal_in_the_middle_is_waited_out(history: Peer, desk: Desk) -> None:
     """What was refused is asked for again, once the wait is over."""
-    async with begun(desk, page_size=50) as engine:
-        history.before(15, slow_down)
+    async with begun(desk) as engine:
+        history.before(40, slow_down)
         assert await engine.backfill.run()
 
         assert await held(engine) == 1_000
 
 
 def slow_down() -> Answer:
-    return Answer(429, {"message": "Slow down."}, {"Retry-After": "0"})
+    return Answer(429, {"message": "Slow down."}, {"Retry-After": "3"})
 
 
 async def test_a_failure_in_the_middle_costs_nothing_that_came_before(history: Peer, desk: Desk) -> None:
@@ -352,7 +352,7 @@ def test_the_command_fetches_what_is_missing_and_says_how_far_it_came(history: P
 def test_the_command_waits_out_a_limit(history: Peer, desk: Desk) -> None:
     """It ends when all is here, not at the first refusal."""
     fill_older(history, 1_000)
-    history.before(12, slow_down)
+    history.before(16, slow_down)
 
     assert desk.facts("runs", "sync")["held"] == 2_000
 
