@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from app.engine import Engine
 
 DEFAULT_LIMIT: Final = 50
+LONG_AGO: Final = timedelta(days=1)
+"""Recent runs are confirmed at least as often, where a console or a bot is at work."""
 CACHED_HINT: Final = "Show earlier results with --cached."
 VERSION_HINT: Final = "Check the base address: it ends with the version, as in https://api.example.com/v1."
 F = TypeVar("F", bound=Callable[..., Any])
@@ -183,6 +185,8 @@ class _RunList:
     coverage: Coverage = field(default_factory=Coverage)
     seen_at: tuple[datetime, datetime] | None = None
     """When the service showed the run of this list that it showed longest ago, and the one it showed last."""
+    long_ago: int = 0
+    """How many of its runs were shown longer than a day before this list was asked for."""
 
     async def print(self, rows: Rows[RunView]) -> None:
         """Print the runs, page by page.
@@ -225,9 +229,10 @@ class _RunList:
         self.coverage = await self.engine.cache.coverage()
 
     def _note_times(self, shown: Sequence[RunView]) -> None:
-        times = [*(self.seen_at or ()), *(view.detail.last_seen_at for view in shown if view.detail)]
+        times = [view.detail.last_seen_at for view in shown if view.detail]
+        self.long_ago += sum(time < self.asked_at - LONG_AGO for time in times)
         if times:
-            self.seen_at = min(times), max(times)
+            self.seen_at = min(*(self.seen_at or times), *times), max(*(self.seen_at or times), *times)
 
     async def _as_of(self) -> datetime | None:
         if not self.is_cached or self.coverage.as_of is not None:
@@ -242,6 +247,7 @@ class _RunList:
         more: dict[str, object] = {
             "as_of": rfc3339(as_of),
             **_extent(self.coverage, as_of),
+            "confirmed_since": rfc3339(self.seen_at[0]) if self.seen_at else None,
             "source": "cache" if self.is_cached else "live",
         }
         return {**more, "dropped": self.dropped} if self.dropped else more
@@ -254,11 +260,24 @@ class _RunList:
         if self.dropped:
             parts.append(f"Left out {self.dropped} entries of the service's list: they have no usable run id.")
         if self.is_cached:
-            as_of = await self._as_of()
-            when = exact_ago(as_of, self.asked_at) if as_of else "never"
-            since = "the beginning" if self.coverage.whole else rfc3339(self.coverage.complete_since) or "no known time"
-            parts.append(f"From the cache, as of {when}; complete since {since}.")
+            parts.append(f"From the cache, as of {await self._age()}; {self._extent_text()}.")
+        if self.is_cached and self.long_ago and self.seen_at:
+            are = "1 of them was" if self.long_ago == 1 else f"{self.long_ago:,} of them were"
+            parts.append(f"{are} last confirmed more than a day ago, the oldest on {self.seen_at[0]:%Y-%m-%d}.")
+        if self.is_cached and not count and not self.coverage.whole:
+            held = await self.engine.cache.count(RunFilter())
+            parts.append(f"Looked only among the {held:,} runs that are here. Leave out --cached to ask the service.")
         return " ".join(parts)
+
+    async def _age(self) -> str:
+        as_of = await self._as_of()
+        return exact_ago(as_of, self.asked_at) if as_of else "never"
+
+    def _extent_text(self) -> str:
+        if self.coverage.whole:
+            return "complete since the beginning"
+        since = rfc3339(self.coverage.complete_since)
+        return f"complete since {since}" if since else "runs may be missing"
 
 
 def _extent(coverage: Coverage, as_of: datetime | None) -> dict[str, object]:

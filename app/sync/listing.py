@@ -2,13 +2,16 @@
 
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import islice
+from typing import Final
 
 from app.api.client import IdSet
 from app.sync.reader import RunQuery
 from app.sync.runs import RunSync
-from storage.records import Repository, Run, RunFilter
+from app.sync.walk import reach
+from storage.records import Repository, Run, RunFilter, ServiceTraits
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +35,14 @@ class Listing:
         Raises:
             ApiError: A request failed; what came before it is kept.
         """
-        asked, most = _askable(condition), self.runs.reader.page_size
+        query, most = await self._query(condition), self.runs.reader.page_size
         # Where we filter here, most of a page may fall away: small pages would cost many requests.
-        size = most if limit is None or asked != condition else max(1, min(most, limit))
+        size = most if limit is None or not _is_all(query, condition) else max(1, min(most, limit))
         finals = await self.runs.cache.final_statuses()
         met = IdSet()
         count = 0
-        walk = await self.runs.begin_walk() if asked == RunFilter() else None
-        async for stored in self.runs.reader.read(_query(asked), size=size):
+        walk = await self.runs.begin_walk() if query == RunQuery() else None
+        async for stored in self.runs.reader.read(query, size=size):
             if walk is not None:
                 await self.runs.claim(walk, stored)
             await self.runs.judge_stuck()
@@ -47,37 +50,52 @@ class Listing:
             found = tuple(islice(passing, None if limit is None else limit - count))
             count += len(found)
             yield Listed(found, stored.page.dropped)
-            if count == limit:
-                return
+            if count == limit or (condition.since and (reach(stored.page.runs) or condition.since) < condition.since):
+                return  # What follows is older.
+
+    async def _query(self, condition: RunFilter) -> RunQuery:
+        """The part of the filter that the API has parameters for (spec 4.2); no run that passes it is left out."""
+        since, until = condition.since, condition.until
+        traits = await self.runs.service_traits() if since or until else ServiceTraits()
+        if traits.date_filter not in {"created", "updated"}:
+            since = until = None  # Nothing says what the service would leave out.
+        if traits.date_filter == "updated":
+            until = None  # A run of that time may have changed since.
+        return RunQuery(
+            status=condition.statuses[0] if len(condition.statuses) == 1 else None,
+            repository=_only_repository(condition.repositories),
+            since=_shifted(since, -traits.display_offset - WIDER),
+            until=_shifted(until, -traits.display_offset + WIDER),
+        )
 
 
-def _query(asked: RunFilter) -> RunQuery:
-    return RunQuery(
-        status=next(iter(asked.statuses), None),
-        repository=next(map(Repository.parse, asked.repositories), None),
-        since=asked.since,
-        until=asked.until,
-    )
+WIDER: Final = timedelta(seconds=1)
+"""Whole seconds may be shown where finer times are filtered."""
 
 
-def _askable(condition: RunFilter) -> RunFilter:
-    """The part of the filter that the API has parameters for (spec 4.2): one status, one repository, dates."""
-    return RunFilter(
-        statuses=condition.statuses if len(condition.statuses) == 1 else (),
-        repositories=condition.repositories if _is_one_repository(condition.repositories) else (),
-        since=condition.since,
-        until=condition.until,
-    )
-
-
-def _is_one_repository(labels: tuple[str, ...]) -> bool:
-    if len(labels) != 1 or "*" in labels[0]:
-        return False
+def _shifted(moment: datetime | None, by: timedelta) -> datetime | None:
     try:
-        Repository.parse(labels[0])
+        return None if moment is None else moment + by
+    except OverflowError:
+        return None
+
+
+def _only_repository(labels: tuple[str, ...]) -> Repository | None:
+    if len(labels) != 1 or "*" in labels[0]:
+        return None
+    try:
+        return Repository.parse(labels[0])
     except ValueError:
-        return False
-    return True
+        return None
+
+
+def _is_all(query: RunQuery, condition: RunFilter) -> bool:
+    """Whether the service filters by everything; dates are asked for more widely, and filtered here."""
+    asked = RunFilter(
+        statuses=(query.status,) if query.status else (),
+        repositories=condition.repositories if query.repository else (),
+    )
+    return asked == condition
 
 
 def matches(run: Run, condition: RunFilter, final_statuses: Collection[str]) -> bool:

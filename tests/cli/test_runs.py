@@ -62,7 +62,8 @@ def test_a_listed_run_is_as_received_with_what_was_observed(started: Started) ->
 
     listing = cli("runs", "list", "--branch", "fix/login", "--json").json()
 
-    assert set(listing) == {"runs", "count", "as_of", "complete_since", "complete", "missing", "source"}
+    extent = {"as_of", "complete_since", "complete", "missing", "confirmed_since", "source"}
+    assert set(listing) == {"runs", "count", *extent}
     assert (listing["count"], listing["source"]) == (1, "live")
     [run] = listing["runs"]
     assert {name: run[name] for name in SPEC_FIELDS} == {name: document["run"][name] for name in SPEC_FIELDS}

@@ -6,13 +6,18 @@ import threading
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from app.engine import Engine
+from app.times import rfc3339
+from storage.records import RunFilter
 from tests.cli.conftest import CommandLine
 from tests.sync.conftest import Desk
-from tests.sync.peer import Answer
+from tests.sync.peer import SECOND, Answer, Archive
 
+HOUR = timedelta(hours=1)
 BROKEN = Answer(500, {"message": "Out of order."})
 
 
@@ -125,3 +130,81 @@ def test_a_limit_holds_across_parts(desk: Desk) -> None:
     counts = [desk.facts("runs", "list", "--limit", "620", *where)["count"] for where in ([], ["--cached"])]
 
     assert counts == [620, 620]
+
+
+# what the service filters by
+
+
+def _dated(desk: Desk) -> str:
+    """30 runs, one a minute, of which the older 20 changed just now; the creation of the 10th newest as it is shown."""
+    desk.peer.fill(30, until=desk.peer.now - HOUR)
+    for run_id in sorted(desk.peer.runs)[:20]:
+        desk.peer.move(run_id, "failed", updated=desk.peer.now)
+    for run_id in sorted(desk.peer.runs)[20:]:
+        desk.peer.move(run_id, "failed", updated=desk.peer.runs[run_id].created + timedelta(seconds=20))
+    shown = desk.peer.shown(desk.peer.runs["run_00020"].created)
+    return f"{shown.removesuffix('Z')}Z"
+
+
+@pytest.mark.parametrize("date_filter", ["created", "updated", "ignored"])
+@pytest.mark.parametrize("local", [None, timedelta(hours=2), timedelta(hours=-3.5)])
+def test_dates_mean_the_creation_as_it_is_shown(desk: Desk, date_filter: Any, local: timedelta | None) -> None:
+    """Whatever the service filters by, whole seconds or not, and with local times that do not say so."""
+    desk.peer.date_filter, desk.peer.local_offset, desk.peer.shown_unit = date_filter, local, SECOND
+    moment = _dated(desk)
+    since = desk.facts("runs", "list", "--from", moment, "--all")
+    until = desk.facts("runs", "list", "--to", moment, "--all")
+
+    assert {run["run_id"] for run in since["runs"]} == set(sorted(desk.peer.runs)[20:])
+    assert {run["run_id"] for run in until["runs"]} == set(sorted(desk.peer.runs)[:21])
+
+
+def test_an_ignored_date_does_not_cost_the_whole_history(desk: Desk) -> None:
+    """The list is newest first: what follows is older than what was asked for."""
+    desk.peer.date_filter = "ignored"
+    desk.peer.archive = Archive(range(10_000), newest=desk.peer.now - HOUR)
+    desk.peer.fill(150, every=SECOND)
+    desk.poll()
+    desk.peer.asked()
+    document = desk.facts("runs", "list", "--from", "-30m", "--all")
+
+    assert document["count"] == 150
+    assert desk.peer.asked() < 12
+
+
+# what is said of the cache
+
+
+def test_a_list_of_the_cache_is_as_old_as_its_oldest_confirmation(desk: Desk) -> None:
+    """Rows that the service showed days ago are not passed off as of the last poll."""
+    desk.peer.fill(250, until=desk.peer.now - HOUR)
+    past = desk.peer.now - timedelta(days=9)
+    desk.within(_listed_all, clock=lambda: past)
+    desk.poll()
+    document = desk.facts("runs", "list", "--all", "--cached")
+    told = desk.run("runs", "list", "--all", "--cached").err
+
+    assert document["confirmed_since"] == rfc3339(past)
+    assert document["as_of"] > document["confirmed_since"]
+    assert f"150 of them were last confirmed more than a day ago, the oldest on {past:%Y-%m-%d}" in told
+    assert "last confirmed" not in desk.run("runs", "list", "--cached").err
+
+
+def test_an_empty_list_of_the_cache_says_where_it_looked(desk: Desk) -> None:
+    """And how to look further; where everything is here, it is an answer."""
+    desk.peer.fill(1_500, until=desk.peer.now - HOUR)
+    desk.poll()
+    before = ("runs", "list", "--cached", "--to", "2020-01-01")
+    told = desk.run(*before).err
+    desk.run("runs", "list", "--all")
+    later = desk.run(*before).err
+
+    assert "No run matches" in told
+    assert "Looked only among the 1,000 runs that are here" in told
+    assert "Leave out --cached to ask the service" in told
+    assert "that are here" not in later
+
+
+async def _listed_all(engine: Engine) -> None:
+    async for _ in engine.listing.pages(RunFilter(), limit=None):
+        pass
