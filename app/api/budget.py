@@ -194,9 +194,10 @@ class Budget:
         while True:
             await self.load()
             now_s, state, after = self.now_s(), self._state, self._state
-            if not pace.is_free(state, now_s):
-                state, after = await self._take(priority, now_s)
             found = pace.wait_until(state, priority, now_s, 1)
+            if found is None and not pace.is_free(state, now_s):
+                state, after = await self._take(priority, now_s)
+                found = pace.wait_until(state, priority, now_s, 1)
             left_s = until_s - now_s
             if found is None or (priority is Priority.WRITE and found[1] > until_s):
                 return after.probing_until_s > state.probing_until_s

@@ -176,6 +176,11 @@ def test_only_young_answers_are_live(state: LinkState | None, text: str) -> None
             "◌ stale 4s · waiting until {until}: rate limit",
         ),
         (link(failing_since=NOON, failures=5), "service_down", "◌ waiting until {until}: service fails"),
+        (
+            link(failing_since=NOON, failures=5, error_kind="unreachable"),
+            "service_down",
+            "◌ waiting until {until}: service unreachable",
+        ),
         (link(failing_since=NOON, failures=1, error_kind="not_authorized"), "service_down", "✗ token refused"),
     ],
 )

@@ -82,15 +82,13 @@ def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: W
 
 
 def _waiting(link: LinkState | None, timing: PollTiming, now: datetime, wait: Wait | None) -> Badge | None:
-    if wait is None or wait.until <= now:
+    held = link or LinkState("runs")
+    is_young = held.last_ok_at is not None and (now - held.last_ok_at).total_seconds() < timing.due_after_s
+    if wait is None or wait.until <= now or held.error_kind in REFUSED or (is_young and not held.is_failing):
         return None
-    until = f"waiting until {clock_time(wait.until, now)}: {WAITS[wait.reason]}"
-    if link is None or link.last_ok_at is None:
-        return None if link is not None and link.error_kind in REFUSED else Badge("◌", until, "warn")
-    is_usual = not link.is_failing and (now - link.last_ok_at).total_seconds() < timing.due_after_s
-    if is_usual or link.error_kind in REFUSED:
-        return None
-    return Badge("◌", f"stale {age(link.last_ok_at, now)} · {until}", "warn")
+    why = trouble_word(held.error_kind) if wait.reason == "service_down" and held.error_kind else WAITS[wait.reason]
+    stale = "" if held.last_ok_at is None else f"stale {age(held.last_ok_at, now)} · "
+    return Badge("◌", f"{stale}waiting until {clock_time(wait.until, now)}: {why}", "warn")
 
 
 def _failing(link: LinkState | None, now: datetime) -> Badge | None:
