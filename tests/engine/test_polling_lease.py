@@ -11,7 +11,7 @@ import pytest
 
 from app.config import load
 from app.engine import Engine
-from app.events import CacheChangedElsewhere, Event, LinkChanged
+from app.events import CacheChangedElsewhere, Event, LinkChanged, PollDelayed
 from app.polling import STANDBY_S
 from storage.records import PollOutcome
 from tests.fault_server import Drop, FaultServer, Received, Respond
@@ -79,6 +79,29 @@ async def test_a_single_poller_without_a_link_goes_on_trying(tmp_path: Path, mon
         async with await opened(server, tmp_path, "expired", [], config) as bad:
             bad.start_polling()
             await until(lambda: len([request for request in server.requests if "health" not in request.path]) >= 3)
+
+
+async def test_a_manual_refresh_keeps_to_what_another_process_was_told(tmp_path: Path) -> None:
+    """One was told to wait a minute; the other one is to ask now, sends nothing, and says until when."""
+    waits: list[Event] = []
+    with told_apart(Respond(429, {"message": "slow"}, {"Retry-After": "60"})) as server:
+        async with (
+            await opened(server, tmp_path, "limited", []) as one,
+            await opened(server, tmp_path, "good", waits) as other,
+        ):
+            await one.refresh()
+            asked = len(server.requests)
+            await asyncio.sleep(1)  # News of another process count from half a second on.
+            other.start_polling()
+            other.polling.poll_soon("runs")
+            await until(lambda: any(isinstance(event, PollDelayed) for event in waits))
+            other.polling.poll_soon("runs")
+            await asyncio.sleep(1)
+
+            assert len(server.requests) == asked
+            wait = next(event.wait for event in waits if isinstance(event, PollDelayed))
+            assert wait.reason == "rate_limit"
+            assert 30 < (wait.until - other.clock()).total_seconds() <= 60
 
 
 async def test_another_process_is_heard_within_half_a_second(tmp_path: Path) -> None:

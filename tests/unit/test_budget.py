@@ -1,6 +1,7 @@
 """How hard the service may be asked."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -148,8 +149,9 @@ async def test_requests_are_spaced_after_a_429_and_the_more_urgent_ones_go_first
 
 @in_virtual_time
 async def test_the_limit_is_found_and_nearly_used_up() -> None:
-    """12 requests in 10 seconds are allowed: history and polls together come close to it, and few are refused."""
+    """12 requests in 10 seconds are allowed: history and polls come close to it, few are refused, no poll is late."""
     times: list[float] = []
+    polled: list[float] = [0.0]
     refused = 0
     store = MemoryStore()
     loop = asyncio.get_running_loop()
@@ -164,19 +166,24 @@ async def test_the_limit_is_found_and_nearly_used_up() -> None:
             raise limited(recent[0] + 10 - loop.time())
         times.append(loop.time())
 
-    async def always(priority: Priority, pause_s: float) -> None:
+    async def always(priority: Priority, requests: int, pause_s: float) -> None:
         while True:
             try:
-                await budget.ask(priority, answer)
+                for _ in range(requests):
+                    await budget.ask(priority, answer)
             except RateLimitedError as error:
                 await asyncio.sleep(error.retry_after_s or 1)
+            else:
+                polled.extend([loop.time()] * (priority is Priority.ACTIVE))
             await asyncio.sleep(pause_s)
 
-    tasks = [asyncio.create_task(always(*each)) for each in ((Priority.BACKFILL, 0), (Priority.ACTIVE, 2.5))]
+    work = [(Priority.ACTIVE, 4, 10.0), *[(Priority.BACKFILL, 1, 0.0)] * 8]
+    tasks = [asyncio.create_task(always(*each)) for each in work]
     await asyncio.sleep(600)
     for task in tasks:
         task.cancel()
 
+    assert max(after - before for before, after in pairwise(polled)) < 45
     assert len(times) > 0.6 * 720
     assert refused < 0.1 * len(times)
 
