@@ -21,6 +21,7 @@ from app.polling import Polling
 from app.sync import HealthSync, RunSync
 from app.sync.backfill import Backfill
 from app.sync.listing import Listing
+from app.sync.reread import Reread
 from app.sync.retention import Retention
 from app.token import Token, TokenError, resolve
 from storage.budget import SharedBudget
@@ -49,6 +50,7 @@ class Engine:
     health: HealthSync
     listing: Listing
     backfill: Backfill
+    reread: Reread
     actions: Actions
     polling: Polling
     doorbell: Doorbell
@@ -94,6 +96,7 @@ class Engine:
         runs = RunSync(for_runs, cache, ring, clock=clock, page_size=poll.page_size, first_runs=poll.first_runs)
         health = HealthSync(for_health, cache, ring, clock=clock)
         backfill = Backfill(runs, client, ring, settings.history)
+        reread = Reread(runs, client, settings.history)
         return cls(
             settings=settings,
             profile=profile,
@@ -103,6 +106,7 @@ class Engine:
             runs=runs,
             health=health,
             backfill=backfill,
+            reread=reread,
             listing=Listing(runs),
             actions=Actions(
                 client, ledger, runs.store, ring, clock, f"{actor}:{_login()}", read_only=profile.read_only
@@ -117,7 +121,11 @@ class Engine:
                 poll.runs_s,
                 poll.health_s,
                 budget,
-                {"retention": Retention(cache, ledger, ring, settings.history, clock).work, "backfill": backfill.work},
+                {
+                    "retention": Retention(cache, ledger, ring, settings.history, clock).work,
+                    "backfill": backfill.work,
+                    "reread": reread.work,
+                },
             ),
             doorbell=doorbell,
             clock=clock,

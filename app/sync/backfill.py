@@ -25,7 +25,7 @@ SLICE_S: Final = 20.0
 """A job fills for so long at a time; then it looks whether it is still its turn."""
 LOOK_S: Final = 2.0
 """How often a pause, or its end, is noticed."""
-REST_S: Final = 60.0
+REST_S: Final = 5.0
 """Between two looks for something missing."""
 FIRST_WAIT_S: Final = 5.0
 LONGEST_WAIT_S: Final = 300.0

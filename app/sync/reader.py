@@ -1,6 +1,6 @@
 """Reading runs from the service: what is read is stored, under the time at which it was asked for."""
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -59,7 +59,7 @@ class RunReader:
 
     async def read(
         self, query: RunQuery | None = None, *, size: int | None = None, token: str | None = None
-    ) -> AsyncIterator[StoredPage]:
+    ) -> AsyncGenerator[StoredPage, None]:
         """Each page of a list, from the token on, stored before it is handed on.
 
         Raises:

@@ -1,6 +1,6 @@
 """Runs: the newest, the active and the vanished, at a cost in proportion to what changes (spec 4.2)."""
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -127,6 +127,24 @@ class RunSync:
             await self._lose([run.run_id])
         return verdict
 
+    async def look_for(
+        self, missing: Sequence[Run], shown: Sequence[Run], *, is_certain: bool
+    ) -> Mapping[str, Verdict]:
+        """Look for runs that a list did not show beside those that it did; those certainly absent become `lost`.
+
+        `is_certain`: the list showed everything there is.
+
+        Raises:
+            ApiError: The service could not be asked.
+        """
+        if missing and await self.cache.set_presence([run.run_id for run in missing], "unconfirmed"):
+            self._announce(RunsChanged(RunChanges()))
+        verdicts: Mapping[str, Verdict] = dict.fromkeys((run.run_id for run in missing), "absent")
+        if missing and not is_certain:
+            verdicts = await self._look_up.find(missing, shown)
+        await self._lose([run_id for run_id, verdict in verdicts.items() if verdict == "absent"])
+        return verdicts
+
     async def _refresh(self) -> Showing:
         self._refreshes += 1
         held = await self.cache.active_runs()
@@ -239,12 +257,9 @@ class RunSync:
             return
         if await self.cache.set_presence([run.run_id for run in missing], "unconfirmed"):
             self._announce(RunsChanged(RunChanges()))
-        if shown.is_whole:
-            await self._lose([run.run_id for run in missing])
-            return
         due = [run for run in missing if self._pauses.get(run.run_id, (0, 0))[0] <= self._refreshes][:LOOK_UPS]
-        verdicts = await self._look_up.find(due, list(shown.runs.values())) if due else {}
-        await self._lose([run_id for run_id, verdict in verdicts.items() if verdict == "absent"])
+        due = missing if shown.is_whole else due
+        verdicts = await self.look_for(due, list(shown.runs.values()), is_certain=shown.is_whole)
         for run_id, verdict in verdicts.items():
             _, pause = self._pauses.pop(run_id, (0, 0))
             if verdict == "unknown":

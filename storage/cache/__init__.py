@@ -124,6 +124,7 @@ class Cache:
     runs = reads(read_details.runs)
     active_runs = reads(read_details.active_runs)
     details = reads(read_details.details)
+    unseen = reads(read_details.unseen)
     known_statuses = reads(read_runs.known_statuses)
     repositories = reads(read_runs.repositories)
     branches = reads(read_runs.branches)

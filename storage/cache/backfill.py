@@ -29,20 +29,26 @@ def pause(connection: sqlite3.Connection, *, paused: bool) -> None:
 def reread(connection: sqlite3.Connection) -> RereadPlace | None:
     """How far the re-reading is. None: it has not begun."""
     row = connection.execute(
-        "SELECT began_us, down_to_us, last_began_us FROM backfill WHERE began_us IS NOT NULL"
+        "SELECT began_us, floor_us, down_to_us, token, last_began_us FROM backfill WHERE began_us IS NOT NULL"
     ).fetchone()
-    return None if row is None else RereadPlace(from_us(row[0]), *map(from_us_or_none, row[1:]))
+    if row is None:
+        return None
+    began_us, floor_us, down_to_us, token, last_began_us = row
+    floor, down_to, last_began_at = map(from_us_or_none, (floor_us, down_to_us, last_began_us))
+    return RereadPlace(from_us(began_us), floor, down_to, token, last_began_at)
 
 
 def keep_reread(connection: sqlite3.Connection, place: RereadPlace) -> None:
     """Remember how far the re-reading is."""
-    times = (None if at is None else to_us(at) for at in (place.began_at, place.down_to, place.last_began_at))
+    times = (place.began_at, place.floor, place.down_to, place.last_began_at)
+    token = None if place.token is None else sqlite_text(place.token)
     with immediate(connection):
         connection.execute(
-            "INSERT INTO backfill (one, is_paused, began_us, down_to_us, last_began_us) VALUES (1, 0, ?, ?, ?)"
-            " ON CONFLICT DO UPDATE SET began_us = excluded.began_us, down_to_us = excluded.down_to_us,"
-            " last_began_us = excluded.last_began_us",
-            tuple(times),
+            "INSERT INTO backfill (one, is_paused, began_us, floor_us, down_to_us, last_began_us, token)"
+            " VALUES (1, 0, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET began_us = excluded.began_us,"
+            " floor_us = excluded.floor_us, down_to_us = excluded.down_to_us,"
+            " last_began_us = excluded.last_began_us, token = excluded.token",
+            (*(None if at is None else to_us(at) for at in times), token),
         )
 
 

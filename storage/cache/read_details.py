@@ -3,6 +3,7 @@
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Final, cast
 
 from storage.cache.learnt import final_statuses
@@ -10,7 +11,7 @@ from storage.cache.run_sql import Where, both, order_by, where
 from storage.cache.turns import took
 from storage.database import snapshot
 from storage.records import Presence, Repository, Run, RunDetail, RunFilter, RunSort, Transition
-from storage.values import from_us, from_us_or_none, sqlite_text, to_sortable_us
+from storage.values import from_us, from_us_or_none, sqlite_text, to_sortable_us, to_us
 
 _CHUNK: Final = 500
 """Ids bound to one statement."""
@@ -43,6 +44,19 @@ def active_runs(connection: sqlite3.Connection) -> tuple[Run, ...]:
         f"SELECT {_RUN} FROM runs AS r JOIN run_bodies AS b ON b.id = r.id"
         f" WHERE {condition.sql} AND presence <> 'lost' ORDER BY {order_by(RunSort())}",
         condition.parameters,
+    )
+    return tuple(_run(values) for values in found.fetchall())
+
+
+def unseen(
+    connection: sqlite3.Connection, since: datetime | None, until: datetime | None, seen_before: datetime, limit: int
+) -> tuple[Run, ...]:
+    """Runs created in this time, both ends included, that the service last showed before then; newest first."""
+    condition = where(RunFilter(since=since, until=until))
+    found = connection.execute(
+        f"SELECT {_RUN} FROM runs AS r JOIN run_bodies AS b ON b.id = r.id JOIN sightings AS s ON s.id = r.id"
+        f" WHERE {condition.sql} AND presence <> 'lost' AND s.asked_us < ? ORDER BY {order_by(RunSort())} LIMIT ?",
+        (*condition.parameters, to_us(seen_before), limit),
     )
     return tuple(_run(values) for values in found.fetchall())
 

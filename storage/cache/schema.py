@@ -124,8 +124,10 @@ CREATE TABLE backfill (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     is_paused INTEGER NOT NULL,
     began_us INTEGER,
+    floor_us INTEGER,
     down_to_us INTEGER,
-    last_began_us INTEGER
+    last_began_us INTEGER,
+    token TEXT
 ) STRICT;
 """
 

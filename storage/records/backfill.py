@@ -45,7 +45,11 @@ class RereadPlace:
 
     began_at: datetime
     """By our clock: when the pass under way began."""
+    floor: datetime | None = None
+    """It reads the runs created since then. None: all that the list shows, since its dates cannot be asked for."""
     down_to: datetime | None = None
     """Runs created since then were read again in this pass. None: none yet."""
+    token: str | None = None
+    """Leads to the next page. None: the next page is asked for by dates, or is the first one."""
     last_began_at: datetime | None = None
     """By our clock: when the pass before it began, which read the others. None: there was none."""

@@ -49,7 +49,6 @@ def test_the_list_and_the_cache_agree(desk: Desk) -> None:
     assert [run["status"] for run in live] == [run["status"] for run in cached] == ["failed"]
 
 
-@pytest.mark.xfail(strict=True, reason="No final run is ever read again.")
 def test_a_final_run_that_changed_out_of_sight(desk: Desk) -> None:
     """Continued elsewhere and failed between two polls, far below page 1: reading the past again finds it."""
     desk.peer.fill(300)
@@ -60,7 +59,6 @@ def test_a_final_run_that_changed_out_of_sight(desk: Desk) -> None:
     assert status_and_state(desk, "run_00010") == ("failed", "current")
 
 
-@pytest.mark.xfail(strict=True, reason="No final run is ever read again.")
 def test_final_runs_that_were_deleted(desk: Desk) -> None:
     """On page 1 and far below it: reading the past again finds that they are gone."""
     desk.peer.fill(300)
@@ -77,7 +75,6 @@ def test_final_runs_that_were_deleted(desk: Desk) -> None:
     }
 
 
-@pytest.mark.xfail(strict=True, reason="No final run is ever read again.")
 def test_all_the_others_stay_current(desk: Desk) -> None:
     """Reading again while new runs arrive calls nothing lost that lives."""
     desk.peer.fill(300)

@@ -1,0 +1,130 @@
+"""Re-reading: the recent past, page by page and slowly, for late changes and deletions that no poll shows."""
+
+import time
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from app.api.budget import Priority
+from app.api.client import Client
+from app.api.errors import ApiError, RateLimitedError, RefusedError
+from app.config import HistorySettings
+from app.sync.fill import WIDER
+from app.sync.reader import RunQuery, RunReader, StoredPage
+from app.sync.runs import LOOK_UPS, RunSync
+from app.sync.walk import reach
+from storage.records import RunFilter, RunPage
+from storage.records.backfill import RereadPlace
+
+TICK_S: Final = 60.0
+"""Between two pages; less, where a pass would take longer than a day."""
+PASS_S: Final = 86_400.0
+SHORTEST_S: Final = 2.0
+
+
+@dataclass(slots=True)
+class Reread:
+    """Reads the runs of the last days again, newest first, from the first to the last and from the start again."""
+
+    runs: RunSync
+    client: Client
+    history: HistorySettings
+    _reader: RunReader = field(init=False)
+    _due_s: float = field(init=False)
+    """Monotonic seconds."""
+    _tick_s: float = TICK_S
+
+    def __post_init__(self) -> None:
+        self._reader = replace(self.runs.reader, client=self.client.at(Priority.BACKFILL))
+        self._due_s = time.monotonic() + TICK_S
+
+    async def work(self) -> float:
+        """Read a page again if it is time; the seconds until the next one. A failure is left to the next time."""
+        if self.history.reread_days and time.monotonic() >= self._due_s:
+            wait_s: float | None = None
+            try:
+                await self.step()
+            except RateLimitedError as error:
+                wait_s = error.retry_after_s
+            except ApiError:
+                pass  # The polls tell of it.
+            self._due_s = time.monotonic() + max(self._tick_s, wait_s or 0.0)
+        return max(0.0, self._due_s - time.monotonic()) if self.history.reread_days else TICK_S
+
+    async def whole_pass(self) -> None:
+        """Read all of the recent past again, at once.
+
+        Raises:
+            ApiError: A request failed; what came before it is kept.
+        """
+        while not await self.step():
+            pass
+
+    async def step(self) -> bool:
+        """Read one page again and look for the runs that it should have shown; whether that was the last of a pass.
+
+        Raises:
+            ApiError: A request failed.
+        """
+        traits = await self.runs.service_traits()
+        by_date = traits.date_filter == "created"
+        place = await self.runs.cache.reread() or await self._begin(None)
+        stored = await self._page(place, traits.display_offset if by_date else None)
+        if stored is None:  # Its token is refused: what it read is confirmed, and the rest has to wait.
+            await self._begin(place)
+            return True
+        bottom = reach(stored.page.runs)
+        down_to = place.down_to if bottom is None else min(bottom, place.down_to or bottom)
+        ended = stored.page.next_token is None
+        is_over = ended or (place.floor is not None and down_to is not None and down_to <= place.floor)
+        if await self._look_for_missing(place, stored.page, down_to, by_date=by_date):
+            return False  # There are more of them: the same page again.
+        if is_over:
+            await self._begin(place)
+            return True
+        # With dates, a new question is safe from pages that shift; it has to ask for something new.
+        token = None if by_date and down_to != place.down_to else stored.page.next_token
+        await self.runs.cache.keep_reread(replace(place, down_to=down_to, token=token))
+        return False
+
+    async def _begin(self, last: RereadPlace | None) -> RereadPlace:
+        """A new pass, from the newest run down."""
+        ranges = (await self.runs.cache.coverage()).ranges
+        newest, days = ranges[0].end if ranges else None, timedelta(days=self.history.reread_days)
+        floor = None if newest is None else newest - days
+        place = RereadPlace(self.runs.clock(), floor, last_began_at=last.began_at if last else None)
+        await self.runs.cache.keep_reread(place)
+        recent = await self.runs.cache.count(RunFilter(since=floor))
+        pages = max(1.0, recent / self._reader.page_size)
+        self._tick_s = min(TICK_S, max(SHORTEST_S, PASS_S / pages))
+        return place
+
+    async def _page(self, place: RereadPlace, offset: timedelta | None) -> StoredPage | None:
+        """The next page, asked for with dates where their offset is given. None: its token is refused."""
+        query = RunQuery()
+        if offset is not None and place.floor is not None:
+            until = None if place.down_to is None else place.down_to - offset + WIDER
+            query = RunQuery(since=place.floor - offset - WIDER, until=until)
+        try:
+            async with aclosing(self._reader.read(query, token=place.token)) as pages:
+                return await anext(pages)
+        except RefusedError as error:
+            if place.token is None or isinstance(error, RateLimitedError):
+                raise
+            return None
+
+    async def _look_for_missing(
+        self, place: RereadPlace, page: RunPage, down_to: datetime | None, *, by_date: bool
+    ) -> bool:
+        """Look for the runs that this page should have shown; whether there may be more of them."""
+        ended = page.next_token is None
+        if not ended and down_to is None:
+            return False
+        since = down_to if not ended else place.floor if by_date else None
+        missing = await self.runs.cache.unseen(since, place.down_to, place.began_at, LOOK_UPS)
+        is_first = place.down_to is None and place.token is None
+        verdicts = await self.runs.look_for(
+            missing, page.runs, is_certain=ended and is_first and not by_date and not page.dropped
+        )
+        return len(missing) == LOOK_UPS and "unknown" not in verdicts.values()

@@ -1,0 +1,97 @@
+"""Reading the recent past again: what changed or went away out of sight of the polls."""
+
+from datetime import timedelta
+
+import pytest
+
+from app.config import HistorySettings
+from app.sync.reread import Reread
+from storage.records import RunFilter
+from tests.sync.conftest import Desk
+from tests.sync.peer import MINUTE, Peer
+
+PAGE = 20
+
+
+@pytest.fixture
+def history(peer: Peer) -> Peer:
+    """Runs of 200 minutes, each of which took some seconds."""
+    for n in range(200):
+        created = peer.now - (n + 1) * MINUTE
+        peer.put(f"run_{n:03}", created=created, updated=created + timedelta(seconds=10 + n % 40))
+    return peer
+
+
+@pytest.mark.parametrize("date_filter", ["created", "updated", "ignored"])
+@pytest.mark.parametrize("paging", ["key", "offset"])
+async def test_a_pass_finds_late_changes_and_deletions(
+    history: Peer, desk: Desk, date_filter: str, paging: str
+) -> None:
+    """However the service filters dates and counts its pages, and at the cost of its pages."""
+    history.date_filter, history.paging = date_filter, paging  # type: ignore[assignment]
+    async with desk.engine(page_size=PAGE) as engine:
+        await engine.runs.refresh()
+        gone = [f"run_{n:03}" for n in range(3, 200, 25)]
+        for run_id in gone:
+            del history.runs[run_id]
+        history.move("run_150", "failed")
+        await engine.runs.service_traits()
+        history.asked()
+        await engine.reread.whole_pass()
+
+        details = await engine.cache.details([f"run_{n:03}" for n in range(200)])
+        assert [run_id for run_id, detail in details.items() if detail.presence != "current"] == gone
+        assert details["run_150"].run.status == "failed"
+        assert history.asked() < 14 + 8 * 11
+
+
+async def test_a_large_deletion_is_found_in_one_pass(history: Peer, desk: Desk) -> None:
+    """More runs than are looked up at a time: the page is read again."""
+    async with desk.engine(page_size=PAGE) as engine:
+        await engine.runs.refresh()
+        for n in range(40, 120):
+            del history.runs[f"run_{n:03}"]
+        await engine.reread.whole_pass()
+
+        details = await engine.cache.details([f"run_{n:03}" for n in range(200)])
+        assert sum(detail.presence == "lost" for detail in details.values()) == 80
+
+
+async def test_a_pass_goes_on_in_the_next_process(history: Peer, desk: Desk) -> None:
+    """Its place is kept: what was read is not read again."""
+    async with desk.engine(page_size=PAGE) as engine:
+        await engine.runs.refresh()
+        for _ in range(4):
+            assert not await engine.reread.step()
+        place = await engine.cache.reread()
+    async with desk.engine(page_size=PAGE) as engine:
+        history.asked()
+        await engine.reread.whole_pass()
+
+        assert place is not None
+        assert place.down_to is not None
+        assert place.down_to < history.now - 50 * MINUTE
+        assert history.asked() <= 10
+
+
+async def test_a_pass_ends_at_its_age(history: Peer, desk: Desk) -> None:
+    """An older run stays as it was seen last."""
+    async with desk.engine(page_size=PAGE) as engine:
+        await engine.runs.refresh()
+        history.move("run_020", "failed")
+        history.move("run_150", "failed")
+        reread = Reread(engine.runs, engine.client, HistorySettings(reread_days=1 / 24))
+        await reread.whole_pass()
+
+        assert await engine.cache.count(RunFilter(statuses=("failed",))) == 1
+
+
+async def test_nothing_is_read_again_before_its_time(history: Peer, desk: Desk) -> None:
+    """A console that has just begun asks for what is new first; without an age nothing is ever read again."""
+    async with desk.engine(page_size=PAGE) as engine:
+        await engine.runs.refresh()
+        history.asked()
+
+        assert 50 < await engine.reread.work() <= 60
+        assert await Reread(engine.runs, engine.client, HistorySettings(reread_days=0)).work() == 60
+        assert history.asked() == 0
