@@ -141,7 +141,8 @@ class Windows:
         longest = max((each for each in self._open if self._may_split(each)), key=self._length, default=None)
         if longest is None or longest.spacing is None:
             return None
-        kept = min(longest.spacing * self._size * min(self._longest, self._length(longest) / 2), FURTHEST)
+        spacing = max(longest.spacing, TICK)
+        kept = min(spacing * self._size * min(self._longest, self._length(longest) / 2), FURTHEST)
         return self._cut(longest, longest.end - kept)
 
     def _cut(self, window: Window, below: datetime) -> Window:

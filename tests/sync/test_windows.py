@@ -175,6 +175,17 @@ def test_a_dense_window_is_split_among_all_workers() -> None:
     assert history.requests < 260
 
 
+def test_no_window_ends_before_it_begins() -> None:
+    """Not even one that is split where runs are less than a microsecond apart."""
+    windows = Windows([CoverageGap(START - timedelta(milliseconds=1), START)], page_size=10)
+    window = windows.take()
+    assert window is not None
+    windows.advance(window, RunPage(tuple(run(n, START - TICK) for n in range(10)), "10"), START - 2 * TICK)
+    taken = [windows.take(), windows.take(), windows.take()]
+
+    assert all(each is None or each.start is None or each.start <= each.end for each in taken)
+
+
 def test_one_instant_with_more_runs_than_a_page_is_walked_by_its_token() -> None:
     """Dates cannot part runs of the same second."""
     crowd = [run(n, START - timedelta(minutes=5)) for n in range(1_000)]
