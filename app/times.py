@@ -90,6 +90,11 @@ def ago(then: datetime, now: datetime) -> str:
     return text if text.startswith("in ") else f"{text} ago"
 
 
+def roughly_ago(then: datetime, now: datetime) -> str:
+    """As `ago`, but `just now` for a whole minute: a fact that is confirmed again and again needs no clock."""
+    return "just now" if 0 <= (now - then).total_seconds() < _UNIT_S["m"] else ago(then, now)
+
+
 def exact_ago(then: datetime | None, now: datetime) -> str:
     """As `ago`, but to the second on both sides of now: `0s ago`, `in 5s`; `—` if unknown."""
     if then is None:

@@ -145,8 +145,8 @@ def link(**fields: object) -> LinkState:
         (None, "◌ connecting…"),
         (link(), "◌ connecting…"),
         (link(last_ok_at=before(hours=5)), "◌ connecting… · from 5h ago"),
-        (link(last_ok_at=before(seconds=4)), "● live · 4s ago"),
-        (link(last_ok_at=before(seconds=19)), "● live · 19s ago"),
+        (link(last_ok_at=before(seconds=4)), "● live · just now"),
+        (link(last_ok_at=before(seconds=19)), "● live · just now"),
         (link(last_ok_at=before(seconds=20)), "◌ 20s old, waiting for an answer"),
         (link(last_ok_at=before(minutes=3)), "◌ stale 3m"),
         (
@@ -168,7 +168,7 @@ def test_only_young_answers_are_live(state: LinkState | None, text: str) -> None
 @pytest.mark.parametrize(
     ("state", "wait", "text"),
     [
-        (link(last_ok_at=before(seconds=4)), "own_pace", "● live · 4s ago"),
+        (link(last_ok_at=before(seconds=4)), "own_pace", "● live · just now"),
         (link(last_ok_at=before(seconds=25)), "own_pace", "◌ stale 25s · waiting until {until}: rate limit"),
         (
             link(last_ok_at=before(seconds=4), failing_since=before(seconds=1), failures=1, error_kind="rate_limited"),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from app.times import age, ago, clock_time
+from app.times import age, ago, clock_time, roughly_ago
 from storage.records import LinkState
 from storage.records.budget import Wait, WaitReason
 from widgets.badges import Badge
@@ -78,7 +78,7 @@ def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: W
         return Badge("◌", f"stale {since}", "warn")
     if age_s >= timing.due_after_s:
         return Badge("◌", f"{since} old, waiting for an answer", "wait")
-    return Badge("●", f"live · {ago(link.last_ok_at, now)}", "good")
+    return Badge("●", f"live · {roughly_ago(link.last_ok_at, now)}", "good")
 
 
 def _waiting(link: LinkState | None, timing: PollTiming, now: datetime, wait: Wait | None) -> Badge | None:

@@ -7,7 +7,7 @@ from typing import Final
 from textual.content import Content
 
 from app.text import SafeText, safe_text
-from app.times import ago, clock_time, span, stamp, started
+from app.times import ago, clock_time, roughly_ago, span, stamp, started
 from storage.records import ActionState, RunDetail, RunRow
 from widgets.badges import STYLES, action_badge, run_badge
 from widgets.cells import shorten
@@ -95,7 +95,7 @@ def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Li
         so_far = f"{took} so far" if as_of == now else f"at least {took}"
         in_turns = f", in {detail.turns} turns" if detail.turns > 1 else ""
         facts.append(("took", f"{so_far if detail.took.since else took}{in_turns}"))
-    facts.append(("seen", f"{ago(detail.last_seen_at, now)}, first {clock_time(detail.first_seen_at, now)}"))
+    facts.append(("seen", f"{roughly_ago(detail.last_seen_at, now)}, first {clock_time(detail.first_seen_at, now)}"))
     if view.continues is not None:
         facts.append(("continues", safe_text(view.continues, limit=FIELD_LIMIT)))
     lines = [found for name, value in facts for found in _field(name, value, width)]

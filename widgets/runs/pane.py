@@ -1,8 +1,8 @@
 """The pane of one run: two lines, a column or a whole page, depending on the room."""
 
 from collections.abc import Callable
-from datetime import datetime
-from typing import ClassVar, Literal
+from datetime import datetime, timedelta
+from typing import ClassVar, Final, Literal
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
@@ -19,6 +19,9 @@ from widgets.runs.facts import RunView
 from widgets.runs.timeline import timeline, timeline_in_brief
 
 PaneForm = Literal["strip", "column", "page"]
+
+RESTS: Final = timedelta(seconds=5)
+"""How long the ages of a run that has ended may lag: nothing of it moves."""
 
 
 class RunPane(VerticalScroll, can_focus=True):
@@ -71,6 +74,9 @@ class RunPane(VerticalScroll, can_focus=True):
 
     def tick(self, now: datetime, as_of: datetime | None = None) -> None:
         """Update the times; active runs are timed up to `as_of`, if the service has stopped answering then."""
+        is_final = self._view is not None and self._view.detail.run.is_final
+        if is_final and as_of == self._as_of and timedelta(0) <= now - self._now < RESTS:
+            return
         self._now, self._as_of = now, as_of
         self._paint()
 
