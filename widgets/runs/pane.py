@@ -74,7 +74,7 @@ class RunPane(VerticalScroll, can_focus=True):
 
     def tick(self, now: datetime, as_of: datetime | None = None) -> None:
         """Update the times; active runs are timed up to `as_of`, if the service has stopped answering then."""
-        is_final = self._view is not None and self._view.detail.run.is_final
+        is_final = self._view is not None and self._view.detail.is_final
         if is_final and as_of == self._as_of and timedelta(0) <= now - self._now < RESTS:
             return
         self._now, self._as_of = now, as_of
