@@ -18,13 +18,18 @@ MOST_REPOSITORIES: Final = 500
 
 _SECOND_US: Final = 1_000_000
 
-_OUTCOMES: Final = """
-SELECT count(*), coalesce(sum(status = 'completed'), 0), coalesce(sum(status = 'failed'), 0)
+_NUMBERS: Final = f"""
+coalesce(sum(status = 'completed'), 0), coalesce(sum(status = 'failed'), 0),
+coalesce(sum(status NOT IN ({FINAL_SQL})), 0), count(*)
+"""
+
+_OUTCOMES: Final = f"""
+SELECT {_NUMBERS}
 FROM runs INDEXED BY runs_created WHERE created_us >= ? AND created_us < ?
 """
 
-_BY_REPOSITORY: Final = """
-SELECT count(*), coalesce(sum(status = 'completed'), 0), coalesce(sum(status = 'failed'), 0)
+_BY_REPOSITORY: Final = f"""
+SELECT {_NUMBERS}
 FROM runs INDEXED BY runs_repository WHERE repository = ? AND created_us >= ?
 """
 
@@ -63,8 +68,8 @@ def outcomes(connection: sqlite3.Connection, edges: Sequence[datetime]) -> tuple
             for start, end in pairwise(edges)
         ]
     return tuple(
-        Outcomes(start, end, completed, failed, total - completed - failed)
-        for start, end, (total, completed, failed) in found
+        Outcomes(start, end, completed, failed, unfinished, total - completed - failed - unfinished)
+        for start, end, (completed, failed, unfinished, total) in found
     )
 
 
@@ -111,13 +116,14 @@ def concurrency(connection: sqlite3.Connection, edges: Sequence[datetime]) -> tu
 
 
 def _figures(connection: sqlite3.Connection, label: str, since_us: int) -> RepositoryFigures:
-    total, completed, failed = connection.execute(_BY_REPOSITORY, (label, since_us)).fetchone()
+    completed, failed, unfinished, total = connection.execute(_BY_REPOSITORY, (label, since_us)).fetchone()
     took = sorted(took_us for (took_us,) in connection.execute(_TOOK, (label, since_us, SAMPLE)).fetchall())
     return RepositoryFigures(
         repository=label,
         completed=completed,
         failed=failed,
-        unfinished=total - completed - failed,
+        unfinished=unfinished,
+        ended_otherwise=total - completed - failed - unfinished,
         p50_s=percentile(took, 0.50) / _SECOND_US if took else None,
         p95_s=percentile(took, 0.95) / _SECOND_US if took else None,
         timed=len(took),

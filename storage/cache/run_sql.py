@@ -33,7 +33,8 @@ def where(condition: RunFilter) -> Where:
     parts = [
         _among("status", condition.statuses),
         _negated(_among("status", condition.not_statuses)),
-        Where(ACTIVE_SQL, ()) if condition.active else None,
+        # The status too: the indexes of other orders hold it, and not `is_final`.
+        Where(f"{ACTIVE_SQL} AND status NOT IN ({FINAL_SQL})", ()) if condition.active else None,
         # The plus keeps SQLite from sorting all that the index of statuses finds: nearly every run has ended.
         Where(f"+status IN ({FINAL_SQL})", ()) if condition.ended else None,
         Where("id IN (SELECT run FROM stuck)", ()) if condition.stuck else None,

@@ -16,11 +16,13 @@ class Outcomes:
     failed: int = 0
     unfinished: int = 0
     """Queued, working, or with any other status that is not known to be final."""
+    ended_otherwise: int = 0
+    """In a status that was learnt to be final."""
 
     @property
     def total(self) -> int:
         """All of them."""
-        return self.completed + self.failed + self.unfinished
+        return self.completed + self.failed + self.unfinished + self.ended_otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class RepositoryFigures:
     completed: int = 0
     failed: int = 0
     unfinished: int = 0
+    ended_otherwise: int = 0
     p50_s: float | None = None
     """Half of the finished runs took at most so many seconds. None: none has finished."""
     p95_s: float | None = None
@@ -52,7 +55,7 @@ class RepositoryFigures:
     @property
     def total(self) -> int:
         """All of them."""
-        return self.completed + self.failed + self.unfinished
+        return self.completed + self.failed + self.unfinished + self.ended_otherwise
 
     @property
     def success(self) -> float | None:

@@ -7,6 +7,7 @@ import pytest
 
 from storage.cache import Cache
 from storage.records import RunFilter, RunSort
+from storage.records.insights import Outcomes, RepositoryFigures
 from tests.storage.conftest import NOON, make_run
 
 MINUTE = timedelta(minutes=1)
@@ -54,6 +55,22 @@ async def test_what_is_learnt_changes_runs_that_are_held(cache: Cache, runs: Sim
     details = await cache.details([row.run_id for row in rows])
     assert {run_id for run_id, detail in details.items() if not detail.is_final} == {runs.working}
     assert [run.run_id for run in await cache.active_runs()] == [runs.working]
+
+
+async def test_figures_know_of_other_ends(cache: Cache, runs: SimpleNamespace) -> None:
+    """Until it is learnt, the runs of a status count as unfinished; their durations count from then on."""
+    edges = (NOON, NOON + MINUTE)
+
+    def numbers(each: Outcomes | RepositoryFigures) -> tuple[int, ...]:
+        return each.completed, each.failed, each.ended_otherwise, each.unfinished, each.total
+
+    (before,) = await cache.outcomes(edges)
+    await cache.learn_final("cancelled")
+    (after,), (figures,) = await cache.outcomes(edges), await cache.repository_figures(NOON)
+
+    assert numbers(before) == (1, 0, 0, 13, 14)
+    assert numbers(after) == numbers(figures) == (1, 0, 12, 1, 14)
+    assert (figures.p50_s, figures.p95_s, figures.timed) == (60.0, 3600.0, 13)
 
 
 async def test_a_status_that_many_runs_leave_is_unlearnt(cache: Cache, runs: SimpleNamespace) -> None:

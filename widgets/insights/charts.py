@@ -10,7 +10,7 @@ from textual.app import RenderResult
 from textual_plotext import PlotextPlot
 
 from widgets.badges import STYLES, Badge, Tone
-from widgets.insights.figures import COMPLETED, FAILED, UNFINISHED, UNKNOWN, InsightsView, tick
+from widgets.insights.figures import COMPLETED, FAILED, OTHERWISE, UNFINISHED, UNKNOWN, InsightsView, tick
 
 LEAST_WIDTH: Final = 24
 LEAST_HEIGHT: Final = 5
@@ -145,7 +145,7 @@ def columns(count: int, width: int) -> tuple[list[int], int]:
     return [int(index * step) for index in range(count)], max(1, int(step) - gap)
 
 
-_STACK: Final = (FAILED, COMPLETED, UNFINISHED)
+_STACK: Final = (FAILED, COMPLETED, OTHERWISE, UNFINISHED)
 """From the bottom up: failures share a base line, so that they can be compared."""
 _FOOT: Final = 1
 """Rows of the labels below a chart."""
@@ -171,7 +171,8 @@ def _bars(chart: Chart, view: InsightsView, top: float, rows: int, places: list[
     cells: dict[Badge, list[tuple[int, int]]] = {badge: [] for badge in (*_STACK, UNKNOWN)}
     for each, place in zip(view.outcomes, places, strict=True):
         foot = 0
-        for badge, tall in zip(_STACK, stacked((each.failed, each.completed, each.unfinished), top, rows), strict=True):
+        parts = (each.failed, each.completed, each.ended_otherwise, each.unfinished)
+        for badge, tall in zip(_STACK, stacked(parts, top, rows), strict=True):
             cells[badge] += [(place + x, foot + y) for x in range(wide) for y in range(tall)]
             foot += tall
         if not each.total and view.is_partial(each):

@@ -51,9 +51,14 @@ class InsightsView:
         return sum(each.unfinished for each in self.outcomes)
 
     @property
+    def ended_otherwise(self) -> int:
+        """Runs in the whole period that ended in another status."""
+        return sum(each.ended_otherwise for each in self.outcomes)
+
+    @property
     def runs(self) -> int:
         """All runs in the whole period."""
-        return self.completed + self.failed + self.unfinished
+        return sum(each.total for each in self.outcomes)
 
     @property
     def is_complete(self) -> bool:
@@ -70,6 +75,7 @@ class InsightsView:
 COMPLETED: Final = Badge("█", "completed", "good")
 FAILED: Final = Badge("x", "failed", "bad")
 UNFINISHED: Final = Badge("░", "not finished", "busy")
+OTHERWISE: Final = Badge("▒", "ended otherwise", "plain")
 UNKNOWN: Final = Badge("·", "not known", "quiet")
 """Each has a shape of its own; colour only repeats it."""
 NOTHING: Final = "-"

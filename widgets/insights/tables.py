@@ -28,16 +28,18 @@ class InsightTables(Static):
 
 def tables(view: InsightsView) -> Content:
     """The tables of outcomes, repositories and concurrency."""
+    others = ("otherwise",) if view.ended_otherwise else ()
     blocks = (
         _table(
             f"Outcomes of {view.title}, by the {view.step} of creation",
-            (view.step, "runs", "completed", "failed", "open"),
+            (view.step, "runs", "completed", "failed", *others, "open"),
             [
                 (
                     started(each.start, view.step) + (" (partial)" if view.is_partial(each) else ""),
                     f"{each.total:,}",
                     f"{each.completed:,}",
                     f"{each.failed:,}",
+                    *(f"{each.ended_otherwise:,}" for _ in others),
                     f"{each.unfinished:,}",
                 )
                 for each in reversed(view.outcomes)

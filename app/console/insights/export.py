@@ -53,6 +53,7 @@ def as_json(view: InsightsView) -> str:
                 "completed": each.completed,
                 "failed": each.failed,
                 "unfinished": each.unfinished,
+                "ended_otherwise": each.ended_otherwise,
             }
             for each in view.outcomes
         ],
@@ -62,6 +63,7 @@ def as_json(view: InsightsView) -> str:
                 "completed": each.completed,
                 "failed": each.failed,
                 "unfinished": each.unfinished,
+                "ended_otherwise": each.ended_otherwise,
                 "success_rate": each.success,
                 "p50_s": each.p50_s,
                 "p95_s": each.p95_s,
@@ -81,10 +83,10 @@ def _facts(view: InsightsView) -> Iterator[Fact]:
     since, until = _time(view.since) or "", _time(view.at) or ""
     for outcome in view.outcomes:
         start, end = _time(outcome.start) or "", _time(outcome.end) or ""
-        for measure in ("completed", "failed", "unfinished"):
+        for measure in ("completed", "failed", "unfinished", "ended_otherwise"):
             yield "outcomes", start, end, "", measure, getattr(outcome, measure)
     for each in view.repositories:
-        for measure in ("completed", "failed", "unfinished", "success", "p50_s", "p95_s", "timed"):
+        for measure in ("completed", "failed", "unfinished", "ended_otherwise", "success", "p50_s", "p95_s", "timed"):
             yield "repositories", since, until, each.repository, measure, getattr(each, measure)
     for moment in view.concurrency:
         start, end = _time(moment.start) or "", _time(moment.end) or ""

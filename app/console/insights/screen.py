@@ -24,7 +24,7 @@ from widgets.activity.bar import Chip, ChipBar
 from widgets.badges import STYLES
 from widgets.frame.notice import Notice, NoticePage
 from widgets.insights.charts import Chart, draw_concurrency, draw_outcomes
-from widgets.insights.figures import COMPLETED, FAILED, UNFINISHED, InsightsView, extent
+from widgets.insights.figures import COMPLETED, FAILED, OTHERWISE, UNFINISHED, InsightsView, extent
 from widgets.insights.repositories import RepositoryChart
 from widgets.insights.tables import InsightTables
 
@@ -287,7 +287,9 @@ class InsightsScreen(BaseScreen):
 
 
 def _legend(view: InsightsView) -> Content:
-    counts = ((FAILED, view.failed), (COMPLETED, view.completed), (UNFINISHED, view.unfinished))
+    counts = [(FAILED, view.failed), (COMPLETED, view.completed), (UNFINISHED, view.unfinished)]
+    if view.ended_otherwise:
+        counts.insert(2, (OTHERWISE, view.ended_otherwise))
     return Content("   ").join(
         Content.assemble((badge.glyph * 2, badge.style), f" {count:,} {badge.word}") for badge, count in counts
     )
