@@ -14,8 +14,10 @@ from app.cli.context import Invocation
 from app.cli.documents import COLUMNS, badge, views
 from app.cli.exits import Exit, Failure, failed
 from app.cli.options import FactCommand, as_duration, async_command
+from app.cli.sync import progress_bar
+from app.text import safe_text
 from app.times import rfc3339
-from storage.records import Run, RunFilter, RunSort
+from storage.records import Coverage, Run, RunFilter, RunSort
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -85,20 +87,21 @@ class RunLookup:
         return _only(prefix, matching)
 
     async def _from_service(self, text: str) -> Run:
-        from app.api.client import pages
+        """Fetch the newest runs, then older ones that are not here, until the run is among them."""
+        async for _ in self.engine.listing.pages(RunFilter(), limit=self.engine.profile.poll.page_size):
+            pass
+        before: tuple[Coverage, int] | None = None
+        with progress_bar(self.engine, f"Looking for {safe_text(text, limit=60)}"):
+            while (found := await self._held(text)) is None and before != (before := await self._extent()):
+                await self.engine.backfill.fetch_older()
+        if found is not None:
+            return found
+        whole = (await self.engine.cache.coverage()).whole
+        message = f"The service has no run {text}." if whole else f"No run {text} was found in what the service shows."
+        raise failed("not_found", f"{message} See: runwarden runs list", run_id=text)
 
-        size = self.engine.profile.poll.page_size
-        client = self.engine.client
-        async for page in pages(lambda token: client.list_runs(page_size=size, page_token=token)):
-            await self.engine.runs.store(page.runs)
-            by_id = {run.run_id: run for run in page.runs}
-            if text in by_id:
-                return by_id[text]
-            if len(text) >= SHORTEST_PREFIX:
-                found = _only(text, [run_id for run_id in by_id if run_id.startswith(text)])
-                if found is not None:
-                    return by_id[found]
-        raise failed("not_found", f"The service has no run {text}. See: runwarden runs list", run_id=text)
+    async def _extent(self) -> tuple[Coverage, int]:
+        return await self.engine.cache.coverage(), await self.engine.cache.count(RunFilter())
 
 
 def _only(prefix: str, matching: list[str]) -> str | None:

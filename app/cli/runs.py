@@ -43,17 +43,22 @@ async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
     RUN_ID may be abbreviated, as long as it is unique.
     """
     async with invocation.engine(needs_token=not cached) as engine:
+        asked_at = engine.clock()
         view = await _view(engine, run_id, cached=cached)
         said = await engine.ledger.for_run(view.run.run_id)
+    # What the service did not show just now, and may still have, is as old as it was.
+    is_live = view.presence == "lost" or (view.detail is not None and view.detail.last_seen_at >= asked_at)
     document = {
         "run": view.document(),
         "conversation": [_turn(action) for action in said],
         "as_of": rfc3339(view.detail.last_seen_at if view.detail else view.now - view.ahead),
-        "source": "cache" if cached else "live",
+        "source": "live" if is_live and not cached else "cache",
     }
     output = invocation.output
     output.record(document, _pairs(view, for_people=output.format is Format.TABLE))
     _tell_story(output, view, said)
+    if output.format is Format.TABLE and not is_live and not cached:
+        output.note("The service did not show this run just now: it is as it was last seen.")
     return Exit.DONE
 
 

@@ -2,6 +2,9 @@
 
 import asyncio
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TextIO
 
 import click
@@ -37,16 +40,12 @@ async def sync(invocation: Invocation, /, *, days: float | None) -> int:
 
     It may be ended at any time: the next one, or a console, goes on from there.
     """
-    bar = _Bar(sys.stderr)
     async with invocation.engine(needs_token=True) as engine:
-        stop = engine.subscribe(bar.hear)
         try:
-            await _fill(engine, days, bar)
+            with progress_bar(engine) as bar:
+                await _fill(engine, days, bar)
         except ApiError as error:
             raise CommandFailedError(of_api_error(error, hint="What was fetched before is kept.")) from error
-        finally:
-            stop()
-            bar.close()
         coverage = await engine.cache.coverage()
         done, held = engine.backfill.progress.done_runs, await engine.cache.count(RunFilter())
     document = {
@@ -63,7 +62,7 @@ async def sync(invocation: Invocation, /, *, days: float | None) -> int:
     return Exit.DONE
 
 
-async def _fill(engine: "Engine", days: float | None, bar: "_Bar") -> None:
+async def _fill(engine: "Engine", days: float | None, bar: "Bar") -> None:
     """Fill until nothing is missing; a rate limit is waited out."""
     begun = False
     while True:
@@ -80,15 +79,32 @@ async def _fill(engine: "Engine", days: float | None, bar: "_Bar") -> None:
             return
 
 
-class _Bar:
+@contextmanager
+def progress_bar(engine: "Engine", title: str = "") -> Iterator["Bar"]:
+    """Show on stderr how far the engine's backfill is, after a title where its end is not known."""
+    bar = Bar(sys.stderr, title)
+    stop = engine.subscribe(bar.hear)
+    try:
+        yield bar
+    finally:
+        stop()
+        bar.close()
+
+
+class Bar:
     """One line on a terminal; into a file, nothing."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, title: str = "") -> None:
         self._stream = stream if stream.isatty() else None
+        self._title = title
 
     def hear(self, event: Event) -> None:
         """Show how far the backfill is."""
-        if isinstance(event, BackfillMoved) and event.progress.phase == "running":
+        if not isinstance(event, BackfillMoved) or event.progress.phase != "running":
+            return
+        if self._title:
+            self.note(f"{self._title} · {line(replace(event.progress, estimated_runs=None, seconds_left=None))}")
+        else:
             self.note(line(event.progress))
 
     def note(self, text: str) -> None:
