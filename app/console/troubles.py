@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from app.text import safe_text
 from app.times import clock_time
 from storage.records import LinkState
-from widgets.filter.bar import Extent
+from widgets.filter.extent import Extent
 from widgets.frame.notice import Notice
 
 if TYPE_CHECKING:
@@ -65,9 +65,20 @@ READ_ONLY: Final = Notice("◇", "Read-only", ("Nothing can be sent from here.",
 
 
 def nothing_to_show(
-    empty: str | None, extent: Extent | None, link: LinkState | None, now: datetime, *, read_only: bool = False
+    empty: str | None,
+    extent: Extent | None,
+    link: LinkState | None,
+    now: datetime,
+    *,
+    looked: tuple[str, ...] = (),
+    read_only: bool = False,
 ) -> Notice:
-    """Why there are no rows; `empty` is what the view says of itself, None where its line was changed."""
+    """Why there are no rows.
+
+    `empty` is what the view says of itself, None where its line was changed; `looked` says what was not looked at.
+    """
+    if looked and extent is not None and extent.is_filtered:
+        return Notice("∅", "No run matches here", looked)
     if extent is not None and extent.is_filtered and extent.held:
         if empty is None:
             return Notice("∅", "No run matches", (f"{extent.held:,} runs are here; esc shows them again.",))

@@ -60,6 +60,15 @@ class Coverage:
             if newer.start is not None
         )
 
+    def gaps_within(self, since: datetime | None, until: datetime | None) -> tuple[CoverageGap, ...]:
+        """What is missing of the runs created from `since` to `until`, the newest first; None: without that limit."""
+        return tuple(
+            gap
+            for gap in self.gaps
+            if (since is None or gap.before is None or gap.before > since)
+            and (until is None or gap.after is None or gap.after < until)
+        )
+
     def is_current(self, at: datetime) -> bool:
         """Whether the newest range misses nothing up to this time of our clock."""
         return self.as_of is not None and self.as_of >= at

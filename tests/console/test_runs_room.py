@@ -98,6 +98,6 @@ async def test_history_that_a_poll_completed_is_called_complete(staged: Staged, 
         await engine.runs.store(page.runs)
         await scene.shows("history not complete yet")
 
-        await engine.cache.extend_coverage(None, scene.clock())
+        await engine.cache.extend_coverage(None, scene.clock(), scene.clock())
         await engine.runs.record(None)
         await scene.shows("runs · complete")

@@ -10,11 +10,10 @@ from rich.cells import cell_len
 
 from app.console.coalesced_task import CoalescedTask
 from app.times import ago, clock_time, span, started
-from storage.records import Coverage, CoverageRange, LinkState, Repository, Run, RunDetail, RunFilter, Transition
+from storage.records import LinkState, Repository, Run, RunDetail, RunFilter, Transition
 from storage.records.budget import Wait, WaitReason
 from widgets.badges import health_badge, run_badge
 from widgets.cells import fit, shorten
-from widgets.filter.bar import Extent, extent_text
 from widgets.frame.freshness import PollTiming, freshness
 from widgets.runs.columns import GAP, ColumnChoice, ColumnKey, lay_out
 from widgets.runs.row_cells import SearchHighlight
@@ -115,15 +114,6 @@ def test_what_was_looked_for_is_marked_where_it_is(
     found = sorted(SearchHighlight.of(wanted).found(shown, column))
 
     assert [shown[start:end] for start, end in found] == marked
-
-
-def test_what_could_not_be_kept_is_said_beside_the_numbers() -> None:
-    """However narrow the line is."""
-    coverage = Coverage((CoverageRange(None, NOON),), NOON, NOON, dropped=2)
-    extent = Extent(matching=5, held=5, coverage=coverage, is_filtered=False)
-
-    assert extent_text(extent, NOON, wide=True) == "5 runs · complete · 2 without an id"
-    assert extent_text(extent, NOON, wide=False) == "5 · all · 2 without an id"
 
 
 def test_unknown_statuses_are_shown_as_received() -> None:

@@ -1,8 +1,6 @@
 """The filter above the runs: views, counts and extent on one line; the query and its facets on the other."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from rich.cells import cell_len
@@ -13,48 +11,15 @@ from textual.content import Content
 from textual.widgets import Static
 
 from app.text import SafeText
-from app.times import day
-from storage.records import Coverage
 from widgets.badges import STYLES, Tone
 from widgets.filter.chips import Facet, FacetBar, StatusCounts, ViewBar
+from widgets.filter.extent import ExtentLine
 from widgets.filter.search import FindSpans, SearchInput, Suggestion, SuggestionList
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """How many runs are shown, of how many."""
-
-    matching: int
-    held: int
-    """Runs in the cache."""
-    coverage: Coverage
-    is_filtered: bool
-    is_counted: bool = True
-    """False: `matching` counts the runs found so far."""
-
-
-def extent_text(extent: Extent, now: datetime, *, wide: bool) -> str:
-    """`1,204 of 48,231 · complete since 1 May`, shorter where it is not wide; and what could not be kept."""
-    dropped = f" · {extent.coverage.dropped:,} without an id" if extent.coverage.dropped else ""
-    return _held_text(extent, now, wide=wide) + dropped
-
-
-def _held_text(extent: Extent, now: datetime, *, wide: bool) -> str:
-    so_far = "" if extent.is_counted else "+"
-    of = f"{extent.matching:,}{so_far} of {extent.held:,}" if extent.is_filtered else f"{extent.held:,}"
-    coverage = extent.coverage
-    if coverage.whole:
-        return f"{of} {'runs · complete' if wide and not extent.is_filtered else '· complete' if wide else '· all'}"
-    if coverage.complete_since is None and not extent.held:
-        return ""
-    if coverage.complete_since is None:
-        return f"{of} · {'history not complete yet' if wide else 'partial'}"
-    since = day(coverage.complete_since, now)
-    return f"{of} · {'complete since' if wide else 'since'} {since}"
-
 
 WIDE: Final = 110
 """From this width on nothing is abbreviated."""
+MARGIN: Final = 1
+"""Cells before and behind the lines, as in the style sheet."""
 REMARK: Final = 0.6
 """The share of the line that a remark may take, as in the style sheet."""
 
@@ -65,9 +30,9 @@ class FilterBar(Vertical):
     def __init__(self, understand: FindSpans) -> None:
         super().__init__()
         self._understand = understand
-        self._extent: tuple[Extent, datetime] | None = None
+        self._extent: ExtentLine | None = None
         self._remark: tuple[tuple[SafeText, ...], Tone] = ((), "quiet")
-        self._said = ""
+        self._said = Content()
 
     def compose(self) -> ComposeResult:
         """Two lines from left to right, then the suggestions."""
@@ -92,9 +57,9 @@ class FilterBar(Vertical):
         """The views."""
         return self.query_one(ViewBar)
 
-    def show(self, extent: Extent, now: datetime) -> None:
-        """Show how many runs are shown, of how many."""
-        self._extent = (extent, now)
+    def show(self, extent: ExtentLine) -> None:
+        """Show how many runs are shown, of how many, and what is missing."""
+        self._extent = extent
         self._update()
 
     def count(self, counts: Mapping[str, int], shown: frozenset[str]) -> None:
@@ -161,7 +126,17 @@ class FilterBar(Vertical):
         self.query_one("#remark", Static).update(Content.styled(text, STYLES[tone]))
 
     def _update(self) -> None:
-        if self._extent is not None:
-            text = extent_text(*self._extent, wide=self.size.width >= WIDE)
-            is_as_wide, self._said = cell_len(text) == cell_len(self._said), text
-            self.query_one("#extent", Static).update(Content.styled(text, STYLES["quiet"]), layout=not is_as_wide)
+        if self._extent is None:
+            return
+        room, variants = self._room, self._extent.variants(wide=self.size.width >= WIDE)
+        text = next((text for text in variants if text.cell_length <= room), variants[-1])
+        if not text.is_same(self._said):
+            is_as_wide, self._said = text.cell_length == self._said.cell_length, text
+            self.query_one("#extent", Static).update(text, layout=not is_as_wide)
+
+    @property
+    def _room(self) -> int:
+        """Cells beside the views and the counts."""
+        counts = self.query_one("#counts", StatusCounts)
+        taken = counts.width if counts.display else 0
+        return self.size.width - 2 * MARGIN - self.views.full_width - taken - 1

@@ -54,6 +54,11 @@ class ViewBar(ClickableLine):
             self._titles, self._current, self._is_changed = titles, current, is_changed
             self.refresh()
 
+    @property
+    def full_width(self) -> int:
+        """Cells that all views take."""
+        return sum(self._tab(index).cell_length for index in range(len(self._titles))) + len(NEW) + 1
+
     def parts(self) -> Iterator[Part]:
         """As many views as fit, then the number of the others, then the button for a new one."""
         tabs = list(enumerate(map(self._tab, range(len(self._titles)))))
@@ -96,9 +101,9 @@ class StatusCounts(ClickableLine):
         known = tuple((s, counts[s]) for s in (*KNOWN_STATUSES, *others) if counts.get(s))[:MOST_STATUSES]
         if (known, shown) == (self._counts, self._shown):
             return
-        width = self._width
+        width = self.width
         self._counts, self._shown = known, shown
-        self.refresh(layout=self._width != width)
+        self.refresh(layout=self.width != width)
 
     def parts(self) -> Iterator[Part]:
         """A part for each status."""
@@ -108,7 +113,8 @@ class StatusCounts(ClickableLine):
             yield Content.styled(text, badge.style if status in self._shown else QUIET), self.Clicked(status)
 
     @property
-    def _width(self) -> int:
+    def width(self) -> int:
+        """Cells that they take."""
         return sum(content.cell_length for content, _ in self.parts())
 
 

@@ -81,8 +81,9 @@ class RunPane(VerticalScroll, can_focus=True):
         self._paint()
 
     def _paint(self) -> None:
-        if self.is_mounted:
-            self.query_one(LineText).take(self._lines())
+        # Neither before it is composed, nor while the console closes.
+        for text in self.query(LineText):
+            text.take(self._lines())
 
     def on_resize(self) -> None:
         """Wrap the lines for the new width."""

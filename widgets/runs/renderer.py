@@ -4,11 +4,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Self
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
+from app.text import SafeText
 from storage.records import RunSort
 from widgets.badges import Tone
 from widgets.cells import fit, shorten
@@ -20,6 +22,9 @@ TONES: Final[tuple[Tone, ...]] = ("good", "bad", "busy", "wait", "warn", "plain"
 COMPONENTS: Final = {
     f"run-table--{part}" for part in (*TONES, "header", "sorted", "cursor", "cursor-resting", "mark", "found", "unseen")
 }
+
+TAIL_MARGIN: Final = 8
+"""Cells beside the text below the last run: the cursor's mark, and at least a piece of rule on both sides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,7 @@ class TableRenderer:
 
     def row(self, line: Iterable[Cell], layout: Layout, width: int, scroll_x: int, state: RowState) -> Strip:
         """A run's line of `width` cells, from the cell `scroll_x`."""
-        background = (self.cursor if state.focused else self.resting) if state.at_cursor else self.base
+        background = self._background(state)
         segments = [
             Segment("▌" if state.at_cursor else " ", background + self.mark),
             Segment("■" if state.marked else " ", background + self.mark),
@@ -110,6 +115,19 @@ class TableRenderer:
             )
             x = cell.place.end
         return _scrolled(segments, layout, width, scroll_x, background)
+
+    def tail(self, texts: tuple[SafeText, ...], width: int, state: RowState) -> Strip:
+        """The line below the last run: the first of the texts that fits, between two rules."""
+        background = self._background(state)
+        text = shorten(next((text for text in texts if cell_len(text) + TAIL_MARGIN <= width), texts[-1]), width)
+        rule = "─" * max(0, (width - cell_len(text) - TAIL_MARGIN) // 2)
+        segments = [
+            Segment("▌ " if state.at_cursor else "  ", background + self.mark),
+            Segment(f"{rule} ", background + self.tones["quiet"]),
+            Segment(text, background + self.tones["plain" if state.at_cursor else "quiet"]),
+            Segment(f" {rule}", background + self.tones["quiet"]),
+        ]
+        return Strip(segments).crop_extend(0, width, background)
 
     def placeholder(self, layout: Layout, width: int, *, at_cursor: bool) -> Strip:
         """A line whose run is still being read."""
@@ -128,6 +146,9 @@ class TableRenderer:
         if 0 <= line - 2 < len(lines):
             return self._centred(lines[line - 2], self.tones["quiet"], width)
         return self.blank(width)
+
+    def _background(self, state: RowState) -> Style:
+        return (self.cursor if state.focused else self.resting) if state.at_cursor else self.base
 
     def _centred(self, text: str, style: Style, width: int) -> Strip:
         shown = shorten(text, max(1, width - 4))

@@ -70,6 +70,18 @@ class RunRows(CursorView, can_focus=True):
         self._asked: tuple[int, int] | None = None
         self._unseen = 0
         """Runs that arrived above the view."""
+        self._has_tail = False
+        """Whether a line of its own follows the last run; the cursor can stand on it."""
+
+    @property
+    def count(self) -> int:
+        """The number of runs, however many of them are held here."""
+        return self._window.total
+
+    @property
+    def is_at_tail(self) -> bool:
+        """Whether the cursor is on the line that follows the last run."""
+        return self._has_tail and self._cursor == self.count
 
     def show(self, window: RunWindow, request: WindowRequest) -> None:
         """Show rows that were read; the cursor and the visible rows stay on their runs.
@@ -77,13 +89,13 @@ class RunRows(CursorView, can_focus=True):
         The user may have moved on from what was asked for while the rows were read.
         """
         before, top, cursor_before = self._window, self.scroll_offset.y, self._cursor
-        is_sought = self._cursor_id is not None and self._row is None
+        is_sought, was_at_tail = self._cursor_id is not None and self._row is None, self.is_at_tail
         follows = is_sought or self._cursor in self.visible_rows
         # Asking for the same rows again would bring the same rows again.
         self._window, self._asked = window, (request.offset, request.limit)
-        self.total = window.total
-        self._settle_cursor(window, request)
-        self._resize_to(window.total)
+        self.total = window.total + self._has_tail
+        self._settle_cursor(window, request, was_at_tail=was_at_tail)
+        self._resize_to(self.total)
         self._hold_still(window, request, follows=follows)
         if self.is_held:
             # These rows may be for an earlier position; those for the current one follow.
@@ -97,13 +109,23 @@ class RunRows(CursorView, can_focus=True):
 
     def counted(self, total: int) -> None:
         """Take the number of rows, which may have been a minimum when the first ones came."""
-        if total == self.total:
+        if total == self.count:
             return
-        self.total = total
         self._window, self._asked = replace(self._window, total=total), None
-        self._resize_to(total)
-        self.refresh()
+        self._count_rows()
         self._request_rows()
+
+    def has_tail(self, has_tail: bool) -> None:  # noqa: FBT001 — one thing to say
+        """Let a line of its own follow the last run, or not."""
+        if has_tail != self._has_tail:
+            self._has_tail = has_tail
+            self._count_rows()
+            self.put_cursor(self._cursor)
+
+    def _count_rows(self) -> None:
+        self.total = self.count + self._has_tail
+        self._resize_to(self.total)
+        self.refresh()
 
     def start_over(self, *, follow: bool) -> None:
         """Prepare for different rows: the view goes to the top, the cursor to the first row or else follows its run."""
@@ -136,7 +158,7 @@ class RunRows(CursorView, can_focus=True):
     def _anchor(self) -> tuple[int, str] | None:
         if self.scroll_offset.y == 0:
             return None
-        index = self._cursor if self._cursor in self.visible_rows else self.scroll_offset.y
+        index = self._cursor if self._cursor in self.visible_rows and self._row else self.scroll_offset.y
         row = self._window.row(index)
         return (index, row.run_id) if row else None
 
@@ -173,19 +195,21 @@ class RunRows(CursorView, can_focus=True):
         """Announce the run under the cursor."""
         row = self._row = self._window.row(self._cursor)
         self._cursor_id = row.run_id if row else None
-        is_awaited = row is None and self.total > 0
+        is_awaited = row is None and self._cursor < self.count
         if row != self._named and not is_awaited:
             self._named = row
             # Paint the rows first: showing the run itself may take as long again.
             self.call_after_refresh(self.post_message, self.Highlighted(row))
 
-    def _settle_cursor(self, window: RunWindow, request: WindowRequest) -> None:
+    def _settle_cursor(self, window: RunWindow, request: WindowRequest, *, was_at_tail: bool) -> None:
         if self._cursor_id != request.cursor_id:
             self._cursor += window.shift  # The user moved on while the rows were read.
         elif window.cursor_index is not None:
             self._cursor = window.cursor_index
-        self._cursor = min(max(0, self._cursor), max(0, window.total - 1))
-        if window.row(self._cursor) is not None or not window.total:
+        elif was_at_tail:
+            self._cursor += window.shift  # The runs that come in place of that line are under the cursor.
+        self._cursor = min(max(0, self._cursor), max(0, self.total - 1))
+        if window.row(self._cursor) is not None or self._cursor >= window.total:
             self.cursor_moved()
 
     def _hold_still(self, window: RunWindow, request: WindowRequest, *, follows: bool) -> None:

@@ -12,6 +12,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
+from app.text import SafeText
 from storage.records import RunSort
 from storage.records.query import SortColumn
 from widgets.cursor_view import HEADER
@@ -42,6 +43,10 @@ class RunTable(RunRows):
         """A run was opened, with enter or a double click."""
 
         run_id: str
+
+    @dataclass
+    class TailChosen(Message):
+        """The line below the last run was opened, with enter or a click."""
 
     @dataclass
     class SortRequested(Message):
@@ -85,6 +90,7 @@ class RunTable(RunRows):
         self._stuck: frozenset[str] = frozenset()
         self._marks = RunMarks()
         self._notice: Notice | None = None
+        self._tail: tuple[SafeText, ...] = ()
         self._painted: dict[int, RowTimes] = {}
         self._renderer: TableRenderer | None = None
         self._drag: TitleDrag | None = None
@@ -102,8 +108,15 @@ class RunTable(RunRows):
         """Show a notice in place of the rows while there are none."""
         if notice != self._notice:
             self._notice = notice
-            if not self._window.total:
+            if not self.count:
                 self.refresh()
+
+    def end_with(self, tail: tuple[SafeText, ...]) -> None:
+        """Show the first of these texts that fits on a line below the last run; without texts no such line."""
+        before, self._tail = self._tail, tail
+        self.has_tail(bool(tail))
+        if before and tail and before != tail:
+            self.repaint_row(self.count)
 
     def sorted_by(self, sort: RunSort) -> None:
         """Show the order of the rows."""
@@ -169,8 +182,10 @@ class RunTable(RunRows):
             self.scroll_to(x=later[0] if columns > 0 else later[-1], animate=False, force=True)
 
     def action_choose(self) -> None:
-        """Open the run under the cursor."""
-        if self._row is not None:
+        """Open the run under the cursor, or ask for what the line below the last run offers."""
+        if self.is_at_tail:
+            self.post_message(self.TailChosen())
+        elif self._row is not None:
             self.post_message(self.Chosen(self._row.run_id))
 
     def action_mark(self) -> None:
@@ -223,6 +238,9 @@ class RunTable(RunRows):
             return
         begin = self._marks.anchor or (self._row.run_id if self._row else None)
         self.put_cursor(index)
+        if self.is_at_tail:
+            self.post_message(self.TailChosen())
+            return
         if event.shift and row is not None and begin is not None:
             self.post_message(self.RangeRequested(begin, row.run_id))
         elif event.ctrl and row is not None:
@@ -283,9 +301,13 @@ class RunTable(RunRows):
             self._lay_out(view.width)
         if y < HEADER:
             return renderer.header(self._layout, self._sort, self._unseen, view.width, scroll_x)
-        if not self.total:
-            return renderer.notice(self._notice, y - HEADER, view.width, view.height - HEADER)
         index = self.scroll_offset.y + y - HEADER
+        if index == self.count and self._tail:
+            return renderer.tail(
+                self._tail, view.width, RowState(self.is_at_tail, marked=False, focused=self.has_focus)
+            )
+        if not self.count:
+            return renderer.notice(self._notice, y - HEADER, view.width, view.height - HEADER)
         if index >= self.total:
             return renderer.blank(view.width)
         row = self._window.row(index)

@@ -10,6 +10,8 @@ from storage.records import Action
 from widgets.runs.facts import Branch, RunView, Turn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from app.console.runs.screen_context import ScreenContext
     from app.engine import Engine
     from storage.ledger import Ledger
@@ -38,17 +40,21 @@ MOST_BESIDE: Final = 100
 class PaneLoader:
     """Keeps one pane on the run under a table's cursor."""
 
-    def __init__(self, context: "ScreenContext", table: "RunTable", pane: "RunPane") -> None:
+    def __init__(
+        self, context: "ScreenContext", table: "RunTable", pane: "RunPane", otherwise: "Callable[[], str]"
+    ) -> None:
+        """Prepare; `otherwise` is what to say where the cursor is on no run."""
         self._session = context.session
         self._table = table
         self._pane = pane
+        self._otherwise = otherwise
         self._reader = CoalescedTask(self._read, context.start)
         self.look = self._reader.ask
 
     async def _read(self) -> None:
         engine, row = self._session.engine, self._table.row
         if engine is None or row is None:
-            self._pane.show(None)
+            self._pane.show(None, otherwise=self._otherwise())
         else:
             stuck = self._table.is_stuck(row.run_id)
             self._pane.show(await read_run(engine, row.run_id, stuck=stuck))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import ClassVar, Final
 
@@ -16,6 +16,7 @@ from app.console.base_screen import BaseScreen
 from app.console.messages import OpenRun
 from app.console.runs.bulk_actions import BULK_BINDINGS, BulkActions
 from app.console.runs.loaders import PaneLoader
+from app.console.runs.older_runs import OLDER_BINDINGS, OlderRuns
 from app.console.runs.preferences import PreferencesFile, PreferencesWriter
 from app.console.runs.query_controller import QUERY_BINDINGS, QueryController, facets, problem_texts
 from app.console.runs.run_actions import RUN_BINDINGS, RunActions
@@ -24,11 +25,13 @@ from app.console.runs.table_loader import TableLoader
 from app.console.runs.views import TableQuery
 from app.console.session import CURE_S, Session
 from app.console.troubles import UNREADABLE, nothing_to_show
-from app.events import ActionChanged, CacheChangedElsewhere, Event, LinkChanged, RunsChanged
+from app.events import ActionChanged, BackfillMoved, CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.text import safe_text
 from storage.records import RunWindow
-from widgets.filter.bar import Extent, FilterBar
+from storage.records.backfill import BackfillPhase, BackfillProgress
+from widgets.filter.bar import FilterBar
 from widgets.filter.chips import SheetRequested, StatusCounts, ViewBar
+from widgets.filter.extent import Extent, ExtentLine
 from widgets.filter.search import SearchInput
 from widgets.frame.notice import Notice
 from widgets.runs.pane import RunPane
@@ -40,6 +43,8 @@ WIDE: Final = 120
 TALL: Final = 32
 """From this height on it has room below."""
 
+_hidden = partial(Binding, show=False)
+
 
 class RunsScreen(BaseScreen):
     """Every run that matches the query, however many."""
@@ -49,10 +54,18 @@ class RunsScreen(BaseScreen):
         *RUN_BINDINGS,
         *QUERY_BINDINGS,
         *BULK_BINDINGS,
-        Binding("C", "columns", "columns", show=False, tooltip="Which, in which order, how wide", id="runs.columns"),
-        Binding("v", "raw", "raw JSON", show=False, tooltip="Facts, or the run as received", id="run.raw"),
-        Binding("d", "pane", "detail on/off", show=False, id="runs.pane"),
-        Binding("escape", "clear", "clear", show=False, tooltip="Marks, then the line, then the view", id="runs.clear"),
+        *OLDER_BINDINGS,
+        _hidden("C", "columns", "columns", tooltip="Which, in which order, how wide", id="runs.columns"),
+        _hidden("v", "raw", "raw JSON", tooltip="Facts, or the run as received", id="run.raw"),
+        _hidden("d", "pane", "detail on/off", id="runs.pane"),
+        Binding(
+            "escape",
+            "clear",
+            "clear",
+            show=False,
+            tooltip="The fetching, then marks, the line, the view",
+            id="runs.clear",
+        ),
     ]
 
     def __init__(self, session: Session) -> None:
@@ -78,8 +91,12 @@ class RunsScreen(BaseScreen):
         )
         self.run_actions = RunActions(context, lambda: self.focused_run_id, self.table_loader.seek)
         self.bulk_actions = BulkActions(context, self.query_controller, self.table)
+        self.older_runs = OlderRuns(context, lambda: self.query_controller.now, self._older_runs_changed)
         self._extent: Extent | None = None
-        self.pane_loader = PaneLoader(context, self.table, self.pane)
+        self._phase: BackfillPhase = "idle"
+        self._is_behind = False
+        """Runs came in the background that are read with the next tick."""
+        self.pane_loader = PaneLoader(context, self.table, self.pane, self.older_runs.explanation)
 
     def compose_body(self) -> Iterable[Widget]:
         """The filters, the table and the run beside or below it."""
@@ -111,23 +128,26 @@ class RunsScreen(BaseScreen):
 
     def engine_changed(self, event: Event) -> None:
         """Read again what changed."""
-        if isinstance(event, RunsChanged | CacheChangedElsewhere) or self._is_told_by(event):
+        if isinstance(event, BackfillMoved):
+            self._backfill_moved(event.progress)
+        elif isinstance(event, LinkChanged):
+            # Only once the poll has ended is it known up to when, and how far back, nothing is missing.
+            self.table_loader.poll_ended()
+        elif isinstance(event, RunsChanged) and self._only_fills(event):
+            self._is_behind = True
+        elif isinstance(event, RunsChanged | CacheChangedElsewhere):
             self.table_loader.runs_changed()
         if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
             self.pane_loader.look()
 
-    def _is_told_by(self, event: Event) -> bool:
-        """Whether the end of a poll changes what is said of the history."""
-        if self._extent is None or not isinstance(event, LinkChanged) or event.state.subject != "runs":
-            return False
-        held = self._extent.coverage
-        # What a poll stored counts as complete history only once the poll has ended.
-        return held.complete_since is None or held.dropped != event.state.dropped
-
     def tick(self, _: datetime) -> None:
-        """Update the ages on show."""
+        """Update the ages on show, and what came in the background."""
         now = self.session.run_now()
         self.table.tick(now, self.as_of)
+        if self._is_behind:
+            self._is_behind = False
+            self.table_loader.runs_changed()
+        self._show_what_is_missing()
         # A frame of its own: in one with the header's age all that lies between the two lines would be painted.
         self.call_after_refresh(self.pane.tick, now, self.as_of)
 
@@ -138,7 +158,7 @@ class RunsScreen(BaseScreen):
 
     def trouble(self) -> Notice | None:
         """What the banner says, unless the table has the room to say it."""
-        return super().trouble() if self.table.total else None
+        return super().trouble() if self.table.count else None
 
     def on_resize(self, event: events.Resize) -> None:
         """Put the run beside the table, below it, or on two lines."""
@@ -158,6 +178,10 @@ class RunsScreen(BaseScreen):
     @on(RunTable.Chosen)
     def _on_chosen(self, message: RunTable.Chosen) -> None:
         self.post_message(OpenRun(message.run_id))
+
+    @on(RunTable.TailChosen)
+    def _on_tail_chosen(self) -> None:
+        self.older_runs.fetch()
 
     @on(RunTable.Arranged)
     def _on_arranged(self, message: RunTable.Arranged) -> None:
@@ -210,6 +234,8 @@ class RunsScreen(BaseScreen):
         """Disable what cannot be done."""
         if action == "run":
             return self.run_actions.is_possible(str(parameters[0]))
+        if action == "older":
+            return self.older_runs.is_possible(str(parameters[0]))
         return super().check_action(action, parameters)
 
     async def action_run(self, name: str) -> None:
@@ -227,6 +253,10 @@ class RunsScreen(BaseScreen):
     def action_query(self, name: str) -> None:
         """Change the query, or open the sheet that does."""
         self.query_controller.do(name)
+
+    def action_older(self, name: str) -> None:
+        """Fetch older runs, or pause what fetches them in the background."""
+        self.older_runs.do(name)
 
     def action_columns(self) -> None:
         """Choose the columns."""
@@ -247,7 +277,9 @@ class RunsScreen(BaseScreen):
         self.preferences.change(lambda known: replace(known, detail=shown))
 
     def action_clear(self) -> None:
-        """Take away the marks; without marks, the changes to the line; without changes, the view."""
+        """Stop fetching; else take away the marks; else the changes to the line; else the view."""
+        if self.older_runs.stop():
+            return
         if self.table.marks:
             self.table.unmark()
         else:
@@ -293,15 +325,49 @@ class RunsScreen(BaseScreen):
 
     def _show_extent(self, extent: Extent) -> None:
         self._extent = extent
-        self.bar.show(extent, self.session.clock())
+        self.older_runs.know(extent)
+        self._show_what_is_missing()
+
+    def _show_what_is_missing(self) -> None:
+        if self._extent is None:
+            return
+        now = self.session.clock()
+        # While the link fails nothing is as of now, however young.
+        fresh_from = now if self.as_of else now - timedelta(seconds=self.session.patience.late_after_s)
+        self.bar.show(ExtentLine(self._extent, now, fresh_from, self.older_runs.progress))
+        self.table.end_with(self.older_runs.tail())
+        self.refresh_bindings()
         self._explain()
+
+    def _backfill_moved(self, progress: BackfillProgress) -> None:
+        """Show another phase at once; how far it came is shown with the next tick."""
+        if progress.phase != self._phase:
+            self._phase = progress.phase
+            self.table_loader.runs_changed()
+
+    def _only_fills(self, event: RunsChanged) -> bool:
+        """Whether runs merely came in the background: they come often, and are read once a second."""
+        is_filling = self.older_runs.progress.phase == "running"
+        return is_filling and not (event.changes.transitions or event.changes.updated)
+
+    def _older_runs_changed(self) -> None:
+        self._show_what_is_missing()
+        self.table_loader.runs_changed()
+        self.pane_loader.look()
 
     def _explain(self) -> None:
         """Say why there are no rows, while there are none."""
         # Not before it is known: the pane would come later, and push the table aside.
         has_none = self._extent is not None and not self._extent.held
-        self.query_one("#runs").set_class(has_none and not self.table.total, "-empty")
+        self.query_one("#runs").set_class(has_none and not self.table.count, "-empty")
         session, query = self.session, self.query_controller.now
         empty, link = None if query.is_changed else query.view.empty, session.vitals.runs_link
-        nothing = nothing_to_show(empty, self._extent, link, session.clock(), read_only=session.profile.read_only)
+        nothing = nothing_to_show(
+            empty,
+            self._extent,
+            link,
+            session.clock(),
+            looked=self.older_runs.looked(),
+            read_only=session.profile.read_only,
+        )
         self.table.say(UNREADABLE if session.storage_trouble else nothing)

@@ -9,7 +9,7 @@ from app.console.runs.screen_context import ScreenContext
 from app.console.runs.views import TableQuery
 from storage.errors import StorageError
 from storage.records import RunFilter, RunRow, RunWindow, WindowRequest
-from widgets.filter.bar import Extent
+from widgets.filter.extent import Extent
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class TableLoader:
         self._is_stale = False
         """Runs changed since the last reading began."""
         self._latest = CoalescedTask(self._read, context.start)
+        self._latest_extent = CoalescedTask(self._read_extent, context.start)
 
     def look(self) -> None:
         """Read the rows around the reader, who moved."""
@@ -50,6 +51,10 @@ class TableLoader:
         """Read the rows again, and where they stand now."""
         self._is_stale = True
         self._latest.ask()
+
+    def poll_ended(self) -> None:
+        """Read again how much is held, and up to when nothing is missing."""
+        self._latest_extent.ask()
 
     def seek(self, run_id: str) -> None:
         """Put the cursor on a run that was started here, as soon as it is in the table."""
@@ -78,6 +83,12 @@ class TableLoader:
             # The next reading owes it too.
             self._is_new, self._is_stale = self._is_new or is_new, self._is_stale or is_stale
             raise
+
+    async def _read_extent(self) -> None:
+        engine = self._session.engine
+        if engine is not None:
+            condition = self._query().condition(self._session.run_now())
+            self._show_extent(await read_extent(engine.cache, self._table.count, condition))
 
     async def _read_owed(self, cache: "Cache", *, is_new: bool, is_stale: bool) -> None:
         condition = self._query().condition(self._session.run_now())
@@ -115,7 +126,7 @@ class TableLoader:
     async def _read_numbers(self, cache: "Cache", condition: RunFilter) -> None:
         # The rows first: showing the numbers may lay out the screen again.
         await self._painted()
-        self._show_extent(await read_extent(cache, self._table.total, condition))
+        self._show_extent(await read_extent(cache, self._table.count, condition))
         counts, finals = await cache.status_counts(condition), await cache.final_statuses()
         self._show_counts(counts, frozenset(s for s in counts if condition.lets_status_through(s, finals)))
 
@@ -145,4 +156,12 @@ async def read_extent(cache: "Cache", matching: int, condition: RunFilter, *, is
         StorageError: The cache cannot be read.
     """
     held = await cache.count(RunFilter()) if condition else matching
-    return Extent(matching, held, await cache.coverage(), is_filtered=bool(condition), is_counted=is_counted)
+    return Extent(
+        matching,
+        held,
+        await cache.coverage(),
+        is_filtered=bool(condition),
+        is_counted=is_counted,
+        goes_on=await cache.token(None) is not None,
+        is_paused=await cache.backfill_paused(),
+    )

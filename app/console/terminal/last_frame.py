@@ -44,7 +44,7 @@ def keep_frames(app: App[Any], keep: KeepFrame, profile: Callable[[], str]) -> C
 def _shows_runs(app: App[Any]) -> bool:
     # At the very start there is no table yet, and an empty one is not worth keeping.
     on_runs = app.is_running and app.current_mode == "runs" and len(app.screen_stack) == 1
-    return on_runs and any(table.total for table in app.screen.query(RunTable))
+    return on_runs and any(table.count for table in app.screen.query(RunTable))
 
 
 def _dimmed(app: App[Any], strips: Sequence[Strip], title: str) -> tuple[str, list[str]]:

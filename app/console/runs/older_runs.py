@@ -1,0 +1,202 @@
+"""Runs that are not here: what is said of them, what fetches them, and what stops or pauses it."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from textual.binding import Binding
+
+from app.api.errors import RateLimitedError
+from app.console.runs.screen_context import ScreenContext
+from app.console.runs.views import TableQuery
+from app.text import SafeText, safe_text
+from app.times import clock_time
+from storage.records import CoverageGap, RunFilter
+from storage.records.backfill import BackfillProgress
+from widgets.filter.extent import IDLE, WAITS_FOR, Extent, missing_text
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from app.engine import Engine
+
+OLDER_BINDINGS: Final = (
+    Binding("M", "older('fetch')", "fetch older runs", show=False, tooltip="Those that are not here", id="runs.older"),
+    Binding("P", "older('pause')", "pause fetching", tooltip="Of older runs in the background", id="runs.pause"),
+    Binding("P", "older('resume')", "resume fetching", tooltip="Of older runs in the background", id="runs.resume"),
+)
+WAIT_S: Final = 5.0
+"""After a 429 that does not say for how long."""
+
+
+class OlderRuns:
+    """Fetches what the query could find beyond the runs that are here, for as long as a person waits for it."""
+
+    def __init__(self, context: ScreenContext, query: Callable[[], TableQuery], changed: Callable[[], None]) -> None:
+        """Prepare; `changed` is called when rows came, or when something else is to be said."""
+        self._context = context
+        self._session = context.session
+        self._query = query
+        self._changed = changed
+        self._extent: Extent | None = None
+        self._task: asyncio.Task[None] | None = None
+        """The fetching under way."""
+        self._is_stopped = False
+        self._began = 0
+        """The runs that had been fetched when it began."""
+        self._waits_until: datetime | None = None
+        self._actions: dict[str, Callable[[], object]] = {
+            "fetch": self.fetch,
+            "pause": lambda: context.with_engine(lambda engine: self._set_paused(engine, paused=True), "pause"),
+            "resume": lambda: context.with_engine(lambda engine: self._set_paused(engine, paused=False), "pause"),
+        }
+
+    def know(self, extent: Extent) -> None:
+        """Take what is held by now."""
+        self._extent = extent
+
+    @property
+    def progress(self) -> BackfillProgress:
+        """How the fetching in this process goes."""
+        engine = self._session.engine
+        return IDLE if engine is None else engine.backfill.progress
+
+    @property
+    def is_fetching(self) -> bool:
+        """Whether a person waits for older runs."""
+        return self._task is not None
+
+    @property
+    def gap(self) -> CoverageGap | None:
+        """The newest gap in which the query could find runs; None: nothing that it could find is missing."""
+        return None if self._extent is None else self._extent.gap(self._query().condition(self._session.run_now()))
+
+    # What it does
+
+    def do(self, name: str) -> None:
+        """Act: one of the names in `OLDER_BINDINGS`."""
+        self._actions[name]()
+
+    def is_possible(self, name: str) -> bool:
+        """Whether there is something to act on."""
+        is_paused = self._extent is not None and self._extent.is_paused
+        if name == "fetch":
+            return not self.is_fetching and self.gap is not None
+        if name == "resume":
+            return is_paused
+        return not is_paused and self.progress.phase in {"running", "waiting"} and not self.is_fetching
+
+    def fetch(self) -> None:
+        """Fetch older runs until the query finds some."""
+        if not self.is_fetching and self.gap is not None:
+            self._context.with_engine(self._fetch, "older")
+
+    def stop(self) -> bool:
+        """Stop fetching, if it was; what came is kept."""
+        if self._task is None:
+            return False
+        self._is_stopped = True
+        self._task.cancel()
+        return True
+
+    async def _fetch(self, engine: "Engine") -> None:
+        self._is_stopped, self._began = False, engine.backfill.progress.done_runs
+        self._task = asyncio.ensure_future(self._fetch_until_found(engine))
+        self._changed()
+        try:
+            await self._task
+        except asyncio.CancelledError:
+            if not self._is_stopped:
+                raise
+        finally:
+            self._task = self._waits_until = None
+            self._changed()
+
+    async def _fetch_until_found(self, engine: "Engine") -> None:
+        cache, condition = engine.cache, self._query().condition(self._session.run_now())
+        found, before = await cache.count(condition), None
+        # Nothing came, and nothing is known to be missing less: the service has no more.
+        while before != (before := (await cache.coverage(), await cache.count(RunFilter()))):
+            try:
+                await engine.backfill.fetch_older(since=condition.since)
+            except RateLimitedError as error:
+                before = None
+                await self._wait(error.retry_after_s or WAIT_S)
+            self._changed()
+            if await cache.count(condition) > found:
+                return
+
+    async def _wait(self, wait_s: float) -> None:
+        self._waits_until = self._session.clock() + timedelta(seconds=wait_s)
+        self._changed()
+        await asyncio.sleep(wait_s)
+        self._waits_until = None
+
+    async def _set_paused(self, engine: "Engine", *, paused: bool) -> None:
+        await (engine.backfill.pause() if paused else engine.backfill.resume())
+        self._changed()
+
+    # What it says
+
+    def tail(self) -> tuple[SafeText, ...]:
+        """The line below the last run, in full and then shorter; nothing where nothing is missing."""
+        gap = self.gap
+        if gap is None:
+            return ()
+        runs = missing_text(gap, self._session.clock())
+        if self.is_fetching:
+            texts: tuple[str, ...] = (f"fetching {runs} · {self._how_far} · esc stops", f"{self._how_far} · esc stops")
+            return tuple(map(safe_text, texts))
+        texts = (
+            f"{runs} are not fetched · enter fetches them",
+            f"{runs} are not here · enter fetches",
+            "enter fetches older runs",
+        )
+        return tuple(map(safe_text, texts))
+
+    def looked(self) -> tuple[str, ...]:
+        """What to say of an empty result, while it may be empty for want of runs; nothing where none are missing."""
+        gap, extent = self.gap, self._extent
+        if gap is None or extent is None:
+            return ()
+        runs = missing_text(gap, self._session.clock())
+        if self.is_fetching:
+            return (f"Fetching {runs}: {self._how_far}.", "esc stops.")
+        return (
+            f"Only the {extent.held:,} runs that are here were looked at; {runs} are not.",
+            "enter asks the service.",
+        )
+
+    def explanation(self) -> str:
+        """What is missing and why, in sentences."""
+        gap, engine = self.gap, self._session.engine
+        if gap is None or engine is None or self._extent is None:
+            return ""
+        now, history = self._session.clock(), self._session.settings.history
+        gaps = self._extent.coverage.gaps or (gap,)
+        what = "; ".join(missing_text(gap, now) for gap in gaps)
+        return (
+            f"Not here: {what}. {self._why(now)}\n\n"
+            f"By itself the console fetches {history.days:g} days, and at most {history.runs:,} runs ([history] in the"
+            " configuration). What is older comes when you ask for it."
+        )
+
+    def _why(self, now: "datetime") -> str:
+        progress, is_paused = self.progress, self._extent is not None and self._extent.is_paused
+        if self.is_fetching:
+            return f"They are being fetched: {self._how_far}; esc stops it."
+        if is_paused:
+            return "Fetching in the background is paused; P resumes it."
+        if progress.phase == "waiting" and progress.until is not None:
+            why = WAITS_FOR.get(progress.why) or safe_text(progress.why, limit=160)
+            return f"Fetching waits until {clock_time(progress.until, now)}: {why}."
+        if progress.phase == "running":
+            return "They are being fetched in the background; P pauses it."
+        return "enter fetches them."
+
+    @property
+    def _how_far(self) -> str:
+        if self._waits_until is not None:
+            return f"waiting until {clock_time(self._waits_until, self._session.clock())}: rate limit"
+        return f"{self.progress.done_runs - self._began:,} so far"

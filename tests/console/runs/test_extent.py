@@ -1,0 +1,135 @@
+"""The line that says how many runs are held, and what is missing."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from storage.records import Coverage, CoverageGap, CoverageRange, RunFilter
+from storage.records.backfill import BackfillProgress
+from widgets.filter.extent import Extent, ExtentLine
+
+NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+FRESH = NOON - timedelta(seconds=45)
+
+
+def before(**by: float) -> datetime:
+    return NOON - timedelta(**by)
+
+
+TODAY = CoverageRange(before(hours=2), before(minutes=1))
+EARLIER = CoverageRange(before(days=9), before(hours=5))
+BEGINNING = CoverageRange(None, before(hours=5))
+WHOLE = Coverage((CoverageRange(None, before(minutes=1)),), NOON, before(days=20))
+
+
+def said(
+    coverage: Coverage, *, wide: bool = True, progress: BackfillProgress | None = None, **fields: object
+) -> list[str]:
+    """Every way to say it, the longest first."""
+    extent = replace(Extent(1_700, 1_700, coverage, is_filtered=False), **fields)  # type: ignore[arg-type]
+    line = ExtentLine(extent, NOON, FRESH, progress or BackfillProgress())
+    return [variant.plain for variant in line.variants(wide=wide)]
+
+
+@pytest.mark.parametrize(
+    ("coverage", "wide", "narrow"),
+    [
+        (WHOLE, "1,700 runs · complete", "1,700 · all"),
+        (replace(WHOLE, dropped=2), "1,700 runs · complete · 2 without an id", "1,700 · all · 2 without an id"),
+        # Nothing is known of what came since the last answer that reached down to here.
+        (
+            replace(WHOLE, as_of=before(minutes=20)),
+            "1,700 runs · complete until 11:40:00",
+            "1,700 · all until 11:40:00",
+        ),
+        (replace(WHOLE, as_of=None), "1,700 runs · complete until 11:59:00", "1,700 · all until 11:59:00"),
+        (Coverage((EARLIER,), NOON), "1,700 runs · complete since 25 Apr 12:00", "1,700 · since 25 Apr 12:00"),
+        (Coverage((TODAY,), NOON), "1,700 runs · complete since 10:00:00", "1,700 · since 10:00:00"),
+        (
+            Coverage((EARLIER,), before(days=1)),
+            "1,700 runs · complete from 25 Apr 12:00 to 3 May 12:00",
+            "1,700 · complete 25 Apr 12:00 to 3 May 12:00",
+        ),
+        (Coverage((TODAY, BEGINNING), NOON), "1,700 runs · gap 07:00:00 to 10:00:00", "1,700 · since 10:00:00"),
+        (Coverage(), "1,700 runs · history not complete yet", "1,700 · partial"),
+    ],
+)
+def test_no_more_is_claimed_than_is_known(coverage: Coverage, wide: str, narrow: str) -> None:
+    """A gap, an end and a beginning are said; only what misses nothing up to now is called complete."""
+    assert said(coverage)[0] == wide
+    assert said(coverage, wide=False)[0] == narrow
+
+
+def test_what_matches_is_told_from_what_is_held() -> None:
+    """A search that is still going on has found at least so many."""
+    assert said(WHOLE, matching=12, is_filtered=True)[0] == "12 of 1,700 · complete"
+    assert said(WHOLE, matching=12, is_filtered=True, is_counted=False)[0] == "12+ of 1,700 · complete"
+
+
+@pytest.mark.parametrize(
+    ("progress", "texts"),
+    [
+        (
+            BackfillProgress("running", 3_000, 10_000, seconds_left=130.0),
+            ["1,700 runs · fetching ██░░░░░░  30%  2m left", "1,700 · fetching ██░░░░░░  30%  2m left"],
+        ),
+        (BackfillProgress("running", 9_999, 10_000), ["1,700 runs · fetching ███████░  99%"]),
+        (BackfillProgress("running", 50), ["1,700 runs · fetching what is missing"]),
+        (
+            BackfillProgress("waiting", until=NOON + timedelta(seconds=72), why="rate_limited"),
+            ["1,700 runs · waiting until 12:01:12: rate limit"],
+        ),
+    ],
+)
+def test_progress_stands_where_the_claim_would_be(progress: BackfillProgress, texts: list[str]) -> None:
+    """What is being fetched is not complete; a bar is full only when nothing is missing."""
+    assert said(Coverage((TODAY,), NOON), progress=progress)[: len(texts)] == texts
+
+
+def test_a_pause_is_said_with_its_key_and_with_what_is_held() -> None:
+    """The shorter texts keep the pause."""
+    texts = said(Coverage((TODAY,), NOON), is_paused=True)
+
+    assert texts[0] == "1,700 runs · since 10:00:00 · paused, P resumes"
+    assert all("paused" in text for text in texts)
+    assert said(WHOLE, is_paused=True)[0] == "1,700 runs · complete"
+
+
+def test_every_line_fits_beside_the_views_of_a_small_terminal() -> None:
+    """The shortest text of each state, in the 40 cells that are left of 80."""
+    states = [
+        BackfillProgress("running", 3_000, 10_000, seconds_left=130.0),
+        BackfillProgress("waiting", until=NOON + timedelta(days=1), why="The service is down for reasons of its own."),
+    ]
+    for progress in states:
+        assert len(said(Coverage((EARLIER,), NOON), wide=False, progress=progress, matching=12_204)[-1]) <= 40
+
+
+@pytest.mark.parametrize(
+    ("condition", "gap"),
+    [
+        (RunFilter(), CoverageGap(before(hours=5), before(hours=2))),
+        (RunFilter(search="x"), CoverageGap(before(hours=5), before(hours=2))),
+        (RunFilter(since=before(hours=1)), None),
+        (RunFilter(since=before(hours=2)), None),
+        (RunFilter(since=before(hours=3)), CoverageGap(before(hours=5), before(hours=2))),
+        (RunFilter(until=before(hours=5)), CoverageGap(None, before(days=9))),
+        (RunFilter(since=before(days=9), until=before(hours=5)), None),
+        # Asked for by their status, however old they are.
+        (RunFilter(active=True), None),
+        (RunFilter(statuses=("queued",)), None),
+        (RunFilter(statuses=("queued", "failed")), CoverageGap(before(hours=5), before(hours=2))),
+    ],
+)
+def test_only_a_gap_in_which_the_query_could_find_runs_counts(condition: RunFilter, gap: CoverageGap | None) -> None:
+    """The newest one first; a query within what is held misses nothing."""
+    extent = Extent(5, 5, Coverage((TODAY, EARLIER), NOON), is_filtered=bool(condition))
+
+    assert extent.gap(condition) == gap
+
+
+def test_a_list_that_goes_on_without_readable_times_is_a_gap() -> None:
+    """It has neither end."""
+    assert Extent(5, 5, Coverage(), is_filtered=False, goes_on=True).gap(RunFilter()) == CoverageGap(None, None)
+    assert Extent(5, 5, Coverage(), is_filtered=False).gap(RunFilter()) is None

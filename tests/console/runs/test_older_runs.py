@@ -1,0 +1,252 @@
+"""Runs that are not here: they are said to be missing, and fetched when a person asks."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from app.api.errors import RateLimitedError
+from app.events import BackfillMoved, RunsChanged
+from storage.cache import Cache
+from storage.records import RunChanges
+from storage.records.backfill import BackfillProgress
+from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from tests.console.scenes import TOKEN_VARIABLE, settings_for
+from tests.run_board import Board
+from widgets.cursor_view import HEADER
+
+HELD = 20
+TAIL = "runs before 20:14:06 are not fetched · enter fetches them"
+
+
+@asynccontextmanager
+async def begun(
+    staged: Staged, board: Board, tmp_path: Any, *, synced: bool = True, size: Any = WIDE
+) -> AsyncIterator[Scene]:
+    """A console whose first refresh reads the newest 20 of 60 runs."""
+    os.environ[TOKEN_VARIABLE] = "token-of-the-scene"  # The engine before it took it.
+    profile = settings_for(board.base_url, tmp_path).profile()
+    poll = replace(profile.poll, page_size=HELD, first_runs=HELD)
+    async with staged(size, synced=synced, changed={"profiles": (replace(profile, poll=poll),)}) as scene:
+        yield scene
+
+
+def cursor_line(scene: Scene) -> str:
+    return next(line for line in scene.lines if line.startswith("▌"))
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> list[datetime | None]:
+    """The service does not answer a request for older runs; the times since when they were asked for."""
+    asked: list[datetime | None] = []
+
+    async def fetch_older(_: object, *, since: datetime | None = None, **__: object) -> None:
+        asked.append(since)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("app.sync.backfill.Backfill.fetch_older", fetch_older)
+    return asked
+
+
+async def pressed(scene: Scene, *keys: str, shows: str) -> None:
+    """Presses keys that start what does not end, and waits for what they lead to."""
+    for key in keys:
+        await scene.pilot.press(key)
+    async with asyncio.timeout(60):
+        while shows not in scene.text:  # noqa: ASYNC110 — what it waits for is on the screen
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("size", [SMALL, WIDE])
+async def test_the_last_line_fetches_what_is_older(staged: Staged, board: Board, tmp_path: Any, size: Any) -> None:
+    """Enter on it brings the runs in its place, and then nothing is said to be missing."""
+    async with begun(staged, board, tmp_path, size=size) as scene:
+        assert "since 20:14:06" in scene.text
+        await scene.press("G")
+        assert TAIL in cursor_line(scene)
+        assert "Not here: runs before 20:14:06." in scene.text
+
+        await scene.press("enter")
+
+        assert scene.table.count == 60
+        assert TAIL not in scene.text
+        assert scene.table.row is not None
+        assert scene.table.row.run_id.startswith("run_01JX0020")
+        await scene.press("G")
+        assert scene.table.row.run_id.startswith("run_01JX0059")
+
+
+async def test_a_click_fetches_as_enter_does(staged: Staged, board: Board, tmp_path: Any) -> None:
+    """One is enough: nothing else can be done with that line."""
+    async with begun(staged, board, tmp_path) as scene:
+        await scene.pilot.click("RunTable", offset=(30, HEADER + HELD))
+        await scene.settle()
+
+        assert scene.table.count == 60
+
+
+async def test_what_is_missing_is_still_said_after_a_restart(staged: Staged, board: Board, tmp_path: Any) -> None:
+    """Before anything is asked of the service; and up to when the rest is complete."""
+    async with begun(staged, board, tmp_path):
+        pass
+    async with begun(staged, board, tmp_path, synced=False) as scene:
+        await scene.tick(minutes=5)
+        assert "complete 20:14:06 to 22:00:00" in scene.text
+
+        await scene.press("G", "enter")
+
+        assert scene.table.count == 60
+
+
+async def test_new_runs_above_leave_the_cursor_on_the_last_line(staged: Staged, board: Board, tmp_path: Any) -> None:
+    """It stays what it was: the way to older runs."""
+    async with begun(staged, board, tmp_path, size=SMALL) as scene:
+        await scene.press("G")
+        board.put("run_new", "queued", created=600.0)
+        await scene.sync()
+
+        assert TAIL in cursor_line(scene)
+        assert scene.table.count == HELD + 1
+
+
+async def test_an_empty_result_says_where_it_looked_and_asks_for_more(
+    staged: Staged, board: Board, tmp_path: Any
+) -> None:
+    """A run id that is not here is found by one key."""
+    async with begun(staged, board, tmp_path) as scene:
+        await scene.press("slash", *"jx0045", "enter")
+        await scene.shows("Only the 20 runs that are here were looked at;", "No run matches here")
+
+        await scene.press("enter")
+
+        assert scene.table.row is not None
+        assert scene.table.row.run_id.startswith("run_01JX0045")
+
+
+async def test_a_date_before_what_is_held_is_fetched_since_then(
+    staged: Staged, board: Board, tmp_path: Any, hanging: list[datetime | None]
+) -> None:
+    """A query within what is held offers nothing."""
+    async with begun(staged, board, tmp_path) as scene:
+        await scene.press("slash", *"since:1h", "enter")
+        assert "not fetched" not in scene.text
+        await scene.press("escape", "slash", *"since:4h", "enter", "G")
+        await pressed(scene, "enter", shows="so far · esc stops")
+
+        assert hanging == [scene.clock() - timedelta(hours=4)]
+        await scene.press("escape")
+        assert TAIL in scene.text
+
+
+async def test_escape_stops_the_fetching_before_anything_else(
+    staged: Staged, board: Board, tmp_path: Any, hanging: list[datetime | None]
+) -> None:
+    """The query stays as it is, and how far it came is said until then."""
+    async with begun(staged, board, tmp_path, size=SMALL) as scene:
+        await scene.press("slash", *"nowhere", "enter")
+        await pressed(scene, "M", shows="esc stops")
+        assert "0 so far" in scene.text
+        await scene.press("escape")
+
+        assert "enter asks the service" in " ".join(scene.text.split())
+        assert "nowhere" in scene.text
+
+
+async def test_a_rate_limit_is_waited_for_and_said(
+    staged: Staged, board: Board, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the time at which it goes on."""
+
+    async def refused(*_: object, **__: object) -> None:
+        raise RateLimitedError("Slow down.", retry_after_s=72.0)
+
+    monkeypatch.setattr("app.sync.backfill.Backfill.fetch_older", refused)
+    async with begun(staged, board, tmp_path) as scene:
+        await scene.press("G")
+        await pressed(scene, "enter", shows="waiting until 22:01:12: rate limit · esc stops")
+        await scene.press("escape")
+
+        assert TAIL in scene.text
+
+
+def moved(scene: Scene, progress: BackfillProgress) -> BackfillMoved:
+    scene.engine.backfill.progress = progress
+    return BackfillMoved(progress)
+
+
+RUNNING = BackfillProgress("running", 3_000, 10_000, seconds_left=130.0)
+
+
+async def test_the_backfill_is_paused_and_resumed_by_a_key(staged: Staged, board: Board, tmp_path: Any) -> None:
+    """The key is offered while it does something; a pause is kept."""
+    async with begun(staged, board, tmp_path) as scene:
+        assert "P pause" not in scene.text
+        await scene.ring(moved(scene, RUNNING))
+        assert "20 runs · fetching ██░░░░░░  30%  2m left" in scene.text
+        assert "P pause fetching" in scene.lines[-1]
+
+        await scene.press("P")
+
+        assert "since 20:14:06 · paused" in scene.text
+        assert "P resume fetching" in scene.lines[-1]
+        assert await scene.engine.cache.backfill_paused()
+    async with begun(staged, board, tmp_path, synced=False) as scene:
+        assert "since 20:14:06 · paused" in scene.text
+        await scene.press("P")
+
+        assert not await scene.engine.cache.backfill_paused()
+        assert "paused" not in scene.text
+
+
+async def test_the_backfill_says_what_it_waits_for(staged: Staged, board: Board, tmp_path: Any) -> None:
+    """With the time at which it goes on, at once."""
+    async with begun(staged, board, tmp_path) as scene:
+        until = scene.clock() + timedelta(seconds=72)
+        await scene.ring(moved(scene, BackfillProgress("waiting", until=until, why="rate_limited")))
+
+        assert "until 22:01:12: rate limit" in scene.text
+
+
+async def test_what_fills_in_the_background_is_read_once_a_second(
+    staged: Staged, board: Board, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many pages come; a run that changed is read at once."""
+    monkeypatch.setattr("app.console.base_screen.TICK_S", 3_600.0)
+    async with begun(staged, board, tmp_path) as scene:
+        await scene.ring(moved(scene, RUNNING))
+        read: list[int] = []
+        window = Cache.window
+
+        async def counted(cache: Cache, *arguments: Any) -> Any:
+            read.append(1)
+            return await window(cache, *arguments)
+
+        monkeypatch.setattr(Cache, "window", counted)
+        for number in range(10):
+            await scene.ring(moved(scene, replace(RUNNING, done_runs=3_000 + 100 * number)))
+            await scene.ring(RunsChanged(RunChanges(new=(f"run_{number}",))))
+        assert (len(read), "30%" in scene.text) == (0, True)
+
+        await scene.tick(seconds=1)
+        assert (len(read), "39%" in scene.text) == (1, True)
+
+        await scene.ring(RunsChanged(RunChanges(updated=("run_x",))))
+        assert len(read) == 2
+
+
+async def test_a_poll_that_finds_nothing_new_keeps_what_is_complete_current(
+    staged: Staged, board: Board, tmp_path: Any
+) -> None:
+    """The line is as young as the last answer, not as the last change."""
+    async with staged() as scene:
+        await scene.tick(minutes=5)
+        assert "complete until 22:00:00" in scene.text
+        await scene.sync()
+
+        assert "60 runs · complete" in scene.text
+        assert "until" not in scene.text

@@ -1,0 +1,193 @@
+"""How many runs are held, and what is missing: a line that claims no more than is known."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from textual.content import Content
+
+from app.text import safe_text
+from app.times import age, clock_time, day
+from storage.records import ACTIVE_STATUSES, Coverage, CoverageGap, RunFilter
+from storage.records.backfill import BackfillProgress
+from widgets.badges import STYLES, Tone
+from widgets.frame.freshness import TROUBLES
+
+BAR: Final = 8
+"""Cells of the progress bar."""
+_LEFT: Final = 3
+"""Cells of the time that is left."""
+_ALMOST: Final = 0.99
+"""A bar is full only when nothing is missing any more."""
+_DAY: Final = timedelta(days=1)
+
+WAITS_FOR: Final = {**TROUBLES, "rate_limited": "rate limit"}
+
+ACTIVE: Final = frozenset(ACTIVE_STATUSES)
+IDLE: Final = BackfillProgress()
+
+Part = tuple[str, Tone]
+Variant = tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How many runs are shown, of how many."""
+
+    matching: int
+    held: int
+    """Runs in the cache."""
+    coverage: Coverage
+    is_filtered: bool
+    is_counted: bool = True
+    """False: `matching` counts the runs found so far."""
+    goes_on: bool = False
+    """The service's list goes on, and its times do not say how far."""
+    is_paused: bool = False
+    """A person paused the fetching of what is missing."""
+
+    def gap(self, condition: RunFilter) -> CoverageGap | None:
+        """The newest gap in which runs may be that pass the filter; None: none that is known."""
+        is_active = bool(condition.statuses) and ACTIVE.issuperset(condition.statuses)
+        if is_active or condition.active or condition.stuck:
+            return None  # Active runs are asked for by their status, however old they are.
+        gaps = self.coverage.gaps_within(condition.since, condition.until)
+        return gaps[0] if gaps else CoverageGap(None, None) if self.goes_on else None
+
+
+@dataclass(frozen=True, slots=True)
+class ExtentLine:
+    """What the line is made of."""
+
+    extent: Extent
+    now: datetime
+    fresh_from: datetime
+    """What is known since then counts as now; the header says since when exactly."""
+    progress: BackfillProgress = IDLE
+
+    def variants(self, *, wide: bool) -> tuple[Content, ...]:
+        """The line in full, then ever shorter; each with what could not be kept."""
+        dropped = self.extent.coverage.dropped
+        tail: Variant = ((f" · {dropped:,} without an id", "quiet"),) if dropped else ()
+        texts = (_content((*variant, *tail)) for variant in (self._wide() if wide else self._narrow()))
+        return tuple(sorted(texts, key=lambda text: -text.cell_length))
+
+    def _wide(self) -> Iterator[Variant]:
+        if moving := self._progress():
+            yield from ((_quiet(f"{self._of}{self._runs} · "), *variant) for variant in moving)
+        else:
+            yield from (_line(f"{self._of}{text}") for text in self._complete())
+        yield from self._narrow()
+
+    def _narrow(self) -> Iterator[Variant]:
+        if moving := self._progress():
+            yield from ((_quiet(f"{self._of} · "), *variant) for variant in moving)
+        else:
+            yield from (_line(f"{self._of}{text}") for text in self._complete_in_brief())
+
+    @property
+    def _of(self) -> str:
+        extent, so_far = self.extent, "" if self.extent.is_counted else "+"
+        return f"{extent.matching:,}{so_far} of {extent.held:,}" if extent.is_filtered else f"{extent.held:,}"
+
+    @property
+    def _runs(self) -> str:
+        return "" if self.extent.is_filtered else " runs"
+
+    def _progress(self) -> Sequence[Variant]:
+        """How the fetching of what is missing goes; nothing while it does not."""
+        progress = self.progress
+        if self.extent.is_paused and not self.extent.coverage.whole:
+            since = f"since {self._since} · " if self._since else ""
+            return tuple(_line(text) for text in (f"{since}paused, P resumes", f"{since}paused", "paused"))
+        if progress.phase == "waiting" and progress.until is not None:
+            until = clock_time(progress.until, self.now)
+            why = WAITS_FOR.get(progress.why) or safe_text(progress.why, limit=40)
+            return tuple(
+                _line(text)
+                for text in (f"waiting until {until}: {why}", f"waits until {until}: {why}", f"waits until {until}")
+            )
+        return _running(progress, self.now) if progress.phase == "running" else ()
+
+    def _complete(self) -> Iterator[str]:
+        coverage, runs = self.extent.coverage, self._runs
+        since, until = self._since, self._until
+        if since is None:
+            yield f"{runs} · history not complete yet" if self.extent.held else ""
+        elif coverage.whole:
+            yield f"{runs} · complete" + (f" until {until}" if until else "")
+        elif until:
+            yield f"{runs} · complete from {since} to {until}"
+        else:
+            if coverage.gaps[0].after is not None:
+                yield f"{runs} · gap {_between(coverage.gaps[0], self.now)}"
+            yield f"{runs} · complete since {since}"
+
+    def _complete_in_brief(self) -> Iterator[str]:
+        since, until = self._since, self._until
+        if since is None:
+            yield " · partial" if self.extent.held else ""
+        elif self.extent.coverage.whole:
+            yield f" · all until {until}" if until else " · all"
+        else:
+            if until:
+                yield f" · complete {since} to {until}"
+            yield f" · {since} to {until}" if until else f" · since {since}"
+
+    @property
+    def _since(self) -> str | None:
+        """From when on nothing is missing; None: not known."""
+        since = self.extent.coverage.complete_since
+        return None if since is None else clock_time(since, self.now)
+
+    @property
+    def _until(self) -> str:
+        """Up to when nothing is missing; empty: up to now."""
+        coverage = self.extent.coverage
+        until = coverage.as_of or (coverage.ranges[0].end if coverage.ranges else None)
+        return "" if coverage.is_current(self.fresh_from) or until is None else clock_time(until, self.now)
+
+
+def missing_text(gap: CoverageGap, now: datetime) -> str:
+    """Which runs a gap means: `runs before 20 Nov`, or `runs of 20 Nov 12:04 to 20 Nov 15:00`."""
+    if gap.before is None:
+        return "further runs"
+    if gap.after is None:
+        return f"runs before {_day_or_time(gap.before, now)}"
+    return f"runs from {_between(gap, now)}"
+
+
+def _between(gap: CoverageGap, now: datetime) -> str:
+    ends = (clock_time(end, now) for end in (gap.after, gap.before) if end is not None)
+    return " to ".join(ends)
+
+
+def _day_or_time(at: datetime, now: datetime) -> str:
+    is_today = at.astimezone().date() == now.astimezone().date()
+    return clock_time(at, now) if is_today else day(at, now)
+
+
+def _running(progress: BackfillProgress, now: datetime) -> Sequence[Variant]:
+    total = progress.estimated_runs
+    if not total:
+        return (_line("fetching what is missing"), _line("fetching"))
+    share = min(_ALMOST, progress.done_runs / total)
+    full = int(share * BAR)
+    bar: Variant = (("█" * full, "busy"), ("░" * (BAR - full), "quiet"), _quiet(f" {share:>4.0%}"))
+    if progress.seconds_left is None:
+        return ((_quiet("fetching "), *bar), bar)
+    left = f"{age(now, now + timedelta(seconds=max(1.0, progress.seconds_left))):>{_LEFT}} left"
+    return ((_quiet("fetching "), *bar, _quiet(f" {left}")), (*bar, _quiet(f" {left}")), bar)
+
+
+def _quiet(text: str) -> Part:
+    return text, "quiet"
+
+
+def _line(text: str) -> Variant:
+    return (_quiet(text),)
+
+
+def _content(parts: Variant) -> Content:
+    return Content.assemble(*((text, STYLES[tone]) for text, tone in parts))
