@@ -68,6 +68,8 @@ class ExtentLine:
 
     def variants(self, *, wide: bool) -> tuple[Content, ...]:
         """The line in full, then ever shorter; each with what could not be kept."""
+        if not self.extent.held and not self.extent.coverage.ranges:
+            return (Content(),)
         dropped = self.extent.coverage.dropped
         tail: Variant = ((f" · {dropped:,} without an id", "quiet"),) if dropped else ()
         texts = (_content((*variant, *tail)) for variant in (self._wide() if wide else self._narrow()))
@@ -114,7 +116,7 @@ class ExtentLine:
         coverage, runs = self.extent.coverage, self._runs
         since, until = self._since, self._until
         if since is None:
-            yield f"{runs} · history not complete yet" if self.extent.held else ""
+            yield f"{runs} · history not complete yet"
         elif coverage.whole:
             yield f"{runs} · complete" + (f" until {until}" if until else "")
         elif until:
@@ -127,7 +129,7 @@ class ExtentLine:
     def _complete_in_brief(self) -> Iterator[str]:
         since, until = self._since, self._until
         if since is None:
-            yield " · partial" if self.extent.held else ""
+            yield " · partial"
         elif self.extent.coverage.whole:
             yield f" · all until {until}" if until else " · all"
         else:
