@@ -144,7 +144,7 @@ class OlderRuns:
         gap = self.gap
         if gap is None:
             return ()
-        runs = missing_text(gap, self._session.clock())
+        runs = missing_text(gap, self._session.run_now())
         if self.is_fetching:
             texts: tuple[str, ...] = (f"fetching {runs} · {self._how_far} · esc stops", f"{self._how_far} · esc stops")
             return tuple(map(safe_text, texts))
@@ -160,7 +160,7 @@ class OlderRuns:
         gap, extent = self.gap, self._extent
         if gap is None or extent is None:
             return ()
-        runs = missing_text(gap, self._session.clock())
+        runs = missing_text(gap, self._session.run_now())
         if self.is_fetching:
             return (f"Fetching {runs}: {self._how_far}.", "esc stops.")
         return (
