@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
@@ -141,10 +141,6 @@ class Engine:
     ) -> None:
         """Close it."""
         await self.close()
-
-    async def run_clock_ahead(self) -> timedelta:
-        """How far the times of runs are ahead of our clock: the service's clock may be off, or show local time."""
-        return self.client.budget.clock_ahead + (await self.cache.traits()).display_offset
 
     def subscribe(self, listener: Announce) -> Callable[[], None]:
         """Listen to events until the returned function is called."""

@@ -45,7 +45,6 @@ PATIENCE_S: Final = {
 """How long a wait may be that a request waits out; after a longer one it fails at once, and a write is sent."""
 CLOCK_STEP_S: Final = 5.0
 """A smaller difference between the clocks than this is noise, and not worth a write."""
-CLOCKS_DISAGREE_S: Final = 60.0
 LOOK_AGAIN_S: Final = 5.0
 """How soon a waiting request notices that another process found the way free."""
 
@@ -172,8 +171,7 @@ class Budget:
     @property
     def clock_ahead(self) -> timedelta:
         """How far the service's clock is ahead of ours; zero where they agree to the minute."""
-        ahead_s = self._state.clock_ahead_s
-        return timedelta(seconds=round(ahead_s)) if abs(ahead_s) >= CLOCKS_DISAGREE_S else timedelta(0)
+        return self._state.clock_ahead
 
     async def settle(self) -> None:
         """Wait until all that was noted is in the shared state."""

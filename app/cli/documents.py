@@ -165,7 +165,7 @@ async def views(
     engine: "Engine", runs: Sequence[Run], continued: Mapping[str, str] | None = None
 ) -> tuple[RunView, ...]:
     """These runs with what the cache and the ledger know of them; `continued` is as of `continued_from`."""
-    ahead = await engine.run_clock_ahead()
+    ahead = await engine.cache.run_clock_ahead()
     now = engine.clock() + ahead
     stuck = await engine.cache.stuck()
     details: dict[str, RunDetail] = {}

@@ -24,7 +24,7 @@ async def snapshot(engine: "Engine", *, width: int | None = None) -> list[str]:
     runs = await cache.runs(RunFilter(), limit=MOST_RUNS)
     total = await cache.count(RunFilter())
     counts = await cache.status_counts(RunFilter())
-    failed = (await cache.status_counts(RunFilter(since=now + await engine.run_clock_ahead() - DAY))).get("failed", 0)
+    failed = (await cache.status_counts(RunFilter(since=now + await cache.run_clock_ahead() - DAY))).get("failed", 0)
     shown = await views(engine, runs)
     links = await cache.links()
     head = [

@@ -180,7 +180,7 @@ class Session:
     async def _read_vitals(self) -> None:
         if (engine := self.engine) is None:
             return
-        self._run_clock_ahead = await engine.run_clock_ahead()
+        self._run_clock_ahead = await engine.cache.run_clock_ahead()
         self._tell_of_clock(engine.client.budget.clock_ahead)
         vitals = await read_vitals(engine, self.vitals, self.clock())
         if self._storage_trouble is not None and self._has_polled:
@@ -244,7 +244,7 @@ async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals
     cache = engine.cache
     links = await cache.links()
     counts = await cache.status_counts(RunFilter())
-    today = now + await engine.run_clock_ahead() - TODAY
+    today = now + await cache.run_clock_ahead() - TODAY
     runs_link, health_link = link_of(links, "runs"), link_of(links, "health")
     return replace(
         before,

@@ -138,6 +138,7 @@ class Cache:
     token = reads(coverage_queries.token)
     anchored = reads(coverage_queries.anchored)
     traits = reads(learnt.traits)
+    run_clock_ahead = reads(learnt.run_clock_ahead)
     final_statuses = reads(learnt.final_statuses)
     unsettled_statuses = reads(learnt.unsettled_statuses)
     backfill_paused = reads(backfill_queries.is_paused)

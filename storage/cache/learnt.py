@@ -8,6 +8,7 @@ from typing import Final, cast
 from storage.cache.turns import LONGEST_US, UNKNOWN_US
 from storage.database import immediate
 from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, DateFilter, ServiceTraits
+from storage.records.budget import BudgetState
 from storage.values import NO_TIME_US, sqlite_text, to_us
 
 UNSETTLED: Final = 10
@@ -41,6 +42,12 @@ def set_traits(connection: sqlite3.Connection, found: ServiceTraits) -> None:
             " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
             [("date_filter", found.date_filter), ("display_offset_s", str(found.display_offset // _SECOND))],
         )
+
+
+def run_clock_ahead(connection: sqlite3.Connection) -> timedelta:
+    """How far the times of runs are ahead of our clock: the service's clock may be off, or show local time."""
+    held = connection.execute("SELECT value FROM budget WHERE name = 'clock_ahead_s'").fetchone()
+    return BudgetState(clock_ahead_s=held[0] if held else 0.0).clock_ahead + traits(connection).display_offset
 
 
 def final_statuses(connection: sqlite3.Connection) -> frozenset[str]:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from math import ceil
 from typing import Final
 
+from storage.cache.learnt import run_clock_ahead
 from storage.cache.run_sql import FINAL_SQL, where
 from storage.database import immediate
 from storage.records import RunFilter
@@ -101,23 +102,29 @@ def stuck_runs(connection: sqlite3.Connection, limit: int) -> tuple[StuckRun, ..
         " ORDER BY s.active_since_us, r.run_id LIMIT ?",
         (limit,),
     )
+    ahead_us = _ahead_us(connection)
     return tuple(
-        StuckRun(run_id, repository, status, from_us(active_us), from_us(seen_us), p95_us / _MICROSECONDS)
+        StuckRun(run_id, repository, status, from_us(active_us), from_us(seen_us + ahead_us), p95_us / _MICROSECONDS)
         for run_id, repository, status, active_us, seen_us, p95_us in found.fetchall()
     )
 
 
 def _candidates(connection: sqlite3.Connection) -> list[_Candidate]:
-    condition = where(RunFilter(active=True))
+    condition, ahead_us = where(RunFilter(active=True)), _ahead_us(connection)
     found = connection.execute(
-        "SELECT r.id, r.run_id, r.repository, r.active_since_us, g.asked_us - r.active_since_us,"
+        f"SELECT r.id, r.run_id, r.repository, r.active_since_us, g.asked_us + {ahead_us} - r.active_since_us,"
         # Flagged in this turn: a run that was continued starts over.
         " coalesce(s.active_since_us = r.active_since_us, 0)"
         " FROM runs AS r JOIN sightings AS g ON g.id = r.id LEFT JOIN stuck AS s ON s.run = r.id"
-        f" WHERE {condition.sql} AND presence = 'current' AND g.asked_us - r.active_since_us > ?",
+        f" WHERE {condition.sql} AND presence = 'current' AND g.asked_us + {ahead_us} - r.active_since_us > ?",
         (*condition.parameters, round(_FLOOR_US * HOLD)),
     )
     return [_Candidate(*values) for values in found.fetchall()]
+
+
+def _ahead_us(connection: sqlite3.Connection) -> int:
+    """What to add to a time of ours, to compare it with a run's."""
+    return run_clock_ahead(connection) // timedelta(microseconds=1)
 
 
 def _is_stuck(candidate: _Candidate, p95_us: int) -> bool:

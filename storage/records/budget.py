@@ -1,8 +1,10 @@
 """The request budget: what the processes of one data folder have learned of a service's limits, health and clock."""
 
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Literal
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+CLOCKS_DISAGREE_S: Final = 60.0
 
 WaitReason = Literal["rate_limit", "own_pace", "service_down"]
 """The service asked to wait; we space our requests, because it did before; it failed again and again."""
@@ -42,4 +44,10 @@ class BudgetState:
     probing_until_s: float = 0.0
     """Until then a request is finding out; after that its process counts as dead."""
     clock_ahead_s: float = 0.0
-    """How far the service's clock is ahead of ours."""
+    """How far the service's clock is ahead of ours, as its answers were dated."""
+
+    @property
+    def clock_ahead(self) -> timedelta:
+        """The same; zero where the clocks agree to the minute."""
+        is_noise = abs(self.clock_ahead_s) < CLOCKS_DISAGREE_S
+        return timedelta(0) if is_noise else timedelta(seconds=round(self.clock_ahead_s))

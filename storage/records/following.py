@@ -42,7 +42,7 @@ class StuckRun:
     active_since: datetime
     """When its current turn began."""
     last_seen_at: datetime
-    """When the service last showed it as active; nothing is said of the time after that."""
+    """When the service last showed it as active, by the clock of its times; the time after that proves nothing."""
     p95_s: float
     """Of its repository when it was flagged; 0: none of its runs had finished."""
 

@@ -1,9 +1,11 @@
 """Stuck runs: against their own repository's past, by what the service showed, and without flicker."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 
+from storage.budget import SharedBudget
 from storage.cache import Cache
 from storage.records import Run, RunFilter, RunSort
 from tests.storage.conftest import NOON, make_run
@@ -54,6 +56,16 @@ async def test_time_that_nobody_saw_makes_nothing_stuck(cache: Cache) -> None:
 
     assert await cache.judge_stuck() == set()
     assert await seen(cache, NOON + 31 * MINUTE, make_run(1)) == {"run_0001"}
+
+
+@pytest.mark.parametrize("ahead", [-3 * HOUR, 3 * HOUR])
+async def test_a_service_whose_clock_is_hours_off_makes_nothing_stuck_or_free(cache: Cache, ahead: timedelta) -> None:
+    """How long a run has been active is counted by one clock: the service's."""
+    await SharedBudget(cache).change(lambda state: replace(state, clock_ahead_s=ahead.total_seconds()))
+    run = make_run(1, created_at=NOON + ahead)
+
+    assert await seen(cache, NOON + 10 * MINUTE, run) == set()
+    assert await seen(cache, NOON + 31 * MINUTE, run) == {"run_0001"}
 
 
 async def test_a_flag_does_not_flicker(cache: Cache) -> None:
