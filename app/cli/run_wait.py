@@ -17,7 +17,7 @@ from app.cli.options import FactCommand, as_duration, async_command
 from app.cli.sync import progress_bar
 from app.text import safe_text
 from app.times import rfc3339
-from storage.records import Coverage, Run, RunFilter, RunSort
+from storage.records import ACTIVE_STATUSES, Coverage, Run, RunFilter, RunSort
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -179,6 +179,7 @@ class RunWaiter:
         """
         deadline = time.monotonic() + patience.total_seconds()
         statuses: dict[str, str] = {}
+        examined = set(ACTIVE_STATUSES)
         pause_s = FIRST_PAUSE_S
         while True:
             results = {run_id: await self._look(run_id) for run_id in run_ids}
@@ -186,8 +187,11 @@ class RunWaiter:
             remaining_s = deadline - time.monotonic()
             if all(result.outcome != "waiting" for result in results.values()) or remaining_s <= 0:
                 return results
-            waiting = [run_id for run_id, result in results.items() if result.outcome == "waiting"]
-            asked_for_s = await self._refresh(waiting)
+            waiting = {run_id: statuses[run_id] for run_id, result in results.items() if result.outcome == "waiting"}
+            # A refresh asks for other runs of a status that the spec does not name: it may be learnt as final.
+            is_sweep_due = len(waiting) > MOST_LOOK_UPS or not examined.issuperset(waiting.values())
+            examined.update(waiting.values())
+            asked_for_s = await self._refresh(list(waiting), sweep=is_sweep_due)
             await asyncio.sleep(max(0.0, min(max(pause_s, asked_for_s), remaining_s)))
             pause_s = min(pause_s * GROWTH, LONGEST_PAUSE_S)
 
@@ -199,10 +203,10 @@ class RunWaiter:
             return WaitResult("ended", detail.run)
         return WaitResult("lost" if detail.presence == "lost" else "waiting", detail.run)
 
-    async def _refresh(self, run_ids: Sequence[str]) -> float:
+    async def _refresh(self, run_ids: Sequence[str], *, sweep: bool) -> float:
         """Refresh each run; return the seconds to pause, if the service or a fault asks for it."""
         try:
-            if len(run_ids) > MOST_LOOK_UPS:
+            if sweep:
                 await self.engine.runs.refresh()
             else:
                 for run_id in run_ids:

@@ -48,11 +48,12 @@ def test_a_third_final_status(desk: Desk, cancelled: int) -> None:
     assert desk.peer.asked() <= 5
 
 
-def test_waiting_for_a_run_that_is_cancelled(desk: Desk) -> None:
-    """`runs wait` ends when the run does, whatever the service calls it."""
+@pytest.mark.parametrize("polls", [0, 1])
+def test_waiting_for_a_run_that_is_cancelled(desk: Desk, polls: int) -> None:
+    """`runs wait` ends when the run does, whatever the service calls it, on a machine that has seen nothing yet too."""
     desk.peer.fill(150, "cancelled", until=desk.peer.now - HOUR)
     desk.peer.put("run", "working")
-    desk.poll()
+    desk.poll(polls)
     desk.peer.before(3, lambda: desk.peer.move("run", "cancelled"))
 
     assert desk.run("runs", "wait", "run", "--timeout", "8s", "--json").code == 1
