@@ -6,7 +6,7 @@ import platform
 import sqlite3
 import sys
 
-from bench import busy, commands, first_paint, keys, service, store, windows
+from bench import backfill, busy, commands, first_paint, keys, service, store, windows
 from bench.figures import Figure
 
 SUBJECTS = {
@@ -15,6 +15,7 @@ SUBJECTS = {
     "busy": busy,
     "windows": windows,
     "store": store,
+    "backfill": backfill,
     "commands": commands,
     "service": service,
 }

@@ -103,9 +103,10 @@ def _p95(seconds: list[float]) -> float:
 
 
 @contextmanager
-def peer(count: int) -> Iterator[str]:
+def peer(count: int, latency_s: float = 0.0) -> Iterator[str]:
     """A service in a process of its own; its base address."""
-    process = subprocess.Popen([sys.executable, "-m", "bench.peer", str(count)], stdout=subprocess.PIPE, text=True)
+    argv = [sys.executable, "-m", "bench.peer", str(count), str(latency_s)]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
     try:
         yield process.stdout.readline().strip()
     finally:

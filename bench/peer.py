@@ -1,7 +1,11 @@
-"""`python -m bench.peer COUNT`: a service with so many runs that never change; prints its base address."""
+"""`python -m bench.peer COUNT [SECONDS]`: a service with so many runs that never change, and so far away.
+
+It prints its base address.
+"""
 
 import json
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
@@ -15,7 +19,9 @@ class Peer(BaseHTTPRequestHandler):
     """Lists runs newest first, by the spec 4.2; the page token is a place in the list."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     count = 0
+    latency_s = 0.0
 
     def do_GET(self) -> None:
         """Answers the two reading endpoints."""
@@ -23,6 +29,7 @@ class Peer(BaseHTTPRequestHandler):
         query = {key: values[-1] for key, values in parse_qs(url.query).items()}
         body = {"code_hosting": {"github": {"status": "ok"}}} if url.path.endswith("health") else self._list(query)
         payload = json.dumps(body).encode()
+        time.sleep(self.latency_s)
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(payload)))
@@ -66,6 +73,7 @@ def run(number: int) -> dict[str, object]:
 def main() -> None:
     """Serves until it is killed."""
     Peer.count = int(sys.argv[1])
+    Peer.latency_s = float(sys.argv[2]) if len(sys.argv) > 2 else 0.0
     server = ThreadingHTTPServer(("127.0.0.1", 0), Peer)
     server.daemon_threads = True
     print(f"http://127.0.0.1:{server.server_address[1]}/v1", flush=True)
