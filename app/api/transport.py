@@ -3,10 +3,12 @@
 import asyncio
 import re
 import ssl
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -35,6 +37,10 @@ _KEEP_S: Final = 2.0
 """Shorter than any server's patience: a connection that is reused has not just been closed over there."""
 _CONNECTIONS: Final = 16
 _LAB: Final = "X-Runwarden-Lab"
+if find_spec("sniffio") is None:
+    # httpcore tries to import it several times a request, and each time Python would search the whole path.
+    sys.modules["sniffio"] = None  # type: ignore[assignment]  # how Python marks what is not there
+
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._~%-]+)+")
 
 

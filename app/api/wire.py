@@ -44,9 +44,9 @@ def timestamp(received: object) -> datetime | None:
     if not isinstance(received, str):
         return None
     text = received.strip()
-    if _NUMBER.fullmatch(text):
-        return _from_epoch(float(text))
-    return _from_text(text) if _DATE_TIME.fullmatch(text) else None
+    if _DATE_TIME.fullmatch(text):
+        return _from_text(text)
+    return _from_epoch(float(text)) if _NUMBER.fullmatch(text) else None
 
 
 def rfc3339(moment: datetime) -> str:
@@ -66,6 +66,8 @@ def _from_epoch(count: float) -> datetime | None:
 def _from_text(text: str) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text.upper())
+        if moment.tzinfo is UTC:
+            return moment
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (OverflowError, ValueError):
         return None

@@ -1,6 +1,7 @@
 """Two ways to fill gaps: parallel windows, where the service filters by creation, else one walk down the list."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -26,6 +27,10 @@ PARALLEL: Final = 8
 """Windows asked for at a time, unless the service limits it."""
 UNSTORED: Final = 4 * PARALLEL
 """Pages that may wait to be stored; beyond that nothing more is asked for."""
+BATCH: Final = 16
+"""Pages stored at a time, where so many come soon enough."""
+LATE_S: Final = 0.25
+"""A page is stored this soon after the last ones at the latest: what a crash costs."""
 WIDER: Final = timedelta(seconds=1)
 """Added to both ends of what is asked for: a service may store times finer than it shows them."""
 
@@ -76,6 +81,8 @@ class WindowFill:
     """In the order in which they came; not stored yet."""
     _unstored: int = 0
     """Pages that came, those on their way into the cache included."""
+    _stored_s: float = 0.0
+    """Monotonic seconds: when pages were stored last."""
     _failure: ApiError | FilterDoubtError | None = None
     _endless: EndlessListError | None = None
 
@@ -92,12 +99,12 @@ class WindowFill:
         try:
             while True:
                 self._ask(windows, asked)
-                if storing is None and self._arrived:
+                if storing is None and self._is_ripe(alone=not asked):
                     storing = asyncio.create_task(self._store())
                 if storing is None and not asked:
                     break
                 under_way = {*asked, *([storing] if storing else [])}
-                done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(under_way, timeout=LATE_S, return_when=asyncio.FIRST_COMPLETED)
                 if storing is not None and storing.done():
                     storing.result()
                     storing = None
@@ -109,6 +116,11 @@ class WindowFill:
             await asyncio.gather(*asked, *([storing] if storing else []), return_exceptions=True)
         if failure := self._failure or self._endless:
             raise failure
+
+    def _is_ripe(self, *, alone: bool) -> bool:
+        """Whether to store what arrived: many pages at a time cost less, but none waits for long."""
+        is_late = time.monotonic() >= self._stored_s + LATE_S
+        return bool(self._arrived) and (len(self._arrived) >= BATCH or is_late or alone)
 
     def _ask(self, windows: Windows, asked: dict[asyncio.Task[Answer], Window]) -> None:
         while (
@@ -160,7 +172,7 @@ class WindowFill:
             return None
 
     async def _store(self) -> None:
-        batch, self._arrived = self._arrived, []
+        batch, self._arrived, self._stored_s = self._arrived, [], time.monotonic()
         runs = [run for answer, _ in batch for run in answer.page.runs]
         # The oldest question counts for all: what was learnt elsewhere since then is newer.
         changes = await self.reader.store(runs, min(answer.asked_at for answer, _ in batch))

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 DEFAULT_PLATFORM: Final = "github"
+_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+"""Made once: `json.dumps` with options makes one a call."""
 _NONE: Final = frozenset({"null", '""'})
 
 
@@ -20,7 +22,7 @@ class Repository:
     @classmethod
     def of(cls, platform: str, data: object) -> Self:
         """A reference from its parts, with the data in canonical order."""
-        return cls(platform, json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+        return cls(platform, _CANONICAL.encode(data))
 
     @classmethod
     def parse(cls, text: str) -> Self:
