@@ -157,7 +157,7 @@ _MEANING: Final = "1"
 LAYOUT: Final = zlib.crc32("".join((_MEANING, *SUBJECTS)).encode()) >> 1
 """Identifies this layout in a cache's header, where SQLite keeps 31 bits."""
 
-CARRIED: Final = {"pins": "run_id, pinned_us", "claims": "key, at_us"}
+CARRIED: Final = {"pins": "run_id, pinned_us", "claims": "key, at_us", "backfill": "one, is_paused"}
 """What moves into a rebuilt cache, since no service has it: the columns of each table. A column keeps its meaning."""
 
 

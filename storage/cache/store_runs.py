@@ -4,6 +4,7 @@ import sqlite3
 import zlib
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, TypeVar
@@ -67,24 +68,34 @@ class AnswerQueue:
             return RunChanges()
         answer = _Answer(runs, asked_at)
         self._waiting.append(answer)
-        return await self._thread.run(lambda connection: self._stored(connection, answer))
+        try:
+            return await self._thread.run(lambda connection: self._stored(connection, answer))
+        finally:
+            # Cancelled, or failed, before its turn came.
+            with suppress(ValueError):
+                self._waiting.remove(answer)
 
     def _stored(self, connection: sqlite3.Connection, answer: "_Answer") -> RunChanges:
         # It may have been stored together with one that came before it.
         if answer.changes is None:
             together = [self._waiting.popleft() for _ in range(len(self._waiting))]
             try:
-                with immediate(connection):
-                    changes = [_stored(connection, each.runs, each.asked_at) for each in together]
-            except BaseException:
+                _store_all(connection, together)
+            except (sqlite3.Error, ValueError):
+                # Each answer fails for itself.
                 self._waiting.extendleft(each for each in reversed(together) if each is not answer)
-                raise
-            for each, changed in zip(together, changes, strict=True):
-                each.changes = changed
+                _store_all(connection, [answer])
         return answer.changes or RunChanges()
 
 
-@dataclass(slots=True)
+def _store_all(connection: sqlite3.Connection, answers: "Sequence[_Answer]") -> None:
+    with immediate(connection):
+        changes = [_stored(connection, each.runs, each.asked_at) for each in answers]
+    for each, changed in zip(answers, changes, strict=True):
+        each.changes = changed
+
+
+@dataclass(slots=True, eq=False)
 class _Answer:
     runs: Sequence[Run]
     asked_at: datetime

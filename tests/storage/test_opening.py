@@ -129,6 +129,7 @@ async def other_version(path: Path) -> None:
         await cache.store_runs([make_run(1)], asked_at=NOON)
         await cache.following.pin("run_0001", NOON)
         await cache.following.claim(["told"], NOON)
+        await cache.pause_backfill(paused=True)
     relaid(path, "PRAGMA user_version = 7")
 
 
@@ -147,6 +148,7 @@ async def test_a_cache_of_another_version_is_set_aside(cache_path: Path) -> None
         assert await cache.count(RunFilter()) == 0
         assert [pinned.run_id for pinned in await cache.following.pins()] == ["run_0001"]
         assert await cache.following.claim(["told", "untold"], NOON) == {"untold"}
+        assert await cache.backfill_paused()
         assert cache.set_aside is not None
         assert "another version" in str(cache.set_aside)
         with closing(sqlite3.connect(cache.set_aside.path)) as connection:

@@ -1,5 +1,6 @@
 """Storing runs: what counts as a change, and what never overwrites what."""
 
+import asyncio
 from datetime import datetime, timedelta
 
 import pytest
@@ -191,3 +192,28 @@ async def test_details_of_many(cache: Cache) -> None:
     assert len(details) == 1200
     assert details["run_1199"].run == make_run(1199)
     assert await cache.detail("run_9999") is None
+
+
+async def test_answers_that_arrive_together_are_stored_each_for_itself(cache: Cache) -> None:
+    """Each caller is told what its own answer changed, and of two answers about one run the later one wins."""
+    changes = await asyncio.gather(
+        cache.store_runs([make_run(1, "failed"), make_run(2)], NOON + SECOND),
+        cache.store_runs([make_run(1, "working"), make_run(3)], NOON),
+        cache.store_runs([], NOON),
+        cache.store_runs([make_run(2), make_run(3, "failed")], NOON + SECOND),
+    )
+
+    assert [set(changed.new) for changed in changes] == [{"run_0001", "run_0002"}, {"run_0003"}, set(), set()]
+    assert [len(changed.transitions) for changed in changes] == [0, 0, 0, 1]
+    assert (await held(cache)).run.status == "failed"
+
+
+async def test_an_answer_that_cannot_be_stored_takes_no_other_with_it(cache: Cache) -> None:
+    """Wherever it stands among those that arrive together."""
+    bad = NOON.replace(tzinfo=None)
+    outcomes = await asyncio.gather(
+        *(cache.store_runs([make_run(n)], bad if n in {0, 2, 4} else NOON) for n in range(5)), return_exceptions=True
+    )
+
+    assert [isinstance(outcome, ValueError) for outcome in outcomes] == [True, False, True, False, True]
+    assert await cache.count(RunFilter()) == 2
