@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -39,12 +39,16 @@ def pages(count: int) -> Iterator[list[Run]]:
 
 
 def fill(path: Path, count: int) -> None:
-    """Makes a cache with so many runs, page by page, as the backfill does."""
-    asyncio.run(_fill(path, count))
+    """Makes a cache with so many runs."""
+    store(path, pages(count))
 
 
-async def _fill(path: Path, count: int) -> None:
-    every = pages(count)
+def store(path: Path, every: Iterable[list[Run]]) -> None:
+    """Puts these pages into a cache, some at the same time, as the backfill does."""
+    asyncio.run(_store(path, iter(every)))
+
+
+async def _store(path: Path, every: Iterator[list[Run]]) -> None:
     async with await Cache.open(path) as cache:
         while some := list(islice(every, WINDOWS)):
             await asyncio.gather(*(cache.store_runs(page, asked_at=NOW) for page in some))

@@ -2,13 +2,14 @@
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import sqlite_utils
 
 from bench.figures import Figure, in_turn, timed
-from bench.history import fill, pages
+from bench.history import pages, store
+from storage.records import Run
 
 COUNT = 20_000
 LOAD_BAR = 0.4
@@ -20,26 +21,26 @@ def measure(_: int) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         numbers = iter(range(1000))
-        kept = place / "kept.sqlite3"
-        fill(kept, COUNT)
+        kept, every = place / "kept.sqlite3", list(pages(COUNT))
+        store(kept, every)
         load, yardstick = in_turn(
-            lambda: timed(lambda: fill(place / f"{next(numbers)}.sqlite3", COUNT)),
-            lambda: timed(lambda: upsert(place / f"{next(numbers)}.sqlite3")),
+            lambda: timed(lambda: store(place / f"{next(numbers)}.sqlite3", every)),
+            lambda: timed(lambda: upsert(place / f"{next(numbers)}.sqlite3", every)),
             rounds=3,
         )
         yield Figure(f"load {COUNT:,} runs", load, "sqlite-utils upsert_all", yardstick, bar=LOAD_BAR)
-        again, _ = in_turn(lambda: timed(lambda: fill(kept, COUNT)), lambda: 0.0, rounds=3)
+        again, _ = in_turn(lambda: timed(lambda: store(kept, every)), lambda: 0.0, rounds=3)
         yield Figure(
             f"load {COUNT:,} runs again, unchanged", again, "sqlite-utils upsert_all", yardstick, bar=AGAIN_BAR
         )
 
 
-def upsert(path: Path) -> None:
+def upsert(path: Path, every: Sequence[list[Run]]) -> None:
     """The same pages through sqlite-utils, as durable as the cache is."""
     database = sqlite_utils.Database(path)
     database.enable_wal()
     database.execute("PRAGMA synchronous = NORMAL")
-    for page in pages(COUNT):
+    for page in every:
         database["runs"].upsert_all(
             (
                 {

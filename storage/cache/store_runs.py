@@ -3,7 +3,7 @@
 import sqlite3
 import zlib
 from collections import Counter, deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -42,7 +42,7 @@ class _Facts(NamedTuple):
     data_json: str
     raw_json: str
     digest: int
-    """Differs where any fact does; compared instead of the facts themselves, which are fifty times as long."""
+    """Differs where the run as received does; compared instead of it, which is fifty times as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def _store_all(connection: sqlite3.Connection, answers: "Sequence[_Answer]") -> 
         each.changes = changed
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class _Answer:
     runs: Sequence[Run]
     asked_at: datetime
@@ -111,30 +111,31 @@ def store(connection: sqlite3.Connection, runs: Sequence[Run], asked_at: datetim
 
 def _stored(connection: sqlite3.Connection, runs: Sequence[Run], asked_at: datetime) -> RunChanges:
     asked_us = to_us(asked_at)
-    new: list[_Facts] = []
-    changed: dict[int, _Facts] = {}
-    same: list[tuple[int, int]] = []
-    arrived = _newest(_facts(runs))
+    arrived = _newest(runs)
+    digests = {run_id: _digest(run) for run_id, run in arrived.items()}
     sightings = _sightings(connection, list(arrived))
-    for run_id, facts in arrived.items():
-        if run_id not in sightings:
-            new.append(facts)
+    stale_from, stale_to = asked_us, asked_us + _CLOCK_SET_BACK_US
+    same: list[int] = []
+    changed: dict[str, int] = {}
+    for run_id, (number, digest, seen_us) in sightings.items():
+        if stale_from < seen_us <= stale_to:
             continue
-        number, digest, seen_us = sightings[run_id]
-        if asked_us < seen_us <= asked_us + _CLOCK_SET_BACK_US:
-            continue
-        if digest == facts.digest:
-            same.append((asked_us, number))
+        if digest == digests[run_id]:
+            same.append(number)
         else:
-            changed[number] = facts
-    connection.executemany("UPDATE sightings SET asked_us = ? WHERE id = ?", same)
-    if not new and not changed:
+            changed[run_id] = number
+    for some in _chunks(same):
+        connection.execute(f"UPDATE sightings SET asked_us = ? WHERE id IN ({_marks(some)})", (asked_us, *some))
+    different = [run_id for run_id in arrived if run_id in changed or run_id not in sightings]
+    if not different:
         return RunChanges()
+    facts = dict(zip(different, _facts([(arrived[run_id], digests[run_id]) for run_id in different]), strict=True))
+    new = [found for run_id, found in facts.items() if run_id not in sightings]
     merging = _Merging(connection, asked_us, final_statuses(connection), Counter())
     merging.add(new)
-    transitions, updated = merging.change(changed)
-    merging.note_names((*new, *changed.values()))
-    return RunChanges(tuple(facts.run_id for facts in new), transitions, updated)
+    transitions, updated = merging.change({changed[run_id]: facts[run_id] for run_id in different if run_id in changed})
+    merging.note_names(facts.values())
+    return RunChanges(tuple(found.run_id for found in new), transitions, updated)
 
 
 def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presence: Presence) -> int:
@@ -152,32 +153,45 @@ def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presenc
     return max(0, changed.rowcount)
 
 
-def _facts(runs: Sequence[Run]) -> Iterator[_Facts]:
+def _digest(run: Run) -> int:
+    text = (
+        f"{run.status}\n{run.branch_name}\n{run.repository.data_json}\n{to_sortable_us(run.updated_at)}\n{run.raw_json}"
+    )
+    octets = text.encode("utf-8", "replace")
+    return zlib.crc32(octets) << 31 ^ zlib.adler32(octets)
+
+
+def _facts(runs: Sequence[tuple[Run, int]]) -> Iterator[_Facts]:
     # A batch names few repositories many times, and each label is read out of JSON.
-    places = {repository: _place(repository) for repository in {run.repository for run in runs}}
-    for run in runs:
-        run_id, status, branch, raw_json = run.run_id, run.status, run.branch_name, run.raw_json
+    places = {repository: _place(repository) for repository in {run.repository for run, _ in runs}}
+    for run, digest in runs:
         label, platform, data_json = places[run.repository]
-        created_us, updated_us = to_sortable_us(run.created_at), to_sortable_us(run.updated_at)
-        text = f"{status}\n{branch}\n{label}\n{created_us}\n{updated_us}\n{raw_json}"
-        if not (text.isascii() and run_id.isascii()):
-            run_id, status, branch, raw_json, text = map(sqlite_text, (run_id, status, branch, raw_json, text))
-        octets = text.encode()
-        digest = zlib.crc32(octets) << 31 ^ zlib.adler32(octets)
-        yield _Facts(run_id, status, branch, label, created_us, updated_us, platform, data_json, raw_json, digest)
+        yield _Facts(
+            sqlite_text(run.run_id),
+            sqlite_text(run.status),
+            sqlite_text(run.branch_name),
+            label,
+            to_sortable_us(run.created_at),
+            to_sortable_us(run.updated_at),
+            platform,
+            data_json,
+            sqlite_text(run.raw_json),
+            digest,
+        )
 
 
 def _place(repository: Repository) -> tuple[str, str, str]:
     return sqlite_text(repository.label), sqlite_text(repository.platform), sqlite_text(repository.data_json)
 
 
-def _newest(arrived: Iterator[_Facts]) -> dict[str, _Facts]:
+def _newest(runs: Sequence[Run]) -> dict[str, Run]:
     """Each run once: pages that shift while they are walked repeat runs."""
-    newest: dict[str, _Facts] = {}
-    for facts in arrived:
-        other = newest.get(facts.run_id)
-        if other is None or facts.updated_us >= other.updated_us:
-            newest[facts.run_id] = facts
+    newest: dict[str, Run] = {}
+    for run in runs:
+        run_id = sqlite_text(run.run_id)
+        other = newest.get(run_id)
+        if other is None or to_sortable_us(run.updated_at) >= to_sortable_us(other.updated_at):
+            newest[run_id] = run
     return newest
 
 
@@ -242,7 +256,7 @@ class _Merging:
             tuple(facts.run_id for number, facts in changed.items() if held[number].status == facts.status),
         )
 
-    def note_names(self, arrived: Sequence[_Facts]) -> None:
+    def note_names(self, arrived: Iterable[_Facts]) -> None:
         """Keep the numbers of runs by status, and each repository's newest run."""
         self.connection.executemany(
             "INSERT INTO statuses (status, runs) VALUES (?, ?) ON CONFLICT (status) DO UPDATE SET"

@@ -1,6 +1,7 @@
 """Windows, counts and places agree with a list that was filtered and sorted by hand."""
 
 import fnmatch
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,9 +35,9 @@ def batches(draw: st.DrawFn) -> list[Run]:
             status=draw(statuses),
             branch_name=draw(branches),
             repository=Repository.parse(draw(repositories)),
-            created_at=draw(instants),
+            created_at=(created_at := draw(instants)),
             updated_at=draw(instants),
-            raw_json="{}",
+            raw_json=json.dumps({"created_at": str(created_at)}),
         )
         for number in numbers
     ]
