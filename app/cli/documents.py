@@ -190,7 +190,7 @@ async def continued_from(engine: "Engine") -> dict[str, str]:
 def badge(status: str) -> str:
     """The status with its glyph."""
     glyph, _ = BADGES.get(status, ("·", ""))
-    return f"{glyph} {status}"
+    return f"{glyph} {status or '(no status)'}"
 
 
 def _status(view: RunView) -> str:

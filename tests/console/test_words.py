@@ -117,8 +117,13 @@ def test_what_was_looked_for_is_marked_where_it_is(
 
 
 def test_unknown_statuses_are_shown_as_received() -> None:
-    """Neither good nor bad: a warning with the word."""
+    """Neither good nor bad: a warning with the word, and quieter once it was learnt to be an end."""
     assert run_badge("paused").text == "◆ paused"
+    assert (run_badge("cancelled", is_final=True).text, run_badge("", is_final=True).word) == (
+        "◇ cancelled",
+        "no status",
+    )
+    assert run_badge("failed", is_final=True) == run_badge("failed")
     assert health_badge("OK", {"ok"}).tone == "good"
     assert health_badge("degraded", {"ok"}).tone == "warn"
     assert health_badge("on holiday", {"ok"}).text == "◆ on holiday"

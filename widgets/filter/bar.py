@@ -62,10 +62,10 @@ class FilterBar(Vertical):
         self._extent = extent
         self._update()
 
-    def count(self, counts: Mapping[str, int], shown: frozenset[str]) -> None:
-        """Show the number of runs by status, and which statuses the filter lets through."""
+    def count(self, counts: Mapping[str, int], shown: frozenset[str], final: frozenset[str]) -> None:
+        """Show the number of runs by status, which of them the filter lets through, and which are final."""
         for widget in self.query(StatusCounts):
-            widget.show(counts, shown)
+            widget.show(counts, shown, final)
 
     def facets(self, facets: tuple[Facet, ...]) -> None:
         """Show the facets."""

@@ -94,21 +94,22 @@ class StatusCounts(ClickableLine):
         self._words = words
         self._counts: tuple[tuple[str, int], ...] = ()
         self._shown: frozenset[str] = frozenset()
+        self._final: frozenset[str] = frozenset()
 
-    def show(self, counts: Mapping[str, int], shown: frozenset[str]) -> None:
-        """Show the runs by status, counted without the filter's own statuses, and which the filter lets through."""
+    def show(self, counts: Mapping[str, int], shown: frozenset[str], final: frozenset[str]) -> None:
+        """Show the runs by status, counted without the filter's own statuses; which it lets through, and are final."""
         others = sorted(set(counts) - set(KNOWN_STATUSES), key=lambda status: -counts[status])
         known = tuple((s, counts[s]) for s in (*KNOWN_STATUSES, *others) if counts.get(s))[:MOST_STATUSES]
-        if (known, shown) == (self._counts, self._shown):
+        if (known, shown, final) == (self._counts, self._shown, self._final):
             return
         width = self.width
-        self._counts, self._shown = known, shown
+        self._counts, self._shown, self._final = known, shown, final
         self.refresh(layout=self.width != width)
 
     def parts(self) -> Iterator[Part]:
         """A part for each status."""
         for status, count in self._counts:
-            badge = run_badge(status)
+            badge = run_badge(status, is_final=status in self._final)
             text = f"{badge.glyph} {count:,} {badge.word}   " if self._words else f"{badge.glyph}{_brief(count)}  "
             yield Content.styled(text, badge.style if status in self._shown else QUIET), self.Clicked(status)
 

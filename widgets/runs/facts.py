@@ -167,7 +167,7 @@ def _presence(view: RunView, width: int) -> list[Line]:
 
 
 def _beside(view: RunView, row: RunRow, now: datetime, width: int) -> Line:
-    badge = run_badge(row.status)
+    badge = run_badge(row.status, is_final=row.is_final)
     here = row.run_id == view.detail.run.run_id
     when = started(row.created_at or row.first_seen_at, now)
     room = max(8, width - LABEL - 2 - len(when) - 2)

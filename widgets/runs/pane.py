@@ -122,7 +122,7 @@ class RunPane(VerticalScroll, can_focus=True):
 
 def _strip(view: RunView, as_of: datetime, width: int) -> list[Content]:
     run = view.detail.run
-    badge = run_badge(run.status)
+    badge = run_badge(run.status, is_final=view.detail.is_final)
     left = f"{badge.glyph} {safe_text(run.run_id)}"
     room = max(10, width - cell_len(left) - 2)
     branch = shorten(safe_text(run.branch_name), room)

@@ -95,7 +95,7 @@ class ContinueRunForm(ActionForm):
 
     def make_rows(self) -> Sequence[Widget]:
         """Which run, and what it should do next."""
-        run, badge = self._run, run_badge(self._run.status)
+        run, badge = self._run, run_badge(self._run.status, is_final=self._has_ended)
         where = safe_text(f"{run.repository.label}  {run.branch_name}")
         return (
             FormFact("run", safe_text(run.run_id), badge),

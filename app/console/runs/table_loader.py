@@ -29,7 +29,7 @@ class TableLoader:
         query: Callable[[], TableQuery],
         *,
         show_extent: Callable[[Extent], None],
-        show_counts: Callable[[Mapping[str, int], frozenset[str]], None],
+        show_counts: Callable[[Mapping[str, int], frozenset[str], frozenset[str]], None],
     ) -> None:
         self._session = context.session
         self._table = table
@@ -128,7 +128,8 @@ class TableLoader:
         await self._painted()
         self._show_extent(await read_extent(cache, self._table.count, condition))
         counts, finals = await cache.status_counts(condition), await cache.final_statuses()
-        self._show_counts(counts, frozenset(s for s in counts if condition.lets_status_through(s, finals)))
+        shown = frozenset(status for status in counts if condition.lets_status_through(status, finals))
+        self._show_counts(counts, shown, finals)
 
     async def _painted(self) -> None:
         # A console that closes takes the table away before the reading for it has ended.

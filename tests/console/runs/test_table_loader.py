@@ -32,7 +32,7 @@ class Held:
             self.table,
             lambda: self.query,
             show_extent=self.extents.append,
-            show_counts=lambda counts, shown: self.counts.append((counts, shown)),
+            show_counts=lambda counts, shown, _: self.counts.append((counts, shown)),
         )
 
 
