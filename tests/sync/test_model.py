@@ -234,7 +234,7 @@ class SyncModel(RuleBasedStateMachine):
     def settle(self) -> None:
         """The service is well and quiet: everything is found out."""
         self.peer._script.clear()
-        for step in (self.refreshed, self.refreshed, self.filled, self.reread, self.refreshed):
+        for step in (self.refreshed, self.refreshed, self.filled, self.reread, self.reread, self.refreshed):
             self.peer.true_now += MINUTE
             error = self.carry_out(step())
             is_expected = bool(self.peer.endless) and isinstance(error, EndlessListError)
