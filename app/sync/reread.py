@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from app.api.budget import Priority
-from app.api.client import Client
-from app.api.errors import ApiError, RateLimitedError, RefusedError
+from app.api.client import Client, EndCheck
+from app.api.errors import ApiError, EndlessListError, RateLimitedError, RefusedError
 from app.config import HistorySettings
 from app.sync.fill import WIDER
 from app.sync.reader import RunQuery, RunReader, StoredPage
@@ -34,6 +34,9 @@ class Reread:
     _due_s: float = field(init=False)
     """Monotonic seconds."""
     _tick_s: float = TICK_S
+    _check: EndCheck = field(default_factory=EndCheck)
+    _checked: str | None = None
+    """The token of the page that was checked last."""
 
     def __post_init__(self) -> None:
         self._reader = replace(self.runs.reader, client=self.client.at(Priority.BACKFILL))
@@ -74,11 +77,11 @@ class Reread:
         if stored is None:  # Its token is refused: what it read is confirmed, and the rest has to wait.
             await self._begin(place)
             return True
+        ended = stored.page.next_token is None or self._is_endless(place, stored.page)
         bottom = reach(stored.page.runs)
         down_to = place.down_to if bottom is None else min(bottom, place.down_to or bottom)
-        ended = stored.page.next_token is None
         is_over = ended or (place.floor is not None and down_to is not None and down_to <= place.floor)
-        if await self._look_for_missing(place, stored.page, down_to, by_date=by_date):
+        if await self._look_for_missing(place, stored.page, down_to, ended=ended, by_date=by_date):
             return False  # There are more of them: the same page again.
         if is_over:
             await self._begin(place)
@@ -86,6 +89,19 @@ class Reread:
         # With dates, a new question is safe from pages that shift; it has to ask for something new.
         token = None if by_date and down_to != place.down_to else stored.page.next_token
         await self.runs.cache.keep_reread(replace(place, down_to=down_to, token=token))
+        return False
+
+    def _is_endless(self, place: RereadPlace, page: RunPage) -> bool:
+        """Whether the pages of the question would never end."""
+        if place.token is None:
+            self._check = EndCheck()
+        elif place.token == self._checked:
+            return False  # The same page again.
+        self._checked = place.token
+        try:
+            self._check.step(page)
+        except EndlessListError:
+            return True
         return False
 
     async def _begin(self, last: RereadPlace | None) -> RereadPlace:
@@ -115,16 +131,15 @@ class Reread:
             return None
 
     async def _look_for_missing(
-        self, place: RereadPlace, page: RunPage, down_to: datetime | None, *, by_date: bool
+        self, place: RereadPlace, page: RunPage, down_to: datetime | None, *, ended: bool, by_date: bool
     ) -> bool:
         """Look for the runs that this page should have shown; whether there may be more of them."""
-        ended = page.next_token is None
         if not ended and down_to is None:
             return False
         since = down_to if not ended else place.floor if by_date else None
         missing = await self.runs.cache.unseen(since, place.down_to, place.began_at, LOOK_UPS)
-        is_first = place.down_to is None and place.token is None
+        is_whole = place.down_to is None and place.token is None and page.next_token is None
         verdicts = await self.runs.look_for(
-            missing, page.runs, is_certain=ended and is_first and not by_date and not page.dropped
+            missing, page.runs, is_certain=is_whole and not by_date and not page.dropped
         )
         return len(missing) == LOOK_UPS and "unknown" not in verdicts.values()

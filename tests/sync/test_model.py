@@ -234,6 +234,7 @@ class SyncModel(RuleBasedStateMachine):
     def settle(self) -> None:
         """The service is well and quiet: everything is found out."""
         self.peer._script.clear()
+        self.restart()
         for step in (self.refreshed, self.refreshed, self.filled, self.reread, self.reread, self.refreshed):
             self.peer.true_now += MINUTE
             error = self.carry_out(step())
@@ -269,12 +270,15 @@ class SyncModel(RuleBasedStateMachine):
 
     async def reopen(self, *, dropping: bool = False) -> None:
         self.polled_at = None
+        if self.engine is not None:
+            # What it noted of a wait is forgotten.
+            await self.engine.client.budget.settle()
+            await self.engine.cache.writer.run(_forget_waits)
         if self.engine is not None and not dropping:
             await self.engine.close()
         self.engine = await self.open.enter_async_context(
             self.desk.engine(clock=lambda: self.peer.now, page_size=PAGE, first_runs=2 * PAGE)
         )
-        await self.engine.cache.writer.run(_forget_waits)
 
     # what is claimed
 
@@ -343,10 +347,16 @@ class SyncModel(RuleBasedStateMachine):
         first = min((self.read(run.created) for run in self.peer.runs.values()), default=None)
         reaches = first is None or (coverage.complete_since is not None and coverage.complete_since <= first)
         assert coverage.whole or reaches or self.peer.endless, coverage
-        if not hasattr(self.engine, "reread"):
-            return
         shown = {run_id: json.loads(each.run.raw_json) for run_id, each in held.items() if each.presence != "lost"}
-        assert shown == {run_id: self.peer.document(run) for run_id, run in self.peer.runs.items()}
+        lives = {run_id: self.peer.document(run) for run_id, run in self.peer.runs.items()}
+        gone = {run_id for run_id in shown.keys() - lives.keys() if held[run_id].presence == "current"}
+        if self.peer.date_filter != "created" or not self.peer.has_readable_times:
+            # Nothing can be asked for that would prove it; nothing says that the run was seen, either.
+            gone = {run_id for run_id in gone if held[run_id].last_seen_at > self.peer.now - 3 * MINUTE}
+        assert not gone, f"not called lost: {[(run_id, held[run_id]) for run_id in sorted(gone)]}"
+        assert not (lives.keys() - shown.keys()), f"called lost: {sorted(lives.keys() - shown.keys())}"
+        other = [(shown[run_id], lives[run_id]) for run_id in lives if shown[run_id] != lives[run_id]]
+        assert not other, other
 
 
 async def _listed(engine: Engine, condition: RunFilter, limit: int | None) -> None:
@@ -355,19 +365,15 @@ async def _listed(engine: Engine, condition: RunFilter, limit: int | None) -> No
 
 
 async def _filled(engine: Engine) -> None:
-    if hasattr(engine, "backfill"):
-        await engine.backfill.run()
+    await engine.backfill.run()
 
 
 async def _read_again(engine: Engine) -> None:
-    if hasattr(engine, "reread"):
-        await engine.reread.whole_pass()
+    await engine.reread.whole_pass()
 
 
 def _forget_waits(connection: Any) -> None:
-    tables = connection.execute("SELECT name FROM sqlite_master WHERE name = 'budget'").fetchall()
-    if tables:
-        connection.execute("DELETE FROM budget")
+    connection.execute("DELETE FROM budget")
 
 
 SMALL: Final = settings(
