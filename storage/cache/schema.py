@@ -10,7 +10,7 @@ from storage.cache.run_sql import ACTIVE_SQL
 _RUNS: Final = f"""
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
-    run_id TEXT NOT NULL UNIQUE,
+    run_id TEXT NOT NULL,
     status TEXT NOT NULL,
     is_final INTEGER NOT NULL,
     branch TEXT NOT NULL,
@@ -46,11 +46,13 @@ CREATE TABLE statuses (
     left_by INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE repositories (label TEXT PRIMARY KEY, newest_us INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+-- Falling, as history comes in: appending fills the pages of an index, what is put before leaves them half empty.
+CREATE UNIQUE INDEX runs_id ON runs (run_id DESC);
 -- With the status: a filter by statuses in the default order is answered by the index alone.
-CREATE INDEX runs_created ON runs (created_us, run_id, status);
+CREATE INDEX runs_created ON runs (created_us DESC, run_id DESC, status);
 -- Few runs are active at a time, and every poll asks for them.
 CREATE INDEX runs_active ON runs (created_us, run_id, status, is_final) WHERE {ACTIVE_SQL};
-CREATE INDEX runs_updated ON runs (updated_us, id, status);
+CREATE INDEX runs_updated ON runs (updated_us DESC, id DESC, status);
 CREATE INDEX runs_status ON runs (status, created_us DESC, run_id DESC);
 -- Wider indexes, not more: the same orders, and the figures of a million runs without reading the table.
 CREATE INDEX runs_repository ON runs (repository, created_us DESC, run_id DESC, status, took_us);
