@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import time
+from datetime import time, timedelta
 from pathlib import Path
 from typing import ClassVar, Final, Self
 
@@ -100,6 +100,11 @@ class HistorySettings:
     """Days after their creation for which runs that have ended are kept. 0: for ever."""
     max_mb: int = 2_000
     """Megabytes beyond which the oldest runs that have ended are dropped. 0: no limit."""
+
+    @property
+    def confirmed_for(self) -> timedelta:
+        """How long what the service said of a run is shown as live without being confirmed."""
+        return timedelta(days=max(1.0, self.reread_days))
 
 
 @dataclass(frozen=True, slots=True)

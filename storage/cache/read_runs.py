@@ -22,7 +22,7 @@ _REMEMBERED: Final = 256
 
 COLUMNS: Final = (
     "r.run_id, r.status, r.branch, r.repository, r.created_us, r.updated_us, r.first_seen_us, r.presence, r.is_final,"
-    " r.took_us"
+    " r.took_us, (SELECT asked_us FROM sightings WHERE sightings.id = r.id)"
 )
 
 
@@ -138,7 +138,8 @@ def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: 
 
 def row_of(values: tuple[Any, ...]) -> RunRow:
     """A row from its `COLUMNS`."""
-    run_id, status, branch, repository, created_us, updated_us, first_seen_us, presence, is_final, took_us = values
+    run_id, status, branch, repository, created_us, updated_us, first_seen_us, presence, *rest = values
+    is_final, took_us, last_seen_us = rest
     return RunRow(
         run_id=run_id,
         status=status,
@@ -150,4 +151,5 @@ def row_of(values: tuple[Any, ...]) -> RunRow:
         presence=presence,
         is_final=bool(is_final),
         took=took(took_us),
+        last_seen_at=from_us(last_seen_us),
     )

@@ -1,6 +1,6 @@
 """Runs: what the service says of them (spec 2.4) and what was observed of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal
 
@@ -88,6 +88,8 @@ class RunRow:
     is_final: bool
     """The status is known, or was learnt, to be final."""
     took: Took = Took()
+    last_seen_at: datetime | None = field(default=None, compare=False)
+    """When the service last confirmed it, by our clock: a row that was confirmed again is the same row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """One run: everything that a pane shows of it, and that as lines of text."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from textual.content import Content
@@ -55,6 +55,12 @@ class RunView:
     branch: Branch = Branch(0)
     raw: tuple[SafeText, ...] = ()
     """The run object as received, indented."""
+    confirmed_for: timedelta = timedelta.max
+    """How long it is live after the service confirmed it."""
+
+    def is_live(self, now: datetime) -> bool:
+        """Whether the service confirmed it lately."""
+        return now - self.detail.last_seen_at <= self.confirmed_for
 
 
 LABEL: Final = 13
@@ -73,7 +79,7 @@ def title(view: RunView, now: datetime, width: int) -> list[Line]:
     run = view.detail.run
     badge = run_badge(run.status, is_final=view.detail.is_final)
     when = ago(run.updated_at, now) if run.updated_at is not None else ""
-    head: list[Part] = [(badge.text, f"{badge.style} bold")]
+    head: list[Part] = [(badge.text, f"{badge.style if view.is_live(now) else QUIET} bold")]
     if view.stuck:
         head.append(("  ! stuck", STYLES["warn"]))
     room = width - sum(len(text) for text, _ in head) - len(when)
@@ -99,7 +105,7 @@ def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Li
     if view.continues is not None:
         facts.append(("continues", safe_text(view.continues, limit=FIELD_LIMIT)))
     lines = [found for name, value in facts for found in _field(name, value, width)]
-    return lines + _presence(view, width)
+    return lines + _presence(view, now, width)
 
 
 def conversation(view: RunView, now: datetime, width: int) -> list[Line]:
@@ -158,12 +164,19 @@ def _field(name: str, value: str, width: int) -> list[Line]:
     return [Content.assemble((f"{name:<{LABEL}}", QUIET), first), *(Content.assemble(pad, part) for part in rest)]
 
 
-def _presence(view: RunView, width: int) -> list[Line]:
+def _presence(view: RunView, now: datetime, width: int) -> list[Line]:
     if view.detail.presence == "lost":
         return wrapped("The service no longer shows this run: these are the last facts it gave.", width, STYLES["warn"])
     if view.detail.presence == "unconfirmed":
         return wrapped("Missing from the last answer; looking it up. Its status may be old.", width, STYLES["warn"])
+    if not view.is_live(now):
+        return wrapped(f"{last_confirmed(view, now)}: it may have changed since.", width, STYLES["warn"])
     return []
+
+
+def last_confirmed(view: RunView, now: datetime) -> str:
+    """When the service last confirmed the run."""
+    return f"Last confirmed {roughly_ago(view.detail.last_seen_at, now)}"
 
 
 def _beside(view: RunView, row: RunRow, now: datetime, width: int) -> Line:

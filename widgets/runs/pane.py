@@ -104,7 +104,7 @@ class RunPane(VerticalScroll, can_focus=True):
         now = self._now
         as_of = self._as_of or now
         if self._form == "strip":
-            return _strip(self._view, as_of, width)
+            return _strip(self._view, now, as_of, width)
         lines = facts.title(self._view, now, width)
         if self._raw:
             lines += facts.heading("Raw JSON", "as received · v back to facts · Y copies") + self._raw_lines()
@@ -120,13 +120,15 @@ class RunPane(VerticalScroll, can_focus=True):
         return lines
 
 
-def _strip(view: RunView, as_of: datetime, width: int) -> list[Content]:
+def _strip(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Content]:
     run = view.detail.run
     badge = run_badge(run.status, is_final=view.detail.is_final)
     left = f"{badge.glyph} {safe_text(run.run_id)}"
     room = max(10, width - cell_len(left) - 2)
-    branch = shorten(safe_text(run.branch_name), room)
-    first = facts.line((f"{badge.glyph} ", badge.style), (left[2:], "bold"), ("  ", ""), (branch, facts.QUIET))
+    is_live = view.is_live(now)
+    beside = shorten(safe_text(run.branch_name) if is_live else facts.last_confirmed(view, now), room)
+    style = badge.style if is_live else facts.QUIET
+    first = facts.line((f"{badge.glyph} ", style), (left[2:], "bold"), ("  ", ""), (beside, facts.QUIET))
     return [first, timeline_in_brief(view, as_of)]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, Self
 
 from app.text import safe_text
@@ -86,6 +86,8 @@ class RowTimes:
     started: str
     updated: str
     took: str
+    is_live: bool = True
+    """False: for a long time the service did not confirm it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +101,15 @@ class Cell:
     """Ranges of the text that the search matched."""
 
 
-def row_times(row: RunRow, now: datetime, as_of: datetime | None = None) -> RowTimes:
+def row_times(
+    row: RunRow, now: datetime, as_of: datetime | None = None, confirmed_for: timedelta = timedelta.max
+) -> RowTimes:
     """The row's times as they read now; `as_of` is when the service last answered, if it has stopped."""
     return RowTimes(
-        started(row.created_at or row.first_seen_at, now), started(row.updated_at, now), took(row, now, as_of)
+        started(row.created_at or row.first_seen_at, now),
+        started(row.updated_at, now),
+        took(row, now, as_of),
+        is_live=row.last_seen_at is None or now - row.last_seen_at <= confirmed_for,
     )
 
 
@@ -121,7 +128,7 @@ def row_cells(
     """The line's cells from left to right; `times` are from `row_times`."""
     badge = _badge(row, stuck=stuck)
     texts: dict[ColumnKey, tuple[str, Tone]] = {
-        "status": (badge.text, badge.tone),
+        "status": (badge.text, badge.tone if times.is_live else "quiet"),
         "repository": (safe_text(row.repository, limit=FIELD_LIMIT), "plain"),
         "branch": (safe_text(row.branch_name, limit=FIELD_LIMIT) or "(no branch)", "plain"),
         "started": (times.started, "quiet"),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from textual import events
@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from app.text import SafeText
-from storage.records import RunSort
+from storage.records import RunRow, RunSort
 from storage.records.query import SortColumn
 from widgets.cursor_view import HEADER
 from widgets.frame.notice import Notice
@@ -79,10 +79,15 @@ class RunTable(RunRows):
         choice: ColumnChoice | None = None,
         freeze: FreezeFrame = nullcontext,
         *,
+        confirmed_for: timedelta = timedelta.max,
         id: str | None = None,  # noqa: A002 — Textual's word
     ) -> None:
-        """Start empty; `freeze` keeps the screen's frame while rows are being read."""
+        """Start empty; `freeze` keeps the screen's frame while rows are being read.
+
+        A run that was not confirmed for so long is drawn quietly.
+        """
         super().__init__(clock, freeze, self.resize_to, id=id)
+        self._confirmed_for = confirmed_for
         self._choice = choice or ColumnChoice()
         self._lay_out(0)
         self._sort = RunSort()
@@ -101,7 +106,7 @@ class RunTable(RunRows):
         self._now, self._as_of = now, as_of
         for index in self.visible_rows:
             row = self._window.row(index)
-            if row is not None and self._painted.get(index) != row_times(row, now, as_of):
+            if row is not None and self._painted.get(index) != self._times(row):
                 self.repaint_row(index)
 
     def say(self, notice: Notice | None) -> None:
@@ -314,10 +319,13 @@ class RunTable(RunRows):
         at_cursor = index == self._cursor
         if row is None:
             return renderer.placeholder(self._layout, view.width, at_cursor=at_cursor)
-        times = self._painted[index] = row_times(row, self._now, self._as_of)
+        times = self._painted[index] = self._times(row)
         line = row_cells(row, self._layout, times, self._sought, stuck=row.run_id in self._stuck)
         state = RowState(at_cursor, row.run_id in self._marks, self.has_focus)
         return renderer.row(line, self._layout, view.width, scroll_x, state)
+
+    def _times(self, row: RunRow) -> RowTimes:
+        return row_times(row, self._now, self._as_of, self._confirmed_for)
 
     def _marks_changed(self) -> None:
         self.refresh()

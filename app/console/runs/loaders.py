@@ -80,6 +80,7 @@ async def read_run(cache: "Cache", ledger: "Ledger", run_id: str, *, stuck: bool
         next(earlier, None),
         Branch(*await cache.on_branch(run_id, each_way=BESIDE, most=MOST_BESIDE)),
         indented(detail.run.raw_json),
+        engine.settings.history.confirmed_for,
     )
 
 

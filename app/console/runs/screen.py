@@ -80,7 +80,12 @@ class RunsScreen(BaseScreen):
             context, self.preferences, row=lambda: self.table.row, changed=self._query_changed
         )
         self.bar = FilterBar(self.query_controller.spans)
-        self.table = RunTable(session.run_now, self.preferences.now.columns, self.app.batch_update)
+        self.table = RunTable(
+            session.run_now,
+            self.preferences.now.columns,
+            self.app.batch_update,
+            confirmed_for=session.settings.history.confirmed_for,
+        )
         self.pane = RunPane(session.run_now)
         self.table_loader = TableLoader(
             context,

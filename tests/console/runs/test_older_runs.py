@@ -16,6 +16,7 @@ from storage.cache import Cache
 from storage.records import RunChanges
 from storage.records.backfill import BackfillProgress
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from tests.console.quiet import strips
 from tests.console.scenes import TOKEN_VARIABLE, settings_for
 from tests.run_board import Board
 from widgets.cursor_view import HEADER
@@ -250,3 +251,28 @@ async def test_a_poll_that_finds_nothing_new_keeps_what_is_complete_current(
 
         assert "60 runs · complete" in scene.text
         assert "until" not in scene.text
+
+
+@pytest.mark.parametrize("size", [SMALL, WIDE])
+async def test_what_was_not_confirmed_for_long_is_not_shown_as_live(
+    staged: Staged, board: Board, tmp_path: Any, size: Any
+) -> None:
+    """Its status is drawn quietly, and the detail says since when; the runs that a poll shows again are live."""
+    async with begun(staged, board, tmp_path, size=size) as scene:
+        await scene.press("G", "enter", "G", "k")
+        live = status_colour(scene)
+        await scene.tick(days=8)
+        assert status_colour(scene) != live
+        await scene.shows("Last confirmed 8d ago")
+
+        await scene.sync()
+        assert status_colour(scene) != live
+        await scene.press("g", "j", "j", "j", "j")
+        assert status_colour(scene) == live
+        assert "Last confirmed" not in scene.text
+
+
+def status_colour(scene: Scene) -> object:
+    """That of the word under the cursor."""
+    strip = next(strip for strip in strips(scene.app) if strip and strip[0].text.startswith("▌"))
+    return next(segment.style.color for segment in strip if "completed" in segment.text and segment.style)
