@@ -236,5 +236,5 @@ class Backfill:
         wait_s = error.retry_after_s if isinstance(error, RateLimitedError) else None
         if wait_s is None:
             wait_s, self._wait_s = self._wait_s, min(LONGEST_WAIT_S, 2 * self._wait_s)
-        self._tell("waiting", until=self._runs.clock() + timedelta(seconds=wait_s), why=error.message)
+        self._tell("waiting", until=self._runs.clock() + timedelta(seconds=wait_s), why=error.kind)
         return wait_s

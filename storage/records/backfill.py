@@ -24,7 +24,7 @@ class BackfillProgress:
     until: datetime | None = None
     """While it waits: when it goes on."""
     why: str = ""
-    """While it waits: what for."""
+    """While it waits: the kind of error that it waits out."""
 
 
 @dataclass(frozen=True, slots=True)

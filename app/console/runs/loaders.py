@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from app.console.runs.screen_context import ScreenContext
-    from storage.cache import Cache
+    from app.engine import Engine
     from storage.ledger import Ledger
     from widgets.runs.pane import RunPane
     from widgets.runs.table import RunTable
@@ -57,15 +57,16 @@ class PaneLoader:
             self._pane.show(None, otherwise=self._otherwise())
         else:
             stuck = self._table.is_stuck(row.run_id)
-            self._pane.show(await read_run(engine.cache, engine.ledger, row.run_id, stuck=stuck))
+            self._pane.show(await read_run(engine, row.run_id, stuck=stuck))
 
 
-async def read_run(cache: "Cache", ledger: "Ledger", run_id: str, *, stuck: bool) -> RunView | None:
+async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | None:
     """Read a run with the instructions sent from here; None: the cache does not hold it.
 
     Raises:
         StorageError: Cache or ledger cannot be read.
     """
+    cache, ledger = engine.cache, engine.ledger
     detail, ahead = await cache.detail(run_id), await cache.run_clock_ahead()
     if detail is None:
         return None

@@ -94,6 +94,6 @@ class RunScreen(BaseScreen):
         if engine is None:
             return
         stuck = self._run_id in await engine.cache.stuck()
-        view = await read_run(engine.cache, engine.ledger, self._run_id, stuck=stuck)
+        view = await read_run(engine, self._run_id, stuck=stuck)
         self._branch = view.branch if view is not None else Branch(0)
         self._pane.show(view, otherwise=f"{safe_text(self._run_id)} is no longer in the cache.")
