@@ -37,12 +37,10 @@ QUIET = "[notify]\non = []\n"
 """A toast would lie over the rows."""
 
 
-def left(opened: Opened, **options: object) -> Terminal:
-    """A console that was opened and left by its key."""
-    console = opened(**{"config": QUIET} | options)
-    console.shows("complete", "? help", "fix/login-timeout")
-    # What comes after the rows moves them: the counts, the flags of stuck runs, and the pane.
-    console.shows("✓52", "working !", "unobserved", *(["On this branch"] if console.screen.width > 120 else []))
+def left(opened: Opened, *shown: str, **options: object) -> Terminal:
+    """A console that was opened, and left by its key once it shows this as well."""
+    console = opened(**options)
+    console.shows("complete", "? help", "fix/login-timeout", *shown)
     console.type("q")
     console.end()
     return console
@@ -59,7 +57,10 @@ def first_frame(console: Terminal) -> str:
 @pytest.mark.parametrize("size", [(80, 24), (140, 40)])
 def test_it_is_the_screen_that_was_painted_last(opened: Opened, size: tuple[int, int]) -> None:
     """Every row stands where the console paints it again; the first line says how old it is, never that it is live."""
-    left(opened, size=size)
+    # What comes after the rows moves them: the counts, the flags of stuck runs, and the pane with its last line.
+    left(
+        opened, "52", "working !", "unobserved", *(["On this branch"] if size[0] > 120 else []), size=size, config=QUIET
+    )
     again = opened(size=size, config=QUIET)
     again.shows("? help")
     again.wrote(ENTER, times=2)
