@@ -1,7 +1,8 @@
 """`runwarden runs list` and `runs export`: runs by any filter, printed as they come."""
 
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ from app.cli.documents import CHUNK, COLUMNS, RunView, continued_from, views
 from app.cli.exits import CommandFailedError, ErrorDetail, Exit, failed, of_api_error
 from app.cli.options import FactCommand, as_last_moment, as_moment, async_command
 from app.cli.output import Format, Output, Rows
+from app.cli.sync import Bar
 from app.query import both, parse
 from app.streams import NotPrintedError
 from app.times import exact_ago, rfc3339
@@ -200,11 +202,14 @@ class _RunList:
         # Of what is held when the first row is read: other processes go on filling the cache.
         self.coverage = await self.engine.cache.coverage()
         continued = await continued_from(self.engine)
-        async for runs in self._held() if self.is_cached else self._fetched():
-            shown = await views(self.engine, runs, continued)
-            self._note_times(shown)
-            rows.add((view.document() for view in shown), shown)
-            rows.flush()
+        # Rows on a terminal are progress enough.
+        with closing(Bar(sys.stderr if rows.output.width is None and not self.is_cached else None)) as bar:
+            async for runs in self._held() if self.is_cached else self._fetched():
+                shown = await views(self.engine, runs, continued)
+                self._note_times(shown)
+                rows.add((view.document() for view in shown), shown)
+                rows.flush()
+                bar.note(f"{rows.count:,} runs")
 
     async def _held(self) -> AsyncIterator[Sequence[Run]]:
         self.dropped = self.coverage.dropped

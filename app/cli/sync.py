@@ -92,10 +92,10 @@ def progress_bar(engine: "Engine", title: str = "") -> Iterator["Bar"]:
 
 
 class Bar:
-    """One line on a terminal; into a file, nothing."""
+    """One line on a terminal; into a file, or without a stream, nothing."""
 
-    def __init__(self, stream: TextIO, title: str = "") -> None:
-        self._stream = stream if stream.isatty() else None
+    def __init__(self, stream: TextIO | None, title: str = "") -> None:
+        self._stream = stream if stream is not None and stream.isatty() else None
         self._title = title
 
     def hear(self, event: Event) -> None:

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import subprocess
 import threading
 from datetime import timedelta
 from io import StringIO
@@ -35,6 +37,31 @@ def test_rows_are_printed_before_the_next_page_comes(desk: Desk) -> None:
 
     ids = [json.loads(line)["run_id"] for line in (*lines, *rest.splitlines())]
     assert ids == sorted(desk.peer.runs, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"), [(["list", "--all"], "250 runs"), (["show", "run_of_nowhere"], "run_of_nowhere")]
+)
+def test_progress_is_on_stderr_of_a_terminal(desk: Desk, arguments: list[str], shown: str) -> None:
+    """Where stdout goes elsewhere, one line says how far it is, and is gone in the end."""
+    desk.peer.fill(250)
+    ours, theirs = os.openpty()
+    command = CommandLine(desk.folder, desk.peer.base_url, "test-token")
+    done = subprocess.run(
+        command.argv("runs", *arguments, "--json"),
+        env=command.environment,
+        cwd=desk.folder,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        check=False,
+    )
+    told = os.read(ours, 65_536).decode()
+    os.close(ours)
+    os.close(theirs)
+
+    assert json.loads(done.stdout)
+    assert {"list": "250 runs", "show": "Looking for run_of_nowhere · "}[arguments[0]] in told
+    assert told.endswith("\r\x1b[K")
 
 
 def test_a_failure_in_the_middle_closes_the_document(desk: Desk) -> None:
