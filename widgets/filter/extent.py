@@ -102,7 +102,7 @@ class ExtentLine:
         progress = self.progress
         if self.extent.is_paused and not self.extent.coverage.whole:
             since = f"since {self._since} · " if self._since else ""
-            return tuple(_line(text) for text in (f"{since}paused, P resumes", f"{since}paused", "paused"))
+            return tuple(_line(text) for text in (f"{since}paused, P resumes", "paused, P resumes", "paused"))
         if progress.phase == "waiting" and progress.until is not None:
             until = clock_time(progress.until, self.now)
             why = WAITS_FOR.get(progress.why) or safe_text(progress.why, limit=40)

@@ -23,8 +23,8 @@ COMPONENTS: Final = {
     f"run-table--{part}" for part in (*TONES, "header", "sorted", "cursor", "cursor-resting", "mark", "found", "unseen")
 }
 
-TAIL_MARGIN: Final = 8
-"""Cells beside the text below the last run: the cursor's mark, and at least a piece of rule on both sides."""
+TAIL_MARGIN: Final = 6
+"""Cells that are neither rule nor text: the cursor's mark, a gap on both sides of the text, and the right margin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +120,12 @@ class TableRenderer:
         """The line below the last run: the first of the texts that fits, between two rules."""
         background = self._background(state)
         text = shorten(next((text for text in texts if cell_len(text) + TAIL_MARGIN <= width), texts[-1]), width)
-        rule = "─" * max(0, (width - cell_len(text) - TAIL_MARGIN) // 2)
+        rules = max(0, width - cell_len(text) - TAIL_MARGIN)
         segments = [
             Segment("▌ " if state.at_cursor else "  ", background + self.mark),
-            Segment(f"{rule} ", background + self.tones["quiet"]),
+            Segment("─" * (rules // 2) + " ", background + self.tones["quiet"]),
             Segment(text, background + self.tones["plain" if state.at_cursor else "quiet"]),
-            Segment(f" {rule}", background + self.tones["quiet"]),
+            Segment(" " + "─" * (rules - rules // 2), background + self.tones["quiet"]),
         ]
         return Strip(segments).crop_extend(0, width, background)
 

@@ -341,6 +341,8 @@ class RunsScreen(BaseScreen):
         fresh_from = now if self.as_of else now - timedelta(seconds=self.session.patience.late_after_s)
         self.bar.show(ExtentLine(self._extent, now, fresh_from, self.older_runs.progress))
         self.table.end_with(self.older_runs.tail())
+        if self.table.is_at_tail:
+            self.pane_loader.look()
         self.refresh_bindings()
         self._explain()
 

@@ -2,13 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from app.api.errors import RateLimitedError
 from app.events import BackfillMoved, RunsChanged
@@ -193,11 +194,11 @@ async def test_the_backfill_is_paused_and_resumed_by_a_key(staged: Staged, board
 
         await scene.press("P")
 
-        assert "since 20:14:06 · paused" in scene.text
+        assert "paused, P resumes" in scene.text
         assert "P resume fetching" in scene.lines[-1]
         assert await scene.engine.cache.backfill_paused()
     async with begun(staged, board, tmp_path, synced=False) as scene:
-        assert "since 20:14:06 · paused" in scene.text
+        assert "paused, P resumes" in scene.text
         await scene.press("P")
 
         assert not await scene.engine.cache.backfill_paused()
@@ -251,6 +252,55 @@ async def test_a_poll_that_finds_nothing_new_keeps_what_is_complete_current(
 
         assert "60 runs · complete" in scene.text
         assert "until" not in scene.text
+
+
+async def at_the_end(scene: Scene) -> None:
+    await scene.press("G")
+
+
+async def running(scene: Scene) -> None:
+    await scene.ring(moved(scene, RUNNING))
+
+
+async def paused(scene: Scene) -> None:
+    await scene.engine.backfill.pause()
+    await scene.press("G")
+
+
+async def waiting(scene: Scene) -> None:
+    until = scene.clock() + timedelta(seconds=72)
+    await scene.ring(moved(scene, BackfillProgress("waiting", until=until, why="rate_limited")))
+    await scene.press("G")
+
+
+async def nothing_here(scene: Scene) -> None:
+    await scene.press("slash", *"jx0045", "enter")
+
+
+async def long_ago(scene: Scene) -> None:
+    await scene.press("G", "enter")
+    await scene.tick(days=8)
+    await scene.sync()
+
+
+PICTURED = [at_the_end, running, paused, waiting, nothing_here, long_ago]
+
+
+@pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
+@pytest.mark.parametrize("state", PICTURED, ids=lambda state: state.__name__)
+async def test_what_is_missing_in_pictures(
+    staged: Staged,
+    board: Board,
+    tmp_path: Any,
+    picture: SnapshotAssertion,
+    size: tuple[int, int],
+    state: Callable[[Scene], Awaitable[None]],
+) -> None:
+    """Each state of the line above the runs, and of the one below them."""
+    async with begun(staged, board, tmp_path, size=size) as scene:
+        await state(scene)
+
+        assert scene.app.export_screenshot() == picture
 
 
 @pytest.mark.parametrize("size", [SMALL, WIDE])
