@@ -155,7 +155,7 @@ async def test_a_failure_in_the_background_is_waited_out_and_told(history: Peer,
         assert await engine.backfill.work() == 5
 
         assert engine.backfill.progress.phase == "waiting"
-        assert engine.backfill.progress.why == "rate_limited"
+        assert engine.backfill.progress.why == "unreachable"
         assert engine.backfill.progress.until is not None
 
 
