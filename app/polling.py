@@ -156,7 +156,7 @@ class Polling:
         """Why the next poll of runs comes later than configured, and when; None: it does not."""
         wait = await self.budget.wait(Priority.ACTIVE, self._costs["runs"])
         cadence = self._cadences.get("runs")
-        if cadence is None or not self.is_poller or (wait is None and await self.budget.rate() is None):
+        if cadence is None or not self.is_poller or (wait is None and await self.budget.poll_rate() is None):
             return wait
         due_at = datetime.fromtimestamp(self.budget.now_s() + cadence.wait_s(time.monotonic()), UTC)
         return Wait("own_pace", due_at) if wait is None else replace(wait, until=max(wait.until, due_at))
@@ -177,7 +177,7 @@ class Polling:
     async def _stretch(self) -> float:
         """How many times longer than configured the intervals have to be to keep to the rate."""
         demand = sum(cost / self._cadences[subject].base_s for subject, cost in self._costs.items())
-        return demand / rate if (rate := await self.budget.rate()) else 1.0
+        return demand / rate if (rate := await self.budget.poll_rate()) else 1.0
 
     async def _alone(self, work: Work) -> float:
         """The work, where this process holds the lease."""

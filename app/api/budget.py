@@ -8,7 +8,7 @@ import asyncio
 import math
 import random
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -86,6 +86,8 @@ class Budget:
     """Between 0 and 1: spreads what many do at once."""
     sent: dict[Priority, int] = field(default_factory=lambda: dict.fromkeys(Priority, 0))
     """Requests so far."""
+    _waiting: Counter[Priority] = field(default_factory=Counter)
+    """Requests that wait for their turn here."""
     _state: BudgetState = field(default_factory=BudgetState)
     """As it was seen last."""
     _succeeded: deque[float] = field(default_factory=lambda: deque(maxlen=1_000))
@@ -103,10 +105,11 @@ class Budget:
         found = pace.wait_until(self._state, priority, self.now_s(), requests)
         return None if found is None else Wait(found[0], datetime.fromtimestamp(found[1], UTC))
 
-    async def rate(self) -> float | None:
-        """Requests per second that all processes together may send; None: no limit is known."""
+    async def poll_rate(self) -> float | None:
+        """Requests per second that polls may send, so that history gets its share; None: no limit is known."""
         await self.load()
-        return self._state.rate or None
+        share = 1 - pace.HISTORY_SHARE if self._waiting[Priority.BACKFILL] else 1.0
+        return share * self._state.rate or None
 
     async def load(self) -> None:
         """Take in what other processes have learned."""
@@ -202,7 +205,11 @@ class Budget:
             reason, free_s = found
             if free_s > until_s or left_s <= 0:
                 raise _refusal(Wait(reason, datetime.fromtimestamp(free_s, UTC)), free_s - now_s)
-            await asyncio.sleep(max(0.001, min(free_s - now_s, left_s, LOOK_AGAIN_S)))
+            self._waiting[priority] += 1
+            try:
+                await asyncio.sleep(max(0.001, min(free_s - now_s, left_s, LOOK_AGAIN_S)))
+            finally:
+                self._waiting[priority] -= 1
 
     async def _take(self, priority: Priority, now_s: float) -> tuple[BudgetState, BudgetState]:
         taken = partial(pace.admitted, priority=priority, now_s=now_s, successes=self._untold)

@@ -27,6 +27,8 @@ BURST: Final = 8.0
 """Requests that can be saved up while nothing is asked."""
 POLL: Final = 4.0
 """Requests of a steady poll of runs; history leaves as many to it."""
+HISTORY_SHARE: Final = 0.25
+"""The part of the rate that polls leave to history while it waits."""
 DEBT: Final = {Priority.ASKED: 4.0, Priority.ACTIVE: 32.0, Priority.HEALTH: 4.0}
 """Requests that may be sent ahead of the rate: a poll that has begun goes on, and the next one waits for longer."""
 DECREASE: Final = 0.7
@@ -36,10 +38,11 @@ STEP_SHARE: Final = 0.5
 FORGOTTEN_S: Final = 3_600.0
 """After this time without a request, no limit is known."""
 LONG_ROW: Final = 40
-"""Successes without a 429 after which the limit seems to be elsewhere: each further one adds a twentieth."""
-SHORT_ROW: Final = 12
-"""As many are enough where they come within a minute: that is as long as most limits look back."""
-FASTER: Final = 1.05
+"""Successes without a 429 after which the limit seems to be elsewhere: each further one adds a tenth."""
+SHORT_ROW: Final = 6
+OFTEN: Final = 3 / 60
+"""From this rate on, in requests per second, a short row is enough: it is much less than a share among many."""
+FASTER: Final = 1.1
 SLOW_ONCE_S: Final = 10.0
 """The time in which 429s lower the rate once."""
 SLOWEST: Final = 1 / 600
@@ -177,8 +180,10 @@ def _refilled(state: BudgetState, now_s: float) -> BudgetState:
 
 def _raised(state: BudgetState, successes: int) -> BudgetState:
     """Raise the rate after a long row of successes: there seems to be room."""
-    row = SHORT_ROW if state.rate * MEASURED_S >= SHORT_ROW else LONG_ROW
+    row = SHORT_ROW if state.rate >= OFTEN else LONG_ROW
     surplus = min(successes, max(0.0, state.successes + successes - row))
+    if state.tokens >= BURST:
+        surplus = 0.0  # A rate that is not used up proves nothing of a higher one.
     rate = state.rate * FASTER**surplus
     if rate > FASTEST:
         return replace(state, rate=0.0, successes=0.0, tokens=0.0)
