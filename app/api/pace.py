@@ -43,6 +43,9 @@ SHORT_ROW: Final = 6
 OFTEN: Final = 3 / 60
 """From this rate on, in requests per second, a short row is enough: it is much less than a share among many."""
 FASTER: Final = 1.1
+NEAR: Final = 0.8
+GENTLY: Final = 1.02
+"""Instead of a tenth, from this part of the rate on at which the last 429 came."""
 SLOW_ONCE_S: Final = 10.0
 """The time in which 429s lower the rate once."""
 SLOWEST: Final = 1 / 600
@@ -119,6 +122,7 @@ def limited(
     refusals, slowed_at_s, rate = state.refusals + 1, state.slowed_at_s, state.rate
     if not rate or sent_s >= slowed_at_s + SLOW_ONCE_S or slowed_at_s > now_s + CLOCK_SLACK_S:
         # Refusals that belong together are one reason to slow down, not many.
+        state = replace(state, refused_rate=rate)
         rate, slowed_at_s = max(SLOWEST, DECREASE * (rate or observed)), now_s
     # Others of the organization wait for the same moment.
     backoff_s = draw * min(LONGEST_PAUSE_S, 2.0**refusals)
@@ -180,11 +184,12 @@ def _refilled(state: BudgetState, now_s: float) -> BudgetState:
 
 def _raised(state: BudgetState, successes: int) -> BudgetState:
     """Raise the rate after a long row of successes: there seems to be room."""
-    row = SHORT_ROW if state.rate >= OFTEN else LONG_ROW
-    surplus = min(successes, max(0.0, state.successes + successes - row))
+    total = state.successes + successes
+    surplus = min(successes, max(0.0, total - (SHORT_ROW if state.rate >= OFTEN else LONG_ROW)))
     if state.tokens >= BURST:
         surplus = 0.0  # A rate that is not used up proves nothing of a higher one.
-    rate = state.rate * FASTER**surplus
+    is_near = state.rate > NEAR * state.refused_rate > 0 and total < LONG_ROW
+    rate = state.rate * (GENTLY if is_near else FASTER) ** surplus
     if rate > FASTEST:
         return replace(state, rate=0.0, successes=0.0, tokens=0.0)
     return replace(state, rate=rate, successes=state.successes + successes)

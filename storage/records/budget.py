@@ -31,6 +31,8 @@ class BudgetState:
     """Requests per second that we allow ourselves. 0: no limit was met."""
     successes: float = 0.0
     """Requests since the last 429."""
+    refused_rate: float = 0.0
+    """The rate at which the last 429 came. 0: none was known then."""
     slowed_at_s: float = 0.0
     """When the rate was last lowered."""
     tokens: float = 0.0
