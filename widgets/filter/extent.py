@@ -65,6 +65,8 @@ class ExtentLine:
     fresh_from: datetime
     """What is known since then counts as now; the header says since when exactly."""
     progress: BackfillProgress = IDLE
+    history: timedelta = timedelta(0)
+    """How far back what is missing is fetched."""
 
     def variants(self, *, wide: bool) -> tuple[Content, ...]:
         """The line in full, then ever shorter; each with what could not be kept."""
@@ -110,7 +112,18 @@ class ExtentLine:
                 _line(text)
                 for text in (f"waiting until {until}: {why}", f"waits until {until}: {why}", f"waits until {until}")
             )
-        return _running(progress, self.now) if progress.phase == "running" else ()
+        return _running(progress, self._share, self.now) if progress.phase == "running" else ()
+
+    @property
+    def _share(self) -> float | None:
+        """How much of what is fetched is here: of the runs, or else of the time that they span; None: not known."""
+        progress, coverage = self.progress, self.extent.coverage
+        if progress.estimated_runs:
+            return progress.done_runs / progress.estimated_runs
+        newest, since = coverage.ranges[0].end if coverage.ranges else None, coverage.complete_since
+        if newest is None or since is None or newest - since >= self.history:
+            return None
+        return (newest - since) / self.history
 
     def _complete(self) -> Iterator[str]:
         coverage, runs = self.extent.coverage, self._runs
@@ -170,11 +183,10 @@ def _day_or_time(at: datetime, now: datetime) -> str:
     return clock_time(at, now) if is_today else day(at, now)
 
 
-def _running(progress: BackfillProgress, now: datetime) -> Sequence[Variant]:
-    total = progress.estimated_runs
-    if not total:
+def _running(progress: BackfillProgress, share: float | None, now: datetime) -> Sequence[Variant]:
+    if share is None:
         return (_line("fetching what is missing"), _line("fetching"))
-    share = min(_ALMOST, progress.done_runs / total)
+    share = min(_ALMOST, share)
     full = int(share * BAR)
     bar: Variant = (("█" * full, "busy"), ("░" * (BAR - full), "quiet"), _quiet(f" {share:>4.0%}"))
     if progress.seconds_left is None:

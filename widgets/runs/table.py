@@ -179,6 +179,11 @@ class RunTable(RunRows):
         """Whether the run takes far longer than usual."""
         return run_id in self._stuck
 
+    @property
+    def shows_unconfirmed(self) -> bool:
+        """Whether a row in view was not confirmed for long, as it was read last."""
+        return any(not times.is_live for times in self._painted.values())
+
     def action_sideways(self, columns: int) -> None:
         """Scroll sideways to the next stop."""
         here, stops = self.scroll_offset.x, self._layout.stops

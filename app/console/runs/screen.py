@@ -137,7 +137,7 @@ class RunsScreen(BaseScreen):
             self._backfill_moved(event.progress)
         elif isinstance(event, LinkChanged):
             # Only once the poll has ended is it known up to when, and how far back, nothing is missing.
-            self.table_loader.poll_ended()
+            self.table_loader.poll_ended(confirms_rows=self.table.shows_unconfirmed)
         elif isinstance(event, RunsChanged) and self._only_fills(event):
             self._is_behind = True
         elif isinstance(event, RunsChanged | CacheChangedElsewhere):
@@ -339,7 +339,8 @@ class RunsScreen(BaseScreen):
         now = self.session.clock()
         # While the link fails nothing is as of now, however young.
         fresh_from = now if self.as_of else now - timedelta(seconds=self.session.patience.late_after_s)
-        self.bar.show(ExtentLine(self._extent, now, fresh_from, self.older_runs.progress))
+        history = timedelta(days=self.session.settings.history.days)
+        self.bar.show(ExtentLine(self._extent, now, fresh_from, self.older_runs.progress, history))
         self.table.end_with(self.older_runs.tail())
         if self.table.is_at_tail:
             self.pane_loader.look()

@@ -52,9 +52,12 @@ class TableLoader:
         self._is_stale = True
         self._latest.ask()
 
-    def poll_ended(self) -> None:
-        """Read again how much is held, and up to when nothing is missing."""
-        self._latest_extent.ask()
+    def poll_ended(self, *, confirms_rows: bool) -> None:
+        """Read again how much is held, up to when nothing is missing, and the rows if it may have confirmed them."""
+        if confirms_rows:
+            self.runs_changed()
+        else:
+            self._latest_extent.ask()
 
     def seek(self, run_id: str) -> None:
         """Put the cursor on a run that was started here, as soon as it is in the table."""

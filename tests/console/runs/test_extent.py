@@ -87,6 +87,18 @@ def test_progress_stands_where_the_claim_would_be(progress: BackfillProgress, te
     assert said(Coverage((TODAY,), NOON), progress=progress)[: len(texts)] == texts
 
 
+def test_where_the_runs_cannot_be_counted_the_bar_shows_how_far_back_it_is() -> None:
+    """Of the days that are fetched; nothing is said beyond them, because a person decides how far that goes."""
+    coverage = Coverage((CoverageRange(before(days=6), NOON),), NOON)
+    extent, running = Extent(50, 50, coverage, is_filtered=False), BackfillProgress("running", 50)
+
+    def first(days: float) -> str:
+        return ExtentLine(extent, NOON, FRESH, running, timedelta(days=days)).variants(wide=True)[0].plain
+
+    assert first(30) == "50 runs · fetching █░░░░░░░  20%"
+    assert first(3) == "50 runs · fetching what is missing"
+
+
 def test_a_pause_is_said_with_its_key_and_with_what_is_held() -> None:
     """The shorter texts keep the pause."""
     texts = said(Coverage((TODAY,), NOON), is_paused=True)
