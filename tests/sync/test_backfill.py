@@ -121,6 +121,25 @@ def fill_older(peer: Peer, count: int) -> None:
         peer.put(f"old_{n:05}", created=created, updated=created + timedelta(seconds=15))
 
 
+async def test_fetching_older_runs_can_be_stopped(history: Peer, desk: Desk) -> None:
+    """What came is kept, and nothing more is asked for."""
+    history.latency_s = 0.02
+    async with begun(desk) as engine:
+        fetching = asyncio.create_task(engine.backfill.fetch_older(since=history.now - 2_000 * MINUTE))
+        await until(lambda: engine.backfill.progress.done_runs >= 100)
+        fetching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await fetching
+        count, asked = await held(engine), len(history.log)
+        await asyncio.sleep(0.2)
+
+        assert 100 < count < 1_000
+        assert len(history.log) - asked <= 8
+        assert engine.backfill.progress.phase == "idle"
+        await engine.backfill.fetch_older(since=history.now - 2_000 * MINUTE)
+        assert await held(engine) == 1_000
+
+
 async def test_a_refusal_in_the_middle_is_waited_out(history: Peer, desk: Desk) -> None:
     """What was refused is asked for again, once the wait is over."""
     async with begun(desk) as engine:
