@@ -8,7 +8,7 @@ import asyncio
 import math
 import random
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -45,6 +45,8 @@ PATIENCE_S: Final = {
 """How long a wait may be that a request waits out; after a longer one it fails at once, and a write is sent."""
 CLOCK_STEP_S: Final = 5.0
 """A smaller difference between the clocks than this is noise, and not worth a write."""
+HISTORY_GRACE_S: Final = 60.0
+"""History that was refused until some time asks again within so long after it."""
 LOOK_AGAIN_S: Final = 5.0
 """How soon a waiting request notices that another process found the way free."""
 
@@ -86,8 +88,8 @@ class Budget:
     """Between 0 and 1: spreads what many do at once."""
     sent: dict[Priority, int] = field(default_factory=lambda: dict.fromkeys(Priority, 0))
     """Requests so far."""
-    _waiting: Counter[Priority] = field(default_factory=Counter)
-    """Requests that wait for their turn here."""
+    _history_waits_until_s: float = 0.0
+    """Until then polls leave history its share."""
     _state: BudgetState = field(default_factory=BudgetState)
     """As it was seen last."""
     _succeeded: deque[float] = field(default_factory=lambda: deque(maxlen=1_000))
@@ -108,7 +110,7 @@ class Budget:
     async def poll_rate(self) -> float | None:
         """Requests per second that polls may send, so that history gets its share; None: no limit is known."""
         await self.load()
-        share = 1 - pace.HISTORY_SHARE if self._waiting[Priority.BACKFILL] else 1.0
+        share = 1 - pace.HISTORY_SHARE if self.now_s() < self._history_waits_until_s else 1.0
         return share * self._state.rate or None
 
     async def load(self) -> None:
@@ -203,13 +205,11 @@ class Budget:
             if found is None or (priority is Priority.WRITE and found[1] > until_s):
                 return after.probing_until_s > state.probing_until_s
             reason, free_s = found
+            if priority is Priority.BACKFILL:
+                self._history_waits_until_s = max(now_s, free_s) + HISTORY_GRACE_S
             if free_s > until_s or left_s <= 0:
                 raise _refusal(Wait(reason, datetime.fromtimestamp(free_s, UTC)), free_s - now_s)
-            self._waiting[priority] += 1
-            try:
-                await asyncio.sleep(max(0.001, min(free_s - now_s, left_s, LOOK_AGAIN_S)))
-            finally:
-                self._waiting[priority] -= 1
+            await asyncio.sleep(max(0.001, min(free_s - now_s, left_s, LOOK_AGAIN_S)))
 
     async def _take(self, priority: Priority, now_s: float) -> tuple[BudgetState, BudgetState]:
         taken = partial(pace.admitted, priority=priority, now_s=now_s, successes=self._untold)

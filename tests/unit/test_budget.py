@@ -189,6 +189,23 @@ async def test_the_limit_is_found_and_nearly_used_up() -> None:
 
 
 @in_virtual_time
+async def test_polls_leave_history_its_share_while_it_waits() -> None:
+    """Where the rate is too low for all of it, history still gets on."""
+    service = Service(limited(20))
+    budget = service.process()
+    assert await budget.poll_rate() is None
+    await service.fails(budget, 1)
+    alone = await budget.poll_rate()
+    await asyncio.sleep(21)
+    with pytest.raises(RateLimitedError):
+        await service.ask(budget, Priority.BACKFILL)
+    beside = await budget.poll_rate()
+
+    assert alone is not None
+    assert beside == pytest.approx(0.75 * alone, rel=0.01)
+
+
+@in_virtual_time
 async def test_only_failures_in_a_row_count_and_a_refusal_is_none() -> None:
     """A 404 shows that the service is alive, and a missing token says nothing about it."""
     failures: list[ApiError | None] = [RequestTimeoutError("")] * (FAILURES_TO_OPEN - 1)
