@@ -94,7 +94,7 @@ class LookUp:
         filters, is_proved = await self._filters(controls)
         offset = (await self.reader.cache.traits()).display_offset
         verdicts = await self._search(runs, filters, offset)
-        if is_proved or filters == ("ignored",) or "absent" not in verdicts.values():
+        if is_proved or filters in {(), ("ignored",)} or "absent" not in verdicts.values():
             return verdicts
         shown = _controls(controls)
         fits = await self._fits(shown[0], filters[0], offset) if shown else ()
@@ -135,7 +135,16 @@ class LookUp:
             since = Span(min(times) - offset - SECOND) if len(times) == len(left) else None
             self._settle(verdicts, left, await self._walk(since, left, WALK_PAGES))
         elif left and ("ignored" in filters or not filters):
-            self._settle(verdicts, left, await self._walk(None, left, WALK_PAGES))
+            verdicts |= await self._in_the_list(left)
+        return verdicts
+
+    async def _in_the_list(self, runs: Sequence[Run]) -> dict[str, Verdict]:
+        """Whether the whole list has them, read twice: runs may move while it is read."""
+        verdicts: dict[str, Verdict] = {run.run_id: "absent" for run in runs}
+        for _ in range(2):
+            left = [run for run in runs if verdicts[run.run_id] == "absent"]
+            if left:
+                self._settle(verdicts, left, await self._walk(None, left, WALK_PAGES))
         return verdicts
 
     def _settle(self, verdicts: dict[str, Verdict], runs: Sequence[Run], sight: Sight) -> None:
