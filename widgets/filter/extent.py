@@ -20,7 +20,6 @@ _LEFT: Final = 3
 """Cells of the time that is left."""
 _ALMOST: Final = 0.99
 """A bar is full only when nothing is missing any more."""
-_DAY: Final = timedelta(days=1)
 
 WAITS_FOR: Final = {**TROUBLES, "rate_limited": "rate limit"}
 
@@ -102,7 +101,8 @@ class ExtentLine:
     def _progress(self) -> Sequence[Variant]:
         """How the fetching of what is missing goes; nothing while it does not."""
         progress = self.progress
-        if self.extent.is_paused and not self.extent.coverage.whole:
+        # A person may fetch older runs during a pause, which holds for the background only.
+        if self.extent.is_paused and progress.phase != "running" and not self.extent.coverage.whole:
             since = f"since {self._since} · " if self._since else ""
             return tuple(_line(text) for text in (f"{since}paused, P resumes", "paused, P resumes", "paused"))
         if progress.phase == "waiting" and progress.until is not None:

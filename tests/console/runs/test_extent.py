@@ -106,6 +106,8 @@ def test_a_pause_is_said_with_its_key_and_with_what_is_held() -> None:
     assert texts[0] == "1,700 runs · since 10:00:00 · paused, P resumes"
     assert all("paused" in text for text in texts)
     assert said(WHOLE, is_paused=True)[0] == "1,700 runs · complete"
+    asked = BackfillProgress("running", 50)
+    assert said(Coverage((TODAY,), NOON), is_paused=True, progress=asked)[0] == "1,700 runs · fetching what is missing"
 
 
 def test_every_line_fits_beside_the_views_of_a_small_terminal() -> None:
