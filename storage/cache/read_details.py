@@ -85,7 +85,7 @@ def _details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator
     found = connection.execute(
         f"SELECT {_RUN}, r.first_seen_us, s.asked_us, r.presence, r.first_status, r.first_at_us, r.took_us"
         " FROM runs AS r JOIN run_bodies AS b ON b.id = r.id JOIN sightings AS s ON s.id = r.id"
-        f" WHERE r.run_id IN ({marks})",
+        f" WHERE r.run_id IN ({marks}) ORDER BY r.run_id",
         ids,
     )
     finals = final_statuses(connection)
