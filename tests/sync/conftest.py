@@ -2,7 +2,7 @@ import asyncio
 import io
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,9 +70,14 @@ class Desk:
         return {run["run_id"]: run for run in self.facts("runs", "list", "--cached", "--all")["runs"]}
 
     def settle(self) -> None:
-        """Poll until nothing moves any more, and fetch what history is missing."""
+        """Poll until nothing moves any more, and fetch what history is missing; a wait is over at once."""
         self.poll(3)
-        self.run("runs", "sync", "--json")
+        self.fill()
+        self.fill()
+
+    def fill(self) -> None:
+        """A process that fetches what history is missing, as far as it is let; its wait is over at once."""
+        self.within(_filled)
 
     def false_claims(self, document: Any) -> set[str]:
         """Runs that a document of `runs list` says the cache holds, and that it does not."""
@@ -93,6 +98,13 @@ class Desk:
 def _moment(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+async def _filled(engine: Engine) -> None:
+    with suppress(ApiError):
+        await engine.backfill.run()
+    await engine.client.budget.settle()
+    await engine.cache.writer.run(lambda connection: connection.execute("DELETE FROM budget").rowcount)
 
 
 async def _refreshed(engine: Engine) -> ApiError | None:
