@@ -394,6 +394,6 @@ class TestSmall(SyncModel.TestCase):
 
 @pytest.mark.campaign
 class TestCampaign(SyncModel.TestCase):
-    """Thousands of them, other ones each time."""
+    """Hundreds of them, longer ones, and others each time."""
 
-    settings = settings(SMALL, max_examples=2_000, stateful_step_count=50, derandomize=False)
+    settings = settings(SMALL, max_examples=500, stateful_step_count=40, derandomize=False)
