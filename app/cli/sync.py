@@ -70,7 +70,7 @@ async def _fill(engine: "Engine", days: float | None, bar: "Bar") -> None:
             if not begun:
                 await engine.runs.refresh()
                 begun = True
-            await engine.backfill.run(days=days, minds_pause=False)
+            await engine.backfill.run(days=days, is_asked=True)
         except RateLimitedError as error:
             wait_s = WAIT_S if error.retry_after_s is None else error.retry_after_s
             bar.note(f"the service asks to wait; {span(wait_s, pads_hours=False)} left")

@@ -100,8 +100,10 @@ class Backfill:
         self._wait_s = FIRST_WAIT_S
         return REST_S if done else LOOK_S if self._asked_for else 0.0
 
-    async def run(self, *, for_s: float = math.inf, days: float | None = None, minds_pause: bool = True) -> bool:
+    async def run(self, *, for_s: float = math.inf, days: float | None = None, is_asked: bool = False) -> bool:
         """Fill what is missing of the configured history, or of so many days; whether nothing is left of it.
+
+        `is_asked`: a person waits for it, so it does not mind a pause and asks with a person's priority.
 
         Raises:
             ApiError: A request failed; what came before it is kept.
@@ -115,9 +117,10 @@ class Backfill:
             room = self._history.runs - await self._cache.count(RunFilter()) if days is None else math.inf
             effort = self._effort(
                 room,
-                lambda: not (self._is_paused and minds_pause) and not self._asked_for and time.monotonic() < end_s,
+                lambda: (is_asked or not self._is_paused) and not self._asked_for and time.monotonic() < end_s,
             )
-            await self._fill(self._in_background, missing, effort, LONGEST)
+            reader = self._on_demand if is_asked else self._in_background
+            await self._fill(reader, missing, effort, LONGEST)
             is_done = effort.room <= 0 or not await missing()
         self._tell("paused" if self._is_paused else "done" if is_done else "running")
         return is_done

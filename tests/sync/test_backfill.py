@@ -12,6 +12,7 @@ from functools import partial
 
 import pytest
 
+from app.api.budget import Priority
 from app.api.errors import UnreachableError
 from app.cli.sync import line
 from app.config import HistorySettings
@@ -72,6 +73,20 @@ async def test_everything_that_the_configuration_names_is_fetched(history: Peer,
         assert await engine.backfill.run()
         assert history.asked() == 0
         assert engine.backfill.progress.phase == "done"
+
+
+async def test_what_a_person_waits_for_has_a_persons_priority(history: Peer, desk: Desk) -> None:
+    """The command in the foreground asks as a person does, also while the background is paused."""
+    async with begun(desk) as engine:
+        sent = engine.client.budget.sent
+        assert await engine.backfill.run(days=1 / 24)
+        assert sent[Priority.BACKFILL] > 0
+        before = dict(sent)
+        await engine.backfill.pause()
+        assert await engine.backfill.run(is_asked=True)
+
+        assert sent == before | {Priority.ASKED: sent[Priority.ASKED]}
+        assert sent[Priority.ASKED] > before[Priority.ASKED]
 
 
 async def test_history_ends_at_the_configured_age(history: Peer, desk: Desk) -> None:
