@@ -10,11 +10,13 @@ from textual.binding import Binding
 from app.api.errors import RateLimitedError
 from app.console.runs.screen_context import ScreenContext
 from app.console.runs.views import TableQuery
+from app.console.troubles import nothing_to_show
 from app.text import SafeText, safe_text
 from app.times import clock_time
 from storage.records import CoverageGap, RunFilter
 from storage.records.backfill import BackfillProgress
-from widgets.filter.extent import IDLE, WAITS_FOR, Extent, missing_text
+from widgets.filter.extent import IDLE, WAITS_FOR, Extent, ExtentLine, missing_text
+from widgets.frame.notice import Notice
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -39,7 +41,8 @@ class OlderRuns:
         self._session = context.session
         self._query = query
         self._changed = changed
-        self._extent: Extent | None = None
+        self.extent: Extent | None = None
+        """What is held by now; None: not known yet."""
         self._task: asyncio.Task[None] | None = None
         """The fetching under way."""
         self._is_stopped = False
@@ -51,10 +54,6 @@ class OlderRuns:
             "pause": lambda: context.with_engine(lambda engine: self._set_paused(engine, paused=True), "pause"),
             "resume": lambda: context.with_engine(lambda engine: self._set_paused(engine, paused=False), "pause"),
         }
-
-    def know(self, extent: Extent) -> None:
-        """Take what is held by now."""
-        self._extent = extent
 
     @property
     def progress(self) -> BackfillProgress:
@@ -70,7 +69,7 @@ class OlderRuns:
     @property
     def gap(self) -> CoverageGap | None:
         """The newest gap in which the query could find runs; None: nothing that it could find is missing."""
-        return None if self._extent is None else self._extent.gap(self._query().condition(self._session.run_now()))
+        return None if self.extent is None else self.extent.gap(self._query().condition(self._session.run_now()))
 
     # What it does
 
@@ -80,7 +79,7 @@ class OlderRuns:
 
     def is_possible(self, name: str) -> bool:
         """Whether there is something to act on."""
-        is_paused = self._extent is not None and self._extent.is_paused
+        is_paused = self.extent is not None and self.extent.is_paused
         if name == "fetch":
             return not self.is_fetching and self.gap is not None
         if name == "resume":
@@ -155,9 +154,39 @@ class OlderRuns:
         )
         return tuple(map(safe_text, texts))
 
-    def looked(self) -> tuple[str, ...]:
+    def line(self) -> ExtentLine | None:
+        """How much is held and how the fetching goes; None: not known yet."""
+        if self.extent is None:
+            return None
+        session, now = self._session, self._session.clock()
+        # While the link fails nothing is as of now, however young.
+        fresh_from = now if session.as_of else now - timedelta(seconds=session.patience.late_after_s)
+        return ExtentLine(self.extent, now, fresh_from, self.progress, timedelta(days=session.settings.history.days))
+
+    def nothing_here(self) -> Notice:
+        """Why there are no rows, for while there are none."""
+        session, query = self._session, self._query()
+        empty, link = None if query.is_changed else query.view.empty, session.vitals.runs_link
+        looked, read_only = self._looked(), session.profile.read_only
+        return nothing_to_show(empty, self.extent, link, session.clock(), looked=looked, read_only=read_only)
+
+    def explanation(self) -> str:
+        """What is missing and why, in sentences."""
+        gap, engine = self.gap, self._session.engine
+        if gap is None or engine is None or self.extent is None:
+            return ""
+        now, history = self._session.clock(), self._session.settings.history
+        gaps = self.extent.coverage.gaps or (gap,)
+        what = "; ".join(missing_text(gap, now) for gap in gaps)
+        return (
+            f"Not here: {what}. {self._why(now)}\n\n"
+            f"By itself the console fetches {history.days:g} days, and at most {history.runs:,} runs ([history] in the"
+            " configuration). What is older comes when you ask for it."
+        )
+
+    def _looked(self) -> tuple[str, ...]:
         """What to say of an empty result, while it may be empty for want of runs; nothing where none are missing."""
-        gap, extent = self.gap, self._extent
+        gap, extent = self.gap, self.extent
         if gap is None or extent is None:
             return ()
         runs = missing_text(gap, self._session.run_now())
@@ -168,22 +197,8 @@ class OlderRuns:
             "enter asks the service.",
         )
 
-    def explanation(self) -> str:
-        """What is missing and why, in sentences."""
-        gap, engine = self.gap, self._session.engine
-        if gap is None or engine is None or self._extent is None:
-            return ""
-        now, history = self._session.clock(), self._session.settings.history
-        gaps = self._extent.coverage.gaps or (gap,)
-        what = "; ".join(missing_text(gap, now) for gap in gaps)
-        return (
-            f"Not here: {what}. {self._why(now)}\n\n"
-            f"By itself the console fetches {history.days:g} days, and at most {history.runs:,} runs ([history] in the"
-            " configuration). What is older comes when you ask for it."
-        )
-
     def _why(self, now: "datetime") -> str:
-        progress, is_paused = self.progress, self._extent is not None and self._extent.is_paused
+        progress, is_paused = self.progress, self.extent is not None and self.extent.is_paused
         if self.is_fetching:
             return f"They are being fetched: {self._how_far}; esc stops it."
         if is_paused:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import ClassVar, Final
 
@@ -24,14 +24,13 @@ from app.console.runs.screen_context import ScreenContext
 from app.console.runs.table_loader import TableLoader
 from app.console.runs.views import TableQuery
 from app.console.session import CURE_S, Session
-from app.console.troubles import UNREADABLE, nothing_to_show
-from app.events import ActionChanged, BackfillMoved, CacheChangedElsewhere, Event, LinkChanged, RunsChanged
+from app.console.troubles import UNREADABLE
+from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from app.text import safe_text
 from storage.records import RunWindow
-from storage.records.backfill import BackfillPhase, BackfillProgress
 from widgets.filter.bar import FilterBar
 from widgets.filter.chips import SheetRequested, StatusCounts, ViewBar
-from widgets.filter.extent import Extent, ExtentLine
+from widgets.filter.extent import Extent
 from widgets.filter.search import SearchInput
 from widgets.frame.notice import Notice
 from widgets.runs.pane import RunPane
@@ -58,14 +57,7 @@ class RunsScreen(BaseScreen):
         _hidden("C", "columns", "columns", tooltip="Which, in which order, how wide", id="runs.columns"),
         _hidden("v", "raw", "raw JSON", tooltip="Facts, or the run as received", id="run.raw"),
         _hidden("d", "pane", "detail on/off", id="runs.pane"),
-        Binding(
-            "escape",
-            "clear",
-            "clear",
-            show=False,
-            tooltip="The fetching, then marks, the line, the view",
-            id="runs.clear",
-        ),
+        _hidden("escape", "clear", "clear", tooltip="The fetching, then marks, the line, the view", id="runs.clear"),
     ]
 
     def __init__(self, session: Session) -> None:
@@ -97,10 +89,6 @@ class RunsScreen(BaseScreen):
         self.run_actions = RunActions(context, lambda: self.focused_run_id, self.table_loader.seek)
         self.bulk_actions = BulkActions(context, self.query_controller, self.table)
         self.older_runs = OlderRuns(context, lambda: self.query_controller.now, self._older_runs_changed)
-        self._extent: Extent | None = None
-        self._phase: BackfillPhase = "idle"
-        self._is_behind = False
-        """Runs came in the background that are read with the next tick."""
         self.pane_loader = PaneLoader(context, self.table, self.pane, self.older_runs.explanation)
 
     def compose_body(self) -> Iterable[Widget]:
@@ -133,15 +121,7 @@ class RunsScreen(BaseScreen):
 
     def engine_changed(self, event: Event) -> None:
         """Read again what changed."""
-        if isinstance(event, BackfillMoved):
-            self._backfill_moved(event.progress)
-        elif isinstance(event, LinkChanged):
-            # Only once the poll has ended is it known up to when, and how far back, nothing is missing.
-            self.table_loader.poll_ended(confirms_rows=self.table.shows_unconfirmed)
-        elif isinstance(event, RunsChanged) and self._only_fills(event):
-            self._is_behind = True
-        elif isinstance(event, RunsChanged | CacheChangedElsewhere):
-            self.table_loader.runs_changed()
+        self.table_loader.engine_changed(event)
         if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
             self.pane_loader.look()
 
@@ -149,9 +129,7 @@ class RunsScreen(BaseScreen):
         """Update the ages on show, and what came in the background."""
         now = self.session.run_now()
         self.table.tick(now, self.as_of)
-        if self._is_behind:
-            self._is_behind = False
-            self.table_loader.runs_changed()
+        self.table_loader.tick()
         self._show_what_is_missing()
         # A frame of its own: in one with the header's age all that lies between the two lines would be painted.
         self.call_after_refresh(self.pane.tick, now, self.as_of)
@@ -329,34 +307,18 @@ class RunsScreen(BaseScreen):
         self.pane_loader.look()
 
     def _show_extent(self, extent: Extent) -> None:
-        self._extent = extent
-        self.older_runs.know(extent)
+        self.older_runs.extent = extent
         self._show_what_is_missing()
 
     def _show_what_is_missing(self) -> None:
-        if self._extent is None:
+        if (line := self.older_runs.line()) is None:
             return
-        now = self.session.clock()
-        # While the link fails nothing is as of now, however young.
-        fresh_from = now if self.as_of else now - timedelta(seconds=self.session.patience.late_after_s)
-        history = timedelta(days=self.session.settings.history.days)
-        self.bar.show(ExtentLine(self._extent, now, fresh_from, self.older_runs.progress, history))
+        self.bar.show(line)
         self.table.end_with(self.older_runs.tail())
         if self.table.is_at_tail:
             self.pane_loader.look()
         self.refresh_bindings()
         self._explain()
-
-    def _backfill_moved(self, progress: BackfillProgress) -> None:
-        """Show another phase at once; how far it came is shown with the next tick."""
-        if progress.phase != self._phase:
-            self._phase = progress.phase
-            self.table_loader.runs_changed()
-
-    def _only_fills(self, event: RunsChanged) -> bool:
-        """Whether runs merely came in the background: they come often, and are read once a second."""
-        is_filling = self.older_runs.progress.phase == "running"
-        return is_filling and not (event.changes.transitions or event.changes.updated)
 
     def _older_runs_changed(self) -> None:
         self._show_what_is_missing()
@@ -366,16 +328,7 @@ class RunsScreen(BaseScreen):
     def _explain(self) -> None:
         """Say why there are no rows, while there are none."""
         # Not before it is known: the pane would come later, and push the table aside.
-        has_none = self._extent is not None and not self._extent.held
+        extent = self.older_runs.extent
+        has_none = extent is not None and not extent.held
         self.query_one("#runs").set_class(has_none and not self.table.count, "-empty")
-        session, query = self.session, self.query_controller.now
-        empty, link = None if query.is_changed else query.view.empty, session.vitals.runs_link
-        nothing = nothing_to_show(
-            empty,
-            self._extent,
-            link,
-            session.clock(),
-            looked=self.older_runs.looked(),
-            read_only=session.profile.read_only,
-        )
-        self.table.say(UNREADABLE if session.storage_trouble else nothing)
+        self.table.say(UNREADABLE if self.session.storage_trouble else self.older_runs.nothing_here())

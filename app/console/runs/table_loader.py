@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from app.console.coalesced_task import CoalescedTask
 from app.console.runs.screen_context import ScreenContext
 from app.console.runs.views import TableQuery
+from app.events import BackfillMoved, CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from storage.errors import StorageError
 from storage.records import RunFilter, RunRow, RunWindow, WindowRequest
 from widgets.filter.extent import Extent
@@ -14,6 +15,7 @@ from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
     from storage.cache import Cache
+    from storage.records.backfill import BackfillPhase
 
 LOOKS_S: Final = (0.015, 0.06)
 """How long a search may look for its first page before what was found is shown; then once more, from the beginning."""
@@ -40,6 +42,9 @@ class TableLoader:
         """The query changed since the last reading began."""
         self._is_stale = False
         """Runs changed since the last reading began."""
+        self._is_behind = False
+        """Runs came in the background that are read with the next tick."""
+        self._phase: BackfillPhase = "idle"
         self._latest = CoalescedTask(self._read, context.start)
         self._latest_extent = CoalescedTask(self._read_extent, context.start)
 
@@ -52,12 +57,26 @@ class TableLoader:
         self._is_stale = True
         self._latest.ask()
 
-    def poll_ended(self, *, confirms_rows: bool) -> None:
-        """Read again how much is held, up to when nothing is missing, and the rows if it may have confirmed them."""
-        if confirms_rows:
-            self.runs_changed()
-        else:
+    def engine_changed(self, event: Event) -> None:
+        """Read again what changed; runs that merely came in the background with the next tick: they come often."""
+        if isinstance(event, LinkChanged) and not self._table.shows_unconfirmed:
+            # Only once the poll has ended is it known up to when, and how far back, nothing is missing.
             self._latest_extent.ask()
+        elif isinstance(event, RunsChanged) and self._only_fills(event):
+            self._is_behind = True
+        elif isinstance(event, BackfillMoved):
+            # How far it came is shown with the next tick.
+            before, self._phase = self._phase, event.progress.phase
+            if self._phase != before:
+                self.runs_changed()
+        elif isinstance(event, LinkChanged | RunsChanged | CacheChangedElsewhere):
+            self.runs_changed()
+
+    def tick(self) -> None:
+        """Read what came in the background."""
+        if self._is_behind:
+            self._is_behind = False
+            self.runs_changed()
 
     def seek(self, run_id: str) -> None:
         """Put the cursor on a run that was started here, as soon as it is in the table."""
@@ -73,6 +92,11 @@ class TableLoader:
             self._table.start_over(follow=after.sort == before.sort)
             self._is_new = True
             self._latest.restart()
+
+    def _only_fills(self, event: RunsChanged) -> bool:
+        engine, changes = self._session.engine, event.changes
+        is_filling = engine is not None and engine.backfill.progress.phase == "running"
+        return is_filling and not (changes.transitions or changes.updated)
 
     async def _read(self) -> None:
         engine = self._session.engine
