@@ -110,8 +110,7 @@ class RunwardenApp(BaseApp[None]):
 
     def _begin_with(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
         self._open_engine = open_engine
-        # Until it is open: of several keys those that need it would be refused, and the others answered.
-        self.hold_keys()
+        self.hold_keys()  # Those that need the engine would be refused, and the others answered.
         self.session = Session(
             self.settings,
             profile,
