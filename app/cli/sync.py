@@ -48,17 +48,20 @@ async def sync(invocation: Invocation, /, *, days: float | None) -> int:
             raise CommandFailedError(of_api_error(error, hint="What was fetched before is kept.")) from error
         coverage = await engine.cache.coverage()
         done, held = engine.backfill.progress.done_runs, await engine.cache.count(RunFilter())
-    document = {
+        dropped = engine.backfill.progress.dropped
+    document: dict[str, object] = {
         "fetched": done,
         "held": held,
         "complete_since": rfc3339(coverage.complete_since),
         "whole": coverage.whole,
         "as_of": rfc3339(coverage.as_of),
+        **({"dropped": dropped} if dropped else {}),
     }
     since = "the beginning" if coverage.whole else rfc3339(coverage.complete_since) or "no known time"
-    invocation.output.record(
-        document, [("fetched", f"{done:,} runs"), ("held", f"{held:,} runs"), ("complete since", since)]
-    )
+    facts = [("fetched", f"{done:,} runs"), ("held", f"{held:,} runs"), ("complete since", since)]
+    if dropped:
+        facts.append(("left out", f"{dropped:,} entries without a usable run id"))
+    invocation.output.record(document, facts)
     return Exit.DONE
 
 

@@ -40,7 +40,7 @@ OLDER_RUNS: Final = 1_000
 class _Effort:
     """One filling: how far it goes, and how far it came. It is the pace of `app.sync.fill`."""
 
-    tell: Callable[[int, float | None, Coverage | None], None]
+    tell: Callable[[int, float | None, Coverage | None, int], None]
     may_go_on: Callable[[], bool]
     room: float
     """Runs until it has enough."""
@@ -51,10 +51,10 @@ class _Effort:
         """Whether to ask for more while so many runs are on their way."""
         return self.room > coming and self.may_go_on()
 
-    def moved(self, runs: int, coverage: Coverage | None) -> None:
-        """So many runs are held now that were not before; the coverage by now, where it changed."""
+    def moved(self, runs: int, coverage: Coverage | None, dropped: int) -> None:
+        """So many runs are held now that were not before; the coverage by now, where it changed; entries left out."""
         self.room -= runs
-        self.tell(runs, self._left, coverage)
+        self.tell(runs, self._left, coverage, dropped)
 
     def estimate(self, runs_left: float | None) -> None:
         """About so many runs are left; None: not known."""
@@ -211,7 +211,7 @@ class Backfill:
         self._began = (time.monotonic(), self.progress.done_runs)
         return _Effort(self._came, may_go_on, room, self._parallel)
 
-    def _came(self, runs: int, left: float | None, coverage: Coverage | None) -> None:
+    def _came(self, runs: int, left: float | None, coverage: Coverage | None, dropped: int) -> None:
         began_s, before = self._began
         done = self.progress.done_runs + runs
         speed = (done - before) / max(time.monotonic() - began_s, 1e-3)
@@ -219,6 +219,7 @@ class Backfill:
             self.progress,
             phase="running",
             done_runs=done,
+            dropped=self.progress.dropped + dropped,
             estimated_runs=None if left is None else done + round(left),
             seconds_left=None if left is None or not speed else left / speed,
             oldest=coverage.complete_since if coverage else self.progress.oldest,

@@ -51,8 +51,8 @@ class Pace(Protocol):
     def goes_on(self, coming: int = 0) -> bool:
         """Whether to ask for more while so many runs are on their way."""
 
-    def moved(self, runs: int, coverage: Coverage | None) -> None:
-        """So many runs are held now that were not before; the coverage by now, where it changed."""
+    def moved(self, runs: int, coverage: Coverage | None, dropped: int) -> None:
+        """So many runs are held now that were not before; the coverage by now, where it changed; entries left out."""
 
     def estimate(self, runs_left: float | None) -> None:
         """About so many runs are left; None: not known."""
@@ -181,7 +181,7 @@ class WindowFill:
             if complete is not None:
                 coverage = await self.reader.cache.extend_coverage(complete.start, complete.end)
         self._unstored -= len(batch)
-        self.pace.moved(len(changes.new), coverage)
+        self.pace.moved(len(changes.new), coverage, sum(answer.page.dropped for answer, _ in batch))
 
 
 def _fits(runs: Sequence[Run], stretch: Stretch) -> bool:
@@ -232,7 +232,7 @@ class ListFill:
         walk = _Descent(self.runs, Walk(place.as_of) if place else await self.runs.begin_walk(), place)
         async for stored in self.reader.read(token=place.token if place else None):
             bottom, coverage = await walk.take(stored)
-            self.pace.moved(len(stored.changes.new), coverage)
+            self.pace.moved(len(stored.changes.new), coverage, stored.page.dropped)
             gaps = await self.missing()
             if not gaps or not self.pace.goes_on():
                 return

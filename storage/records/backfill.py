@@ -25,6 +25,8 @@ class BackfillProgress:
     """While it waits: when it goes on."""
     why: str = ""
     """While it waits: the kind of error that it waits out."""
+    dropped: int = 0
+    """Entries of the list that were left out: they have no usable run id."""
 
 
 @dataclass(frozen=True, slots=True)

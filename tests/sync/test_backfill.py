@@ -395,6 +395,17 @@ def test_the_command_fetches_what_is_missing_and_says_how_far_it_came(history: P
     assert history.asked() <= 4
 
 
+@pytest.mark.parametrize("date_filter", ["created", "ignored"])
+def test_the_command_counts_entries_that_cannot_be_kept(history: Peer, desk: Desk, date_filter: str) -> None:
+    """What is called complete never leaves them out silently."""
+    fill_older(history, 500)
+    history.runs["old_00300"].fields["run_id"] = None
+    history.date_filter = date_filter  # type: ignore[assignment]
+
+    assert desk.facts("runs", "sync", "--days", "1000")["dropped"] == 1
+    assert "dropped" not in desk.facts("runs", "sync", "--days", "1000")
+
+
 def test_the_command_waits_out_a_limit(history: Peer, desk: Desk) -> None:
     """It ends when all is here, not at the first refusal."""
     fill_older(history, 1_000)
