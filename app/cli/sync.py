@@ -100,6 +100,7 @@ class Bar:
     def __init__(self, stream: TextIO | None, title: str = "") -> None:
         self._stream = stream if stream is not None and stream.isatty() else None
         self._title = title
+        self._is_drawn = False
 
     def hear(self, event: Event) -> None:
         """Show how far the backfill is."""
@@ -113,11 +114,13 @@ class Bar:
     def note(self, text: str) -> None:
         """Replace the line."""
         if self._stream is not None:
+            self._is_drawn = True
             print(f"\r\x1b[K{text}", end="", file=self._stream, flush=True)
 
     def close(self) -> None:
         """Leave the line empty."""
-        self.note("")
+        if self._is_drawn:
+            self.note("")
 
 
 def line(progress: "BackfillProgress") -> str:
