@@ -192,12 +192,14 @@ def test_an_age_that_cannot_be_read_is_refused(tmp_path: Path, age: str) -> None
 def test_an_idle_queue_does_not_ask_for_what_is_never_there(tmp_path: Path) -> None:
     """Of DBOS's threads, the one for delays and deadlines ends, and its own queue is hardly looked at."""
     script = f"""
-import threading
+import threading, time
 from dbos import DBOS
 from service.execution.queue import TurnQueue
 from service.store.database import Database
 queue = TurnQueue(Database("sqlite:///{tmp_path}/service.sqlite"), "me", 1)
 queue.open(lambda run_id, number: None, lambda run_id, number, ending: None)
+while not any(thread.name.startswith("queue-worker-") for thread in threading.enumerate()):
+    time.sleep(0.01)
 for thread in threading.enumerate():
     if thread.name == "dbos-background-jobs":
         thread.join(300)
