@@ -212,7 +212,9 @@ def test_no_death_of_a_worker_loses_or_doubles_anything(
     with deployment(folder, url, settings=SETTINGS, setup=setup) as made:
         if url is None:
             # One process that serves and executes: a kill takes the API with it.
-            api = made.begin("serve", "--port", str(free_port()), "--workers", str(WORKERS))
+            # The address is its own: while the process is dead, no other connection takes the port.
+            address = ("--host", "127.77.0.1", "--port", str(free_port()))
+            api = made.begin("serve", *address, "--workers", str(WORKERS))
             nodes = [api]
         else:
             api = made.api()
