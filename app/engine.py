@@ -75,20 +75,21 @@ class Engine:
         Raises:
             StorageError: A file cannot be used; the message names the cure.
         """
-        folder = data_folder(settings, profile)
-        async with AsyncExitStack() as opened:
-            cache = await Cache.open(folder / CACHE_FILE, clock=clock)
-            opened.push_async_callback(cache.close)
-            ledger = await Ledger.open(folder / LEDGER_FILE, clock=clock)
-            opened.push_async_callback(ledger.close)
-            await ledger.adopt_orphans()
-            token, problem = await _token(profile)
-            budget = Budget(SharedBudget(cache))
-            await budget.load()
-            client = Client(profile.base_url, token or problem, deadline_s=profile.poll.deadline_s, budget=budget)
-            opened.pop_all()
-        doorbell, poll = Doorbell(*([announce] if announce else [])), profile.poll
-        ring = doorbell.ring
+        opened = await _open(settings, profile, clock)
+        return cls._of(settings, profile, opened, Doorbell(*([announce] if announce else [])), actor, clock)
+
+    @classmethod
+    def _of(
+        cls,
+        settings: Settings,
+        profile: Profile,
+        opened: "_Opened",
+        doorbell: Doorbell,
+        actor: str,
+        clock: Callable[[], datetime],
+    ) -> Self:
+        client, cache, ledger = opened.client, opened.cache, opened.ledger
+        ring, poll = doorbell.ring, profile.poll
         # A person waits for what a command asks; a console and a bot poll by themselves.
         for_runs, for_health = (
             (client, client) if actor == "cli" else map(client.at, (Priority.ACTIVE, Priority.HEALTH))
@@ -97,6 +98,8 @@ class Engine:
         health = HealthSync(for_health, cache, ring, clock=clock)
         backfill = Backfill(runs, client, ring, settings.history)
         reread = Reread(runs, client, settings.history)
+        retention = Retention(cache, ledger, ring, settings.history, clock)
+        chores = {"retention": retention.work, "backfill": backfill.work, "reread": reread.work}
         return cls(
             settings=settings,
             profile=profile,
@@ -112,24 +115,11 @@ class Engine:
                 client, ledger, runs.store, ring, clock, f"{actor}:{_login()}", read_only=profile.read_only
             ),
             polling=Polling(
-                runs,
-                health,
-                cache,
-                ledger,
-                Lease(cache),
-                ring,
-                poll.runs_s,
-                poll.health_s,
-                budget,
-                {
-                    "retention": Retention(cache, ledger, ring, settings.history, clock).work,
-                    "backfill": backfill.work,
-                    "reread": reread.work,
-                },
+                runs, health, cache, ledger, Lease(cache), ring, poll.runs_s, poll.health_s, client.budget, chores
             ),
             doorbell=doorbell,
             clock=clock,
-            token_problem=problem,
+            token_problem=opened.token_problem,
         )
 
     async def __aenter__(self) -> Self:
@@ -168,6 +158,32 @@ class Engine:
             for close in (self.cache.close, self.ledger.close, self.client.aclose, self.polling.stop):
                 stack.push_async_callback(close)
             await self.actions.in_flight.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What an engine opens, and closes at its end."""
+
+    client: Client
+    cache: Cache
+    ledger: Ledger
+    token_problem: TokenError | None
+
+
+async def _open(settings: Settings, profile: Profile, clock: Callable[[], datetime]) -> _Opened:
+    folder = data_folder(settings, profile)
+    async with AsyncExitStack() as stack:
+        cache = await Cache.open(folder / CACHE_FILE, clock=clock)
+        stack.push_async_callback(cache.close)
+        ledger = await Ledger.open(folder / LEDGER_FILE, clock=clock)
+        stack.push_async_callback(ledger.close)
+        await ledger.adopt_orphans()
+        token, problem = await _token(profile)
+        budget = Budget(SharedBudget(cache))
+        await budget.load()
+        client = Client(profile.base_url, token or problem, deadline_s=profile.poll.deadline_s, budget=budget)
+        stack.pop_all()
+    return _Opened(client, cache, ledger, problem)
 
 
 async def _token(profile: Profile) -> tuple[Token | None, TokenError | None]:

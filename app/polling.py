@@ -1,6 +1,7 @@
 """Polling: what is polled when, and by which of the processes that share a data folder."""
 
 import asyncio
+import logging
 import os
 import time
 import uuid
@@ -57,6 +58,9 @@ LOOK_AGAIN_S: Final = 15.0
 PRIORITIES: Final[dict[Subject, Priority]] = {"runs": Priority.ACTIVE, "health": Priority.HEALTH}
 DEADLINE_S: Final = 300.0
 """A whole refresh, many requests long; each request has its own, much shorter deadline."""
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -223,4 +227,8 @@ class Polling:
                 wait_s = DOORBELL_S
             except StorageError as error:
                 self.announce(StorageFailed(str(error)))
+                wait_s = self.runs_s
+            except Exception:
+                # The boundary, as a job's: without the doorbell the screen would stand still and say nothing.
+                log.exception("the doorbell broke")
                 wait_s = self.runs_s

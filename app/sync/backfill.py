@@ -87,7 +87,7 @@ class Backfill:
 
     async def work(self) -> float:
         """Fill for a while; the seconds until it wants to go on. A failure is waited out, longer each time."""
-        if not (await self._cache.coverage()).ranges and await self._cache.token(None) is None:
+        if not (await self._cache.coverage()).ranges and not await self._cache.is_unread():
             return LOOK_S  # The first refresh is not over: there is nothing to begin with.
         self._is_paused = await self._cache.backfill_paused()
         if self._is_paused:
@@ -195,7 +195,7 @@ class Backfill:
 
     async def _missing(self, floor: datetime | None) -> Sequence[CoverageGap]:
         coverage = await self._cache.coverage()
-        if await self._cache.token(None) is not None:
+        if await self._cache.is_unread():
             return (CoverageGap(None, None),)  # The list goes on, and its times cannot be read.
         if floor is None:
             return coverage.gaps

@@ -241,7 +241,7 @@ class ListFill:
         # The list ended: the place leads nowhere, and a list without times has no more to fetch.
         await self.reader.cache.keep_place(None, None)
         if (await self.reader.cache.coverage()).whole:
-            await self.reader.cache.keep_token(None, None)
+            await self.reader.cache.mark_unread(is_unread=False)
 
 
 _NOT_THE_TOKENS_FAULT: Final = (NotAuthorizedError, ForbiddenError, RateLimitedError, ServerFailedError)

@@ -195,11 +195,10 @@ class RunSync:
             await self.cache.touch_coverage(walk.as_of)
         if joined:
             await self.cache.drop_anchor()
-        else:
-            await self.cache.keep_token(found.start if found else None, walk.token)
-            if found is None:
-                # Without times a place below says nothing of what is missing above it: begin at the newest run.
-                await self.cache.keep_place(None, None)
+        elif found is None:
+            await self.cache.mark_unread(is_unread=True)
+            # Without times a place below says nothing of what is missing above it: begin at the newest run.
+            await self.cache.keep_place(None, None)
         return joined
 
     async def _held(self, walk: Walk, *, by_time: bool) -> Container[str]:

@@ -50,28 +50,18 @@ def touch(connection: sqlite3.Connection, as_of: datetime) -> Coverage:
         return _coverage(connection)
 
 
-def keep_token(connection: sqlite3.Connection, before: datetime | None, token: str | None) -> None:
-    """Keep the page token with which the list goes on below this creation; no token: there is nothing to go on with.
-
-    None as the creation: where the times of the list say nothing.
-    """
+def mark_unread(connection: sqlite3.Connection, *, is_unread: bool) -> None:
+    """Remember whether a list whose times say nothing goes on below what was read of it."""
     with immediate(connection):
-        connection.execute(
-            "DELETE FROM walks WHERE before_us <> ? AND before_us NOT IN (SELECT start_us FROM coverage)", (NO_TIME_US,)
-        )
-        if token is None:
-            connection.execute("DELETE FROM walks WHERE before_us = ?", (to_sortable_us(before),))
+        if is_unread:
+            connection.execute("INSERT OR IGNORE INTO service_traits (name, value) VALUES ('unread', '1')")
         else:
-            connection.execute(
-                "INSERT INTO walks (before_us, token) VALUES (?, ?) ON CONFLICT DO UPDATE SET token = excluded.token",
-                (to_sortable_us(before), sqlite_text(token)),
-            )
+            connection.execute("DELETE FROM service_traits WHERE name = 'unread'")
 
 
-def token(connection: sqlite3.Connection, before: datetime | None) -> str | None:
-    """The page token with which the list goes on below this creation. None: there is none."""
-    found = connection.execute("SELECT token FROM walks WHERE before_us = ?", (to_sortable_us(before),)).fetchone()
-    return None if found is None else str(found[0])
+def is_unread(connection: sqlite3.Connection) -> bool:
+    """Whether a list whose times say nothing goes on below what was read of it."""
+    return connection.execute("SELECT 1 FROM service_traits WHERE name = 'unread'").fetchone() is not None
 
 
 def drop_anchor(connection: sqlite3.Connection) -> None:

@@ -28,50 +28,49 @@ class InsightTables(Static):
 
 def tables(view: InsightsView) -> Content:
     """The tables of outcomes, repositories and concurrency."""
+    return Content("\n\n").join((_outcomes(view), _repositories(view), _concurrency(view)))
+
+
+def _outcomes(view: InsightsView) -> Content:
     others = ("otherwise",) if view.ended_otherwise else ()
-    blocks = (
-        _table(
-            f"Outcomes of {view.title}, by the {view.step} of creation",
-            (view.step, "runs", "completed", "failed", *others, "open"),
-            [
-                (
-                    started(each.start, view.step) + (" (partial)" if view.is_partial(each) else ""),
-                    f"{each.total:,}",
-                    f"{each.completed:,}",
-                    f"{each.failed:,}",
-                    *(f"{each.ended_otherwise:,}" for _ in others),
-                    f"{each.unfinished:,}",
-                )
-                for each in reversed(view.outcomes)
-            ],
-        ),
-        _table(
-            "Repositories",
-            ("repository", "runs", "success", "failed", "p50", "p95", "of runs"),
-            [
-                (
-                    safe_text(each.repository, limit=200),
-                    f"{each.total:,}",
-                    share(each.success),
-                    f"{each.failed:,}",
-                    seconds(each.p50_s),
-                    seconds(each.p95_s),
-                    f"{each.timed:,}",
-                )
-                for each in view.repositories
-            ],
-            NARROW_CELLS,
-        ),
-        _table(
-            "Runs under way at once, on average",
-            ("from", "runs"),
-            [
-                (f"{each.start.astimezone():%a %d %b %H:%M}", f"{each.average:,.2f}")
-                for each in reversed(view.concurrency)
-            ],
-        ),
+    rows = [
+        (
+            started(each.start, view.step) + (" (partial)" if view.is_partial(each) else ""),
+            f"{each.total:,}",
+            f"{each.completed:,}",
+            f"{each.failed:,}",
+            *(f"{each.ended_otherwise:,}" for _ in others),
+            f"{each.unfinished:,}",
+        )
+        for each in reversed(view.outcomes)
+    ]
+    title = f"Outcomes of {view.title}, by the {view.step} of creation"
+    return _table(title, (view.step, "runs", "completed", "failed", *others, "open"), rows)
+
+
+def _repositories(view: InsightsView) -> Content:
+    rows = [
+        (
+            safe_text(each.repository, limit=200),
+            f"{each.total:,}",
+            share(each.success),
+            f"{each.failed:,}",
+            seconds(each.p50_s),
+            seconds(each.p95_s),
+            f"{each.timed:,}",
+        )
+        for each in view.repositories
+    ]
+    return _table(
+        "Repositories", ("repository", "runs", "success", "failed", "p50", "p95", "of runs"), rows, NARROW_CELLS
     )
-    return Content("\n\n").join(blocks)
+
+
+def _concurrency(view: InsightsView) -> Content:
+    rows = [
+        (f"{each.start.astimezone():%a %d %b %H:%M}", f"{each.average:,.2f}") for each in reversed(view.concurrency)
+    ]
+    return _table("Runs under way at once, on average", ("from", "runs"), rows)
 
 
 def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], cells: int = CELLS) -> Content:

@@ -190,6 +190,6 @@ async def read_extent(cache: "Cache", matching: int, condition: RunFilter, *, is
         await cache.coverage(),
         is_filtered=bool(condition),
         is_counted=is_counted,
-        goes_on=await cache.token(None) is not None,
+        goes_on=await cache.is_unread(),
         is_paused=await cache.backfill_paused(),
     )
