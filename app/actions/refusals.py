@@ -164,6 +164,18 @@ class BlockedError(ActionRefusedError):
         self.existing = existing
 
 
+class DuplicateError(ActionRefusedError):
+    """An organization was created for the address before: another one needs a knowing yes."""
+
+    kind = "duplicate"
+
+    def __init__(self, existing: Action) -> None:
+        made = f"{existing.result_id}, {existing.action_id}" if existing.result_id else existing.action_id
+        super().__init__(f"An organization was created for {existing.subject} before ({made}). Nothing was sent.")
+        self.existing = existing
+        """The newest confirmed creation for the address."""
+
+
 class AlreadyAskedError(ActionRefusedError):
     """An action with the same key is in the ledger."""
 

@@ -50,14 +50,14 @@ def _of_interruption(_: BaseException) -> Failure:
 
 def _of_deeper_rooms(error: BaseException) -> Failure | None:
     # Imported only now: what raised these has imported them already, and `config path` never needs them.
-    from app.actions import ActionRefusedError, BlockedError, InvalidRequestError
+    from app.actions import ActionRefusedError, BlockedError, DuplicateError, InvalidRequestError
     from storage.errors import StorageError
     from storage.ledger import AmbiguousActionError, NoSuchActionError, WrongStateError
 
     detail: dict[str, ErrorDetail] = {}
     match error:
         case ActionRefusedError():
-            if isinstance(error, BlockedError):
+            if isinstance(error, BlockedError | DuplicateError):
                 detail["action_id"] = error.existing.action_id
             if isinstance(error, InvalidRequestError):
                 detail["problems"] = [{"field": p.field, "message": p.message} for p in error.problems]
