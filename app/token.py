@@ -59,6 +59,20 @@ class EnvToken:
     """In an environment variable."""
 
     variable: str = "RUNWARDEN_TOKEN"
+    belongs_to: str | None = None
+    """The address of another service, which the environment pairs the variable with: the token is not used here."""
+
+    def refuse_foreign(self) -> None:
+        """Check that the token may be sent to this profile's service.
+
+        Raises:
+            TokenError: It belongs to another one.
+        """
+        if self.belongs_to is not None:
+            raise TokenError(
+                f"{self.variable} belongs to RUNWARDEN_BASE_URL ({self.belongs_to}), which is another service.",
+                cure="Unset RUNWARDEN_BASE_URL, give the token with --token-stdin, or name its source in the profile.",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +117,7 @@ def resolve(source: TokenSource, env: Mapping[str, str]) -> Token:
     """
     match source:
         case EnvToken(variable):
+            source.refuse_foreign()
             return Token(_from_environment(variable, env))
         case FileToken(path):
             return Token(_from_file(path))

@@ -44,6 +44,8 @@ class Invocation:
     """What is on stdout in part: a failure is printed after it."""
     stopped_by: signal.Signals | None = None
     """The signal that ended the command early, if any."""
+    _noted: set[str] = field(default_factory=set)
+    """What was said already: the settings may be read twice."""
 
     @property
     def output(self) -> Output:
@@ -56,15 +58,20 @@ class Invocation:
         return rows
 
     def settings(self) -> "Settings":
-        """The configuration, with the options on top.
+        """The configuration, with the options on top; says which variables they beat.
 
         Raises:
             ConfigError: It cannot be used.
         """
-        from app.config import config_path, load
+        from app.config import Choice, config_path, load
 
-        settings = load(config_path(self.config_file, os.environ), os.environ)
-        return replace(settings, data_dir=self.data_dir.expanduser()) if self.data_dir else settings
+        choice = Choice(self.config_file, self.profile_name, self.data_dir)
+        settings = load(config_path(self.config_file, os.environ), os.environ, choice)
+        for line in settings.unused:
+            if line not in self._noted:
+                self._noted.add(line)
+                self.output.note(line)
+        return settings
 
     def profile(self, settings: "Settings") -> "Profile":
         """The chosen profile.

@@ -3,6 +3,7 @@
 Imports nothing slow, such as pydantic: it is loaded before the first painted screen.
 """
 
+from app.config.environment import Choice
 from app.config.load import load
 from app.config.paths import CACHE_FILE, LEDGER_FILE, config_path, data_folder, example_text
 from app.config.settings import (
@@ -23,6 +24,7 @@ __all__ = [
     "CACHE_FILE",
     "ENVIRONMENT_PROFILE",
     "LEDGER_FILE",
+    "Choice",
     "Command",
     "ConfigError",
     "ConsoleSettings",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from app.address import base_address
+from app.config.environment import NOTHING_CHOSEN, Choice, with_environment
 from app.config.paths import config_path
 from app.config.sections import read_commands, read_keys, read_notify, read_views
 from app.config.settings import (
@@ -33,15 +34,17 @@ _LARGEST_SEND_CAP: Final = 500
 _PLACEHOLDERS: Final = frozenset({"run_id", "repository", "branch"})
 
 
-def load(path: Path | None, env: Mapping[str, str]) -> Settings:
+def load(path: Path | None, env: Mapping[str, str], choice: Choice = NOTHING_CHOSEN) -> Settings:
     """Load the settings from a file (see `config_path`; the user's own need not exist) and the environment.
+
+    What the command line chose beats the environment, see `app.config.environment`.
 
     Raises:
         ConfigError: The file cannot be read, or it or the environment holds a mistake.
     """
     file = config_path(path, env)
     text = _read(file)
-    return _with_environment(Settings() if text is None else parse(file, text), env)
+    return with_environment(Settings() if text is None else parse(file, text), env, choice)
 
 
 def _read(file: Path) -> str | None:
@@ -186,20 +189,3 @@ def _token(table: Table) -> TokenSource:
     if (name := table.optional_text("token_keyring")) is not None:
         return KeyringToken(name)
     return EnvToken(table.optional_text("token_env") or EnvToken().variable)
-
-
-def _with_environment(settings: Settings, env: Mapping[str, str]) -> Settings:
-    from dataclasses import replace
-
-    if folder := env.get("RUNWARDEN_DATA_DIR"):
-        settings = replace(settings, data_dir=Path(folder).expanduser())
-    if address := env.get("RUNWARDEN_BASE_URL"):
-        try:
-            profile = Profile(ENVIRONMENT_PROFILE, base_address(address), EnvToken(), poll=settings.poll)
-        except ValueError as error:
-            raise ConfigError(f"{error}.", cure="Correct the address.", key="RUNWARDEN_BASE_URL") from error
-        # An address in the environment wins over the file's default profile.
-        settings = replace(settings, profiles=(profile, *settings.profiles), default_profile=ENVIRONMENT_PROFILE)
-    if name := env.get("RUNWARDEN_PROFILE"):
-        settings = replace(settings, default_profile=name)
-    return settings

@@ -209,6 +209,8 @@ class Settings:
     """In the order of the file; the environment's first."""
     file: Path | None = None
     """The file these came from; None: there is none."""
+    unused: tuple[str, ...] = ()
+    """A sentence for each environment variable that an option beats."""
 
     def profile(self, name: str | None = None) -> Profile:
         """The profile of that name; without one the default.

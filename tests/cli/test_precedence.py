@@ -1,0 +1,136 @@
+"""Which service a command goes to, where options, the environment and files disagree."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.answers import RUN
+from tests.cli.conftest import CommandLine
+from tests.fault_server import FaultServer, Respond
+
+OWN_TOKEN = 'token_env = "TWO_TOKEN"\n'
+START = ("runs", "start", "-R", "acme/api", "Review", "--json")
+NAMED = ("--config", "two.toml")
+
+
+@pytest.fixture
+def other() -> Iterator[FaultServer]:
+    """The service that the file names; the environment names another."""
+    with FaultServer() as server:
+        server.script(*[Respond(201, RUN)] * 5)
+        yield server
+
+
+@pytest.fixture
+def two(faulty: CommandLine, server: FaultServer, other: FaultServer) -> CommandLine:
+    """A command line whose environment names one service, and two.toml another."""
+    server.script(*[Respond(201, RUN)] * 5)
+    _write(faulty.home, other.base_url)
+    return replace(faulty, more={"TWO_TOKEN": "token-of-two"})
+
+
+def _write(home: Path, address: str, before: str = "", after: str = OWN_TOKEN) -> None:
+    (home / "two.toml").write_text(f'{before}[profiles.two]\nbase_url = "{address}"\n{after}')
+
+
+@pytest.mark.parametrize("options", [NAMED, ("--config", "two.toml", "--profile", "two")])
+def test_a_file_named_on_the_command_line_beats_the_address_in_the_environment(
+    two: CommandLine, server: FaultServer, other: FaultServer, options: tuple[str, ...]
+) -> None:
+    """The write goes where the person pointed, with that service's token, and the variable is said to be unused."""
+    result = two(*options, *START)
+
+    assert result.code == 0, result.err
+    assert (len(server.requests), len(other.requests)) == (0, 1)
+    assert other.requests[0].headers["authorization"] == "Bearer token-of-two"
+    assert "RUNWARDEN_BASE_URL is not used: --config" in result.err
+
+
+def test_a_profile_named_on_the_command_line_beats_the_address_in_the_environment(
+    two: CommandLine, server: FaultServer, other: FaultServer
+) -> None:
+    """Whichever file it is in, and though the address is not even one."""
+    for address in (two.base_url, "nonsense"):
+        result = two("--profile", "two", *START, RUNWARDEN_CONFIG="two.toml", RUNWARDEN_BASE_URL=address)
+        assert (result.code, result.err.count("RUNWARDEN_BASE_URL is not used: --profile")) == (0, 1), result.err
+
+    assert (len(server.requests), len(other.requests)) == (0, 2)
+
+
+def test_without_an_explicit_choice_the_environment_decides_as_ever(
+    two: CommandLine, server: FaultServer, other: FaultServer
+) -> None:
+    """The file that a variable names is no explicit choice; `--profile environment` is."""
+    assert two(*START, RUNWARDEN_CONFIG="two.toml").code == 0
+    assert two(*NAMED, "--profile", "environment", *START).code == 0
+
+    assert (len(server.requests), len(other.requests)) == (2, 0)
+    assert {request.headers["authorization"] for request in server.requests} == {"Bearer token-for-tests"}
+
+
+@pytest.mark.parametrize("source", ["", 'token_env = "RUNWARDEN_TOKEN"\n'])
+@pytest.mark.parametrize(("options", "variables"), [(NAMED, {}), ((), {"RUNWARDEN_PROFILE": "two"})])
+def test_the_token_of_one_service_never_goes_to_another(
+    two: CommandLine, server: FaultServer, other: FaultServer, source: str, options: tuple[str, ...],
+    variables: dict[str, str],
+) -> None:  # fmt: skip
+    """RUNWARDEN_TOKEN belongs to RUNWARDEN_BASE_URL where both are set; alone, or on stdin, a token is free."""
+    _write(two.home, other.base_url, after=source)
+    variables = {"RUNWARDEN_CONFIG": "two.toml", **variables}
+
+    refused = two(*options, *START, **variables)
+    assert (refused.code, refused.json()["error"]["kind"]) == (2, "token")
+    assert "RUNWARDEN_BASE_URL" in refused.json()["error"]["message"]
+    assert "token-for-tests" not in refused.out + refused.err
+    assert other.requests == server.requests == []
+
+    assert two(*options, "--token-stdin", *START, stdin="typed\n", **variables).code == 0
+    alone = two(*options, *START, **variables, RUNWARDEN_BASE_URL="")
+    same = two(*options, *START, **variables, RUNWARDEN_BASE_URL=other.base_url)
+    assert (alone.code, same.code) == (0, 0)
+    sent = [request.headers["authorization"] for request in other.requests]
+    assert sent == ["Bearer typed", "Bearer token-for-tests", "Bearer token-for-tests"]
+
+
+@pytest.mark.parametrize(
+    ("before", "options", "variables", "unused", "profile"),
+    [
+        ("", NAMED, {"RUNWARDEN_PROFILE": "prod"}, ["RUNWARDEN_PROFILE"], "two"),
+        ("", NAMED, {"RUNWARDEN_PROFILE": "two"}, [], "two"),
+        ("", NAMED, {"RUNWARDEN_CONFIG": "one.toml"}, ["RUNWARDEN_CONFIG"], "two"),
+        ("", NAMED, {"RUNWARDEN_CONFIG": "two.toml"}, [], "two"),
+        ("", (*NAMED, "--data-dir", "d"), {"RUNWARDEN_DATA_DIR": "e"}, ["RUNWARDEN_DATA_DIR"], "two"),
+        ('data_dir = "d"\n', NAMED, {"RUNWARDEN_DATA_DIR": "e"}, ["RUNWARDEN_DATA_DIR"], "two"),
+        ("", NAMED, {"RUNWARDEN_DATA_DIR": "d"}, [], "two"),
+        ('data_dir = "e"\n', (), {"RUNWARDEN_DATA_DIR": "d", "RUNWARDEN_CONFIG": "two.toml"}, [], "two"),
+        (
+            '[profiles.b]\nbase_url = "https://b.example"\n',
+            NAMED,
+            {"RUNWARDEN_PROFILE": "b"},
+            [],
+            "b",
+        ),
+        (
+            'default_profile = "two"\n[profiles.b]\nbase_url = "https://b.example"\n',
+            NAMED,
+            {"RUNWARDEN_PROFILE": "b"},
+            ["RUNWARDEN_PROFILE"],
+            "two",
+        ),
+    ],
+)
+def test_every_variable_gives_way_to_what_the_command_line_chose(
+    lone: CommandLine, before: str, options: tuple[str, ...], variables: dict[str, str], unused: list[str], profile: str
+) -> None:  # fmt: skip
+    """A variable that adds what the choice leaves open is used; any other is named, once, and has no effect."""
+    _write(lone.home, "https://two.example", before)
+    unset = {"RUNWARDEN_BASE_URL": "", "RUNWARDEN_DATA_DIR": "d"}
+
+    checked = lone(*options, "config", "check", "--json", **{**unset, **variables})
+
+    document = checked.json()
+    assert (checked.code, document["profile"]) == (0, profile)
+    assert [line.partition(" is not used")[0] for line in checked.err.splitlines()] == unused
+    assert Path(document["data_folder"]).parent.name == "d"
