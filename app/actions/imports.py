@@ -7,7 +7,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Final, Literal
 
-from app.actions.refusals import BlockedError, Problem, problems
+from app.actions.refusals import BlockedError, DuplicateError, Problem, problems
 from app.api.requests import CreateOrganization
 from storage.ledger import Ledger
 from storage.records import Action
@@ -51,16 +51,23 @@ def read_rows(path: Path) -> tuple[ImportRow, ...]:
     Raises:
         ImportFileError: It cannot be read, is not such a file, or has no rows.
     """
-    reader = csv.reader(StringIO(_text(path), newline=""), strict=True)
+    return parse_rows(_content(path), str(path))
+
+
+def parse_rows(content: bytes, origin: str) -> tuple[ImportRow, ...]:
+    """The rows of such a file's content; `origin` is its name in messages. Raises as `read_rows`."""
+    reader = csv.reader(StringIO(_text(content, origin), newline=""), strict=True)
     try:
         header = [name.strip().lower() for name in next(reader, [])]
         if "email" not in header:
-            raise ImportFileError(f"{path}: the first line has to name the columns: email and, if wanted, offer_code.")
+            raise ImportFileError(
+                f"{origin}: the first line has to name the columns: email and, if wanted, offer_code."
+            )
         rows = [_row(reader.line_num, header, cells) for cells in reader if any(cell.strip() for cell in cells)]
     except csv.Error as error:
-        raise ImportFileError(f"{path}:{reader.line_num}: {error}.") from error
+        raise ImportFileError(f"{origin}:{reader.line_num}: {error}.") from error
     if not rows:
-        raise ImportFileError(f"{path} holds no row below its header.")
+        raise ImportFileError(f"{origin} holds no row below its header.")
     return tuple(_checked(rows))
 
 
@@ -81,22 +88,25 @@ def _checked(rows: list[ImportRow]) -> Iterator[ImportRow]:
             yield replace(row, problems=found)
 
 
-def _text(path: Path) -> str:
+def _content(path: Path) -> bytes:
     try:
         # Only a regular file surely ends: a terminal or a pipe could be read for ever.
         if path.exists() and not path.is_file():
             raise ImportFileError(f"{path} is not a file: name a CSV file.")
         with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
+            return file.read(LARGEST + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ImportFileError(f"{path} cannot be read: {reason}.") from error
+
+
+def _text(content: bytes, origin: str) -> str:
     if len(content) > LARGEST:
-        raise ImportFileError(f"{path} is too large to be a list of emails.")
+        raise ImportFileError(f"{origin} is too large to be a list of emails.")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ImportFileError(f"{path} is not UTF-8 text: save it as CSV UTF-8.") from error
+        raise ImportFileError(f"{origin} is not UTF-8 text: save it as CSV UTF-8.") from error
 
 
 RowOutcome = Literal[
@@ -175,6 +185,10 @@ class Import:
         except BlockedError as blocked:
             self.sent -= 1
             return Imported(row, "blocked", blocked.existing)
+        except DuplicateError as duplicate:
+            # Another process was faster, under another key.
+            self.sent -= 1
+            return Imported(row, "already_created", duplicate.existing)
         return Imported(row, _outcome(action), action)
 
 

@@ -5,7 +5,7 @@ import click
 from app.cli.context import Invocation
 from app.cli.documents import unsent_document
 from app.cli.exits import Exit
-from app.cli.options import CommandGroup, FactCommand, mapping
+from app.cli.options import KEY_OPTION, CommandGroup, FactCommand, mapping
 from app.cli.writes import submit
 
 
@@ -28,7 +28,7 @@ def agents() -> None:
     metavar="KEY=VALUE ...",
     help="Repeatable, or several after one; a VALUE that is JSON is sent as JSON.",
 )
-@click.option("--key", metavar="KEY", help="The same request under the same key is sent only once.")
+@KEY_OPTION
 @click.pass_obj
 def start(
     invocation: Invocation,

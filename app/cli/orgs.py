@@ -1,46 +1,20 @@
 """`runwarden orgs` and `runwarden gitlab`: organizations and projects, onboarded once each (spec 4.1, 4.6)."""
 
-import asyncio
 import json
-from collections import Counter
-from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 import click
 
 from app.cli.context import Invocation
 from app.cli.documents import invitation_ends_at, organization_document, state_text, unsent_document
-from app.cli.exits import ErrorDetail, Exit, failed
-from app.cli.options import CommandGroup, FactCommand, async_command
-from app.cli.output import Output
+from app.cli.exits import Exit
+from app.cli.options import KEY_OPTION, CommandGroup, FactCommand, async_command
+from app.cli.org_import import import_organizations
 from app.cli.table import Column
-from app.cli.writes import advice, carry_out, exit_of, submit
+from app.cli.writes import submit
 from app.run_document import as_received
 from app.times import exact_ago, rfc3339
 from storage.records import Action
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from app.actions.imports import Import, Imported, ImportRow
-    from app.engine import Engine
-
-MOST_TOLD: Final = 20
-"""Problems told at once."""
-PASSED_OVER: Final = frozenset({"already_created", "to_create", "not_tried"})
-SEVERITY: Final = (
-    Exit.DONE,
-    Exit.NOT_FOUND,
-    Exit.USAGE,
-    Exit.INTERRUPTED,
-    Exit.UNREACHABLE,
-    Exit.RATE_LIMITED,
-    Exit.NOT_AUTHORIZED,
-    Exit.UNKNOWN_OUTCOME,
-)
-"""Exit codes of rows, least severe first; the command ends with the most severe."""
 
 
 @click.group(cls=CommandGroup)
@@ -48,10 +22,13 @@ def orgs() -> None:
     """Create, import and list partner organizations."""
 
 
+orgs.add_command(import_organizations)
+
+
 @orgs.command("create", cls=FactCommand)
 @click.argument("email")
 @click.option("--offer-code", metavar="CODE", help="A partner offer code. Default: the standard trial.")
-@click.option("--key", metavar="KEY", help="The same request under the same key is sent only once.")
+@KEY_OPTION
 @click.pass_obj
 def create(invocation: Invocation, /, *, email: str, offer_code: str | None, key: str | None) -> int:
     """Create an organization and invite EMAIL as its administrator. Each success makes another organization."""
@@ -60,109 +37,6 @@ def create(invocation: Invocation, /, *, email: str, offer_code: str | None, key
     invocation.beside_error = unsent_document("organization.create")
     request = CreateOrganization(email.strip(), offer_code)
     return submit(invocation, request, key=key)
-
-
-@orgs.command("import", cls=FactCommand)
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--dry-run", is_flag=True, help="Only print what would be done.")
-@async_command
-async def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool) -> int:
-    """Create an organization for each row of FILE, a CSV with the columns email and offer_code.
-
-    It may be interrupted and started again: emails whose organization was created from here are skipped. It stops
-    at the first row whose outcome is unknown, or when the service cannot be reached.
-    """
-    from app.actions.imports import Imported
-
-    rows = _rows(file)
-    results: list[Imported] = []
-    async with invocation.engine(needs_token=not dry_run) as engine:
-        work = _work(engine, dry_run=dry_run)
-        try:
-            for row in rows:
-                results.append(await _take(work, row, dry_run=dry_run))
-                invocation.output.note(f"{len(results)}/{len(rows)}  {results[-1].outcome:15}  {row.email}")
-        except asyncio.CancelledError:
-            # Reported below: the ledger knows what was done, and the rest can be resumed.
-            results += [Imported(row, "not_tried") for row in rows[len(results) :]]
-    _tell(invocation.output, results)
-    return max((_exit(result) for result in results), key=SEVERITY.index)
-
-
-def _rows(path: Path) -> "tuple[ImportRow, ...]":
-    """The rows of a CSV file with a header that has `email` and, optionally, `offer_code`.
-
-    Raises:
-        CommandFailedError: The file cannot be read, a row cannot be used, or an email is there twice.
-    """
-    from app.actions.imports import ImportFileError, read_rows
-
-    try:
-        rows = read_rows(path)
-    except ImportFileError as error:
-        raise failed("usage", str(error)) from error
-    found: list[dict[str, ErrorDetail]] = [
-        {"line": row.line, "field": problem.field, "message": problem.message}
-        for row in rows
-        for problem in row.problems
-    ]
-    if found:
-        told = " ".join(f"Line {each['line']}: {each['message']}" for each in found[:MOST_TOLD])
-        raise failed("invalid", f"{path}: nothing was sent. {told}", problems=list(found))
-    return rows
-
-
-def _work(engine: "Engine", *, dry_run: bool) -> "Import":
-    from app.actions.imports import Import
-
-    return Import(engine.ledger, lambda request, key: carry_out(engine, request, key=key), most=0 if dry_run else None)
-
-
-async def _take(work: "Import", row: "ImportRow", *, dry_run: bool) -> "Imported":
-    result = await work.take(row)
-    return replace(result, outcome="to_create") if dry_run and result.outcome == "not_tried" else result
-
-
-def _exit(result: "Imported") -> Exit:
-    """The exit code of the row alone."""
-    if result.outcome == "blocked":
-        return Exit.UNKNOWN_OUTCOME
-    if result.outcome in PASSED_OVER or result.action is None:
-        return Exit.DONE
-    return exit_of(result.action)
-
-
-def _document(result: "Imported") -> dict[str, object]:
-    attempt = organization_document(result.action) if result.action else None
-    return {
-        "line": result.row.line,
-        "email": result.row.email,
-        "offer_code": result.row.offer_code,
-        "outcome": result.outcome,
-        "action_id": result.action.action_id if result.action else None,
-        "organization": attempt["organization"] if attempt else None,
-        "error": attempt["error"] if attempt else None,
-    }
-
-
-def _tell(output: Output, results: "Sequence[Imported]") -> None:
-    counts = Counter(result.outcome for result in results)
-    more: dict[str, object] = {"outcomes": dict(counts)}
-    output.listing("rows", [_document(result) for result in results], results, COLUMNS, more=more)
-    for result in results:
-        if result.outcome in {"blocked", "unknown"} and result.action is not None and not output.format.is_json:
-            output.note(f"{result.row.email}: {advice(result.action)}")
-
-
-COLUMNS: "Final[tuple[Column[Imported], ...]]" = (
-    Column("line", lambda r: str(r.row.line), "line"),
-    Column("outcome", lambda r: r.outcome, "outcome"),
-    Column("email", lambda r: r.row.email, "email", flexible=True),
-    Column("offer code", lambda r: r.row.offer_code or "", "offer_code", flexible=True),
-    Column("organization", lambda r: (r.action.result_id if r.action else None) or "", "organization_id"),
-    Column("error", lambda r: r.action.error.message if r.action and r.action.error else "", "error", flexible=True),
-    Column("action", lambda r: r.action.action_id if r.action else "", "action_id"),
-)
 
 
 @orgs.command("list", cls=FactCommand)
@@ -213,7 +87,7 @@ def gitlab() -> None:
 
 @gitlab.command("onboard", cls=FactCommand)
 @click.argument("project")
-@click.option("--key", metavar="KEY", help="The same request under the same key is sent only once.")
+@KEY_OPTION
 @click.pass_obj
 def onboard(invocation: Invocation, /, *, project: str, key: str | None) -> int:
     """Onboard PROJECT: group/project, or its numeric id. Exit code 1 if GitLab refuses it."""

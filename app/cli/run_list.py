@@ -16,7 +16,7 @@ from app.cli.documents import CHUNK, COLUMNS, RunView, continued_from, views
 from app.cli.exits import CommandFailedError, ErrorDetail, Exit, failed, of_api_error
 from app.cli.options import FactCommand, as_last_moment, as_moment, async_command
 from app.cli.output import Format, Output, Rows
-from app.cli.sync import Bar
+from app.cli.progress import Bar
 from app.query import both, parse
 from app.streams import NotPrintedError
 from app.times import exact_ago, rfc3339

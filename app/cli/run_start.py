@@ -13,7 +13,7 @@ import click
 from app.cli.context import Invocation
 from app.cli.documents import unsent_document, write_document
 from app.cli.exits import Exit, failed
-from app.cli.options import FactCommand, as_duration, mapping
+from app.cli.options import KEY_OPTION, FactCommand, as_duration, mapping
 from app.cli.run_wait import DEFAULT_TIMEOUT, RunLookup, RunWaiter, wait_failure
 from app.cli.writes import carry_out, tell
 from app.run_document import as_received
@@ -97,7 +97,7 @@ _OPTIONS: Final = (
         metavar="TIME",
         help="How long to wait.",
     ),
-    click.option("--key", metavar="KEY", help="The same request under the same key is sent only once."),
+    KEY_OPTION,
 )
 
 

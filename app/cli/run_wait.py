@@ -14,7 +14,7 @@ from app.cli.context import Invocation
 from app.cli.documents import COLUMNS, badge, views
 from app.cli.exits import Exit, Failure, failed
 from app.cli.options import FactCommand, as_duration, async_command
-from app.cli.sync import progress_bar
+from app.cli.progress import progress_bar
 from app.text import safe_text
 from app.times import rfc3339
 from storage.records import ACTIVE_STATUSES, Coverage, Run, RunFilter, RunSort

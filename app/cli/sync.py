@@ -1,11 +1,7 @@
 """`runwarden runs sync`: fetching the history that is missing, in the foreground."""
 
 import asyncio
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -13,16 +9,13 @@ from app.api.errors import ApiError, RateLimitedError
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.options import FactCommand, async_command
-from app.events import BackfillMoved, Event
+from app.cli.progress import Bar, progress_bar
 from app.times import rfc3339, span
 from storage.records import RunFilter
 
 if TYPE_CHECKING:
     from app.engine import Engine
-    from storage.records.backfill import BackfillProgress
 
-BAR: Final = 24
-"""Cells."""
 WAIT_S: Final = 10.0
 """After a refusal that does not say how long to wait."""
 
@@ -65,7 +58,7 @@ async def sync(invocation: Invocation, /, *, days: float | None) -> int:
     return Exit.DONE
 
 
-async def _fill(engine: "Engine", days: float | None, bar: "Bar") -> None:
+async def _fill(engine: "Engine", days: float | None, bar: Bar) -> None:
     """Fill until nothing is missing; a rate limit is waited out."""
     begun = False
     while True:
@@ -80,61 +73,3 @@ async def _fill(engine: "Engine", days: float | None, bar: "Bar") -> None:
             await asyncio.sleep(wait_s)
         else:
             return
-
-
-@contextmanager
-def progress_bar(engine: "Engine", title: str = "") -> Iterator["Bar"]:
-    """Show on stderr how far the engine's backfill is, after a title where its end is not known."""
-    bar = Bar(sys.stderr, title)
-    stop = engine.subscribe(bar.hear)
-    try:
-        yield bar
-    finally:
-        stop()
-        bar.close()
-
-
-class Bar:
-    """One line on a terminal; into a file, or without a stream, nothing."""
-
-    def __init__(self, stream: TextIO | None, title: str = "") -> None:
-        self._stream = stream if stream is not None and stream.isatty() else None
-        self._title = title
-        self._is_drawn = False
-
-    def hear(self, event: Event) -> None:
-        """Show how far the backfill is."""
-        if not isinstance(event, BackfillMoved) or event.progress.phase != "running":
-            return
-        if self._title:
-            self.note(f"{self._title} · {line(replace(event.progress, estimated_runs=None, seconds_left=None))}")
-        else:
-            self.note(line(event.progress))
-
-    def note(self, text: str) -> None:
-        """Replace the line."""
-        if self._stream is not None:
-            self._is_drawn = True
-            print(f"\r\x1b[K{text}", end="", file=self._stream, flush=True)
-
-    def close(self) -> None:
-        """Leave the line empty."""
-        if self._is_drawn:
-            self.note("")
-
-
-def line(progress: "BackfillProgress") -> str:
-    """The progress as one line: a bar where the end is known, the runs fetched, the time left."""
-    parts = [f"{progress.done_runs:,} runs"]
-    if progress.estimated_runs:
-        share = min(1.0, progress.done_runs / progress.estimated_runs)
-        filled = round(share * BAR)
-        parts = [
-            f"{'█' * filled}{'░' * (BAR - filled)} {share:4.0%}",
-            f"{parts[0]} of about {progress.estimated_runs:,}",
-        ]
-    if progress.oldest is not None:
-        parts.append(f"back to {progress.oldest:%Y-%m-%d %H:%M}")
-    if progress.seconds_left is not None:
-        parts.append(f"{span(progress.seconds_left, pads_hours=False)} left")
-    return " · ".join(parts)

@@ -14,7 +14,7 @@ import pytest
 
 from app.api.budget import Priority
 from app.api.errors import UnreachableError
-from app.cli.sync import line
+from app.cli.progress import line
 from app.config import HistorySettings
 from app.engine import Engine
 from app.events import BackfillMoved, Event

@@ -1,0 +1,158 @@
+"""`runwarden orgs import`: many organizations from a CSV file, each created once."""
+
+import asyncio
+import sys
+from collections import Counter
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from app.cli.context import Invocation
+from app.cli.documents import organization_document
+from app.cli.exits import ErrorDetail, Exit, failed
+from app.cli.options import FactCommand, async_command
+from app.cli.output import Output
+from app.cli.progress import Bar, counted
+from app.cli.table import Column
+from app.cli.writes import advice, carry_out, exit_of
+from app.text import safe_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from app.actions.imports import Import, Imported, ImportRow
+    from app.engine import Engine
+
+MOST_TOLD: Final = 20
+"""Problems told at once."""
+PASSED_OVER: Final = frozenset({"already_created", "to_create", "not_tried"})
+SEVERITY: Final = (
+    Exit.DONE,
+    Exit.NOT_FOUND,
+    Exit.USAGE,
+    Exit.INTERRUPTED,
+    Exit.UNREACHABLE,
+    Exit.RATE_LIMITED,
+    Exit.NOT_AUTHORIZED,
+    Exit.UNKNOWN_OUTCOME,
+)
+"""Exit codes of rows, least severe first; the command ends with the most severe."""
+
+
+@click.command("import", cls=FactCommand)
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
+@click.option("--dry-run", is_flag=True, help="Print what would be sent for each row, and send nothing.")
+@async_command
+async def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool) -> int:
+    """Create an organization for each row of FILE, a CSV with the columns email and offer_code; - is stdin.
+
+    It may be interrupted and started again: emails whose organization was created from here are skipped. It stops
+    at the first row whose outcome is unknown, or when the service cannot be reached.
+    """
+    from app.actions.imports import Imported
+
+    rows = _rows(file)
+    results: list[Imported] = []
+    async with invocation.engine(needs_token=not dry_run) as engine:
+        work, bar = _work(engine, dry_run=dry_run), Bar(sys.stderr)
+        try:
+            with closing(bar):
+                for row in rows:
+                    results.append(await _take(work, row, dry_run=dry_run))
+                    _report(invocation.output, bar, results, len(rows))
+        except asyncio.CancelledError:
+            # Reported below: the ledger knows what was done, and the rest can be resumed.
+            results += [Imported(row, "not_tried") for row in rows[len(results) :]]
+    _tell(invocation.output, results)
+    return max((_exit(result) for result in results), key=SEVERITY.index)
+
+
+def _rows(path: Path) -> "tuple[ImportRow, ...]":
+    """The rows of a CSV file with a header that has `email` and, optionally, `offer_code`.
+
+    Raises:
+        CommandFailedError: The file cannot be read, a row cannot be used, or an email is there twice.
+    """
+    from app.actions.imports import LARGEST, ImportFileError, parse_rows, read_rows
+
+    is_stdin, origin = str(path) == "-", "stdin" if str(path) == "-" else str(path)
+    try:
+        rows = parse_rows(sys.stdin.buffer.read(LARGEST + 1), origin) if is_stdin else read_rows(path)
+    except ImportFileError as error:
+        raise failed("usage", str(error)) from error
+    found: list[dict[str, ErrorDetail]] = [
+        {"line": row.line, "field": problem.field, "message": problem.message}
+        for row in rows
+        for problem in row.problems
+    ]
+    if found:
+        told = " ".join(f"Line {each['line']}: {each['message']}" for each in found[:MOST_TOLD])
+        raise failed("invalid", f"{origin}: nothing was sent. {told}", problems=list(found))
+    return rows
+
+
+def _report(output: Output, bar: Bar, results: "Sequence[Imported]", total: int) -> None:
+    """Tell how far it is: on a terminal as a bar, elsewhere as a line for each row."""
+    last = results[-1]
+    if bar.is_shown:
+        others = Counter(result.outcome for result in results if result.outcome != "created")
+        said = [f"{count:,} {outcome.replace('_', ' ')}" for outcome, count in others.items()]
+        bar.note(counted(len(results), total, *said, safe_text(last.row.email, limit=60)))
+    else:
+        output.note(f"{len(results)}/{total}  {last.outcome:15}  {last.row.email}")
+
+
+def _work(engine: "Engine", *, dry_run: bool) -> "Import":
+    from app.actions.imports import Import
+
+    return Import(engine.ledger, lambda request, key: carry_out(engine, request, key=key), most=0 if dry_run else None)
+
+
+async def _take(work: "Import", row: "ImportRow", *, dry_run: bool) -> "Imported":
+    result = await work.take(row)
+    return replace(result, outcome="to_create") if dry_run and result.outcome == "not_tried" else result
+
+
+def _exit(result: "Imported") -> Exit:
+    """The exit code of the row alone."""
+    if result.outcome == "blocked":
+        return Exit.UNKNOWN_OUTCOME
+    if result.outcome in PASSED_OVER or result.action is None:
+        return Exit.DONE
+    return exit_of(result.action)
+
+
+def _document(result: "Imported") -> dict[str, object]:
+    attempt = organization_document(result.action) if result.action else None
+    return {
+        "line": result.row.line,
+        "email": result.row.email,
+        "offer_code": result.row.offer_code,
+        "outcome": result.outcome,
+        "action_id": result.action.action_id if result.action else None,
+        "organization": attempt["organization"] if attempt else None,
+        "error": attempt["error"] if attempt else None,
+    }
+
+
+def _tell(output: Output, results: "Sequence[Imported]") -> None:
+    counts = Counter(result.outcome for result in results)
+    more: dict[str, object] = {"outcomes": dict(counts)}
+    output.listing("rows", [_document(result) for result in results], results, COLUMNS, more=more)
+    for result in results:
+        if result.outcome in {"blocked", "unknown"} and result.action is not None and not output.format.is_json:
+            output.note(f"{result.row.email}: {advice(result.action)}")
+
+
+COLUMNS: "Final[tuple[Column[Imported], ...]]" = (
+    Column("line", lambda r: str(r.row.line), "line"),
+    Column("outcome", lambda r: r.outcome, "outcome"),
+    Column("email", lambda r: r.row.email, "email", flexible=True),
+    Column("offer code", lambda r: r.row.offer_code or "", "offer_code", flexible=True),
+    Column("organization", lambda r: (r.action.result_id if r.action else None) or "", "organization_id"),
+    Column("error", lambda r: r.action.error.message if r.action and r.action.error else "", "error", flexible=True),
+    Column("action", lambda r: r.action.action_id if r.action else "", "action_id"),
+)

@@ -1,0 +1,86 @@
+"""How far a command is, as one line on a terminal."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TextIO
+
+from app.events import BackfillMoved, Event
+from app.times import span
+
+if TYPE_CHECKING:
+    from app.engine import Engine
+    from storage.records.backfill import BackfillProgress
+
+BAR: Final = 24
+"""Cells."""
+
+
+@contextmanager
+def progress_bar(engine: "Engine", title: str = "") -> Iterator["Bar"]:
+    """Show on stderr how far the engine's backfill is, after a title where its end is not known."""
+    bar = Bar(sys.stderr, title)
+    stop = engine.subscribe(bar.hear)
+    try:
+        yield bar
+    finally:
+        stop()
+        bar.close()
+
+
+class Bar:
+    """One line on a terminal; into a file, or without a stream, nothing."""
+
+    def __init__(self, stream: TextIO | None, title: str = "") -> None:
+        self._stream = stream if stream is not None and stream.isatty() else None
+        self._title = title
+        self._is_drawn = False
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is a terminal to show it on."""
+        return self._stream is not None
+
+    def hear(self, event: Event) -> None:
+        """Show how far the backfill is."""
+        if not isinstance(event, BackfillMoved) or event.progress.phase != "running":
+            return
+        if self._title:
+            self.note(f"{self._title} · {line(replace(event.progress, estimated_runs=None, seconds_left=None))}")
+        else:
+            self.note(line(event.progress))
+
+    def note(self, text: str) -> None:
+        """Replace the line."""
+        if self._stream is not None:
+            self._is_drawn = True
+            print(f"\r\x1b[K{text}", end="", file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """Leave the line empty."""
+        if self._is_drawn:
+            self.note("")
+
+
+def line(progress: "BackfillProgress") -> str:
+    """The progress as one line: a bar where the end is known, the runs fetched, the time left."""
+    parts = [f"{progress.done_runs:,} runs"]
+    if progress.estimated_runs:
+        share = min(1.0, progress.done_runs / progress.estimated_runs)
+        parts = [_cells(share), f"{parts[0]} of about {progress.estimated_runs:,}"]
+    if progress.oldest is not None:
+        parts.append(f"back to {progress.oldest:%Y-%m-%d %H:%M}")
+    if progress.seconds_left is not None:
+        parts.append(f"{span(progress.seconds_left, pads_hours=False)} left")
+    return " · ".join(parts)
+
+
+def counted(done: int, total: int, *more: str) -> str:
+    """So many of a known number as one line, and what else there is to say."""
+    return " · ".join([_cells(done / total if total else 1.0), f"{done:,} of {total:,}", *more])
+
+
+def _cells(share: float) -> str:
+    filled = round(share * BAR)
+    return f"{'█' * filled}{'░' * (BAR - filled)} {share:4.0%}"
