@@ -27,6 +27,8 @@ FetchPage = Callable[[str | None], Awaitable[RunPage]]
 
 BARREN: Final = 2
 """Pages in a row without a run that was not met before. One may be: runs move while a list is read."""
+NAMELESS: Final = 20
+"""The same, where the last page has only entries without a usable id: whether they were met before is unknown."""
 
 
 class EndCheck:
@@ -48,12 +50,12 @@ class EndCheck:
             return
         if token in self._tokens:
             raise EndlessListError("The service repeated a page token; the list would never end.")
-        if not page.runs:
+        if not page.runs and not page.dropped:
             raise EndlessListError("The service sent an empty page and promised another; the list would never end.")
         are_new = [self._met.add(run.run_id) for run in page.runs]
         self._barren = 0 if any(are_new) else self._barren + 1
-        if self._barren == BARREN:
-            raise EndlessListError(f"The service sent {BARREN} pages of known runs; the list would never end.")
+        if self._barren >= (BARREN if page.runs else NAMELESS):
+            raise EndlessListError(f"The service sent {self._barren} pages of no new run; the list would never end.")
         self._tokens.add(token)
 
 

@@ -1,33 +1,14 @@
 """One odd run does not blank the page: what can be read is kept, the odd field is shown as received."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from tests.sync.conftest import Desk
-from tests.sync.peer import OMITTED
+from tests.sync.odd import HOSTS, ODD, TOTALS, UNIDENTIFIED
 
-ODD: dict[str, dict[str, Any]] = {
-    "status null": {"status": None},
-    "status a number": {"status": 3},
-    "status missing": {"status": OMITTED},
-    "repository null": {"repository": None},
-    "repository missing": {"repository": OMITTED},
-    "repository a string": {"repository": "acme/api"},
-    "repository a list": {"repository": ["acme", "api"]},
-    "platform a number": {"repository": {"platform": 7, "data": {"owner": "acme"}}},
-    "data a string": {"repository": {"platform": "github", "data": "acme/api"}},
-    "branch an object": {"branch_name": {"name": "main"}},
-    "branch a number": {"branch_name": 12},
-    "times as objects": {"created_at": {"seconds": 1}, "updated_at": [1]},
-    "numeric run_id": {"run_id": 4711},
-}
-UNIDENTIFIED: dict[str, dict[str, Any]] = {
-    "run_id null": {"run_id": None},
-    "run_id missing": {"run_id": OMITTED},
-    "run_id empty": {"run_id": ""},
-    "run_id an object": {"run_id": {"id": 1}},
-}
+HOUR = timedelta(hours=1)
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
@@ -55,6 +36,18 @@ def test_a_run_without_an_id_is_counted(desk: Desk, odd: dict[str, Any]) -> None
 
     assert len(document["runs"]) == 5
     assert document["dropped"] == 1
+
+
+def test_pages_of_runs_without_an_id_do_not_end_the_list(desk: Desk) -> None:
+    """What lies below them is fetched."""
+    desk.peer.largest_page = 3
+    desk.peer.fill(5, until=desk.peer.now - HOUR)
+    for n in range(9):
+        desk.peer.put(f"run_odd_{n}")
+        desk.peer.runs[f"run_odd_{n}"].fields.update(run_id=None)
+    document = desk.facts("runs", "list", "--all")
+
+    assert (len(document["runs"]), document["dropped"]) == (5, 9)
 
 
 def test_null_entries_are_counted(desk: Desk) -> None:
@@ -90,7 +83,7 @@ def test_people_are_told_of_what_was_dropped(desk: Desk) -> None:
     assert "2" in result.err
 
 
-@pytest.mark.parametrize("count", ["12", 12.0, True, "many", -1, [], {}, 10**30])
+@pytest.mark.parametrize("count", TOTALS)
 def test_an_odd_total(desk: Desk, count: Any) -> None:
     """Nothing depends on `total_count`."""
     desk.peer.fill(5)
@@ -99,9 +92,7 @@ def test_an_odd_total(desk: Desk, count: Any) -> None:
     assert len(desk.facts("runs", "list")["runs"]) == 5
 
 
-@pytest.mark.parametrize(
-    "odd", [{"status": "healthy", "group": 7}, {}, {"status": None}, {"status": 1}, "healthy", [], {"host": {}}]
-)
+@pytest.mark.parametrize("odd", HOSTS)
 def test_an_odd_code_host(desk: Desk, odd: Any) -> None:
     """The others are shown, and it is among them."""
     desk.peer.health = {"code_hosting": {"gitlab": {"status": "healthy"}, "github": odd}}

@@ -2,9 +2,7 @@
 
 import asyncio
 import contextlib
-import json
 import tempfile
-from collections import defaultdict
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -16,20 +14,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from app.api.errors import ApiError, EndlessListError
 from app.engine import Engine
-from storage.records import RunDetail, RunFilter
+from storage.records import RunFilter
+from tests.sync.claims import ACTIVE, Held, check_active, check_coverage, check_equal, check_presence
 from tests.sync.conftest import Desk
-from tests.sync.peer import MINUTE, SECOND, START, TICK, Answer, Fault, Peer, rate_limited
+from tests.sync.odd import HOSTS, ODD, UNIDENTIFIED
+from tests.sync.peer import MINUTE, SECOND, START, Answer, Fault, rate_limited
 from tests.sync.peer_socket import serving
+from tests.sync.recording_peer import RecordingPeer
 
 HOUR: Final = timedelta(hours=1)
-ANSWERING: Final = SECOND / 20
-"""What each request takes."""
-SLACK: Final = 2 * SECOND
-"""An answer may have left the service so long after it was asked for."""
 HANGS_S: Final = 60.0
 """No step takes so long."""
 PAGE: Final = 5
-ACTIVE: Final = ("queued", "working")
 FINAL: Final = ("completed", "failed", "cancelled")
 
 HABITS: Final[list[tuple[str, Any]]] = [
@@ -51,54 +47,17 @@ HABITS: Final[list[tuple[str, Any]]] = [
     ("endless", "stays"),
     ("endless", "around"),
     ("retry_after", "date"),
+    ("nulls", 2),
+    ("total_count", "12"),
+    ("total_count", 12.0),
+    ("total_count", True),
 ]
 """Of a service; it has some of them."""
+KINDS: Final = sorted([*ODD, *UNIDENTIFIED])
+"""Of odd runs."""
 FAULTS: Final = st.sampled_from(["limited", "reset", "truncated", "down"])
 PLACES: Final = st.integers(0, 10_000)
 """Which run: a place in the list, counted from the newest, modulo its length."""
-
-
-class RecordingPeer(Peer):
-    """A service whose time passes with each request, and that remembers what was true when."""
-
-    def __init__(self, **habits: Any) -> None:
-        super().__init__(clock=lambda: self.true_now, **habits)
-        self.true_now = START
-        self.lives: dict[str, list[tuple[datetime, str | None]]] = defaultdict(list)
-        """By run: its statuses, each from a time on. None: deleted."""
-
-    def answer(self, method: str, target: str, token: str, body: bytes) -> tuple[Answer, str]:
-        self.true_now += ANSWERING
-        return super().answer(method, target, token, body)
-
-    def put(self, run_id: str, status: str = "completed", **more: Any) -> None:
-        super().put(run_id, status, **more)
-        self.lives[run_id].append((self.true_now, status))
-
-    def move(self, run_id: str, status: str, *, updated: datetime | None = None) -> None:
-        super().move(run_id, status, updated=updated)
-        self.lives[run_id].append((self.true_now, status))
-
-    def delete(self, run_id: str) -> None:
-        del self.runs[run_id]
-        self.lives[run_id].append((self.true_now, None))
-
-    def had(self, run_id: str, status: str, first: datetime, last: datetime) -> bool:
-        """Whether the run had this status at any moment between these."""
-        life = self.lives[run_id]
-        ends = [*(at for at, _ in life[1:]), datetime.max.replace(tzinfo=START.tzinfo)]
-        return any(was == status and at <= last and end >= first for (at, was), end in zip(life, ends, strict=True))
-
-    def arrive(self, count: int, status: str, *, together: bool = False) -> None:
-        """New runs, one after the other or in the same instant."""
-        for n in range(count):
-            moment = self.true_now - (0 if together else count - 1 - n) * TICK
-            self.put(f"run_{len(self.lives):05}", status, created=moment)
-
-    def nth(self, place: int, statuses: tuple[str, ...]) -> str | None:
-        """The run at a place in the list of those with these statuses."""
-        found = sorted((run.created, run.run_id) for run in self.runs.values() if run.status in statuses)
-        return found[-1 - place % len(found)][1] if found else None
 
 
 class SyncModel(RuleBasedStateMachine):
@@ -137,6 +96,15 @@ class SyncModel(RuleBasedStateMachine):
     @rule(count=st.sampled_from([1, 2, 7, 30]), status=st.sampled_from([*ACTIVE, *FINAL]), together=st.booleans())
     def runs_arrive(self, count: int, status: str, together: bool) -> None:  # noqa: FBT001 — drawn
         self.peer.arrive(count, status, together=together)
+
+    @rule(count=st.sampled_from([1, 4]), status=st.sampled_from([*ACTIVE, *FINAL]), kind=st.sampled_from(KINDS))
+    def odd_runs_arrive(self, count: int, status: str, kind: str) -> None:
+        self.peer.arrive(count, status, kind=kind)
+
+    @rule(place=PLACES, kind=st.sampled_from(sorted(ODD)))
+    def a_run_becomes_odd(self, place: int, kind: str) -> None:
+        if run_id := self.peer.nth(place, ACTIVE + FINAL):
+            self.peer.distort(run_id, kind)
 
     @rule(place=PLACES, status=st.sampled_from([*ACTIVE, *FINAL]), backwards=st.booleans())
     def an_active_run_moves(self, place: int, status: str, backwards: bool) -> None:  # noqa: FBT001 — drawn
@@ -185,6 +153,11 @@ class SyncModel(RuleBasedStateMachine):
     @rule()
     def poll(self) -> None:
         self.carry_out(self.refreshed())
+
+    @rule(odd=st.sampled_from(HOSTS))
+    def poll_health(self, odd: Any) -> None:
+        self.peer.health = {"code_hosting": {"gitlab": {"status": "healthy"}, "github": odd}}
+        self.carry_out(self.health_refreshed())
 
     @rule(count=st.sampled_from([1, 7, None]), status=st.sampled_from([(), (), ("failed",)]))
     def list_runs(self, count: int | None, status: tuple[str, ...]) -> None:
@@ -235,7 +208,8 @@ class SyncModel(RuleBasedStateMachine):
         """The service is well and quiet: everything is found out."""
         self.peer._script.clear()
         self.restart()
-        for step in (self.refreshed, self.refreshed, self.filled, self.reread, self.reread, self.refreshed):
+        steps = (self.refreshed, self.refreshed, self.filled, self.reread, self.reread, self.refreshed)
+        for step in (*steps, self.health_refreshed):
             self.peer.true_now += MINUTE
             error = self.carry_out(step())
             is_expected = bool(self.peer.endless) and isinstance(error, EndlessListError)
@@ -247,6 +221,9 @@ class SyncModel(RuleBasedStateMachine):
 
     async def reread(self) -> None:
         await _read_again(self.engine)
+
+    async def health_refreshed(self) -> None:
+        await self.engine.health.refresh()
 
     async def refreshed(self) -> None:
         started_at = self.peer.now
@@ -287,76 +264,19 @@ class SyncModel(RuleBasedStateMachine):
         if self.engine is not None:
             self.runner.run(self.check())
 
-    async def held(self) -> dict[str, RunDetail]:
+    async def held(self) -> Held:
         runs = await self.engine.cache.runs(RunFilter(), limit=None)
         return await self.engine.cache.details([run.run_id for run in runs])
 
     async def check(self) -> None:
         held = await self.held()
-        await self.check_coverage(held)
-        self.check_presence(held)
+        check_coverage(self.peer, held, await self.engine.cache.coverage())
+        check_presence(self.peer, held)
         if self.polled_at is not None:
-            self.check_active(held)
-
-    async def check_coverage(self, held: dict[str, RunDetail]) -> None:
-        coverage = await self.engine.cache.coverage()
-        for number, claim in enumerate(coverage.ranges):
-            # The newest one is complete as of a time; the others are closed.
-            as_of = coverage.as_of if number == 0 else self.peer.now
-            missing = [
-                run
-                for run in self.peer.runs.values()
-                if run.run_id not in held
-                and as_of is not None
-                and run.born < as_of
-                and (claim.start is None or claim.start <= self.read(run.created))
-                and (number == 0 or (claim.end is not None and self.read(run.created) <= claim.end))
-            ]
-            assert not missing, (claim, as_of, missing)
-
-    def read(self, moment: datetime) -> datetime:
-        """A stored time as we read what is shown of it."""
-        if not self.peer.has_readable_times:
-            return datetime.min.replace(tzinfo=START.tzinfo)
-        shown = datetime.fromisoformat(self.peer.shown(moment))
-        return shown if shown.tzinfo else shown.replace(tzinfo=START.tzinfo)
-
-    def check_presence(self, held: dict[str, RunDetail]) -> None:
-        for run_id, detail in held.items():
-            if detail.presence == "lost":
-                assert run_id not in self.peer.runs, f"{run_id} lives, and is called lost"
-            elif detail.presence == "current":
-                seen_at, status = detail.last_seen_at, detail.run.status
-                assert self.peer.had(run_id, status, seen_at, seen_at + SLACK), (
-                    run_id,
-                    detail,
-                    self.peer.lives[run_id],
-                )
-
-    def check_active(self, held: dict[str, RunDetail]) -> None:
-        """After a good poll, what is shown as active and current was seen in it."""
-        for run_id, detail in held.items():
-            if detail.presence == "current" and detail.run.status in ACTIVE:
-                assert detail.last_seen_at >= self.polled_at, (run_id, detail.last_seen_at, self.polled_at)
+            check_active(held, self.polled_at)
 
     async def equals(self) -> None:
-        held = await self.held()
-        missing = self.peer.runs.keys() - held.keys()
-        assert not missing, (len(missing), sorted(missing)[:5])
-        coverage = await self.engine.cache.coverage()
-        first = min((self.read(run.created) for run in self.peer.runs.values()), default=None)
-        reaches = first is None or (coverage.complete_since is not None and coverage.complete_since <= first)
-        assert coverage.whole or reaches or self.peer.endless, coverage
-        shown = {run_id: json.loads(each.run.raw_json) for run_id, each in held.items() if each.presence != "lost"}
-        lives = {run_id: self.peer.document(run) for run_id, run in self.peer.runs.items()}
-        gone = {run_id for run_id in shown.keys() - lives.keys() if held[run_id].presence == "current"}
-        if self.peer.date_filter != "created" or not self.peer.has_readable_times:
-            # Nothing can be asked for that would prove it; nothing says that the run was seen, either.
-            gone = {run_id for run_id in gone if held[run_id].last_seen_at > self.peer.now - 3 * MINUTE}
-        assert not gone, f"not called lost: {[(run_id, held[run_id]) for run_id in sorted(gone)]}"
-        assert not (lives.keys() - shown.keys()), f"called lost: {sorted(lives.keys() - shown.keys())}"
-        other = [(shown[run_id], lives[run_id]) for run_id in lives if shown[run_id] != lives[run_id]]
-        assert not other, other
+        check_equal(self.peer, await self.held(), await self.engine.cache.coverage())
 
 
 async def _listed(engine: Engine, condition: RunFilter, limit: int | None) -> None:

@@ -1,0 +1,45 @@
+"""The poller's process killed with -9 in the middle of a walk: what it leaves is true, and the next one goes on."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import CommandLine
+from tests.sync.conftest import Desk
+
+RUNS = 700
+KILLS = (1, 2, 4, 7)
+"""The request at which each process dies."""
+
+
+@pytest.mark.parametrize(
+    ("command", "habits"),
+    [
+        (("sync", "--days", "1000"), {}),
+        (("sync", "--days", "1000"), {"date_filter": "ignored"}),
+        (("sync", "--days", "1000"), {"has_readable_times": False, "paging": "offset"}),
+        (("list", "--all"), {}),
+    ],
+)
+def test_killed_at_any_request(desk: Desk, command: tuple[str, ...], habits: dict[str, Any]) -> None:
+    """Nothing is called complete that is not, nothing lost that lives; what came stays, and the rest is fetched."""
+    for name, value in habits.items():
+        setattr(desk.peer, name, value)
+    desk.peer.fill(RUNS, until=desk.peer.now - timedelta(hours=1))
+    line = CommandLine(desk.folder, desk.peer.base_url, "test-token")
+    held: set[str] = set()
+    for request in KILLS:
+        desk.peer.fill(3, "working")
+        process = line.begin("runs", *command, "--json")
+        desk.peer.before(request, process.kill)
+        process.communicate(timeout=300)
+
+        assert process.returncode == -9
+        document = desk.facts("runs", "list", "--cached", "--all")
+        assert not desk.false_claims(document)
+        assert {run["observed"]["state"] for run in document["runs"]} <= {"current", "unconfirmed"}
+        assert held <= (held := {run["run_id"] for run in document["runs"]})
+
+    assert line("runs", *command, "--json").code == 0
+    assert not desk.missing()
