@@ -4,12 +4,13 @@ import asyncio
 import getpass
 import logging
 import os
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from app.actions import Actions
 from app.api.budget import Budget, Priority
@@ -28,8 +29,12 @@ from storage.budget import SharedBudget
 from storage.cache import Cache
 from storage.lease import Lease
 from storage.ledger import Ledger
+from storage.records import Author, Surface
 
 log = logging.getLogger(__name__)
+
+SURFACES: Final[Mapping[str, Surface]] = {"console": "console"}
+"""Of those who act by hand; the rest are commands."""
 
 
 def utc_now() -> datetime:
@@ -70,12 +75,12 @@ class Engine:
     ) -> Self:
         """Open the profile's files; nothing is asked of the service yet.
 
-        The actor is `console`, `cli` or `bot:<rule>`; the ledger adds the login name.
+        The actor is `console`, `cli` or `bot:<rule>`; the ledger adds the login name and the machine.
 
         Raises:
             StorageError: A file cannot be used; the message names the cure.
         """
-        opened = await _open(settings, profile, clock)
+        opened = await _open(settings, profile, _author(actor), clock)
         return cls._of(settings, profile, opened, Doorbell(*([announce] if announce else [])), actor, clock)
 
     @classmethod
@@ -170,12 +175,12 @@ class _Opened:
     token_problem: TokenError | None
 
 
-async def _open(settings: Settings, profile: Profile, clock: Callable[[], datetime]) -> _Opened:
+async def _open(settings: Settings, profile: Profile, author: Author, clock: Callable[[], datetime]) -> _Opened:
     folder = data_folder(settings, profile)
     async with AsyncExitStack() as stack:
         cache = await Cache.open(folder / CACHE_FILE, clock=clock)
         stack.push_async_callback(cache.close)
-        ledger = await Ledger.open(folder / LEDGER_FILE, clock=clock)
+        ledger = await Ledger.open(folder / LEDGER_FILE, author=author, clock=clock)
         stack.push_async_callback(ledger.close)
         await ledger.adopt_orphans()
         token, problem = await _token(profile)
@@ -192,6 +197,11 @@ async def _token(profile: Profile) -> tuple[Token | None, TokenError | None]:
         return await asyncio.to_thread(resolve, profile.token, os.environ), None
     except TokenError as error:
         return None, error
+
+
+def _author(actor: str) -> Author:
+    surface = "automation" if actor.startswith("bot:") else SURFACES.get(actor, "command")
+    return Author(_login(), socket.gethostname(), surface)
 
 
 def _login() -> str:

@@ -23,7 +23,7 @@ from app.api.errors import (
     UnreachableError,
 )
 from app.api.pace import POLL
-from app.events import Announce, CacheChangedElsewhere, PollDelayed, StorageFailed
+from app.events import ActionChanged, Announce, CacheChangedElsewhere, PollDelayed, StorageFailed
 from app.schedule import Job, Schedule, Work
 from app.sync import HealthSync, RunSync
 from app.sync.polls import Cadence
@@ -39,6 +39,8 @@ DOORBELL_S: Final = 0.4
 """How soon another process's write is noticed."""
 STANDBY_S: Final = 3.0
 """How often a process without the lease checks whether it may poll."""
+ORPHANS_S: Final = 5.0
+"""How soon the writes of a process that died are settled."""
 LEASE_S: Final = 15.0
 """How long a poller that died keeps the others waiting."""
 RENEWAL_S: Final = LEASE_S / 3
@@ -100,6 +102,7 @@ class Polling:
         self._schedule.start()
         self._add("runs", lambda: self._poll("runs", self.runs.refresh), DEADLINE_S)
         self._add("health", lambda: self._poll("health", self.health.refresh), DEADLINE_S)
+        self._add("orphans", self._adopt_orphans, DEADLINE_S)
         for name, work in self.chores.items():
             self._add(name, partial(self._alone, work), DEADLINE_S)
         self._listening = asyncio.create_task(self._listen(), name="doorbell")
@@ -155,6 +158,12 @@ class Polling:
             cadence.succeeded(time.monotonic(), await self._stretch())
         await self._tell_wait(subject)
         return cadence.wait_s(time.monotonic())
+
+    async def _adopt_orphans(self) -> float:
+        """Settle the writes of processes that died; each process does it, with or without the lease."""
+        for action in await self.ledger.adopt_orphans():
+            self.announce(ActionChanged(action.action_id))
+        return ORPHANS_S
 
     async def next_poll(self) -> Wait | None:
         """Why the next poll of runs comes later than configured, and when; None: it does not."""

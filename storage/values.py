@@ -12,6 +12,11 @@ def sqlite_text(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
+def sqlite_text_or_none(text: str | None) -> str | None:
+    """As `sqlite_text`; None stays None."""
+    return None if text is None else sqlite_text(text)
+
+
 Clock = Callable[[], datetime]
 """Returns the current time, aware, in UTC."""
 

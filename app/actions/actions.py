@@ -1,21 +1,40 @@
 """The one way to write to the service: prepare, send, settle."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from app.actions.refusals import AlreadyAskedError, BlockedError, InvalidRequestError, ReadOnlyError, problems
+from app.actions.refusals import (
+    AlreadyAskedError,
+    BlockedError,
+    DuplicateError,
+    InvalidRequestError,
+    ReadOnlyError,
+    problems,
+)
 from app.api.client import Client
 from app.api.errors import ApiError, RefusedError
-from app.api.requests import Answer, WriteRequest, as_json, request_of
+from app.api.requests import Answer, CreateOrganization, WriteRequest, as_json, request_of
 from app.events import ActionChanged, Announce
-from storage.ledger import KeyTakenError, Ledger, NoSuchActionError, SubjectBlockedError, new_action_id
+from storage.ledger import (
+    AlreadyDoneError,
+    KeyTakenError,
+    Ledger,
+    NoSuchActionError,
+    SubjectBlockedError,
+    new_action_id,
+)
 from storage.records import Action, ActionError, Run
 
 Outcome = TypeVar("Outcome")
+
+UNDER_WAY: Final = frozenset({"prepared", "sending"})
+LOOK_S: Final = 0.075
+"""How often the ledger is read while another process sends."""
 
 StoreRuns = Callable[[Iterable[Run]], Awaitable[object]]
 """`RunSync.store`: the one way for runs into the cache."""
@@ -69,16 +88,19 @@ class Actions:
     read_only: bool = False
     in_flight: InFlight = field(default_factory=InFlight)
 
-    async def submit(self, request: WriteRequest, *, key: str | None = None) -> Action:
+    async def submit(self, request: WriteRequest, *, key: str | None = None, again: bool = False) -> Action:
         """Carry out the request; the action's state says what became of it, and no API error is raised.
 
-        The same key sends once, in any process.
+        The same key sends once, in any process; where that is being done right now, its result is waited for. `again`:
+        a person knows that an organization was created for this address before, and wants another one.
 
         Raises:
-            ActionRefusedError: Nothing was sent: read-only, invalid, blocked by an open action, or the key was used.
+            ActionRefusedError: Nothing was sent: read-only, invalid, blocked by an open action, done before, or the key
+                was used.
         """
         self._check(request)
-        return await self._carry_out(request, new_action_id(self.clock()), key)
+        again = again or not isinstance(request, CreateOrganization)
+        return await self._carry_out(request, new_action_id(self.clock()), key, again=again)
 
     async def send_again(self, action_id: str) -> Action:
         """Send an action of unknown outcome once more; the caller has asked the person.
@@ -91,10 +113,11 @@ class Actions:
         old = await self._held(action_id)
         request = request_of(old)
         self._check(request)
+        await self.adopt_orphans()
         successor = new_action_id(self.clock())
         await self.ledger.supersede(old.action_id, by=successor)
         self.announce(ActionChanged(old.action_id))
-        return await self._carry_out(request, successor, None)
+        return await self._carry_out(request, successor, None, again=True)
 
     async def resolve_created(self, action_id: str, result_id: str) -> Action:
         """Record what an unknown action made, as a person found out.
@@ -102,7 +125,7 @@ class Actions:
         Raises:
             ReadOnlyError: The ledger stays as it is.
         """
-        self._check_writable()
+        await self._begin_resolving()
         return self._ring(await self.ledger.resolve_created(action_id, result_id))
 
     async def resolve_not_created(self, action_id: str) -> Action:
@@ -111,8 +134,27 @@ class Actions:
         Raises:
             ReadOnlyError: The ledger stays as it is.
         """
-        self._check_writable()
+        await self._begin_resolving()
         return self._ring(await self.ledger.resolve_not_created(action_id))
+
+    async def undo_resolution(self, action_id: str) -> Action:
+        """Make the outcome unknown again, because a person resolved it by mistake.
+
+        Raises:
+            ReadOnlyError: The ledger stays as it is.
+            LedgerRefusedError: It was not resolved, or another action has taken its place.
+        """
+        await self._begin_resolving()
+        return self._ring(await self.ledger.unresolve(action_id))
+
+    async def adopt_orphans(self) -> None:
+        """Settle what processes that died left behind."""
+        for action in await self.ledger.adopt_orphans():
+            self._ring(action)
+
+    async def _begin_resolving(self) -> None:
+        self._check_writable()
+        await self.adopt_orphans()
 
     def _check_writable(self) -> None:
         if self.read_only:
@@ -123,7 +165,7 @@ class Actions:
         if found := problems(request):
             raise InvalidRequestError(found)
 
-    async def _carry_out(self, request: WriteRequest, action_id: str, key: str | None) -> Action:
+    async def _carry_out(self, request: WriteRequest, action_id: str, key: str | None, *, again: bool) -> Action:
         try:
             action = await self.ledger.prepare(
                 action_id=action_id,
@@ -133,13 +175,27 @@ class Actions:
                 path=request.path,
                 body_json=as_json(request),
                 actor=self.actor,
+                base_url=self.client.base_url,
+                again=again,
             )
         except SubjectBlockedError as blocked:
             raise BlockedError(blocked.existing) from blocked
+        except AlreadyDoneError as done:
+            raise DuplicateError(done.existing) from done
         except KeyTakenError as taken:
-            raise AlreadyAskedError(taken.existing) from taken
+            is_same = (taken.existing.path, taken.existing.body_json) == (request.path, as_json(request))
+            raise AlreadyAskedError(await self._settled(taken.existing) if is_same else taken.existing) from taken
         self._ring(action)
         return await self._send(request, action)
+
+    async def _settled(self, action: Action) -> Action:
+        """The action once another process has settled it, or as it stands when the time of a request is over."""
+        give_up_s = time.monotonic() + self.client.deadline_s
+        while action.state in UNDER_WAY and time.monotonic() < give_up_s:
+            await asyncio.sleep(LOOK_S)
+            await self.adopt_orphans()
+            action = await self._held(action.action_id)
+        return action
 
     async def _send(self, request: WriteRequest, action: Action) -> Action:
         async def before_first_byte() -> None:

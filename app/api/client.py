@@ -149,6 +149,16 @@ class Client:
         await self.budget.settle()
 
     @property
+    def base_url(self) -> str:
+        """Where requests go; an address holds no credentials."""
+        return self._transport.base_url
+
+    @property
+    def deadline_s(self) -> float:
+        """How long a request may take."""
+        return self._transport.deadline_s
+
+    @property
     def in_lab(self) -> bool:
         """Whether the service says that it is a lab, where faults are scripted; False before its first answer."""
         return self._transport.in_lab

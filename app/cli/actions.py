@@ -123,6 +123,7 @@ async def _settle(invocation: Invocation, action_id: str, created: str | None) -
 
 async def _unresolved(invocation: Invocation, action_id: str) -> Action:
     async with await invocation.ledger() as ledger:
+        await ledger.adopt_orphans()
         action = await _named(ledger, action_id)
     if action.state != "unknown" or action.resolution is not None:
         raise failed(

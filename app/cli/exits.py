@@ -47,7 +47,7 @@ EXIT_BY_KIND: Final[Mapping[str, Exit]] = {
     "rate_limited": Exit.RATE_LIMITED,
     "waited_too_long": Exit.TIMED_OUT,
     "blocked": Exit.UNKNOWN_OUTCOME,
-    "duplicate": Exit.UNKNOWN_OUTCOME,
+    "duplicate": Exit.USAGE,
     "interrupted": Exit.INTERRUPTED,
     "usage": Exit.USAGE,
     "config": Exit.USAGE,

@@ -29,14 +29,15 @@ orgs.add_command(import_organizations)
 @click.argument("email")
 @click.option("--offer-code", metavar="CODE", help="A partner offer code. Default: the standard trial.")
 @KEY_OPTION
+@click.option("--again", is_flag=True, help="Create another one, although EMAIL has one from here.")
 @click.pass_obj
-def create(invocation: Invocation, /, *, email: str, offer_code: str | None, key: str | None) -> int:
-    """Create an organization and invite EMAIL as its administrator. Each success makes another organization."""
+def create(invocation: Invocation, /, *, email: str, offer_code: str | None, key: str | None, again: bool) -> int:
+    """Create an organization and invite EMAIL as its administrator."""
     from app.api.requests import CreateOrganization
 
     invocation.beside_error = unsent_document("organization.create")
     request = CreateOrganization(email.strip(), offer_code)
-    return submit(invocation, request, key=key)
+    return submit(invocation, request, key=key, again=again)
 
 
 @orgs.command("list", cls=FactCommand)

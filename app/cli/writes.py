@@ -25,7 +25,9 @@ SHOWN: Final = {
 """Fields of the result to show."""
 
 
-async def carry_out(engine: "Engine", request: "WriteRequest", *, key: str | None = None) -> Action:
+async def carry_out(
+    engine: "Engine", request: "WriteRequest", *, key: str | None = None, again: bool = False
+) -> Action:
     """Submit the request and return the settled action, also when interrupted.
 
     The same request under the same key is sent once, and reported again afterwards.
@@ -38,7 +40,7 @@ async def carry_out(engine: "Engine", request: "WriteRequest", *, key: str | Non
     from app.api.requests import as_json
 
     try:
-        return await _settled(engine, engine.actions.submit(request, key=key))
+        return await _settled(engine, engine.actions.submit(request, key=key, again=again))
     except AlreadyAskedError as asked:
         existing = asked.existing
         if (existing.path, existing.body_json) != (request.path, as_json(request)):
@@ -51,12 +53,12 @@ async def carry_out(engine: "Engine", request: "WriteRequest", *, key: str | Non
         return existing
 
 
-def submit(invocation: "Invocation", request: "WriteRequest", *, key: str | None) -> Exit:
+def submit(invocation: "Invocation", request: "WriteRequest", *, key: str | None, again: bool = False) -> Exit:
     """Send the request through the ledger, print its outcome, and return the exit code."""
 
     async def send() -> Action:
         async with invocation.engine(needs_token=True) as engine:
-            return await carry_out(engine, request, key=key)
+            return await carry_out(engine, request, key=key, again=again)
 
     return tell(invocation.output, invocation.run(send))
 
@@ -137,6 +139,6 @@ def advice(action: Action) -> str:
         case "rejected":
             return f"The service refused: {reason}"
         case "not_created":
-            return "It was resolved as without effect; send it again, with another --key if it had one."
+            return "It was resolved as without effect: you may send it again."
         case "confirmed":
             return ""

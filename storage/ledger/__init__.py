@@ -1,13 +1,15 @@
 """The ledger: every write is here before it is anywhere else."""
 
+import sqlite3
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from storage.database import data_version
-from storage.ledger import entries, queries, transitions
+from storage.ledger import audit, entries, queries, transitions
 from storage.ledger.entries import new_action_id
 from storage.ledger.errors import (
+    AlreadyDoneError,
     AmbiguousActionError,
     KeyTakenError,
     LedgerRefusedError,
@@ -17,11 +19,12 @@ from storage.ledger.errors import (
 )
 from storage.ledger.opening import DAMAGE_CURE, connect
 from storage.ledger.owner import this_process
-from storage.records import Action, ActionError, ActionKind
+from storage.records import Action, ActionError, ActionKind, Author
 from storage.thread import DatabaseThread, reads
 from storage.values import Clock, utc_now
 
 __all__ = [
+    "AlreadyDoneError",
     "AmbiguousActionError",
     "KeyTakenError",
     "Ledger",
@@ -32,6 +35,8 @@ __all__ = [
     "new_action_id",
 ]
 
+NOT_RECORDED: Final = Author()
+
 
 class Ledger:
     """The actions of one profile, in one SQLite file that is on the disk before any call returns.
@@ -39,19 +44,20 @@ class Ledger:
     Every method may raise `StorageError`, whose message names the file and the cure.
     """
 
-    def __init__(self, thread: DatabaseThread, *, clock: Clock) -> None:
+    def __init__(self, thread: DatabaseThread, *, author: Author, clock: Clock) -> None:
         self.writer = self.reader = thread
+        self._author = author
         self._clock = clock
 
     @classmethod
-    async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
-        """The ledger at this path, created or migrated where needed.
+    async def open(cls, path: Path, *, author: Author = NOT_RECORDED, clock: Clock = utc_now) -> Self:
+        """The ledger at this path, created or migrated where needed; the author is who acts through it.
 
         Raises:
             StorageError: It cannot be opened, is damaged (it is never rebuilt), or a newer Runwarden wrote it.
         """
         thread = await DatabaseThread.start(path, partial(connect, path), name="ledger", damage_cure=DAMAGE_CURE)
-        return cls(thread, clock=clock)
+        return cls(thread, author=author, clock=clock)
 
     async def close(self) -> None:
         """Finish the jobs under way and close; a second call does nothing."""
@@ -65,8 +71,18 @@ class Ledger:
 
     # the program's transitions
 
-    async def prepare(
-        self, *, action_id: str | None, kind: ActionKind, subject: str, key: str, path: str, body_json: str, actor: str
+    async def prepare(  # noqa: PLR0913 — the columns of a row, each by its name
+        self,
+        *,
+        action_id: str | None,
+        kind: ActionKind,
+        subject: str,
+        key: str,
+        path: str,
+        body_json: str,
+        actor: str,
+        base_url: str | None = None,
+        again: bool = True,
     ) -> Action:
         """Enter an action, owned by this process; nothing of it is sent yet.
 
@@ -74,18 +90,28 @@ class Ledger:
             action_id: From `new_action_id`; None: a new one.
             kind: Which write it is.
             subject: What must not happen twice by accident; empty where nothing is blocked.
-            key: Unique among all actions.
+            key: Unique among all actions that may have had an effect.
             path: The request's path below the base address.
             body_json: The request's body, exactly as it will be sent.
             actor: Who asked.
+            base_url: Where it goes, without credentials.
+            again: Whether it may follow a confirmed action of the same kind and subject.
 
         Raises:
-            KeyTakenError: An action with the same key exists.
+            KeyTakenError: An action with the same key may have had an effect.
             SubjectBlockedError: An action of the same kind and subject has an open outcome.
+            AlreadyDoneError: An action of the same kind and subject was confirmed, and this one may not follow it.
         """
         at = self._clock()
-        entry = entries.Entry(action_id or new_action_id(at), kind, subject, key, path, body_json, actor)
-        return await self.writer.run(lambda connection: entries.prepare(connection, entry, this_process(), at))
+        action_id = action_id or new_action_id(at)
+        entry = entries.Entry(action_id, kind, subject, key, path, body_json, actor, base_url, self._author, again)
+
+        def enter(connection: sqlite3.Connection) -> Action:
+            # What a dead process left behind must not block as if it were being sent.
+            transitions.adopt(connection, self._author, at)
+            return entries.prepare(connection, entry, this_process(), at)
+
+        return await self.writer.run(enter)
 
     async def sending(self, action_id: str) -> Action:
         """Commit that the first byte is about to leave.
@@ -123,6 +149,17 @@ class Ledger:
         """It was not done; raises as `sending`, from any state but `unknown` and unresolved."""
         return await self._apply(action_id, transitions.RESOLVE_NOT_CREATED)
 
+    async def unresolve(self, action_id: str) -> Action:
+        """Undo a person's resolution: the outcome is unknown again.
+
+        Raises:
+            NoSuchActionError: It is not in the ledger.
+            WrongStateError: It was not resolved as created or as not created.
+            SubjectBlockedError: Another action on its subject has an open outcome.
+            KeyTakenError: Another action was sent under its key.
+        """
+        return await self._apply(action_id, transitions.UNRESOLVE)
+
     async def supersede(self, action_id: str, by: str) -> Action:
         """A person had it sent again, as the action `by`; its own outcome stays unknown.
 
@@ -132,7 +169,7 @@ class Ledger:
 
     async def adopt_orphans(self) -> tuple[Action, ...]:
         """Settle the actions of processes that died: `prepared` was not sent, `sending` is unknown; those settled."""
-        return await self.writer.run(partial(transitions.adopt, at=self._clock()))
+        return await self.writer.run(partial(transitions.adopt, author=self._author, at=self._clock()))
 
     # reading
 
@@ -142,11 +179,11 @@ class Ledger:
     run_ids = reads(queries.run_ids)
     organizations = reads(queries.organizations)
     journal = reads(queries.journal)
+    audit = reads(audit.of_action)
     data_version = reads(data_version)
 
     async def _apply(
         self, action_id: str, transition: transitions.Transition, outcome: transitions.Outcome = transitions.NOTHING
     ) -> Action:
-        return await self.writer.run(
-            partial(transitions.apply, action_id=action_id, transition=transition, outcome=outcome, at=self._clock())
-        )
+        step = transitions.Step(transition, self._author, self._clock(), outcome)
+        return await self.writer.run(partial(transitions.apply, action_id=action_id, step=step))

@@ -7,11 +7,12 @@ from datetime import datetime
 from typing import Final
 
 from storage.database import immediate
-from storage.ledger.errors import KeyTakenError, NoSuchActionError, SubjectBlockedError
+from storage.ledger import audit
+from storage.ledger.errors import AlreadyDoneError, KeyTakenError, NoSuchActionError, SubjectBlockedError
 from storage.ledger.owner import Owner
 from storage.ledger.queries import PREFIX, by_id, select
-from storage.records import OPEN_STATES, Action, ActionKind
-from storage.values import sqlite_text, to_us
+from storage.records import OPEN_STATES, UNUSED_STATES, Action, ActionKind, Author
+from storage.values import sqlite_text, sqlite_text_or_none, to_us
 
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Crockford's base 32: no letter that looks like a digit."""
@@ -43,24 +44,33 @@ class Entry:
     path: str
     body_json: str
     actor: str
+    base_url: str | None
+    author: Author
+    again: bool
+    """Whether it is meant to be done once more for a subject for which it was done before."""
 
 
 def prepare(connection: sqlite3.Connection, entry: Entry, owner: Owner, at: datetime) -> Action:
     """Enter the action; raises as `Ledger.prepare`."""
     with immediate(connection):
-        _refuse_taken(connection, entry)
+        refuse_taken_key(connection, entry.key)
+        refuse_blocked(connection, entry.kind, entry.subject)
+        if not entry.again:
+            _refuse_done(connection, entry)
         connection.execute(
             "INSERT INTO actions (action_id, kind, subject, key, path, body_json, actor, state, created_us,"
-            " owner_pid, owner_started, owner_boot, owner_namespace)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, 'prepared', ?, ?, ?, ?, ?)",
+            " base_url, user, host, surface, owner_pid, owner_started, owner_boot, owner_namespace)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, 'prepared', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 entry.action_id,
                 entry.kind,
                 *map(sqlite_text, (entry.subject, entry.key, entry.path, entry.body_json, entry.actor)),
                 to_us(at),
+                *map(sqlite_text_or_none, (entry.base_url, *astuple(entry.author))),
                 *astuple(owner),
             ),
         )
+        audit.add(connection, entry.action_id, "prepared", entry.base_url, entry.author, at)
         return existing(connection, entry.action_id)
 
 
@@ -72,16 +82,34 @@ def existing(connection: sqlite3.Connection, action_id: str) -> Action:
     return action
 
 
-def _refuse_taken(connection: sqlite3.Connection, entry: Entry) -> None:
-    for taken in select(connection, "WHERE key = ?", (sqlite_text(entry.key),)):
+def refuse_taken_key(connection: sqlite3.Connection, key: str) -> None:
+    """Check that no action used the key up; raises `KeyTakenError`."""
+    marks = ", ".join("?" * len(UNUSED_STATES))
+    for taken in select(connection, f"WHERE key = ? AND state NOT IN ({marks})", (sqlite_text(key), *UNUSED_STATES)):
         raise KeyTakenError(taken)
-    if not entry.subject:
+
+
+def refuse_blocked(connection: sqlite3.Connection, kind: ActionKind, subject: str) -> None:
+    """Check that no action of the kind has an open outcome for the subject; raises `SubjectBlockedError`."""
+    if not subject:
         return
     marks = ", ".join("?" * len(OPEN_STATES))
     blocking = select(
         connection,
         f"WHERE kind = ? AND subject = ? AND resolution IS NULL AND state IN ({marks})",
-        (entry.kind, sqlite_text(entry.subject), *OPEN_STATES),
+        (kind, sqlite_text(subject), *OPEN_STATES),
     )
     for other in blocking:
         raise SubjectBlockedError(other)
+
+
+def _refuse_done(connection: sqlite3.Connection, entry: Entry) -> None:
+    if not entry.subject:
+        return
+    done = select(
+        connection,
+        "WHERE kind = ? AND subject = ? AND state = 'confirmed' ORDER BY seq DESC LIMIT 1",
+        (entry.kind, sqlite_text(entry.subject)),
+    )
+    for other in done:
+        raise AlreadyDoneError(other)

@@ -29,6 +29,14 @@ class SubjectBlockedError(LedgerRefusedError):
         self.existing = existing
 
 
+class AlreadyDoneError(LedgerRefusedError):
+    """The same was confirmed before, and this one was not meant to do it once more."""
+
+    def __init__(self, existing: Action) -> None:
+        super().__init__(f"{existing.action_id} ({existing.kind} {existing.subject}) is confirmed: it was done before.")
+        self.existing = existing
+
+
 class WrongStateError(LedgerRefusedError):
     """The transition does not lead out of the state the action is in."""
 

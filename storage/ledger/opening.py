@@ -70,9 +70,36 @@ def _first(db: "Database") -> None:
     )
 
 
+def _author(db: "Database") -> None:
+    actions = db.table("actions")
+    for column in ("base_url", "user", "host", "surface"):
+        actions.add_column(column, str)
+    # What certainly had no effect leaves its key free.
+    db.execute("DROP INDEX idx_actions_key")
+    db.execute(
+        "CREATE UNIQUE INDEX actions_used_key ON actions (key)"
+        " WHERE state NOT IN ('not_sent', 'rejected', 'not_created')"
+    )
+    actions.create_index(["key"])
+    db.execute("CREATE INDEX actions_under_way ON actions (state) WHERE state IN ('prepared', 'sending')")
+    db.execute("CREATE INDEX actions_unresolved ON actions (seq) WHERE state = 'unknown' AND resolution IS NULL")
+    columns = {"seq": int, "at_us": int, "action_id": str, "transition": str, "detail": str}
+    db.table("audit", strict=True).create(
+        {**columns, "user": str, "host": str, "surface": str},
+        pk="seq",
+        not_null={"at_us", "action_id", "transition"},
+    )
+    db.table("audit").create_index(["action_id"])
+    for change in ("UPDATE", "DELETE"):
+        db.execute(
+            f"CREATE TRIGGER audit_refuses_{change.lower()} BEFORE {change} ON audit"
+            " BEGIN SELECT raise(ABORT, 'the audit is only ever added to'); END"
+        )
+
+
 SCHEMA: Final = Schema(
     name="ledger",
-    steps={"0001_first": _first},
+    steps={"0001_first": _first, "0002_author": _author},
     newer_cure="Install that version again: the ledger must not be written by a program that does not know all of it.",
 )
 

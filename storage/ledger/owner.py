@@ -36,7 +36,6 @@ def this_process() -> Owner:
     return Owner(pid=pid, started=_started(pid) or NOT_TOLD, boot=_boot(), namespace=_namespace())
 
 
-@cache
 def is_dead(owner: Owner) -> bool | None:
     """Whether the process has certainly ended; None: it runs in another container and cannot be seen from here."""
     if _differ(owner.boot, _boot()):

@@ -6,13 +6,14 @@ from typing import Any, Final
 
 from storage.database import snapshot
 from storage.ledger.errors import AmbiguousActionError
-from storage.records import OPEN_STATES, Action, ActionError, ActionKind, ActionState
+from storage.records import OPEN_STATES, Action, ActionError, ActionKind, ActionState, Author
 from storage.records.activity import ActivityFilter, ActivityPage
 from storage.values import from_us, from_us_or_none, sqlite_text, to_us
 
 COLUMNS: Final = (
     "action_id, kind, subject, key, path, body_json, actor, state, created_us, sending_us, settled_us,"
-    " error_kind, error_message, error_status, error_code, response_json, result_id, resolution, superseded_by"
+    " error_kind, error_message, error_status, error_code, response_json, result_id, resolution, superseded_by,"
+    " base_url, user, host, surface"
 )
 
 
@@ -46,6 +47,8 @@ def _action(row: dict[str, Any]) -> Action:
         result_id=row["result_id"],
         resolution=row["resolution"],
         superseded_by=row["superseded_by"],
+        base_url=row["base_url"],
+        author=Author(row["user"], row["host"], row["surface"]),
     )
 
 

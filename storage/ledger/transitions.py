@@ -6,11 +6,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from storage.database import immediate
-from storage.ledger.entries import existing
+from storage.ledger import audit
+from storage.ledger.entries import existing, refuse_blocked, refuse_taken_key
 from storage.ledger.errors import WrongStateError
 from storage.ledger.owner import Owner, is_dead
-from storage.records import Action, ActionError, ActionState, Resolution
-from storage.values import sqlite_text, to_us
+from storage.records import UNUSED_STATES, Action, ActionError, ActionState, Author, Resolution
+from storage.values import sqlite_text, sqlite_text_or_none, to_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +19,15 @@ class Transition:
     """One way from state to state."""
 
     name: str
+    """For a message: "confirming is not possible from there"."""
+    record: str
+    """As the audit has it."""
     sources: frozenset[ActionState]
     target: ActionState
     resolution: Resolution | None = None
     """The person's word that the transition records. None: the program makes it."""
+    undoes: frozenset[Resolution | None] = frozenset({None})
+    """Which words it leads away from; None among them: it needs an action that no person has spoken on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,52 +39,78 @@ class Outcome:
     response_json: str | None = None
     superseded_by: str | None = None
 
+    @property
+    def detail(self) -> str | None:
+        """As the audit has it."""
+        return self.result_id or self.superseded_by or (self.error.kind if self.error else None)
+
 
 NOTHING: Final = Outcome()
 
 _PREPARED: Final[frozenset[ActionState]] = frozenset({"prepared"})
 _SENDING: Final[frozenset[ActionState]] = frozenset({"sending"})
 _UNKNOWN: Final[frozenset[ActionState]] = frozenset({"unknown"})
+_RESOLVED: Final[frozenset[ActionState]] = frozenset({"confirmed", "not_created"})
 
-SENDING: Final = Transition("sending", _PREPARED, "sending")
-CONFIRM: Final = Transition("confirming", _SENDING, "confirmed")
-REJECT: Final = Transition("rejecting", _SENDING, "rejected")
-UNKNOWN: Final = Transition("giving up on the outcome", _SENDING, "unknown")
-NOT_SENT: Final = Transition("marking as not sent", _PREPARED | _SENDING, "not_sent")
-RESOLVE_CREATED: Final = Transition("resolving as created", _UNKNOWN, "confirmed", "created")
-RESOLVE_NOT_CREATED: Final = Transition("resolving as not created", _UNKNOWN, "not_created", "not_created")
-SUPERSEDE: Final = Transition("sending again", _UNKNOWN, "unknown", "sent_again")
+SENDING: Final = Transition("sending", "sending", _PREPARED, "sending")
+CONFIRM: Final = Transition("confirming", "confirmed", _SENDING, "confirmed")
+REJECT: Final = Transition("rejecting", "rejected", _SENDING, "rejected")
+UNKNOWN: Final = Transition("giving up on the outcome", "unknown", _SENDING, "unknown")
+NOT_SENT: Final = Transition("marking as not sent", "not_sent", _PREPARED | _SENDING, "not_sent")
+RESOLVE_CREATED: Final = Transition("resolving as created", "resolved_created", _UNKNOWN, "confirmed", "created")
+RESOLVE_NOT_CREATED: Final = Transition(
+    "resolving as not created", "resolved_not_created", _UNKNOWN, "not_created", "not_created"
+)
+SUPERSEDE: Final = Transition("sending again", "sent_again", _UNKNOWN, "unknown", "sent_again")
+UNRESOLVE: Final = Transition(
+    "undoing the resolution",
+    "resolution_undone",
+    _RESOLVED,
+    "unknown",
+    undoes=frozenset[Resolution | None]({"created", "not_created"}),
+)
 
 
-def apply(
-    connection: sqlite3.Connection, action_id: str, transition: Transition, outcome: Outcome, at: datetime
-) -> Action:
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A transition about to be made: by whom, and when."""
+
+    transition: Transition
+    author: Author
+    at: datetime
+    outcome: Outcome = NOTHING
+
+
+def apply(connection: sqlite3.Connection, action_id: str, step: Step) -> Action:
     """The action after the transition.
 
     Raises:
         NoSuchActionError: It is not in the ledger.
         WrongStateError: The transition does not lead out of its state, or a person has resolved it before.
+        SubjectBlockedError, KeyTakenError: A resolution cannot be undone, because another action has taken its place.
     """
     with immediate(connection):
-        return apply_within(connection, action_id, transition, outcome, at)
+        return _apply_within(connection, action_id, step)
 
 
-def apply_within(
-    connection: sqlite3.Connection, action_id: str, transition: Transition, outcome: Outcome, at: datetime
-) -> Action:
-    """As `apply`, inside a transaction that the caller began."""
+def _apply_within(connection: sqlite3.Connection, action_id: str, step: Step) -> Action:
     action = existing(connection, action_id)
-    if action.state not in transition.sources or action.resolution is not None:
+    transition = step.transition
+    if action.state not in transition.sources or action.resolution not in transition.undoes:
         raise WrongStateError(action, transition.name)
-    _write(connection, action_id, transition, outcome, to_us(at))
+    if transition is UNRESOLVE:
+        refuse_blocked(connection, action.kind, action.subject)
+        if action.state in UNUSED_STATES:
+            refuse_taken_key(connection, action.key)
+    _write(connection, action_id, step)
+    detail = action.resolution if transition is UNRESOLVE else step.outcome.detail
+    audit.add(connection, action_id, transition.record, detail, step.author, step.at)
     return existing(connection, action_id)
 
 
-def _write(
-    connection: sqlite3.Connection, action_id: str, transition: Transition, outcome: Outcome, at_us: int
-) -> None:
+def _write(connection: sqlite3.Connection, action_id: str, step: Step) -> None:
+    transition, outcome = step.transition, step.outcome
     error = outcome.error
-    settles = transition.target != "sending"
     connection.execute(
         """
         UPDATE actions SET
@@ -90,7 +122,7 @@ def _write(
             error_status = coalesce(:error_status, error_status),
             error_code = coalesce(:error_code, error_code),
             response_json = coalesce(:response_json, response_json),
-            result_id = coalesce(:result_id, result_id),
+            result_id = CASE WHEN :undoes THEN NULL ELSE coalesce(:result_id, result_id) END,
             resolution = :resolution,
             superseded_by = :superseded_by
         WHERE action_id = :action_id
@@ -98,22 +130,19 @@ def _write(
         {
             "action_id": action_id,
             "state": transition.target,
-            "settles": settles,
-            "at": at_us,
+            "settles": transition.target != "sending",
+            "undoes": transition is UNRESOLVE,
+            "at": to_us(step.at),
             "resolution": transition.resolution,
             "error_kind": None if error is None else sqlite_text(error.kind),
             "error_message": None if error is None else sqlite_text(error.message),
             "error_status": None if error is None else error.http_status,
-            "error_code": _text_or_none(None if error is None else error.error_code),
-            "response_json": _text_or_none(outcome.response_json),
-            "result_id": _text_or_none(outcome.result_id),
-            "superseded_by": _text_or_none(outcome.superseded_by),
+            "error_code": sqlite_text_or_none(None if error is None else error.error_code),
+            "response_json": sqlite_text_or_none(outcome.response_json),
+            "result_id": sqlite_text_or_none(outcome.result_id),
+            "superseded_by": sqlite_text_or_none(outcome.superseded_by),
         },
     )
-
-
-def _text_or_none(text: str | None) -> str | None:
-    return None if text is None else sqlite_text(text)
 
 
 HOPELESS_AFTER: Final = timedelta(hours=1)
@@ -127,24 +156,32 @@ _ENDED: Final = {
 }
 
 
-def adopt(connection: sqlite3.Connection, at: datetime) -> tuple[Action, ...]:
+def adopt(connection: sqlite3.Connection, author: Author, at: datetime) -> tuple[Action, ...]:
     """Settle every action whose owner is dead; those settled, oldest first."""
-    if not _under_way(connection):
+    if not _orphans(connection, at):
         return ()
     with immediate(connection):
         return tuple(
-            _settle(connection, action_id, *_ENDED[state], at)
-            for action_id, state, owner, begun_us in _under_way(connection)
-            if _is_orphan(owner, begun_us, to_us(at))
+            _apply_within(connection, action_id, _ended(state, author, at))
+            for action_id, state in _orphans(connection, at)
         )
 
 
-def _under_way(connection: sqlite3.Connection) -> list[tuple[str, str, Owner, int]]:
+def _ended(state: str, author: Author, at: datetime) -> Step:
+    transition, message = _ENDED[state]
+    return Step(transition, author, at, Outcome(ActionError(CRASHED, message)))
+
+
+def _orphans(connection: sqlite3.Connection, at: datetime) -> list[tuple[str, str]]:
     found = connection.execute(
         "SELECT action_id, state, coalesce(sending_us, created_us), owner_pid, owner_started, owner_boot,"
         " owner_namespace FROM actions WHERE state IN ('prepared', 'sending') ORDER BY seq"
     )
-    return [(action_id, state, Owner(*owner), begun_us) for action_id, state, begun_us, *owner in found.fetchall()]
+    return [
+        (action_id, state)
+        for action_id, state, begun_us, *owner in found.fetchall()
+        if _is_orphan(Owner(*owner), begun_us, to_us(at))
+    ]
 
 
 def _is_orphan(owner: Owner, begun_us: int, now_us: int) -> bool:
@@ -152,9 +189,3 @@ def _is_orphan(owner: Owner, begun_us: int, now_us: int) -> bool:
     if dead is None:
         return now_us - begun_us > HOPELESS_AFTER // timedelta(microseconds=1)
     return dead
-
-
-def _settle(
-    connection: sqlite3.Connection, action_id: str, transition: Transition, message: str, at: datetime
-) -> Action:
-    return apply_within(connection, action_id, transition, Outcome(error=ActionError(CRASHED, message)), at)

@@ -5,11 +5,15 @@ No pydantic and no I/O in here: it is on the way to the first painted screen.
 
 from storage.records.action import (
     OPEN_STATES,
+    UNUSED_STATES,
     Action,
     ActionError,
     ActionKind,
     ActionState,
+    AuditEntry,
+    Author,
     Resolution,
+    Surface,
 )
 from storage.records.activity import LinkState, PollOutcome
 from storage.records.coverage import Coverage, CoverageGap, CoverageRange
@@ -35,10 +39,13 @@ __all__ = [
     "FINAL_STATUSES",
     "INVITATION_LIFETIME",
     "OPEN_STATES",
+    "UNUSED_STATES",
     "Action",
     "ActionError",
     "ActionKind",
     "ActionState",
+    "AuditEntry",
+    "Author",
     "Coverage",
     "CoverageGap",
     "CoverageRange",
@@ -65,6 +72,7 @@ __all__ = [
     "RunSort",
     "RunWindow",
     "ServiceTraits",
+    "Surface",
     "Took",
     "Transition",
     "WindowRequest",

@@ -12,8 +12,25 @@ final."""
 
 Resolution = Literal["created", "not_created", "sent_again"]
 
+Surface = Literal["console", "command", "automation"]
+"""Which part of the program acted."""
+
 OPEN_STATES: Final[frozenset[ActionState]] = frozenset({"prepared", "sending", "unknown"})
 """States that block a second action with the same subject."""
+
+UNUSED_STATES: Final[frozenset[ActionState]] = frozenset({"not_sent", "rejected", "not_created"})
+"""States that certainly had no effect: they leave their key free for another attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who acted, and from where; None: not recorded."""
+
+    user: str | None = None
+    """The operating system's login name."""
+    host: str | None = None
+    """The machine's name."""
+    surface: Surface | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +53,7 @@ class Action:
     subject: str
     """What must not happen twice by accident: the email, the run continued; empty where nothing is blocked."""
     key: str
-    """Unique: two processes with the same key send once."""
+    """Two processes with the same key send once; what certainly had no effect leaves it free."""
     path: str
     """The request's path below the base address."""
     body_json: str
@@ -58,8 +75,24 @@ class Action:
     """A person's word on an unknown outcome."""
     superseded_by: str | None = None
     """The action that sent this one again on purpose."""
+    base_url: str | None = None
+    """The service it went to. None: not recorded, as in the next one."""
+    author: Author = Author()
 
     @property
     def is_open(self) -> bool:
         """Whether the outcome is still open, for the program or for a person."""
         return self.state in OPEN_STATES and self.resolution is None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One step of an action, as it stays on record for good."""
+
+    at: datetime
+    action_id: str
+    transition: str
+    """`prepared`, `sending`, `confirmed`, `resolved_created`, `resolution_undone` and the like."""
+    detail: str | None
+    """What it led to or came from: an id, or an error's kind."""
+    author: Author

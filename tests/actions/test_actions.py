@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.actions import Actions, AlreadyAskedError, BlockedError, InvalidRequestError, ReadOnlyError
+from app.actions import Actions, AlreadyAskedError, BlockedError, DuplicateError, InvalidRequestError, ReadOnlyError
 from app.actions.reconcile import propose
 from app.api.client import Client
 from app.api.requests import ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
@@ -17,7 +17,7 @@ from app.sync import RunSync
 from app.token import Token
 from storage.cache import Cache
 from storage.ledger import Ledger, WrongStateError
-from storage.records import Repository, RunFilter
+from storage.records import Action, Repository, RunFilter
 from tests.answers import EXECUTION, ORGANIZATION, RUN
 from tests.fault_server import Drop, FaultServer, Hang, Raw, Respond
 
@@ -142,13 +142,54 @@ async def test_a_closed_ledger_sends_nothing(desk: Desk) -> None:
 
 
 async def test_the_same_key_sends_once(desk: Desk) -> None:
-    """Twenty intentions with one key make one request."""
+    """Twenty intentions with one key make one request, and every one of them hears its result."""
     desk.server.otherwise = lambda _: Respond(201, RUN)
     attempts = [desk.actions().submit(StartRun("Look", API), key="nightly/2026-05-01") for _ in range(20)]
     done = await asyncio.gather(*attempts, return_exceptions=True)
 
-    assert sum(isinstance(each, AlreadyAskedError) for each in done) == 19
+    others = [each.existing for each in done if isinstance(each, AlreadyAskedError)]
+    assert len(others) == 19
+    assert {other.result_id for other in others} == {"run_1"}
     assert len(desk.server.requests) == 1
+
+
+@pytest.mark.parametrize("step", [Respond(429, {"message": "slow down"}), Respond(400, {"message": "no"})])
+async def test_a_key_sends_again_after_what_certainly_had_no_effect(desk: Desk, step: Respond) -> None:
+    """A refused attempt leaves its key; once a request may have been executed, the key is used up."""
+    desk.server.script(step, Respond(201, ORGANIZATION))
+    first = await desk.actions().submit(ADA, key="k")
+    second = await desk.actions().submit(ADA, key="k")
+    with pytest.raises(AlreadyAskedError) as asked:
+        await desk.actions().submit(ADA, key="k")
+
+    assert [first.state, second.state] == ["rejected", "confirmed"]
+    assert asked.value.existing == second
+    assert len(desk.server.requests) == 2
+
+
+async def test_a_second_organization_for_an_address_needs_a_knowing_yes(desk: Desk) -> None:
+    """Eight at once, and one after the other: one is created; `again` creates another one."""
+    desk.server.otherwise = lambda _: Respond(201, ORGANIZATION)
+    done = await asyncio.gather(*(desk.actions().submit(ADA) for _ in range(8)), return_exceptions=True)
+    with pytest.raises(DuplicateError, match="was created for"):
+        await desk.actions().submit(ADA)
+    made = await desk.actions().submit(ADA, again=True)
+
+    assert sum(isinstance(each, Action) for each in done) == 1
+    assert made.state == "confirmed"
+    assert len(desk.server.requests) == 2
+
+
+async def test_a_resolution_is_undone_and_made_another_way(desk: Desk) -> None:
+    """A slip of the finger is not for good; read-only it stays."""
+    desk.server.script(Drop())
+    action = await desk.actions().submit(ADA)
+    await desk.actions().resolve_created(action.action_id, "hello")
+    with pytest.raises(ReadOnlyError):
+        await desk.actions(read_only=True).undo_resolution(action.action_id)
+
+    assert await desk.actions().undo_resolution(action.action_id) == action
+    assert (await desk.actions().resolve_not_created(action.action_id)).state == "not_created"
 
 
 async def test_invalid_and_read_only_leave_no_trace(desk: Desk) -> None:

@@ -97,6 +97,13 @@ class AlwaysMine:
         return True
 
 
+class NoOrphans:
+    """A ledger without writes."""
+
+    async def adopt_orphans(self) -> tuple[()]:
+        return ()
+
+
 async def hour(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[Sync]:
     """An hour of a hundred consoles; what each one's runs were asked for."""
     loop = asyncio.get_running_loop()
@@ -109,7 +116,7 @@ async def hour(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[Sync]:
         runs = Sync(service, budget, 4, Priority.ACTIVE)
         health = Sync(service, budget, 1, Priority.HEALTH)
         consoles.append(runs)
-        polling = Polling(runs, health, None, None, AlwaysMine(), print, 10, 30, budget, _schedule=Jobs())
+        polling = Polling(runs, health, None, NoOrphans(), AlwaysMine(), print, 10, 30, budget, _schedule=Jobs())
         loop.call_later(10 * random.random(), polling.start)
     await asyncio.sleep(END_S)
     return consoles

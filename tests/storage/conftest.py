@@ -99,7 +99,7 @@ async def ledger(ledger_path: Path, clock: _Clock) -> AsyncIterator[Ledger]:
 def prepare(ledger: Ledger) -> Callable[..., object]:
     """Enters an organization's creation; awaitable."""
 
-    async def enter(key: str = "key-1", subject: str = "ann@acme.test", **changed: str | None) -> Action:
+    async def enter(key: str = "key-1", subject: str = "ann@acme.test", **changed: str | bool | None) -> Action:
         facts: dict[str, object] = {
             "action_id": None,
             "kind": "organization.create",

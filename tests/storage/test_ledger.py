@@ -2,10 +2,13 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from pathlib import Path
+from sqlite3 import IntegrityError
 
 import pytest
 
 from storage.ledger import (
+    AlreadyDoneError,
     AmbiguousActionError,
     KeyTakenError,
     Ledger,
@@ -14,7 +17,7 @@ from storage.ledger import (
     WrongStateError,
     new_action_id,
 )
-from storage.records import Action, ActionError
+from storage.records import Action, ActionError, Author
 from tests.storage.conftest import NOON
 
 Prepare = Callable[..., Awaitable[Action]]
@@ -30,6 +33,7 @@ MOVES: dict[str, Callable[[Ledger, str], Awaitable[Action]]] = {
     "resolve_created": lambda ledger, id_: ledger.resolve_created(id_, "org_2"),
     "resolve_not_created": lambda ledger, id_: ledger.resolve_not_created(id_),
     "supersede": lambda ledger, id_: ledger.supersede(id_, by="act_next"),
+    "unresolve": lambda ledger, id_: ledger.unresolve(id_),
 }
 
 LEGAL = {
@@ -42,6 +46,8 @@ LEGAL = {
     ("unknown", "resolve_created"): "confirmed",
     ("unknown", "resolve_not_created"): "not_created",
     ("unknown", "supersede"): "unknown",
+    ("created", "unresolve"): "unknown",
+    ("not_created", "unresolve"): "unknown",
 }
 
 WAY_TO = {
@@ -139,15 +145,90 @@ async def test_an_action_that_was_not_sent_has_no_sending_time(ledger: Ledger, p
     assert (await ledger.not_sent(action_id, ERROR)).sending_at is None
 
 
-async def test_a_key_is_used_once(ledger: Ledger, prepare: Prepare) -> None:
-    """Whatever became of its action: whoever asks again is shown it."""
-    first = await prepare("the key", subject="")
-    settled = await ledger.not_sent(first.action_id, ERROR)
+@pytest.mark.parametrize(
+    ("state", "frees"), [(state, state in {"rejected", "not_sent", "not_created"}) for state in WAY_TO]
+)
+async def test_a_key_is_used_up_by_what_may_have_been_done(
+    ledger: Ledger, prepare: Prepare, state: str, *, frees: bool
+) -> None:
+    """What certainly had no effect leaves its key for the next attempt; anything else is shown to who asks again."""
+    first = await brought(ledger, await prepare("the key", subject=""), state)
 
-    with pytest.raises(KeyTakenError) as caught:
-        await prepare("the key", subject="")
+    if frees:
+        assert (await prepare("the key", subject="")).state == "prepared"
+    else:
+        with pytest.raises(KeyTakenError) as caught:
+            await prepare("the key", subject="")
+        assert caught.value.existing == first
 
-    assert caught.value.existing == settled
+
+async def test_what_was_done_before_needs_a_knowing_again(ledger: Ledger, prepare: Prepare) -> None:
+    """For the same kind and subject, checked under the lock that enters it; other subjects are free."""
+    first = await brought(ledger, await prepare("1"), "confirmed")
+
+    with pytest.raises(AlreadyDoneError) as caught:
+        await prepare("2", again=False)
+    assert caught.value.existing == first
+    await prepare("3", subject="bob@acme.test", again=False)
+    await prepare("4", again=True)
+
+
+@pytest.mark.parametrize("resolved", ["created", "not_created"])
+async def test_a_resolution_can_be_undone(ledger: Ledger, prepare: Prepare, resolved: str) -> None:
+    """The action is as it was before, with its error, and may be resolved another way."""
+    unknown = await brought(ledger, await prepare(), "unknown")
+    await MOVES[f"resolve_{resolved}"](ledger, unknown.action_id)
+
+    assert await ledger.unresolve(unknown.action_id) == unknown
+    assert (await ledger.resolve_created(unknown.action_id, "org_3")).result_id == "org_3"
+
+
+async def test_a_resolution_stays_where_another_action_took_its_place(ledger: Ledger, prepare: Prepare) -> None:
+    """Its subject is open again elsewhere, or its key was used: two open actions on one subject are never made."""
+    by_subject = await brought(ledger, await prepare("1"), "not_created")
+    blocking = await prepare("2")
+    with pytest.raises(SubjectBlockedError) as blocked:
+        await ledger.unresolve(by_subject.action_id)
+
+    by_key = await brought(ledger, await prepare("3", subject=""), "not_created")
+    using = await prepare("3", subject="")
+    with pytest.raises(KeyTakenError) as taken:
+        await ledger.unresolve(by_key.action_id)
+
+    assert (blocked.value.existing, taken.value.existing) == (blocking, using)
+    assert [await ledger.action(each.action_id) for each in (by_subject, by_key)] == [by_subject, by_key]
+
+
+async def test_every_step_stays_on_record(ledger_path: Path) -> None:
+    """Who, from where, when and what; a resolution and its undoing too, and no entry is ever changed."""
+    ann = Author("ann", "laptop", "console")
+    async with await Ledger.open(ledger_path, author=ann, clock=lambda: NOON) as ledger:
+        action = await ledger.prepare(
+            action_id=None,
+            kind="organization.create",
+            subject="s",
+            key="k",
+            path="/",
+            body_json="{}",
+            actor="console:ann",
+            base_url="https://api.test/v1",
+        )
+        action = await brought(ledger, action, "created")
+        await ledger.unresolve(action.action_id)
+        steps = await ledger.audit(action.action_id)
+
+        assert (action.base_url, action.author) == ("https://api.test/v1", ann)
+        assert {(step.at, step.action_id, step.author) for step in steps} == {(NOON, action.action_id, ann)}
+        assert [(step.transition, step.detail) for step in steps] == [
+            ("prepared", "https://api.test/v1"),
+            ("sending", None),
+            ("unknown", "timed_out"),
+            ("resolved_created", "org_2"),
+            ("resolution_undone", "created"),
+        ]
+        for change in ("UPDATE audit SET user = 'eve'", "DELETE FROM audit"):
+            with pytest.raises(IntegrityError, match="only ever added to"):
+                await ledger.writer.run(lambda connection, sql=change: connection.execute(sql))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import stat
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from storage.errors import (
 )
 from storage.ledger import Ledger
 from storage.ledger.opening import SCHEMA as LEDGER_SCHEMA
-from storage.records import RunFilter, RunSort
+from storage.records import Author, RunFilter, RunSort
 from tests.storage.conftest import NOON, make_run
 
 OPENING = """
@@ -105,6 +106,32 @@ def test_migrations_raced_without_any_other_lock_are_applied_once(tmp_path: Path
         (name,) for name in LEDGER_SCHEMA.steps
     ]
     connection.close()
+
+
+async def test_a_ledger_from_before_the_audit_is_migrated(ledger_path: Path) -> None:
+    """What was not recorded stays so, and a key that certainly had no effect becomes free."""
+    ledger_path.parent.mkdir(parents=True)
+    first = dict(list(LEDGER_SCHEMA.steps.items())[:1])
+    with closing(database.connect(ledger_path, {})) as connection:
+        database.migrate(connection, replace(LEDGER_SCHEMA, steps=first), ledger_path)
+        connection.execute(
+            "INSERT INTO actions (action_id, kind, subject, key, path, body_json, actor, state, created_us, owner_pid,"
+            " owner_started, owner_boot, owner_namespace)"
+            " VALUES ('act_1', 'run.start', '', 'k', '/', '{}', 'cli:ann', 'rejected', 1, 1, '', '', '')"
+        )
+
+    async with await Ledger.open(ledger_path) as ledger:
+        (old,) = await ledger.actions()
+        assert (old.actor, old.base_url, old.author, await ledger.audit("act_1")) == ("cli:ann", None, Author(), ())
+        await ledger.prepare(
+            action_id=None,
+            kind="run.start",
+            subject="",
+            key="k",
+            path="/",
+            body_json="{}",
+            actor="cli:ann",
+        )
 
 
 async def test_a_newer_ledger_is_refused(ledger_path: Path) -> None:
