@@ -1,5 +1,6 @@
 """Agents' process trees: their resource usage, the limits they pass, and how all of them are killed."""
 
+import contextlib
 import os
 import signal
 import time
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from service.execution import trees
 from service.execution.supervisor import descendants
 from service.settings import AgentLimits
 
@@ -111,17 +113,12 @@ def free_bytes(folder: Path) -> int:
 
 
 def _sizes(folder: Path) -> Iterator[int]:
-    waiting = [os.fspath(folder)]
-    while waiting:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
+    # The agent changes folders while they are read; the disk reserve catches what this misses.
+    with contextlib.suppress(OSError):
+        for _, entries in trees.walk(folder):
+            for entry in entries:
+                with contextlib.suppress(OSError):
                     yield entry.stat(follow_symlinks=False).st_blocks * _BLOCK_BYTES
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-        except OSError:
-            # The agent changes folders while they are read; the disk reserve catches what this misses.
-            continue
 
 
 def _deleted_bytes(tree: list[int]) -> int:

@@ -212,7 +212,7 @@ class TurnWorker:
         if now < self._look_due:
             return
         self._look_due = now + _LOOK_S
-        self._own_workspaces().clear_the_dead()
+        self._own_workspaces().end_the_dead()
         ttl_micros = int(self._settings.worker_ttl_s * SECOND_MICROS)
         with self._database.read() as connection:
             # SQLite has one worker at a time: at the start, every other one on record is dead.
@@ -229,6 +229,7 @@ class TurnWorker:
         if dead or not self._recovered:
             self._fail_abandoned()
         self._recovered = True
+        self._own_workspaces().clear_the_dead()
 
     def _fail_abandoned(self) -> None:
         with self._database.read() as connection:

@@ -4,12 +4,12 @@ import fcntl
 import json
 import logging
 import os
-import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from service.execution import processes
+from service.execution import processes, trees
 from service.execution.git import Git
 from service.execution.mirror import Snapshot
 from service.settings import DataFolder
@@ -110,11 +110,7 @@ class Workspace:
 
     def remove(self) -> None:
         """Delete the workspace if it was created, including folders that the agent locked."""
-        for folder, names, _ in os.walk(self.root):
-            for path in (Path(folder, name) for name in names):
-                if not path.is_symlink():
-                    path.chmod(0o700)
-        shutil.rmtree(self.root, ignore_errors=True)
+        _remove(self.root)
 
     def _borrow(self, git: Git, git_dir: Path, snapshot: Snapshot) -> None:
         git("init", "--quiet", "--bare", "--", str(git_dir))
@@ -133,14 +129,15 @@ def _clean(value: object, length: int) -> str | None:
 
 def _remove_nested_repositories(tree: Path) -> None:
     # git would enter a repository that the agent made, and obey the configuration it finds there.
-    for folder, names, files in os.walk(tree):
-        for name in [name for name in names if name.lower() == ".git"]:
-            names.remove(name)
-            path = Path(folder, name)
-            path.unlink() if path.is_symlink() else shutil.rmtree(path)
-        for name in files:
-            if name.lower() == ".git":
-                Path(folder, name).unlink()
+    for folder, entries in trees.walk(tree):
+        for entry in entries:
+            if entry.name.lower() == ".git" and not trees.remove(entry.name, within=folder):
+                raise OSError(f"a {entry.name} that the agent left in the checkout cannot be removed")
+
+
+def _remove(place: Path) -> None:
+    if not trees.remove(place):
+        _log.warning("%s cannot be removed; remove it by hand", place)
 
 
 class Workspaces:
@@ -162,28 +159,40 @@ class Workspaces:
         (self._locks / self.executor).unlink(missing_ok=True)
         self._lock.close()
 
+    def end_the_dead(self) -> None:
+        """End the processes that dead workers on this data folder have left."""
+        for name, _ in self._dead():
+            self._kill(f"{name}.")
+
     def clear_the_dead(self) -> None:
-        """End the processes and remove the workspaces of dead workers on this data folder."""
-        for lock_file in self._locks.iterdir():
-            if lock_file.name == self.executor:
-                continue
-            with lock_file.open("a") as lock:
-                if _try_lock(lock):
-                    self._clear(f"{lock_file.name}.")
-                    lock_file.unlink(missing_ok=True)
+        """Remove the workspaces of dead workers on this data folder."""
+        for name, lock_file in self._dead():
+            self._clear(f"{name}.")
+            lock_file.unlink(missing_ok=True)
         living = {file.name for file in self._locks.iterdir()}
         for left in self._work.iterdir():
             if left.name.partition(".")[0] not in living:
                 self._clear(left.name)
 
-    def _clear(self, prefix: str) -> None:
+    def _dead(self) -> Iterator[tuple[str, Path]]:
+        """Yield the name and the lock file of each dead worker; its lock is ours until the next one."""
+        for lock_file in self._locks.iterdir():
+            if lock_file.name != self.executor:
+                with lock_file.open("a") as lock:
+                    if _try_lock(lock):
+                        yield lock_file.name, lock_file
+
+    def _kill(self, prefix: str) -> None:
         # Two marks: an agent has its result file and its home there, git has its home there.
         marks = [f"{name}={self._work}{os.sep}{prefix}" for name in ("RUNWARDEN_RESULT", "HOME")]
         killed = sum(map(processes.kill_marked, marks))
         if killed:
             _log.warning("ended %d processes that a killed worker had left", killed)
+
+    def _clear(self, prefix: str) -> None:
+        self._kill(prefix)
         for left in self._work.glob(f"{prefix}*"):
-            shutil.rmtree(left, ignore_errors=True)
+            _remove(left)
 
 
 def _hold(path: Path) -> IO[Any]:

@@ -85,6 +85,16 @@ def hiding():
         file = open(f"hidden{len(kept)}", "w+b"); os.unlink(file.name); kept.append(file)
         file.write(os.urandom(8 * MIB)); file.flush(); time.sleep(0.05)
 
+def burrow(levels):
+    for _ in range(levels):
+        os.mkdir("a-folder-with-a-long-name"); os.chdir("a-folder-with-a-long-name")
+
+def burrowing():
+    burrow(1100)
+
+def burying():
+    burrow(300); filling()
+
 def huge():
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     with open("huge", "wb") as file:
@@ -171,6 +181,7 @@ def test_an_agent_that_never_ends_is_over_at_its_deadline(rogue: Rogue) -> None:
         ("chain", "processes"),
         ("filling .", "workspace_bytes"),
         ("hiding", "workspace_bytes"),
+        ("burying .", "workspace_bytes"),
         ("huge", "file_bytes"),
     ],
 )
@@ -199,6 +210,15 @@ def test_nothing_else_in_the_sandbox_can_be_written(rogue: Rogue) -> None:
         turn, log = rogue(f"filling {folder}")
         assert turn["failure"].startswith("the agent exited with status 1")
         assert "Read-only file system" in log
+
+
+def test_a_deep_checkout_neither_stops_the_turn_nor_the_worker(rogue: Rogue) -> None:
+    """Deeper than Python's stack and longer than a path may be: it is removed, and the next turn runs."""
+    deep, _ = rogue("burrowing")
+    turn, log = rogue("unlinking")
+
+    assert deep["status"] in {"completed", "failed"}
+    assert turn["status"] == "completed", log
 
 
 def test_a_flood_of_output_neither_fills_the_disk_nor_holds_the_deadline_up(rogue: Rogue) -> None:

@@ -1,0 +1,154 @@
+"""Folders that an agent filled: walked and removed by descriptor, however deep, long-named or locked they are."""
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def walk(root: Path) -> Iterator[tuple[int, list["os.DirEntry[str]"]]]:
+    """Yield each folder's descriptor and entries, `root` first; what the caller removes is not entered.
+
+    Two descriptors are open at a time, and no path is built. A folder that cannot be read, or is moved during the walk,
+    is left out.
+
+    Raises:
+        OSError: `root` cannot be read.
+    """
+    here = os.open(root, _FOLDER)
+    trail = [_Level("", _identity(here))]
+    try:
+        while trail:
+            entries = _entries(here)
+            yield here, entries
+            trail[-1].waiting.extend(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+            here = _next(here, root, trail)
+    finally:
+        os.close(here)
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """A folder on the way from the root to where a walk is."""
+
+    name: str
+    identity: tuple[int, int]
+    waiting: list[str] = field(default_factory=list)
+    """The folders in it that are still to be entered."""
+
+
+def _next(here: int, root: Path, trail: list[_Level]) -> int:
+    """Enter the next folder of a walk, and note it at the end of the trail; at the end of the walk, empty the trail."""
+    while trail:
+        if not trail[-1].waiting:
+            trail.pop()
+            here = _climb(here, root, trail)
+        elif (below := _open(name := trail[-1].waiting.pop(), here)) is not None:
+            os.close(here)
+            trail.append(_Level(name, _identity(below)))
+            return below
+    return here
+
+
+def _climb(here: int, root: Path, trail: list[_Level]) -> int:
+    """Open the folder at the end of the trail; cut the trail where a folder was moved away."""
+    above = _open("..", here) if trail else None
+    while trail and (above is None or _identity(above) != trail[-1].identity):
+        if above is not None:
+            os.close(above)
+        above = _descend(root, trail)
+        if above is None:
+            trail.pop()
+    if above is None:
+        return here
+    os.close(here)
+    return above
+
+
+def _descend(root: Path, trail: list[_Level]) -> int | None:
+    """Open the folder at the end of the trail, from the root; None: it is not there any longer."""
+    here = _open(root, None)
+    for level in trail[1:]:
+        if here is None:
+            return None
+        below = _open(level.name, here)
+        os.close(here)
+        here = below
+    if here is not None and _identity(here) != trail[-1].identity:
+        os.close(here)
+        return None
+    return here
+
+
+def _open(name: Path | str, within: int | None) -> int | None:
+    try:
+        return os.open(name, _FOLDER, dir_fd=within)
+    except OSError:
+        return None
+
+
+def remove(root: Path | str, *, within: int | None = None) -> bool:
+    """Delete a file, a link, or a folder with all that is in it; return whether it is gone.
+
+    Nothing may be writing to it. Folders that were locked are opened, and moved up to `root` before they are emptied,
+    so that depth costs neither stack nor descriptors. `within`: the folder's descriptor, where `root` is a name in it.
+    """
+    try:
+        if stat.S_ISDIR(os.stat(root, dir_fd=within, follow_symlinks=False).st_mode):
+            _remove_folder(root, within)
+        else:
+            os.unlink(root, dir_fd=within)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _remove_folder(root: Path | str, within: int | None) -> None:
+    os.chmod(root, stat.S_IRWXU, dir_fd=within)
+    top = os.open(root, _FOLDER, dir_fd=within)
+    try:
+        waiting = list(_empty(top, top))
+        while waiting:
+            name = waiting.pop()
+            with contextlib.suppress(OSError):
+                folder = os.open(name, _FOLDER, dir_fd=top)
+                try:
+                    waiting += _empty(folder, top)
+                finally:
+                    os.close(folder)
+                os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)
+    os.rmdir(root, dir_fd=within)
+
+
+def _empty(folder: int, top: int) -> Iterator[str]:
+    """Delete a folder's files, move its folders up to `top`, and yield their names there."""
+    for entry in _entries(folder):
+        with contextlib.suppress(OSError):
+            if not entry.is_dir(follow_symlinks=False):
+                os.unlink(entry.name, dir_fd=folder)
+                continue
+            os.chmod(entry.name, stat.S_IRWXU, dir_fd=folder)
+            name = entry.name if folder == top else secrets.token_hex(16)
+            os.rename(entry.name, name, src_dir_fd=folder, dst_dir_fd=top)
+            yield name
+
+
+def _entries(folder: int) -> list["os.DirEntry[str]"]:
+    with contextlib.suppress(OSError), os.scandir(folder) as found:
+        return list(found)
+    return []
+
+
+def _identity(folder: int) -> tuple[int, int]:
+    found = os.fstat(folder)
+    return found.st_dev, found.st_ino

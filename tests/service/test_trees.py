@@ -1,0 +1,105 @@
+"""Folders as an agent may leave them: deeper than Python's stack, than the descriptors and than a path may be."""
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.execution import trees
+
+DEPTH = 3000
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Iterator[Path]:
+    """Return a folder with 3,000 others in it, one in the other, and a file in each hundredth."""
+    root = tmp_path / "root"
+    root.mkdir()
+    here = os.open(root, os.O_RDONLY)
+    for level in range(DEPTH):
+        if level % 100 == 0:
+            os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=here))
+        os.mkdir("a-name-of-some-length", dir_fd=here)
+        below = os.open("a-name-of-some-length", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    yield root
+    subprocess.run(["rm", "-rf", root], check=True)
+
+
+def open_descriptors() -> set[str]:
+    """Return this process's descriptors."""
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+def test_a_walk_sees_every_folder_of_a_deep_tree_with_two_descriptors(deep: Path) -> None:
+    """And leaves none open."""
+    before, most, files = open_descriptors(), 0, 0
+    for folders, (_, entries) in enumerate(trees.walk(deep), 1):
+        files += sum(entry.is_file() for entry in entries)
+        most = max(most, len(open_descriptors() - before)) if folders % 100 == 0 else most
+    assert (folders, files) == (DEPTH + 1, DEPTH // 100)
+    assert most <= 2
+    assert len(open_descriptors()) == len(before)
+
+
+def test_a_deep_tree_is_removed(deep: Path) -> None:
+    """Files, links and locked folders with it; what a link leads to stays."""
+    outside = deep.parent / "outside"
+    outside.mkdir()
+    (deep / "link").symlink_to(outside)
+    locked = deep / "locked" / "inner"
+    locked.mkdir(parents=True)
+    (locked / "file").write_text("x")
+    locked.chmod(0)
+    locked.parent.chmod(0)
+
+    assert trees.remove(deep)
+    assert not deep.exists()
+    assert outside.is_dir()
+    assert trees.remove(deep), "what is not there is gone"
+
+
+def test_a_walk_goes_on_where_folders_are_moved_under_it(tmp_path: Path) -> None:
+    """The folders beside the moved one are seen."""
+    root, inner = tmp_path / "root", tmp_path / "root" / "moved" / "inner"
+    inner.mkdir(parents=True)
+    for name in ("a", "z"):
+        (root / name).mkdir()
+    (inner / "mark").touch()
+    seen = []
+    for _, entries in trees.walk(root):
+        seen.append(sorted(entry.name for entry in entries))
+        if seen[-1] == ["mark"]:
+            inner.rename(tmp_path / "away")
+    assert sorted(seen) == [[], [], ["a", "moved", "z"], ["inner"], ["mark"]]
+
+
+def test_a_restless_agent_does_not_end_a_walk(tmp_path: Path) -> None:
+    """Folders renamed all the time hide themselves at most, not what lies beside them."""
+    root = tmp_path / "root"
+    for number in range(20):
+        (root / f"restless-{number}" / "inner" / "more").mkdir(parents=True)
+        (root / f"steady-{number}").mkdir()
+        (root / f"steady-{number}" / "file").write_text("x")
+    over = threading.Event()
+
+    def rename() -> None:
+        while not over.is_set():
+            for number in range(20):
+                (root / f"restless-{number}" / "inner").rename(root / f"out-{number}")
+                (root / f"out-{number}").rename(root / f"restless-{number}" / "inner")
+
+    thread = threading.Thread(target=rename)
+    thread.start()
+    try:
+        for _ in range(20):
+            names = [entry.name for _, entries in trees.walk(root) for entry in entries]
+            assert names.count("file") == 20
+    finally:
+        over.set()
+        thread.join()
