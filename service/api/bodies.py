@@ -67,7 +67,8 @@ class AgentStart(_Strict):
 class ProjectOnboarding(_Strict):
     """Body of POST /external/gitlab/projects (spec 4.6; the shape is our decision)."""
 
-    project_id: Annotated[Whole, Field(ge=1, le=_LARGEST_INTEGER)] | None = None
+    project_id: Annotated[Whole, Field(ge=0, le=_LARGEST_INTEGER)] | None = None
+    """No project has the id 0: it counts as left out."""
     project_path: Text | None = None
 
 

@@ -36,7 +36,7 @@ def installation_health(context: Services, caller: AnyCaller) -> dict[str, Any]:
 
 
 @router.post(
-    "/external/gitlab/projects", openapi_extra=schema_of(ProjectOnboarding), responses=documented(400, 413, 415)
+    "/external/gitlab/projects", openapi_extra=schema_of(ProjectOnboarding), responses=documented(400, 404, 413, 415)
 )
 def onboard_project(
     context: Services, caller: Administrator, wanted: Annotated[ProjectOnboarding, Depends(ReadBody(ProjectOnboarding))]
@@ -47,19 +47,19 @@ def onboard_project(
         host = next((host for host in hosts.of(connection, caller.organization.id) if host.platform == "gitlab"), None)
     if host is None:
         raise ApiError(
-            400, "no_code_host", "no GitLab host is connected; connect one with runwarden service host connect"
+            404, "no_code_host", "no GitLab host is connected; connect one with runwarden service host connect"
         )
     onboarding = Onboarding(context.database, caller.organization.id, host, context.settings, context.clock)
     try:
-        outcome = onboarding.onboard(ProjectKey(wanted.project_id, path))
+        outcome = onboarding.onboard(ProjectKey(wanted.project_id or None, path))
     except (OnboardingError, ValueError) as error:
-        failed = {"success": False, "project_path": path, "status": "failed", "webhook_configured": False}
+        failed = {"success": False, "project_path": path or "", "status": "failed", "webhook_configured": False}
         return failed | ({"project_id": wanted.project_id} if wanted.project_id else {}) | {"error": str(error)}
     return _answer(outcome)
 
 
 def _checked(wanted: ProjectOnboarding) -> str | None:
-    if wanted.project_id is None and wanted.project_path is None:
+    if not wanted.project_id and wanted.project_path is None:
         raise bad_request("invalid_request", "give project_id or project_path; when both are given, the id wins")
     if wanted.project_path is None:
         return None

@@ -31,7 +31,10 @@ def _host_line(one: Host) -> str:
 @organization_option
 @click.option("--platform", type=click.Choice(PLATFORMS), required=True)
 @click.option("--host", help="Its name in repository URLs.")
-@click.option("--group", help="The GitLab group.")
+@click.option(
+    "--group",
+    help="The GitLab groups or GitHub owners to accept, separated by commas; default: all of the host.",
+)
 @click.option("--probe", type=click.Choice(PROBES), default="api", show_default=True)
 @click.option("--api-url", help="Its HTTP API; the public one if left out.")
 @click.option("--clone-url", help="How a repository is cloned, with {path} in it.")

@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,8 @@ _HARDENING: Final = (
     *("-c", "core.fsmonitor=false"),
     *("-c", "core.untrackedCache=false"),
     *("-c", "credential.helper="),
+    # A redirect would take the host's token, or the push, to another host.
+    *("-c", "http.followRedirects=false"),
     *("-c", "gc.auto=0"),
     *("-c", "maintenance.auto=false"),
     *("-c", "protocol.ext.allow=never"),
@@ -58,6 +61,12 @@ def login(url: str, token: str | None) -> dict[str, str]:
     }
 
 
+def _cure(said: str) -> str:
+    if re.search(r"returned error: 30[1-8]\b", said):
+        return "; the repository has moved, and redirects are not followed: configure its new address"
+    return ""
+
+
 class Git:
     """Runs git commands under one time-out; `extra` holds variables such as a login."""
 
@@ -87,7 +96,7 @@ class Git:
         done = self._run(["git", *_HARDENING, *places, *arguments], text, work_tree or git_dir)
         if done.returncode:
             said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()[-_SHOWN_OUTPUT:]
-            raise GitError(f"git {arguments[0]} failed ({done.returncode}): {said}")
+            raise GitError(f"git {arguments[0]} failed ({done.returncode}): {said}{_cure(said)}")
         return done.stdout.decode("utf-8", "surrogateescape")
 
     def _run(self, argv: Sequence[str], text: str | None, folder: Path | None) -> subprocess.CompletedProcess[bytes]:

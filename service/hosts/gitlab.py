@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from service.execution.git import Git, GitError, login
 from service.hosts.http import Answer, UnreachableError, ask, token_of
-from service.reference import checked_path
+from service.reference import Location, checked_path, location
 from service.store.hosts import Host
 
 _SUCCESS: Final = range(200, 300)
@@ -141,20 +141,53 @@ def find_project(host: Host, project_id: int | None, path: str | None, timeout_s
             named = project_id or path
             raise OnboardingError(f"GitLab knows no project {named}, or the token may not see it") from error
         raise OnboardingError(f"{error}; check the host's API URL and token") from error
-    found = body.get("path_with_namespace")
-    url = (host.clone_url_of(found) or body.get("http_url_to_repo")) if isinstance(found, str) else None
-    if not isinstance(found, str) or not isinstance(url, str):
-        raise OnboardingError(
-            "GitLab names no path or clone URL; check --api-url, or connect the host with --clone-url"
-        )
-    number = body.get("id")
+    return _project(host, body)
+
+
+def _project(host: Host, body: Mapping[str, Any]) -> Project:
+    found, number = body.get("path_with_namespace"), body.get("id")
     try:
-        return Project(checked_path("gitlab", found), url, number if isinstance(number, int) else None)
+        path = checked_path("gitlab", found if isinstance(found, str) else "")
     except ValueError as error:
         raise OnboardingError(f"the project {found!r} cannot be named here: {error}") from error
+    _check_group(host, path)
+    url = host.clone_url_of(path) or _checked_address(host, path, body.get("http_url_to_repo"))
+    return Project(path, url, number if isinstance(number, int) else None)
+
+
+def _check_group(host: Host, path: str) -> None:
+    if not host.owns(path):
+        raise OnboardingError(f"the project {path} is outside the connected group {host.group}")
+
+
+def _checked_address(host: Host, path: str, given: object) -> str:
+    """Return the clone address that GitLab named, if it is that of this project on this host.
+
+    Raises:
+        OnboardingError: It leads elsewhere: to another host, another project, or a folder of this machine.
+    """
+    url = given if isinstance(given, str) else ""
+    api = urlsplit(host.api_url or "")
+    parts, where = urlsplit(url), location(url)
+    # Without TLS only where the operator connected the API without it.
+    is_trusted = parts.scheme in {"https", "ssh", api.scheme} and not parts.password
+    root = api.path.partition("/api/")[0].strip("/")
+    expected = Location(host.host, f"{root}/{path}".strip("/"))
+    if not is_trusted or where is None or (where.host, where.path.lower()) != (expected.host, expected.path.lower()):
+        raise OnboardingError(
+            (
+                f"{url!r} is not the project {path} on {host.host}"
+                if url
+                else f"GitLab names no address to clone {path} from"
+            )
+            + "; correct GitLab's external URL, or connect the host with --clone-url"
+        )
+    return url
 
 
 def _find_by_git(host: Host, project_id: int | None, path: str | None, timeout_s: float) -> Project:
+    if path is not None:
+        _check_group(host, path)
     url = None if path is None else host.clone_url_of(path)
     if path is None or url is None:
         raise OnboardingError("this GitLab host has no API URL, so a project needs its project_path and a clone URL")

@@ -19,6 +19,7 @@ class Host:
     host: str
     """Its name, as it stands in repository URLs."""
     group: str | None
+    """The groups or owners whose repositories are this organization's, separated by commas; None: all of the host's."""
     probe: str
     """`api` asks the host's HTTP API, `git` asks a repository with `git ls-remote`."""
     api_url: str | None
@@ -27,9 +28,16 @@ class Host:
     token_env: str | None
     """The environment variable that holds the host's token; None: anonymous."""
 
+    def owns(self, path: str) -> bool:
+        """Whether a repository lies in the connected groups."""
+        groups = [group.strip().strip("/").lower() for group in (self.group or "").split(",") if group.strip()]
+        return not groups or path.lower().startswith(tuple(f"{group}/" for group in groups))
+
     def clone_url_of(self, path: str) -> str | None:
-        """Return where a repository of this host is cloned from."""
-        return None if self.clone_url is None else self.clone_url.replace("{path}", path)
+        """Return where a repository of this host is cloned from; None: it has no template, or the path is outside."""
+        if self.clone_url is None or not self.owns(path):
+            return None
+        return self.clone_url.replace("{path}", path)
 
 
 def connect(connection: sa.Connection, organization_id: str, host: Host, now: int) -> None:

@@ -106,7 +106,13 @@ def accept(connection: sa.Connection, request: TurnRequest, now: int) -> Run:
 
 def resume(connection: sa.Connection, run: Run, request: TurnRequest, now: int) -> Run | None:
     """Give a finished run its next turn; None when another request was faster (the run is active again)."""
-    values: dict[str, Any] = {"status": "queued", "turn": runs.c.turn + 1, "updated_at": _later(now)}
+    # The repository's address may have changed since the last turn.
+    values: dict[str, Any] = {
+        "status": "queued",
+        "turn": runs.c.turn + 1,
+        "updated_at": _later(now),
+        "url": request.url,
+    }
     if request.metadata is not None:
         values["metadata"] = request.metadata
     changed = connection.execute(

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.fault_server import FaultServer, Received, Respond
 
-PROJECT = {"id": 42, "path_with_namespace": "acme/web", "http_url_to_repo": "http://git.example/acme/web.git"}
+PROJECT = {"id": 42, "path_with_namespace": "acme/web", "http_url_to_repo": "http://gitlab.example/acme/web.git"}
 
 
 class GitLabServer:

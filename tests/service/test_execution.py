@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.fault_server import FaultServer, Respond
 from tests.service.conftest import NEEDS_SANDBOX, eventually
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import git, make_repository
@@ -251,3 +252,35 @@ def test_a_run_clones_and_pushes_with_the_hosts_token_alone(
         assert "scribe: write it" in git("log", "--format=%s", run["branch_name"], cwd=bare)
     else:
         assert "Authentication failed" in str(api.service.admin("run", run["run_id"]))
+
+
+def test_neither_token_nor_push_follows_a_redirect(tenant: Callable[..., Any], tmp_path: Path) -> None:
+    """The run fails and names the cure; the other host hears nothing."""
+    with FaultServer() as elsewhere, FaultServer() as there:
+        there.otherwise = lambda request: Respond(302, headers={"Location": f"{elsewhere.origin}{request.target}"})
+        host = {"platform": "github", "probe": "git", "token_env": "HOST_TOKEN"}
+        host["clone_url"] = f"{there.origin}/{{path}}.git"
+        api = tenant(hosts=[host], repositories=[{"name": "api", "platform": "github", "path": "acme/api"}])
+        run = api.ended(api.start("write it"))
+        failure = str(api.service.admin("run", run["run_id"]))
+
+        assert run["status"] == "failed"
+        assert "the repository has moved" in failure
+        assert there.requests
+        assert elsewhere.requests == []
+
+
+def test_a_continued_run_works_at_the_repository_s_present_address(tenant: Callable[..., Any], tmp_path: Path) -> None:
+    """An operator who moves a repository moves its runs, too."""
+    old, new = (make_repository(tmp_path / name, {"README.md": "# api\n"}) for name in ("old", "new"))
+    entry = {"name": "api", "platform": "github", "path": "acme/api"}
+    api = tenant(repositories=[entry | {"url": str(old)}])
+    run_id = api.start("first")
+    branch = api.ended(run_id)["branch_name"]
+    organization = api.service.admin("org", "list")["organizations"][-1]["slug"]
+    arguments = ("--org", organization, "--platform", "github", "--path", "acme/api", "--url", str(new))
+    api.service.admin("repository", "add", "api", *arguments)
+    api.follow(run_id, "second")
+
+    assert api.ended(run_id)["status"] == "completed"
+    assert "second" in git("log", "--format=%s", branch, cwd=new)

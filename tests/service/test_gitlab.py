@@ -47,10 +47,10 @@ def test_a_project_needs_an_id_or_a_path(api: Any, document: dict[str, Any]) -> 
 
 
 def test_without_a_gitlab_host_there_is_nothing_to_onboard_to(tenant: Callable[..., Any]) -> None:
-    """400 that names the cure."""
+    """404 that names the cure."""
     answer = tenant().post("/external/gitlab/projects", {"project_path": "a/b"})
 
-    assert (answer.status_code, answer.json()["error_code"]) == (400, "no_code_host")
+    assert (answer.status_code, answer.json()["error_code"]) == (404, "no_code_host")
     assert "host connect" in answer.json()["message"]
 
 
@@ -65,10 +65,52 @@ def test_a_project_is_looked_up_in_the_api_and_the_id_wins(tenant: Callable[...,
     found = api.post("/external/gitlab/projects", {"project_id": 42, "project_path": "wrong/path"}).json()
     again = api.post("/external/gitlab/projects", {"project_path": "acme/web"}).json()
 
-    assert (unknown["success"], unknown["project_id"]) == (False, 7)
+    assert (unknown["success"], unknown["project_id"], unknown["project_path"]) == (False, 7, "")
     assert (found["status"], found["project_path"], found["project_id"]) == ("onboarded", "acme/web", 42)
     assert again["status"] == "already_connected"
     assert gitlab.asked == ["GET /api/v4/projects/7", "GET /api/v4/projects/42"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "file:///srv/beta/app.git",
+        "/srv/beta/app.git",
+        "https://evil.example/acme/web.git",
+        "https://gitlab.example/beta/app.git",
+        "https://gitlab.example/evil/acme/web.git",
+        "git://gitlab.example/acme/web.git",
+        "https://user:secret@gitlab.example/acme/web.git",
+        "https://gitlab.example@evil.example/acme/web.git",
+        None,
+    ],
+)
+def test_an_address_that_is_not_the_project_s_is_refused(
+    tenant: Callable[..., Any], gitlab: GitLabServer, address: str | None
+) -> None:
+    """What GitLab names is cloned and pushed to: another host, another project or a folder of ours is not taken."""
+    gitlab.projects[0]["http_url_to_repo"] = address
+    body = tenant(hosts=[host_at(gitlab)]).post("/external/gitlab/projects", {"project_id": 42}).json()
+
+    assert (body["success"], body["status"]) == (False, "failed")
+    assert "--clone-url" in body["error"]
+
+
+@pytest.mark.parametrize("options", [{}, {"clone_url": "/srv/{path}.git"}])
+def test_projects_outside_the_connected_group_are_not_onboarded(
+    tenant: Callable[..., Any], gitlab: GitLabServer, options: dict[str, str]
+) -> None:
+    """By id, and by path; a run on one is unknown, too."""
+    api = tenant(hosts=[host_at(gitlab, group="beta, acme/web", **options)])
+    answers = [
+        api.post("/external/gitlab/projects", wanted).json()
+        for wanted in ({"project_id": 42}, {"project_path": "acme/web"})
+    ]
+    run = api.post("/external/agents/scribe/runs", {"repository": "acme/web"})
+
+    assert [answer["success"] for answer in answers] == [False, False]
+    assert all("outside the connected group" in answer["error"] for answer in answers)
+    assert (run.status_code, run.json()["error_code"]) == (400, "unknown_repository")
 
 
 def test_the_webhook_is_set_with_a_token_that_may(start: Callable[..., Any], gitlab: GitLabServer) -> None:

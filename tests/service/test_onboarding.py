@@ -153,7 +153,9 @@ def test_a_configured_repository_keeps_its_name_and_address(acme: Acme, gitlab: 
 def test_a_project_that_moved_in_gitlab_moves_here(acme: Acme, gitlab: GitLabServer) -> None:
     """The id is what stays: one repository, at the new path."""
     acme.onboarding(gitlab, webhook_url=None).onboard(BY_PATH)
-    gitlab.projects = [PROJECT | {"path_with_namespace": "acme/site"}]
+    gitlab.projects = [
+        PROJECT | {"path_with_namespace": "acme/site", "http_url_to_repo": "http://gitlab.example/acme/site.git"}
+    ]
     outcome = acme.onboarding(gitlab, webhook_url=None).onboard(ProjectKey(None, "acme/site"))
 
     assert outcome.is_new is False
@@ -172,8 +174,8 @@ def test_a_name_that_another_platform_has_is_no_obstacle(acme: Acme, gitlab: Git
 @pytest.mark.parametrize(
     ("project", "message"),
     [
-        ({"id": 42, "path_with_namespace": None}, "names no path"),
-        ({"id": 42, "path_with_namespace": "acme/web"}, "names no path or clone URL"),
+        ({"id": 42, "path_with_namespace": None}, "cannot be named"),
+        ({"id": 42, "path_with_namespace": "acme/web"}, "names no address"),
         (PROJECT | {"path_with_namespace": "../../etc"}, "cannot be named"),
     ],
 )
