@@ -105,6 +105,10 @@ class Engine:
         reread = Reread(runs, client, settings.history)
         retention = Retention(cache, ledger, ring, settings.history, clock)
         chores = {"retention": retention.work, "backfill": backfill.work, "reread": reread.work}
+        actor = f"{actor}:{_login()}"
+        actions = Actions(client, ledger, runs.store, ring, clock, actor, read_only=profile.read_only)
+        lease, budget = Lease(cache), client.budget
+        polling = Polling(runs, health, cache, ledger, lease, ring, poll.runs_s, poll.health_s, budget, chores)
         return cls(
             settings=settings,
             profile=profile,
@@ -116,12 +120,8 @@ class Engine:
             backfill=backfill,
             reread=reread,
             listing=Listing(runs),
-            actions=Actions(
-                client, ledger, runs.store, ring, clock, f"{actor}:{_login()}", read_only=profile.read_only
-            ),
-            polling=Polling(
-                runs, health, cache, ledger, Lease(cache), ring, poll.runs_s, poll.health_s, client.budget, chores
-            ),
+            actions=actions,
+            polling=polling,
             doorbell=doorbell,
             clock=clock,
             token_problem=opened.token_problem,

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -21,7 +22,7 @@ from app.console.profiles.switching import BETWEEN, OpenEngine, ProfileSwitching
 from app.console.screens import screens_of
 from app.console.session import Session
 from app.console.terminal.terminal import Terminal, title_of
-from app.console.themes import THEMES, Uncoloured, configured_theme
+from app.console.themes import Uncoloured, begin_with_theme
 from storage.errors import StorageError
 from widgets.follow import FollowStrip
 from widgets.frame.bars import TabBar
@@ -126,12 +127,7 @@ class RunwardenApp(BaseApp[None]):
             self.add_mode(name, self._tab_screens[name])
 
     def _take_settings(self) -> None:
-        for theme in THEMES:
-            self.register_theme(theme)
-        # Setting it the ordinary way would parse every style sheet twice before the first picture.
-        name = configured_theme(self.settings.console.theme, no_color=self.no_color, system=self.console.color_system)
-        self.set_reactive(RunwardenApp.theme, name)
-        self.stylesheet.set_variables(self.get_css_variables())
+        begin_with_theme(self, self.settings.console.theme)
         if self.no_color:
             # In place of Textual's own, which makes grey of colours: grey is one, too.
             self._filters[-1] = Uncoloured()
@@ -151,14 +147,14 @@ class RunwardenApp(BaseApp[None]):
         # Continued, nothing of it is on the terminal any more, although nothing has changed.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh())
         if self.settings.keys or any(command.key for command in self.settings.commands):
-            self.run_worker(self._check_keys())
+            self.run_worker(self._check_keys)
         if self.keep_frame is not None:
             from app.console.terminal.last_frame import keep_frames
 
             self._keep_frame_now = keep_frames(self, self.keep_frame, lambda: self.session.profile.name)
         self._listen()
         self.add_mode(self.DEFAULT_MODE, self.get_default_screen)
-        self.call_after_refresh(lambda: self.run_worker(self._open()))
+        self.call_after_refresh(lambda: self.run_worker(self._open))
 
     def _listen(self) -> None:
         self.session.engine_changed.subscribe(self, self._engine_changed)
@@ -189,7 +185,7 @@ class RunwardenApp(BaseApp[None]):
         if self.following is None:
             self.session.notify(self.session.not_open)
         else:
-            self.run_worker(self.following.toggle(message.run_id))
+            self.run_worker(partial(self.following.toggle, message.run_id))
 
     @on(GoToTab)
     @on(TabBar.Picked)
@@ -238,7 +234,7 @@ class RunwardenApp(BaseApp[None]):
         elif not session.is_settled or self.current_mode == BETWEEN:
             session.notify(session.not_open)
         else:
-            self.run_worker(self.profiles.switch(session, name), group="switch")
+            self.run_worker(partial(self.profiles.switch, session, name), group="switch")
 
     def action_command_palette(self) -> None:
         """Open the palette."""
@@ -257,7 +253,7 @@ class RunwardenApp(BaseApp[None]):
         """Runs one of the user's own commands."""
         from app.console.keys.own_commands import run_own_command
 
-        work = run_own_command(self, self.session, self.terminal, self.settings.commands[index])
+        work = partial(run_own_command, self, self.session, self.terminal, self.settings.commands[index])
         self.run_worker(work, exclusive=True, group="own command")
 
     def action_mouse(self) -> None:
@@ -308,7 +304,7 @@ class RunwardenApp(BaseApp[None]):
         self.add_mode(self.DEFAULT_MODE, self.get_default_screen)
         self._listen()
         self._show_title(self.session.vitals)
-        self.run_worker(self._open())
+        self.run_worker(self._open)
 
     def _engine_changed(self, event: "Event") -> None:
         if self.following is not None:
@@ -327,15 +323,15 @@ class RunwardenApp(BaseApp[None]):
     # have it around their own messages, whose loop would be over by now.
 
     async def _dispatch_message(self, message: Message) -> None:
-        await self.session.guard(super()._dispatch_message(message))
+        await self.session.guard(super()._dispatch_message, message)
 
     async def run_action(self, *arguments: Any, **options: Any) -> bool:
         """Does what a key or a click orders; what fails of our own files or of a request becomes a notice."""
-        return await self.session.guard(super().run_action(*arguments, **options)) is not False
+        return await self.session.guard(super().run_action, *arguments, **options) is not False
 
     def run_worker(self, work: Any, *arguments: Any, **options: Any) -> Worker[Any]:
-        """Runs it in the background, with the same boundary."""
-        return super().run_worker(self.session.guard(work), *arguments, **options)
+        """Run this coroutine function in the background, with the same boundary."""
+        return super().run_worker(partial(self.session.guard, work), *arguments, **options)
 
     def _handle_exception(self, error: Exception) -> None:
         cause = error.error if isinstance(error, WorkerFailed) else error

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual import on
@@ -105,11 +106,14 @@ class BaseScreen(Screen[None]):
     # the messages and the workers of a screen. Keys are run by the app, which has the same boundary for them.
 
     async def _dispatch_message(self, message: Message) -> None:
-        await self.session.guard(super()._dispatch_message(message))
+        await self.session.guard(super()._dispatch_message, message)
 
     def run_worker(self, work: Any, *arguments: Any, **options: Any) -> Worker[Any]:
-        """Runs it in the background; what fails of our own files or of a request becomes a notice."""
-        return super().run_worker(self.session.guard(work), *arguments, **options)
+        """Run this coroutine function in the background; what fails of our own files or of a request becomes a notice.
+
+        A function, since a worker that is cancelled before its turn comes never awaits a coroutine.
+        """
+        return super().run_worker(partial(self.session.guard, work), *arguments, **options)
 
     @on(KeyBar.Pressed)
     async def _on_pressed(self, message: KeyBar.Pressed) -> None:

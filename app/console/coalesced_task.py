@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 
-Start = Callable[[Coroutine[None, None, None]], object]
+Start = Callable[[Callable[[], Coroutine[None, None, None]]], object]
 
 
 class CoalescedTask:
     """Does its work as soon as it is asked; being asked while at it means once more, however often it was."""
 
     def __init__(self, work: Callable[[], Coroutine[None, None, None]], start: Start) -> None:
-        """Prepare; `start` runs a coroutine in the background, such as a screen's `run_worker`."""
+        """Prepare; `start` runs a coroutine function in the background, such as a screen's `run_worker`."""
         self._work = work
         self._start = start
         self._wanted = False
@@ -24,7 +24,7 @@ class CoalescedTask:
         self._wanted = True
         if not self._busy:
             self._busy = True
-            self._start(self._drain())
+            self._start(self._drain)
 
     def restart(self) -> None:
         """Wants it done, and gives up what is being done: it is no longer waited for."""

@@ -1,8 +1,9 @@
 """Where something is written to: the one sheet for every export."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -62,7 +63,8 @@ class ExportScreen(PickerScreen[str]):
         else:
             self._note("Writing…", "busy")
             # The app's worker: leaving this sheet does not stop a write under way.
-            self.app.run_worker(self._write(path), str(path.absolute()), group="export")
+            work: Any = partial(self._write, path)
+            self.app.run_worker(work, str(path.absolute()), group="export")
 
     async def _write(self, path: Path) -> None:
         try:

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from textual.signal import Signal
 
 from app.api.errors import ApiError
 from app.config import Profile, Settings
-from app.console.coalesced_task import CoalescedTask
+from app.console.coalesced_task import CoalescedTask, Start
 from app.console.troubles import READ_ONLY, link_notice, storage_notice
 from app.events import ActionChanged, Event, LinkChanged, StorageFailed
 from app.text import safe_text
@@ -74,7 +74,7 @@ class Session:
         self.pins_changed: Signal[tuple[PinnedRun, ...]] = Signal(owner, "pins changed")
         self._toast = toast
         self._copy_text = copy_text
-        self._vitals_reader = CoalescedTask(self._read_vitals, owner.run_worker)
+        self._vitals_reader = CoalescedTask(self._read_vitals, cast("Start", owner.run_worker))
         self._unsubscribe: Callable[[], None] | None = None
         self._opened = asyncio.Event()
         self._storage_trouble: str | None = None
@@ -198,9 +198,9 @@ class Session:
             said = clocks_apart(ahead)
             self.notify(f"{said} Ages of runs are counted by the service's clock.", severity="warning", timeout=CLOCK_S)
 
-    async def guard(self, work: Awaitable[Result]) -> Result | None:
-        """Does the work; whatever fails of our own files, or of a request, becomes a notice."""
-        return await guarded(work, self.failed)
+    async def guard(self, work: Callable[..., Awaitable[Result]], *arguments: Any, **options: Any) -> Result | None:
+        """Do the work; whatever fails of our own files, or of a request, becomes a notice."""
+        return await guarded(work(*arguments, **options), self.failed)
 
     def failed(self, error: StorageError | ApiError) -> None:
         """Says what failed: our own files in every screen's banner, a request in a toast."""

@@ -5,6 +5,7 @@ from typing import Any, Final
 from rich.color import Color as RichColor
 from rich.segment import Segment
 from rich.style import Style
+from textual.app import App
 from textual.color import Color
 from textual.filter import LineFilter
 from textual.theme import BUILTIN_THEMES, Theme
@@ -84,6 +85,15 @@ THEMES: Final = (
         "#ffffff",
     ),
 )
+
+
+def begin_with_theme(app: App[Any], name: str) -> None:
+    """Give the app its themes, and this one before its first picture."""
+    for theme in THEMES:
+        app.register_theme(theme)
+    # Setting it the ordinary way would parse every style sheet twice before the first picture.
+    app.set_reactive(App.theme, configured_theme(name, no_color=app.no_color, system=app.console.color_system))
+    app.stylesheet.set_variables(app.get_css_variables())
 
 
 def configured_theme(name: str, *, no_color: bool, system: str | None) -> str:

@@ -98,17 +98,17 @@ async def test_a_failure_becomes_a_notice_of_the_session(session: Session, toast
     async def fail(error: Exception) -> None:
         raise error
 
-    await session.guard(fail(UnreachableError("No connection.")))
+    await session.guard(fail, UnreachableError("No connection."))
     assert toasts == ["No connection."]
     assert session.storage_trouble is None
 
-    await session.guard(fail(DiskFailedError("The disk is full.", path=Path("cache.sqlite3"))))
+    await session.guard(fail, DiskFailedError("The disk is full.", path=Path("cache.sqlite3")))
     assert session.storage_trouble is not None
     assert "The disk is full." in session.not_open
     assert session.vitals.files_fail
 
     with pytest.raises(ZeroDivisionError):
-        await session.guard(fail(ZeroDivisionError()))
+        await session.guard(fail, ZeroDivisionError())
 
 
 def test_a_session_that_is_not_open_says_so(session: Session) -> None:

@@ -1,6 +1,7 @@
 """Whatever fails of our own files becomes a notice: no key of any screen ends the console."""
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -96,7 +97,7 @@ async def test_a_message_and_a_worker_have_the_same_boundary(staged: Staged, dis
             await scene.app.push_screen(screen)
         disk.fails = True
         screen.call_later(engine.cache.links)
-        screen.run_worker(engine.cache.links())
+        screen.run_worker(engine.cache.links)
         screen.set_timer(0.001, engine.cache.links)
         # A room behind a sheet is laid out a moment later.
         await scene.shows(MESSAGE)
@@ -119,6 +120,19 @@ async def test_the_app_has_the_same_boundary(staged: Staged, disk: Disk) -> None
         assert scene.app.current_mode == "organizations"
 
 
+async def test_a_worker_cancelled_before_its_turn_leaves_nothing_behind(
+    staged: Staged, recwarn: pytest.WarningsRecorder
+) -> None:
+    """As on a screen that closes: no coroutine is left that nothing awaits."""
+    async with staged() as scene:
+        for node in (scene.app, scene.app.screen):
+            node.run_worker(scene.engine.cache.links).cancel()
+        await scene.settle()
+        gc.collect()
+
+    assert not [warning for warning in recwarn if "never awaited" in str(warning.message)]
+
+
 async def test_a_request_that_fails_is_said(staged: Staged) -> None:
     """As a toast: what is on show may be as true as before."""
 
@@ -127,7 +141,7 @@ async def test_a_request_that_fails_is_said(staged: Staged) -> None:
 
     async with staged() as scene:
         scene.app.screen.call_later(fail)
-        scene.app.screen.run_worker(fail())
+        scene.app.screen.run_worker(fail)
         await scene.settle()
 
         assert scene.toasts.count("Connection refused.") == 2

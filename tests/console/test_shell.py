@@ -57,7 +57,7 @@ async def test_what_reads_for_a_screen_ends_before_the_screen_goes(staged: Stage
                 page.query_one(LineText)
                 await asyncio.sleep(0)
 
-        reading = page.run_worker(read_on_and_on())
+        reading = page.run_worker(read_on_and_on)
         await scene.pilot.press("escape")
         await scene.settle()
 

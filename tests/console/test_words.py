@@ -224,7 +224,7 @@ class Work:
         self.rounds = self.done = 0
         self.error = error
         self.tasks: list[asyncio.Task[None]] = []
-        self.task = CoalescedTask(self.work, lambda work: self.tasks.append(asyncio.ensure_future(work)))
+        self.task = CoalescedTask(self.work, lambda work: self.tasks.append(asyncio.ensure_future(work())))
 
     async def work(self) -> None:
         self.rounds += 1

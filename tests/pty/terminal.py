@@ -20,6 +20,8 @@ DEADLINE_S = 120.0
 """For what is certain to come; only a fault waits so long."""
 SILENCE_S = 0.15
 """Longer than any pause of the console between a key and its answer; after an escape it waits 0.1 for the rest."""
+ESCAPE = "\x1b[27u"
+"""As a terminal says it that tells its keys apart: a bare one joins the key that a busy machine reads with it."""
 ASLEEP = frozenset("SZTtX")
 """States of a thread, as the kernel names them, that does nothing; one without a turn on the processor is in R."""
 

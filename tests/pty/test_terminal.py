@@ -8,7 +8,7 @@ import pytest
 
 from tests.console.scenes import a_day
 from tests.pty.ansi import pieces
-from tests.pty.terminal import Terminal
+from tests.pty.terminal import ESCAPE, Terminal
 from tests.run_board import Board, served
 
 Opened = Callable[..., Terminal]
@@ -128,14 +128,14 @@ def test_an_editor_that_fails_gives_the_terminal_back(opened: Opened) -> None:
     terminal.shows("New run")
     terminal.press("\x05")
     terminal.shows("ended with code 1")
-    terminal.press("\x1b")
+    terminal.press(ESCAPE)
     terminal.shows("? help")
     terminal.press("q")
 
     assert terminal.end() == 0
 
 
-@pytest.mark.parametrize("second", ["\r", "\x1b"])
+@pytest.mark.parametrize("second", ["\r", ESCAPE], ids=["enter", "escape"])
 def test_a_second_key_in_the_same_moment_closes_the_palette_once(opened: Opened, second: str) -> None:
     """As from a bouncing key: the command is run, and the console stays."""
     terminal = opened()
@@ -143,8 +143,7 @@ def test_a_second_key_in_the_same_moment_closes_the_palette_once(opened: Opened,
     terminal.press(":", *"sort")
     terminal.shows("Sort by")
     terminal.type(f"\r{second}")
-    terminal.press("")
-    terminal.press("\x1b", "q")
+    terminal.press("", ESCAPE, "q")
 
     assert terminal.end() == 0
     assert b"Traceback" not in terminal.seen

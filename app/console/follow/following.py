@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from app.console.coalesced_task import CoalescedTask, Start
@@ -98,7 +99,7 @@ class Following:
         for news in telling.screen:
             self._session.notify(news.body, title=news.title, severity=news.level, timeout=TOAST_S[news.level])
         if telling.outward:
-            self._start(self._deliver(telling.outward))
+            self._start(partial(self._deliver, telling.outward))
 
     async def _read_pins(self) -> None:
         pins = await self._engine.cache.following.pins()

@@ -95,7 +95,7 @@ class OrganizationImportScreen(BaseScreen):
         """Take up the import that was begun before."""
         self._table.say(NO_FILE)
         self._bar.file.take_focus()
-        self.run_worker(self._take_up())
+        self.run_worker(self._take_up)
 
     async def _take_up(self) -> None:
         draft = await self._form_draft.restore()
@@ -147,7 +147,7 @@ class OrganizationImportScreen(BaseScreen):
             return
         self._is_asked, self._is_sending, self._is_stopping = False, True, False
         self.refresh_bindings()
-        self.run_worker(self._send(), group="import")
+        self.run_worker(self._send, group="import")
 
     def action_stop(self) -> None:
         """Send nothing after the row that is on its way."""

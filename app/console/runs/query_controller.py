@@ -150,7 +150,7 @@ class QueryController:
     def learn(self) -> None:
         """Read the names that can be offered."""
         if self._session.engine is not None:
-            self._context.start(self._learn(self._session.engine), exclusive=True, group="vocabulary")
+            self._context.start(partial(self._learn, self._session.engine), exclusive=True, group="vocabulary")
 
     def offers(self, line: str, cursor: int) -> tuple[Suggestion, ...]:
         """What could come next; names that cannot be typed are not offered."""

@@ -109,7 +109,7 @@ class RunsScreen(BaseScreen):
             self.table.show(RunWindow(first.total, 0, first.rows), request)
             self._show_extent(Extent(first.total, first.held, first.coverage, is_filtered=bool(query.condition)))
         self._explain()
-        self.run_worker(self._begin())
+        self.run_worker(self._begin)
 
     @property
     def focused_run_id(self) -> str | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual.message import Message
@@ -22,7 +23,7 @@ class ScreenContext:
     push_screen: Callable[[Screen[Any], Callable[[Any], None]], object]
     """Shows a screen, and calls back with its result."""
     start: Callable[..., object]
-    """Runs a coroutine in the background, as `run_worker` does."""
+    """Runs a coroutine function in the background, as `run_worker` does."""
     post: Callable[[Message], object]
     """Sends a message up to the app."""
 
@@ -37,4 +38,4 @@ class ScreenContext:
         if engine is None:
             self.session.notify(self.session.not_open)
         else:
-            self.start(work(engine), exclusive=True, group=group)
+            self.start(partial(work, engine), exclusive=True, group=group)

@@ -201,7 +201,7 @@ async def test_nobody_leaves_while_something_is_sent(fleet_staged: FleetStaged) 
     """Cut off, its outcome would be unknown."""
     async with fleet_staged() as scene:
         outcome = asyncio.Event()
-        scene.app.screen.run_worker(outcome.wait(), group="import")
+        scene.app.screen.run_worker(outcome.wait, group="import")
         scene.app.switch_profile("acme-staging")
         await scene.pilot.pause()
 

@@ -54,7 +54,7 @@ class Desk:
     async def work(self) -> None:
         """Does what was started."""
         while self.started:
-            await self.started.pop(0)
+            await self.started.pop(0)()
 
     def answer(self, result: Any) -> None:
         """Closes the last sheet with a result."""
@@ -76,8 +76,6 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
             a_run(1, "failed", "main"), a_run(2, "completed", "main"), a_run(3), a_run(4, "working", "", "acme/web")
         )
         yield desk
-        for work in desk.started:
-            work.close()
 
 
 def a_run(number: int, status: str = "completed", branch: str = "agent/x", repository: str = "acme/api") -> Run:
