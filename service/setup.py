@@ -105,7 +105,9 @@ def apply_setup(connection: sa.Connection, setup: Setup, folder: Path, now: int)
         SetupError: An entry contradicts what is there, or lacks something.
     """
     for offer in setup.offers:
-        trials.put_offer(connection, trials.Offer(offer.code, offer.kind, offer.retired, offer.price))
+        held = trials.offer_by_code(connection, offer.code)
+        is_retired = offer.retired or (held is not None and held.retired)
+        trials.put_offer(connection, trials.Offer(offer.code, offer.kind, is_retired, offer.price))
     made = [_organization(connection, entry, folder, now) for entry in setup.organizations]
     for agent in setup.agents:
         put_agent(connection, agent, now)
@@ -224,8 +226,7 @@ def _organization(connection: sa.Connection, entry: OrganizationEntry, folder: P
     slug = entry.slug or organizations.slug_of(entry.name)
     found = organizations.by_slug(connection, slug)
     if found is not None:
-        organizations.change(connection, found.id, active=entry.active, entitlements=entry.entitlements)
-        organization = find_organization(connection, found.id)
+        organization = found
     else:
         organization = organizations.create(
             connection, name=entry.name, slug=slug, now=now, entitlements=entry.entitlements
@@ -237,6 +238,7 @@ def _organization(connection: sa.Connection, entry: OrganizationEntry, folder: P
         "name": organization.name,
         "slug": organization.slug,
         "created": found is None,
+        "differs": [] if found is None else _differences(found, entry),
         "tokens": [_token(connection, organization, token, now) for token in entry.tokens],
         "hosts": [connect_host(connection, organization, host, now).platform for host in entry.hosts],
         "repositories": [
@@ -244,6 +246,19 @@ def _organization(connection: sa.Connection, entry: OrganizationEntry, folder: P
             for made in (add_repository(connection, organization, one, folder, now) for one in entry.repositories)
         ],
     }
+
+
+def _differences(organization: Organization, entry: OrganizationEntry) -> list[str]:
+    """Return the commands that would give an organization the standing it has in the document.
+
+    What an operator decided after the document was written stays: applying it again must not undo that.
+    """
+    standing = [] if organization.active == entry.active else ["activate" if entry.active else "deactivate"]
+    wanted, held = set(entry.entitlements), set(organization.entitlements)
+    standing += [f"grant {entitlement}" for entitlement in sorted(wanted - held)]
+    standing += [f"withdraw {entitlement}" for entitlement in sorted(held - wanted)]
+    words = (one.partition(" ") for one in standing)
+    return [f"runwarden service org {verb} {organization.slug} {rest}".rstrip() for verb, _, rest in words]
 
 
 def _token(connection: sa.Connection, organization: Organization, entry: TokenEntry, now: int) -> dict[str, Any]:

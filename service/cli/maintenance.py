@@ -47,6 +47,7 @@ def _apply_lines(made: dict[str, Any]) -> list[str]:
     lines = []
     for organization in made["organizations"]:
         lines.append(f"{organization['slug']}  {'created' if organization['created'] else 'kept'}")
+        lines += [f"  it differs from the file, and stays so; to change it: {one}" for one in organization["differs"]]
         lines += [f"  token {one['alias']}: {one['value'] or 'kept'}" for one in organization["tokens"]]
         lines += [f"  {one['platform']}:{one['path']}  {one['url']}" for one in organization["repositories"]]
     return lines

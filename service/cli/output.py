@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 DATA_DIR_VARIABLE = "RUNWARDEN_SERVICE_DATA_DIR"
+_PICTURES: Final = 0x2400
+"""Where Unicode's pictures of the control characters begin."""
 DATABASE_VARIABLE = "RUNWARDEN_SERVICE_DATABASE"
 
 
@@ -82,7 +84,7 @@ class AdminContext:
         if self.as_json:
             click.echo(json.dumps(document, indent=2))
         elif lines:
-            click.echo("\n".join(lines))
+            click.echo(printable("\n".join(lines)))
         else:
             click.echo("nothing yet", err=True)
 
@@ -134,10 +136,21 @@ def plain_errors(*, as_json: bool) -> Iterator[None]:
         fail(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}", as_json=as_json)
 
 
+def printable(text: str) -> str:
+    """Return a text of foreign origin without what a terminal would obey: control and format characters are shown."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(mark if mark in "\n\t" or mark.isprintable() else _picture(mark) for mark in text)
+
+
+def _picture(mark: str) -> str:
+    return chr(_PICTURES + ord(mark)) if ord(mark) < ord(" ") else "\N{REPLACEMENT CHARACTER}"
+
+
 def fail(message: str, *, as_json: bool) -> NoReturn:
     """Print an error and end with status 2."""
     if as_json:
         click.echo(json.dumps({"error": {"kind": "usage", "message": message}}))
     else:
-        click.echo(f"error: {message}", err=True)
+        click.echo(f"error: {printable(message)}", err=True)
     raise SystemExit(os.EX_OK + 2)

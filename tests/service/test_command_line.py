@@ -39,6 +39,28 @@ def test_apply_makes_everything_and_a_second_time_nothing(tmp_path: Path) -> Non
     assert second["agents"] == ["reviewer", "scribe"]
 
 
+def test_apply_does_not_undo_what_an_operator_decided(tmp_path: Path) -> None:
+    """A deactivated organization, a withdrawn entitlement and a retired offer stay; what would change it is said."""
+    document = tmp_path / "setup.json"
+    organization = {"name": "Acme", "entitlements": ["ServiceAPI", "CreateOrganizations"]}
+    offers = [{"code": "PARTNER", "kind": "partner"}]
+    document.write_text(json.dumps({"organizations": [organization], "offers": offers}), "utf-8")
+    data = tmp_path / "data"
+    command(data, "apply", str(document))
+    for change in (("deactivate", "acme"), ("withdraw", "acme", "CreateOrganizations")):
+        command(data, "org", *change)
+    command(data, "offer", "retire", "PARTNER")
+    again = command(data, "apply", str(document))
+    held = command(data, "org", "list")["organizations"][0]
+
+    assert (held["active"], held["entitlements"]) == (False, ["ServiceAPI"])
+    assert command(data, "offer", "list")["offers"][0]["retired"] is True
+    assert again["organizations"][0]["differs"] == [
+        "runwarden service org activate acme",
+        "runwarden service org grant acme CreateOrganizations",
+    ]
+
+
 def test_apply_reads_toml_with_folders_relative_to_it(tmp_path: Path) -> None:
     """A folder in the document is found from the document's own place."""
     (tmp_path / "here").mkdir()

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from service.cli import main
 from service.execution import supervisor
 from tests.service.conftest import SANDBOXES, Api, eventually
 from tests.service.processes import running
@@ -99,6 +101,9 @@ def huge():
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     with open("huge", "wb") as file:
         while True: file.write(os.urandom(MIB)); file.flush()
+
+def painting():
+    os.write(1, b"\\x1b]0;owned\\x07\\x1b[2Jdone\\n"); sys.exit(1)
 
 def flooding():
     while True: os.write(1, b"x" * 65536)
@@ -227,6 +232,19 @@ def test_a_flood_of_output_neither_fills_the_disk_nor_holds_the_deadline_up(rogu
 
     assert "time limit of 1 s" in turn["failure"]
     assert len(log) < 5 << 20
+
+
+def test_what_an_agent_prints_cannot_steer_the_operator_s_terminal(rogue: Rogue, unruly: Any) -> None:
+    """The log's lines show escape sequences instead of sending them."""
+    rogue("painting")
+    run_id = Api(unruly).get("/external/runs").json()["runs"][0]["run_id"]
+    given = ["run", run_id, "--log", "--data-dir", str(unruly.data_dir)]
+    shown = CliRunner(catch_exceptions=False).invoke(main, given).stdout
+
+    assert "done" in shown
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+    assert "\u241b]0;owned\u2407" in shown
 
 
 def test_files_that_are_no_files_are_left_alone(rogue: Rogue) -> None:
