@@ -1,13 +1,17 @@
 import json
 import signal
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from tests.answers import ORGANIZATION
-from tests.cli.conftest import CommandLine
+from tests.cli.conftest import CommandLine, Inside
 from tests.fault_server import Drop, FaultServer, Hang, Received, Respond, Step
+from tests.pty.terminal import Terminal
+from tests.service_process import RunningService, start_service
 
 
 def creating(request: Received) -> Step:
@@ -122,3 +126,69 @@ def test_a_file_with_a_mistake_sends_nothing_at_all(
     assert result.code == 2
     assert said in result.json()["error"]["message"]
     assert server.requests == []
+
+
+def test_a_list_may_come_on_stdin(faulty: CommandLine, server: FaultServer) -> None:
+    """Below the token, where that comes the same way; mistakes name the stream."""
+    server.otherwise = creating
+
+    done = faulty("orgs", "import", "-", "--token-stdin", "--json", stdin="typed\nemail\na@example.com\n")
+    wrong = faulty("orgs", "import", "-", "--json", stdin="email\nnobody\n")
+
+    assert (done.code, done.json()["outcomes"], emails(server)) == (0, {"created": 1}, {"a@example.com": 1})
+    assert (wrong.code, wrong.json()["error"]["message"].partition(".")[0]) == (2, "stdin: nothing was sent")
+    assert server.requests[0].headers["authorization"] == "Bearer typed"
+
+
+def test_a_terminal_shows_a_bar(faulty: CommandLine, server: FaultServer, file: Path) -> None:
+    """It is replaced as rows are done, and gone when the table comes; elsewhere each row is a line."""
+    server.otherwise = creating
+    server.script(Respond(400, {"message": "no such offer"}))
+    terminal = Terminal(faulty.argv("orgs", "import", str(file))[1:], faulty.environment)
+
+    terminal.read_until(lambda: b"org_c@example.com" in terminal.seen)
+
+    assert "████████████████░░░░░░░░  67% · 2 of 3 · 1 rejected · b@example.com".encode() in terminal.seen
+    assert "█" not in terminal.screen.text
+    again = faulty("orgs", "import", str(file))
+    assert again.err.splitlines()[-2:] == [
+        "2/3  already_created  b@example.com",
+        "3/3  already_created  c@example.com",
+    ]
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[RunningService]:
+    """A service that a test may stop."""
+    running = start_service(tmp_path / "service")
+    yield running
+    running.stop()
+
+
+def test_an_import_that_is_killed_five_times_makes_each_organization_once(own: RunningService, tmp_path: Path) -> None:
+    """200 rows. After each kill a person looks up what became of the row on its way, and starts the import again."""
+    rows, chance = [f"row{n}@example.com" for n in range(200)], Random(9)
+    (tmp_path / "many.csv").write_text("\n".join(["email", *rows]))
+    command = Inside(tmp_path, own.base_url, own.admin_token)
+    for _ in range(5):
+        process = command.begin("orgs", "import", "many.csv", "--json")
+        assert process.stderr is not None
+        for _ in range(chance.randint(5, 35)):
+            while "  created " not in (line := process.stderr.readline()):
+                assert line
+        process.kill()
+        process.communicate()
+        # What the service has taken in is done before it ends: nothing happens after the look.
+        own.stop()
+        made = {each["email"]: each["organization_id"] for each in own.admin("invitation", "list")["invitations"]}
+        for action in command("actions", "list", "--state", "unknown", "--json").json()["actions"]:
+            organization = made.get(action["subject"])
+            word = ["--not-created"] if organization is None else ["--created", organization]
+            assert command("actions", "resolve", action["action_id"], *word).code == 0
+        own.restart()
+
+    done = command("orgs", "import", "many.csv", "--json")
+
+    assert (done.code, len(done.json()["rows"])) == (0, 200)
+    invited = Counter(each["email"] for each in own.admin("invitation", "list")["invitations"])
+    assert invited == Counter(rows)
