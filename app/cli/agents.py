@@ -1,12 +1,19 @@
 """`runwarden agents`: starting the service's named agents (spec 4.4)."""
 
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from app.cli.context import Invocation
 from app.cli.documents import unsent_document
 from app.cli.exits import Exit
 from app.cli.options import KEY_OPTION, CommandGroup, FactCommand, mapping
-from app.cli.writes import submit
+from app.cli.run_wait import finish, wait_options
+from app.cli.writes import carry_out
+
+if TYPE_CHECKING:
+    from app.api.requests import StartAgent
 
 
 @click.group(cls=CommandGroup)
@@ -28,6 +35,7 @@ def agents() -> None:
     metavar="KEY=VALUE ...",
     help="Repeatable, or several after one; a VALUE that is JSON is sent as JSON.",
 )
+@wait_options
 @KEY_OPTION
 @click.pass_obj
 def start(
@@ -39,9 +47,12 @@ def start(
     branch: str | None,
     inputs: tuple[str, ...],
     more_inputs: tuple[str, ...],
-    key: str | None,
+    **options: Any,
 ) -> int:
-    """Start the agent NAME on a repository. The API cannot read an execution back: look for its run in the list."""
+    """Start the agent NAME on a repository.
+
+    The API cannot read an execution back. --wait looks for the run that has the execution's id, and waits for its end.
+    """
     from app.api.requests import StartAgent
 
     if more_inputs and not inputs:
@@ -49,7 +60,14 @@ def start(
     invocation.beside_error = unsent_document("agent.start")
     # The spec's four forms have no prefix; ours for GitLab means the bare path.
     request = StartAgent(name, repository.removeprefix("gitlab:"), branch, mapping((*inputs, *more_inputs)))
-    code = submit(invocation, request, key=key)
-    if code is Exit.DONE and not invocation.output.format.is_json:
+    patience = options["timeout"] if options["waits"] else None
+    return invocation.run(lambda: _start(invocation, request, options["key"], patience))
+
+
+async def _start(invocation: Invocation, request: "StartAgent", key: str | None, patience: timedelta | None) -> int:
+    async with invocation.engine(needs_token=True) as engine:
+        action = await carry_out(engine, request, key=key)
+        code = await finish(invocation, engine, action, patience)
+    if code == Exit.DONE and patience is None and not invocation.output.format.is_json:
         invocation.output.note("Accepted. The API cannot read an execution back; see: runwarden runs list")
     return code

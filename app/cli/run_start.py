@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from app.cli.context import Invocation
-from app.cli.documents import unsent_document, write_document
-from app.cli.exits import Exit, failed
-from app.cli.options import KEY_OPTION, FactCommand, as_duration, mapping
-from app.cli.run_wait import DEFAULT_TIMEOUT, RunLookup, RunWaiter, wait_failure
-from app.cli.writes import carry_out, tell
-from app.run_document import as_received
-from storage.records import Action, Repository
+from app.cli.documents import unsent_document
+from app.cli.exits import failed
+from app.cli.options import KEY_OPTION, FactCommand, mapping
+from app.cli.run_wait import RunLookup, finish, wait_options
+from app.cli.writes import carry_out
+from storage.records import Repository
 
 if TYPE_CHECKING:
     from app.api.requests import Json, WriteRequest
-    from app.engine import Engine
 
 LONGEST: Final = 1_000_000
 """Bytes."""
@@ -88,15 +86,7 @@ _OPTIONS: Final = (
     click.option(
         "--metadata", multiple=True, metavar="KEY=VALUE", help="Repeatable; a VALUE that is JSON is sent as JSON."
     ),
-    click.option("--wait", "waits", is_flag=True, help="Wait until the run ends."),
-    click.option(
-        "--timeout",
-        callback=as_duration,
-        default=DEFAULT_TIMEOUT,
-        show_default=True,
-        metavar="TIME",
-        help="How long to wait.",
-    ),
+    wait_options,
     KEY_OPTION,
 )
 
@@ -169,7 +159,7 @@ def continue_run(invocation: Invocation, /, *, run_id: str, **options: Any) -> i
 async def _start(invocation: Invocation, request: "WriteRequest", work: Work) -> int:
     async with invocation.engine(needs_token=True) as engine:
         action = await carry_out(engine, request, key=work.key)
-        return await _finish(invocation, engine, action, work.patience)
+        return await finish(invocation, engine, action, work.patience)
 
 
 async def _continue(invocation: Invocation, run_id: str, work: Work) -> int:
@@ -179,30 +169,7 @@ async def _continue(invocation: Invocation, run_id: str, work: Work) -> int:
         run = await RunLookup(engine).named(run_id)
         request = ContinueRun(run.run_id, work.instructions, run.repository, work.branch, work.metadata)
         action = await carry_out(engine, request, key=work.key)
-        return await _finish(invocation, engine, action, work.patience)
-
-
-async def _finish(invocation: Invocation, engine: "Engine", action: Action, patience: timedelta | None) -> int:
-    output = invocation.output
-    if patience is None or action.state != "confirmed" or action.result_id is None or invocation.stopped_by:
-        return tell(output, action)
-    output.note(f"{action.result_id} was started; waiting for its end.")
-    # The run was started: keep its id, even if waiting ends early.
-    document = write_document(action)
-    invocation.beside_error = document
-    results = await RunWaiter(engine, output.note).until_final([action.result_id], patience)
-    result = results[action.result_id]
-    if result.run is not None:
-        document["run"] = as_received(result.run.raw_json)
-    failure = wait_failure(results)
-    if failure is not None and failure.exit is not Exit.FAILED:
-        document["error"] = failure.as_json()
-    tell(output, action, document)
-    if failure is None:
-        return Exit.DONE
-    if not output.format.is_json:
-        output.note(failure.message)
-    return failure.exit
+        return await finish(invocation, engine, action, work.patience)
 
 
 def _repository(text: str) -> Repository:

@@ -5,19 +5,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 
 from app.api.errors import ApiError, ForbiddenError, NotAuthorizedError, RateLimitedError
 from app.cli.context import Invocation
-from app.cli.documents import COLUMNS, badge, views
+from app.cli.documents import COLUMNS, badge, views, write_document
 from app.cli.exits import Exit, Failure, failed
 from app.cli.options import FactCommand, as_duration, async_command
 from app.cli.progress import progress_bar
+from app.cli.writes import tell
+from app.run_document import as_received
 from app.text import safe_text
 from app.times import rfc3339
-from storage.records import ACTIVE_STATUSES, Coverage, Run, RunFilter, RunSort
+from storage.records import ACTIVE_STATUSES, Action, Coverage, Run, RunFilter, RunSort
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -124,8 +126,25 @@ MOST_LOOK_UPS: Final = 3
 class WaitResult:
     """The result of waiting for one run."""
 
-    outcome: Literal["ended", "waiting", "lost"]
+    outcome: Literal["ended", "waiting", "lost", "unlisted"]
+    """`unlisted`: no run with that id has appeared in the service's list so far."""
     run: Run | None
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def wait_options(function: F) -> F:
+    """Add the options of a command that starts a run, and may wait for its end."""
+    timeout = click.option(
+        "--timeout",
+        callback=as_duration,
+        default=DEFAULT_TIMEOUT,
+        show_default=True,
+        metavar="TIME",
+        help="How long to wait.",
+    )
+    return click.option("--wait", "waits", is_flag=True, help="Wait until the run ends.")(timeout(function))
 
 
 @click.command("wait", cls=FactCommand, short_help="Wait until runs have ended.")
@@ -168,6 +187,8 @@ class RunWaiter:
     engine: "Engine"
     tell: Callable[[str], None]
     """Reports progress."""
+    may_appear: bool = False
+    """Whether a run that is not listed yet is waited for; otherwise it counts as lost."""
 
     async def until_final(self, run_ids: Sequence[str], patience: timedelta) -> Mapping[str, WaitResult]:
         """Wait until each run has ended or is lost, or time is up.
@@ -185,12 +206,17 @@ class RunWaiter:
             results = {run_id: await self._look(run_id) for run_id in run_ids}
             self._report(results, statuses)
             remaining_s = deadline - time.monotonic()
-            if all(result.outcome != "waiting" for result in results.values()) or remaining_s <= 0:
+            waiting = {
+                run_id: statuses.get(run_id, "")
+                for run_id, result in results.items()
+                if result.outcome in {"waiting", "unlisted"}
+            }
+            if not waiting or remaining_s <= 0:
                 return results
-            waiting = {run_id: statuses[run_id] for run_id, result in results.items() if result.outcome == "waiting"}
-            # A refresh asks for other runs of a status that the spec does not name: it may be learnt as final.
+            # A refresh asks for other runs of a status that the spec does not name: it may be learnt as final. A run
+            # that is not listed yet has none, and cannot be looked up by its id.
             is_sweep_due = len(waiting) > MOST_LOOK_UPS or not examined.issuperset(waiting.values())
-            examined.update(waiting.values())
+            examined.update(filter(None, waiting.values()))
             asked_for_s = await self._refresh(list(waiting), sweep=is_sweep_due)
             await asyncio.sleep(max(0.0, min(max(pause_s, asked_for_s), remaining_s)))
             pause_s = min(pause_s * GROWTH, LONGEST_PAUSE_S)
@@ -198,7 +224,7 @@ class RunWaiter:
     async def _look(self, run_id: str) -> WaitResult:
         detail = await self.engine.cache.detail(run_id)
         if detail is None:
-            return WaitResult("lost", None)
+            return WaitResult("unlisted" if self.may_appear else "lost", None)
         if detail.is_final:
             return WaitResult("ended", detail.run)
         return WaitResult("lost" if detail.presence == "lost" else "waiting", detail.run)
@@ -231,6 +257,7 @@ class RunWaiter:
 def wait_failure(results: Mapping[str, WaitResult]) -> Failure | None:
     """The failure that the results amount to; None: every run completed."""
     lost = [run_id for run_id, result in results.items() if result.outcome == "lost"]
+    unlisted = [run_id for run_id, result in results.items() if result.outcome == "unlisted"]
     unended = [run_id for run_id, result in results.items() if result.outcome == "waiting"]
     ended = [result.run for result in results.values() if result.outcome == "ended" and result.run is not None]
     bad = [run for run in ended if run.status != "completed"]
@@ -240,7 +267,38 @@ def wait_failure(results: Mapping[str, WaitResult]) -> Failure | None:
     if lost:
         message = f"The service no longer shows {', '.join(lost)}."
         return Failure("not_found", message, Exit.NOT_FOUND, {"run_ids": list(lost)})
+    if unlisted:
+        message = (
+            f"Time is up; no run with the id {', '.join(unlisted)} is listed. Whether one works for it is not known."
+        )
+        return Failure("waited_too_long", message, Exit.TIMED_OUT, {"run_ids": list(unlisted)})
     if unended:
         message = f"Time is up; not ended yet: {', '.join(unended)}."
         return Failure("waited_too_long", message, Exit.TIMED_OUT, {"run_ids": list(unended)})
     return None
+
+
+async def finish(invocation: Invocation, engine: "Engine", action: Action, patience: timedelta | None) -> int:
+    """Print a write, once the run it started has ended where that is waited for; return the exit code."""
+    output = invocation.output
+    if patience is None or action.state != "confirmed" or action.result_id is None or invocation.stopped_by:
+        return tell(output, action)
+    output.note(f"{action.result_id} was started; waiting for its end.")
+    # The run was started: keep its id, even if waiting ends early.
+    document = write_document(action)
+    invocation.beside_error = document
+    # An execution shows as a run of the same id, or not at all (spec 4.4).
+    waiter = RunWaiter(engine, output.note, may_appear=action.kind == "agent.start")
+    results = await waiter.until_final([action.result_id], patience)
+    result = results[action.result_id]
+    if result.run is not None:
+        document["run"] = as_received(result.run.raw_json)
+    failure = wait_failure(results)
+    if failure is not None and failure.exit is not Exit.FAILED:
+        document["error"] = failure.as_json()
+    tell(output, action, document)
+    if failure is None:
+        return Exit.DONE
+    if not output.format.is_json:
+        output.note(failure.message)
+    return failure.exit
