@@ -102,6 +102,17 @@ class Actions:
         again = again or not isinstance(request, CreateOrganization)
         return await self._carry_out(request, new_action_id(self.clock()), key, again=again)
 
+    async def rehearse(self, request: WriteRequest, *, key: str | None = None, again: bool = False) -> None:
+        """Check whether `submit` would send the request; nothing is sent or recorded.
+
+        Raises:
+            ActionRefusedError: As `submit`, but without waiting for what another process sends.
+        """
+        self._check(request)
+        again = again or not isinstance(request, CreateOrganization)
+        with _refusing():
+            await self.ledger.check(kind=request.kind, subject=request.subject, key=key, again=again)
+
     async def send_again(self, action_id: str) -> Action:
         """Send an action of unknown outcome once more; the caller has asked the person.
 
@@ -167,24 +178,22 @@ class Actions:
 
     async def _carry_out(self, request: WriteRequest, action_id: str, key: str | None, *, again: bool) -> Action:
         try:
-            action = await self.ledger.prepare(
-                action_id=action_id,
-                kind=request.kind,
-                subject=request.subject,
-                key=key or action_id,
-                path=request.path,
-                body_json=as_json(request),
-                actor=self.actor,
-                base_url=self.client.base_url,
-                again=again,
-            )
-        except SubjectBlockedError as blocked:
-            raise BlockedError(blocked.existing) from blocked
-        except AlreadyDoneError as done:
-            raise DuplicateError(done.existing) from done
-        except KeyTakenError as taken:
-            is_same = (taken.existing.path, taken.existing.body_json) == (request.path, as_json(request))
-            raise AlreadyAskedError(await self._settled(taken.existing) if is_same else taken.existing) from taken
+            with _refusing():
+                action = await self.ledger.prepare(
+                    action_id=action_id,
+                    kind=request.kind,
+                    subject=request.subject,
+                    key=key or action_id,
+                    path=request.path,
+                    body_json=as_json(request),
+                    actor=self.actor,
+                    base_url=self.client.base_url,
+                    again=again,
+                )
+        except AlreadyAskedError as asked:
+            if (asked.existing.path, asked.existing.body_json) != (request.path, as_json(request)):
+                raise
+            raise AlreadyAskedError(await self._settled(asked.existing)) from asked
         self._ring(action)
         return await self._send(request, action)
 
@@ -255,3 +264,16 @@ class Actions:
     def _ring(self, action: Action) -> Action:
         self.announce(ActionChanged(action.action_id))
         return action
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Raise what the ledger refuses as a refusal to act."""
+    try:
+        yield
+    except SubjectBlockedError as blocked:
+        raise BlockedError(blocked.existing) from blocked
+    except AlreadyDoneError as done:
+        raise DuplicateError(done.existing) from done
+    except KeyTakenError as taken:
+        raise AlreadyAskedError(taken.existing) from taken

@@ -1,19 +1,15 @@
 """`runwarden agents`: starting the service's named agents (spec 4.4)."""
 
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from app.cli.context import Invocation
 from app.cli.documents import unsent_document
 from app.cli.exits import Exit
-from app.cli.options import KEY_OPTION, CommandGroup, FactCommand, mapping
-from app.cli.run_wait import finish, wait_options
-from app.cli.writes import carry_out
-
-if TYPE_CHECKING:
-    from app.api.requests import StartAgent
+from app.cli.options import CommandGroup, FactCommand, mapping
+from app.cli.run_wait import wait_options
+from app.cli.write_command import WriteOptions, submit, write_options
 
 
 @click.group(cls=CommandGroup)
@@ -36,7 +32,7 @@ def agents() -> None:
     help="Repeatable, or several after one; a VALUE that is JSON is sent as JSON.",
 )
 @wait_options
-@KEY_OPTION
+@write_options
 @click.pass_obj
 def start(
     invocation: Invocation,
@@ -60,14 +56,8 @@ def start(
     invocation.beside_error = unsent_document("agent.start")
     # The spec's four forms have no prefix; ours for GitLab means the bare path.
     request = StartAgent(name, repository.removeprefix("gitlab:"), branch, mapping((*inputs, *more_inputs)))
-    patience = options["timeout"] if options["waits"] else None
-    return invocation.run(lambda: _start(invocation, request, options["key"], patience))
-
-
-async def _start(invocation: Invocation, request: "StartAgent", key: str | None, patience: timedelta | None) -> int:
-    async with invocation.engine(needs_token=True) as engine:
-        action = await carry_out(engine, request, key=key)
-        code = await finish(invocation, engine, action, patience)
-    if code == Exit.DONE and patience is None and not invocation.output.format.is_json:
+    write = WriteOptions.of(**options)
+    code = submit(invocation, request, write)
+    if code == Exit.DONE and write == WriteOptions(write.key) and not invocation.output.format.is_json:
         invocation.output.note("Accepted. The API cannot read an execution back; see: runwarden runs list")
     return code

@@ -105,6 +105,15 @@ class Invocation:
                 raise engine.token_problem
             yield engine
 
+    @asynccontextmanager
+    async def writer(self, *, dry_run: bool = False) -> "AsyncIterator[Engine]":
+        """The engine of a command that writes, which says first where that goes; raises as `engine`."""
+        async with self.engine(needs_token=not dry_run) as engine:
+            if not self.output.format.is_json:
+                begun = "Nothing is sent to" if dry_run else "Writing to"
+                self.output.note(f"{begun} {engine.client.base_url} (profile {engine.profile.name}).")
+            yield engine
+
     async def ledger(self) -> "Ledger":
         """The profile's open ledger, without an engine.
 

@@ -35,7 +35,7 @@ ID_KEYS: Final[Mapping[ActionKind, str]] = {
 
 def unsent_document(kind: ActionKind) -> dict[str, object]:
     """The document of a write that was refused before there was an action: the same fields, all null."""
-    return {"action_id": None, "kind": kind, "state": "not_sent", RESULT_KEYS[kind]: None}
+    return {"action_id": None, "kind": kind, "state": "not_sent", "base_url": None, RESULT_KEYS[kind]: None}
 
 
 def write_document(action: Action) -> dict[str, object]:
@@ -45,6 +45,7 @@ def write_document(action: Action) -> dict[str, object]:
         "action_id": action.action_id,
         "kind": action.kind,
         "state": action.state,
+        "base_url": action.base_url,
         RESULT_KEYS[action.kind]: made,
     }
     if action.error is not None:

@@ -61,7 +61,8 @@ def _of_deeper_rooms(error: BaseException) -> Failure | None:
                 detail["action_id"] = error.existing.action_id
             if isinstance(error, InvalidRequestError):
                 detail["problems"] = [{"field": p.field, "message": p.message} for p in error.problems]
-            return Failure(error.kind, error.message, EXIT_BY_KIND.get(error.kind, Exit.USAGE), detail)
+            hint = " To create another one all the same, give --again." if isinstance(error, DuplicateError) else ""
+            return Failure(error.kind, error.message + hint, EXIT_BY_KIND.get(error.kind, Exit.USAGE), detail)
         case NoSuchActionError():
             return Failure("not_found", str(error), Exit.NOT_FOUND)
         case AmbiguousActionError():

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -161,15 +161,6 @@ def _period(param: click.Parameter, value: str | None) -> tuple[datetime, dateti
         return None if value is None else parse_period(value, datetime.now(UTC))
     except ValueError as error:
         raise click.BadParameter(str(error), param=param) from error
-
-
-KEY_OPTION: Final = click.option(
-    "--key",
-    "--idempotency-key",
-    "key",
-    metavar="KEY",
-    help="Send the same request under the same KEY only once, however often it is asked for.",
-)
 
 
 def mapping(pairs: tuple[str, ...]) -> "dict[str, Json]":

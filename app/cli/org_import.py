@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,7 @@ from app.cli.options import FactCommand, async_command
 from app.cli.output import Output
 from app.cli.progress import Bar, counted
 from app.cli.table import Column
+from app.cli.write_command import DRY_RUN_OPTION, request_document
 from app.cli.writes import advice, carry_out, exit_of
 from app.text import safe_text
 
@@ -44,7 +46,7 @@ SEVERITY: Final = (
 
 @click.command("import", cls=FactCommand)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
-@click.option("--dry-run", is_flag=True, help="Print what would be sent for each row, and send nothing.")
+@DRY_RUN_OPTION
 @async_command
 async def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool) -> int:
     """Create an organization for each row of FILE, a CSV with the columns email and offer_code; - is stdin.
@@ -56,8 +58,8 @@ async def import_organizations(invocation: Invocation, /, *, file: Path, dry_run
 
     rows = _rows(file)
     results: list[Imported] = []
-    async with invocation.engine(needs_token=not dry_run) as engine:
-        work, bar = _work(engine, dry_run=dry_run), Bar(sys.stderr)
+    async with invocation.writer(dry_run=dry_run) as engine:
+        work, bar, base_url = _work(engine, dry_run=dry_run), Bar(sys.stderr), engine.client.base_url
         try:
             with closing(bar):
                 for row in rows:
@@ -66,7 +68,7 @@ async def import_organizations(invocation: Invocation, /, *, file: Path, dry_run
         except asyncio.CancelledError:
             # Reported below: the ledger knows what was done, and the rest can be resumed.
             results += [Imported(row, "not_tried") for row in rows[len(results) :]]
-    _tell(invocation.output, results)
+    _tell(invocation.output, results, base_url, dry_run=dry_run)
     return max((_exit(result) for result in results), key=SEVERITY.index)
 
 
@@ -138,13 +140,27 @@ def _document(result: "Imported") -> dict[str, object]:
     }
 
 
-def _tell(output: Output, results: "Sequence[Imported]") -> None:
+def _tell(output: Output, results: "Sequence[Imported]", base_url: str, *, dry_run: bool) -> None:
+    entries, columns = [_document(result) for result in results], COLUMNS
+    if dry_run:
+        sent = [
+            request_document(base_url, result.row.request) if result.outcome == "to_create" else None
+            for result in results
+        ]
+        entries = [{**entry, "request": request} for entry, request in zip(entries, sent, strict=True)]
+        columns = (*COLUMNS, Column("request", partial(_request, output, base_url), "request", flexible=True))
     counts = Counter(result.outcome for result in results)
-    more: dict[str, object] = {"outcomes": dict(counts)}
-    output.listing("rows", [_document(result) for result in results], results, COLUMNS, more=more)
+    output.listing("rows", entries, results, columns, more={"outcomes": dict(counts), "base_url": base_url})
     for result in results:
         if result.outcome in {"blocked", "unknown"} and result.action is not None and not output.format.is_json:
             output.note(f"{result.row.email}: {advice(result.action)}")
+
+
+def _request(output: Output, base_url: str, result: "Imported") -> str:
+    if result.outcome != "to_create":
+        return ""
+    request = request_document(base_url, result.row.request)
+    return f"{request['method']} {request['url']} {output.json(request['body'])}"
 
 
 COLUMNS: "Final[tuple[Column[Imported], ...]]" = (

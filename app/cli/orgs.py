@@ -2,16 +2,17 @@
 
 import json
 from datetime import datetime
+from typing import Any
 
 import click
 
 from app.cli.context import Invocation
 from app.cli.documents import invitation_ends_at, organization_document, state_text, unsent_document
 from app.cli.exits import Exit
-from app.cli.options import KEY_OPTION, CommandGroup, FactCommand, async_command
+from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.org_import import import_organizations
 from app.cli.table import Column
-from app.cli.writes import submit
+from app.cli.write_command import WriteOptions, submit, write_options
 from app.run_document import as_received
 from app.times import exact_ago, rfc3339
 from storage.records import Action
@@ -28,16 +29,15 @@ orgs.add_command(import_organizations)
 @orgs.command("create", cls=FactCommand)
 @click.argument("email")
 @click.option("--offer-code", metavar="CODE", help="A partner offer code. Default: the standard trial.")
-@KEY_OPTION
+@write_options
 @click.option("--again", is_flag=True, help="Create another one, although EMAIL has one from here.")
 @click.pass_obj
-def create(invocation: Invocation, /, *, email: str, offer_code: str | None, key: str | None, again: bool) -> int:
+def create(invocation: Invocation, /, *, email: str, offer_code: str | None, **options: Any) -> int:
     """Create an organization and invite EMAIL as its administrator."""
     from app.api.requests import CreateOrganization
 
     invocation.beside_error = unsent_document("organization.create")
-    request = CreateOrganization(email.strip(), offer_code)
-    return submit(invocation, request, key=key, again=again)
+    return submit(invocation, CreateOrganization(email.strip(), offer_code), WriteOptions.of(**options))
 
 
 @orgs.command("list", cls=FactCommand)
@@ -88,9 +88,9 @@ def gitlab() -> None:
 
 @gitlab.command("onboard", cls=FactCommand)
 @click.argument("project")
-@KEY_OPTION
+@write_options
 @click.pass_obj
-def onboard(invocation: Invocation, /, *, project: str, key: str | None) -> int:
+def onboard(invocation: Invocation, /, *, project: str, **options: Any) -> int:
     """Onboard PROJECT: group/project, or its numeric id. Exit code 1 if GitLab refuses it."""
     from app.api.requests import OnboardProject
 
@@ -98,4 +98,4 @@ def onboard(invocation: Invocation, /, *, project: str, key: str | None) -> int:
     name = project.removeprefix("gitlab:")
     is_id = name.isascii() and name.isdecimal()
     request = OnboardProject(project_id=int(name)) if is_id else OnboardProject(project_path=name)
-    return submit(invocation, request, key=key)
+    return submit(invocation, request, WriteOptions.of(**options))

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -13,13 +12,13 @@ import click
 from app.cli.context import Invocation
 from app.cli.documents import unsent_document
 from app.cli.exits import failed
-from app.cli.options import KEY_OPTION, FactCommand, mapping
-from app.cli.run_wait import RunLookup, finish, wait_options
-from app.cli.writes import carry_out
+from app.cli.options import FactCommand, mapping
+from app.cli.run_wait import RunLookup, wait_options
+from app.cli.write_command import WriteOptions, perform, submit, write_options
 from storage.records import Repository
 
 if TYPE_CHECKING:
-    from app.api.requests import Json, WriteRequest
+    from app.api.requests import Json
 
 LONGEST: Final = 1_000_000
 """Bytes."""
@@ -87,7 +86,7 @@ _OPTIONS: Final = (
         "--metadata", multiple=True, metavar="KEY=VALUE", help="Repeatable; a VALUE that is JSON is sent as JSON."
     ),
     wait_options,
-    KEY_OPTION,
+    write_options,
 )
 
 
@@ -105,9 +104,7 @@ class Work:
     instructions: str
     branch: str | None
     metadata: "dict[str, Json]"
-    key: str | None
-    patience: timedelta | None
-    """How long to wait for the end; None: do not wait."""
+    write: WriteOptions
 
     @classmethod
     def of(
@@ -117,16 +114,14 @@ class Work:
         file: Path | None,
         branch: str | None,
         metadata: tuple[str, ...],
-        waits: bool,
-        timeout: timedelta,
-        key: str | None,
+        **options: Any,
     ) -> "Work":
         """From the options.
 
         Raises:
             CommandFailedError: The instructions or the metadata cannot be used.
         """
-        return cls(gather(instructions, file), branch, mapping(metadata), key, timeout if waits else None)
+        return cls(gather(instructions, file), branch, mapping(metadata), WriteOptions.of(**options))
 
 
 @click.command("start", cls=FactCommand, short_help="Start a run.")
@@ -141,7 +136,7 @@ def start(invocation: Invocation, /, *, repository: str, **options: Any) -> int:
     invocation.beside_error = unsent_document("run.start")
     reference, work = _repository(repository), Work.of(**options)
     request = StartRun(work.instructions, reference, work.branch, work.metadata)
-    return invocation.run(lambda: _start(invocation, request, work))
+    return submit(invocation, request, work.write)
 
 
 @click.command("continue", cls=FactCommand, short_help="Continue a run's conversation.")
@@ -156,20 +151,13 @@ def continue_run(invocation: Invocation, /, *, run_id: str, **options: Any) -> i
     return invocation.run(lambda: _continue(invocation, run_id, work))
 
 
-async def _start(invocation: Invocation, request: "WriteRequest", work: Work) -> int:
-    async with invocation.engine(needs_token=True) as engine:
-        action = await carry_out(engine, request, key=work.key)
-        return await finish(invocation, engine, action, work.patience)
-
-
 async def _continue(invocation: Invocation, run_id: str, work: Work) -> int:
     from app.api.requests import ContinueRun
 
-    async with invocation.engine(needs_token=True) as engine:
+    async with invocation.writer(dry_run=work.write.dry_run) as engine:
         run = await RunLookup(engine).named(run_id)
         request = ContinueRun(run.run_id, work.instructions, run.repository, work.branch, work.metadata)
-        action = await carry_out(engine, request, key=work.key)
-        return await finish(invocation, engine, action, work.patience)
+        return await perform(invocation, engine, request, work.write)
 
 
 def _repository(text: str) -> Repository:

@@ -12,8 +12,8 @@ from app.run_document import as_received
 from storage.records import Action
 
 if TYPE_CHECKING:
+    from app.actions import AlreadyAskedError
     from app.api.requests import WriteRequest
-    from app.cli.context import Invocation
     from app.engine import Engine
 
 SHOWN: Final = {
@@ -37,30 +37,41 @@ async def carry_out(
         CommandFailedError: The key was used for another request.
     """
     from app.actions import AlreadyAskedError
-    from app.api.requests import as_json
 
     try:
         return await _settled(engine, engine.actions.submit(request, key=key, again=again))
     except AlreadyAskedError as asked:
-        existing = asked.existing
-        if (existing.path, existing.body_json) != (request.path, as_json(request)):
-            raise failed(
-                "already_asked",
-                f"The key {key!r} was used for another request ({existing.action_id}). Nothing was sent; "
-                "choose another key.",
-                action_id=existing.action_id,
-            ) from asked
-        return existing
+        return _same(asked, request, key)
 
 
-def submit(invocation: "Invocation", request: "WriteRequest", *, key: str | None, again: bool = False) -> Exit:
-    """Send the request through the ledger, print its outcome, and return the exit code."""
+def _same(asked: "AlreadyAskedError", request: "WriteRequest", key: str | None) -> Action:
+    """What the key has sent, if that was the same request."""
+    from app.api.requests import as_json
 
-    async def send() -> Action:
-        async with invocation.engine(needs_token=True) as engine:
-            return await carry_out(engine, request, key=key, again=again)
+    existing = asked.existing
+    if (existing.path, existing.body_json) != (request.path, as_json(request)):
+        raise failed(
+            "already_asked",
+            f"The key {key!r} was used for another request ({existing.action_id}). Nothing was sent; "
+            "choose another key.",
+            action_id=existing.action_id,
+        ) from asked
+    return existing
 
-    return tell(invocation.output, invocation.run(send))
+
+async def rehearse(engine: "Engine", request: "WriteRequest", *, key: str | None, again: bool) -> Action | None:
+    """Check whether `carry_out` would send the request, without sending it; return what the key has sent already.
+
+    Raises:
+        ActionRefusedError, CommandFailedError: It would be refused, as by `carry_out`.
+    """
+    from app.actions import AlreadyAskedError
+
+    try:
+        await engine.actions.rehearse(request, key=key, again=again)
+    except AlreadyAskedError as asked:
+        return _same(asked, request, key)
+    return None
 
 
 async def resend(engine: "Engine", action_id: str) -> Action:

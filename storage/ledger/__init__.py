@@ -173,6 +173,7 @@ class Ledger:
 
     # reading
 
+    check = reads(entries.check)
     action = reads(queries.action)
     actions = reads(queries.actions)
     for_run = reads(queries.for_run)

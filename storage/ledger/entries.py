@@ -53,10 +53,7 @@ class Entry:
 def prepare(connection: sqlite3.Connection, entry: Entry, owner: Owner, at: datetime) -> Action:
     """Enter the action; raises as `Ledger.prepare`."""
     with immediate(connection):
-        refuse_taken_key(connection, entry.key)
-        refuse_blocked(connection, entry.kind, entry.subject)
-        if not entry.again:
-            _refuse_done(connection, entry)
+        check(connection, entry.kind, entry.subject, entry.key, again=entry.again)
         connection.execute(
             "INSERT INTO actions (action_id, kind, subject, key, path, body_json, actor, state, created_us,"
             " base_url, user, host, surface, owner_pid, owner_started, owner_boot, owner_namespace)"
@@ -72,6 +69,15 @@ def prepare(connection: sqlite3.Connection, entry: Entry, owner: Owner, at: date
         )
         audit.add(connection, entry.action_id, "prepared", entry.base_url, entry.author, at)
         return existing(connection, entry.action_id)
+
+
+def check(connection: sqlite3.Connection, kind: ActionKind, subject: str, key: str | None, *, again: bool) -> None:
+    """Check that such an action may be entered; raises as `Ledger.prepare`. None: under a key of its own."""
+    if key is not None:
+        refuse_taken_key(connection, key)
+    refuse_blocked(connection, kind, subject)
+    if not again:
+        _refuse_done(connection, kind, subject)
 
 
 def existing(connection: sqlite3.Connection, action_id: str) -> Action:
@@ -103,13 +109,13 @@ def refuse_blocked(connection: sqlite3.Connection, kind: ActionKind, subject: st
         raise SubjectBlockedError(other)
 
 
-def _refuse_done(connection: sqlite3.Connection, entry: Entry) -> None:
-    if not entry.subject:
+def _refuse_done(connection: sqlite3.Connection, kind: ActionKind, subject: str) -> None:
+    if not subject:
         return
     done = select(
         connection,
         "WHERE kind = ? AND subject = ? AND state = 'confirmed' ORDER BY seq DESC LIMIT 1",
-        (entry.kind, sqlite_text(entry.subject)),
+        (kind, sqlite_text(subject)),
     )
     for other in done:
         raise AlreadyDoneError(other)

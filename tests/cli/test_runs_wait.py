@@ -5,7 +5,9 @@ import signal
 
 import pytest
 
+from tests.answers import EXECUTION, RUN
 from tests.cli.conftest import CommandLine
+from tests.fault_server import FaultServer, Received, Respond
 from tests.run_board import Board
 
 
@@ -99,3 +101,37 @@ def test_waiting_for_a_run_that_vanishes_ends(boarded: CommandLine, board: Board
     out, _ = process.communicate(timeout=120)
 
     assert (process.returncode, json.loads(out)["error"]["kind"]) == (7, "not_found")
+
+
+def test_an_agents_run_is_waited_for_where_its_id_is_listed(faulty: CommandLine, server: FaultServer) -> None:
+    """It appears later than the execution, and its end is the command's."""
+    listed = {**RUN, "run_id": "exe_1", "status": "failed"}
+    pages = [{"runs": runs, "page_size": 100, "next_token": None, "total_count": len(runs)} for runs in ([], [listed])]
+    reads: list[Received] = []
+
+    def answer(request: Received) -> Respond:
+        if request.method == "POST":
+            return Respond(201, EXECUTION)
+        reads.append(request)
+        return Respond(200, pages[len(reads) > 3])
+
+    server.otherwise = answer
+
+    result = faulty("agents", "start", "nightly", "-R", "acme/api", "--wait", "--json")
+
+    document = result.json()
+    assert (result.code, document["state"]) == (1, "confirmed")
+    assert (document["execution"], document["run"]) == (EXECUTION, listed)
+
+
+def test_an_execution_without_a_listed_run_is_said_to_be_one(faulty: CommandLine, server: FaultServer) -> None:
+    """Exit code 3; that it was accepted is certain, and no other run is taken for its own."""
+    page = {"runs": [RUN], "page_size": 100, "next_token": None, "total_count": 1}
+    server.otherwise = lambda request: Respond(201, EXECUTION) if request.method == "POST" else Respond(200, page)
+
+    result = faulty("agents", "start", "nightly", "-R", "acme/api", "--wait", "--timeout", "0.5", "--json")
+
+    document = result.json()
+    assert (result.code, document["state"], document["error"]["kind"]) == (3, "confirmed", "waited_too_long")
+    assert "no run with the id exe_1 is listed" in document["error"]["message"]
+    assert "run" not in document

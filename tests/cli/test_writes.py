@@ -108,8 +108,9 @@ def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: Command
     for refused in (faulty(*CREATE), faulty("orgs", "create", "nobody", "--json"), faulty(*CREATE, "--read-only")):
         document = refused.json()
         assert refused.code in {2, 6}
-        assert {name: document[name] for name in ("action_id", "kind", "state", "organization")} == {
+        assert {name: document[name] for name in ("action_id", "kind", "state", "base_url", "organization")} == {
             "action_id": None,
+            "base_url": None,
             "kind": "organization.create",
             "state": "not_sent",
             "organization": None,
@@ -140,6 +141,60 @@ def test_the_same_key_sends_once(faulty: CommandLine, server: FaultServer) -> No
     assert first.out == second.out
     assert (second.code, other.code, other.json()["error"]["kind"]) == (0, 2, "already_asked")
     assert len(posts(server)) == 1
+
+
+@pytest.mark.parametrize("option", ["--key", "--idempotency-key"])
+def test_a_key_has_two_names(faulty: CommandLine, server: FaultServer, option: str) -> None:
+    """The second is the field's own word."""
+    server.script(Respond(201, ORGANIZATION))
+
+    results = [faulty(*CREATE, option, "k1") for _ in range(2)]
+
+    assert ([each.code for each in results], len(posts(server))) == ([0, 0], 1)
+
+
+def test_a_second_organization_for_an_address_needs_a_knowing_yes(faulty: CommandLine, server: FaultServer) -> None:
+    """However the address is written; the refusal names what there is, and how to go on."""
+    server.script(Respond(201, ORGANIZATION), Respond(201, ORGANIZATION | {"organization_id": "org_2"}))
+    first = faulty(*CREATE).json()
+
+    refused = faulty("orgs", "create", " NEW.admin@EXAMPLE.com ", "--json")
+    meant = faulty("orgs", "create", "NEW.admin@EXAMPLE.com", "--again", "--json")
+
+    error = refused.json()["error"]
+    assert (refused.code, error["kind"], error["action_id"]) == (2, "duplicate", first["action_id"])
+    assert all(word in error["message"] for word in ("org_1", first["action_id"], "Nothing was sent", "--again"))
+    assert (meant.code, meant.json()["organization"]["organization_id"], len(posts(server))) == (0, "org_2", 2)
+
+
+def test_eight_simultaneous_creations_of_one_address_make_one_organization(
+    real: CommandLine, service: RunningService
+) -> None:
+    """Each of the others says that it sent nothing, and why; one later sends nothing either."""
+    create = ("orgs", "create", "eight@example.com", "--json")
+    processes = [real.begin(*create) for _ in range(8)]
+    documents = [json.loads(process.communicate(timeout=300)[0]) for process in processes]
+
+    assert [process.returncode for process in processes].count(0) == 1
+    assert [document["state"] for document in documents].count("confirmed") == 1
+    others = [document["error"]["kind"] for document in documents if document["state"] != "confirmed"]
+    assert set(others) <= {"blocked", "duplicate"}
+    assert real(*create).json()["error"]["kind"] == "duplicate"
+    invited = [each["email"] for each in service.admin("invitation", "list")["invitations"]]
+    assert invited.count("eight@example.com") == 1
+
+
+@pytest.mark.parametrize("write", [CREATE[:-1], ("runs", "start", "-R", "acme/api", "Review")])
+def test_a_writes_first_line_says_where_it_goes(
+    faulty: CommandLine, server: FaultServer, write: tuple[str, ...]
+) -> None:
+    """On stderr for people; in JSON a field of the document, and nothing on stderr."""
+    server.script(Respond(429, {"message": "slow"}), Respond(429, {"message": "slow"}))
+
+    told, document = faulty(*write), faulty(*write, "--json")
+
+    assert told.err.splitlines()[0] == f"Writing to {faulty.base_url} (profile environment)."
+    assert (document.json()["base_url"], document.err) == (faulty.base_url, "")
 
 
 def test_a_started_run_is_told_however_the_waiting_for_its_end_goes_wrong(

@@ -1,0 +1,108 @@
+"""A write as a command: its options, its dry run, and how it is carried out and reported."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from app.cli.context import Invocation
+from app.cli.documents import unsent_document
+from app.cli.exits import Exit
+from app.cli.output import Format, Output
+from app.cli.run_wait import finish
+from app.cli.writes import carry_out, rehearse, tell
+
+if TYPE_CHECKING:
+    from app.api.requests import WriteRequest
+    from app.engine import Engine
+
+HEADERS: Final[Mapping[str, str]] = {"Authorization": "Bearer ***", "Content-Type": "application/json"}
+"""As a dry run shows them: the token never is."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def write_options(function: F) -> F:
+    """Add the options that every write has."""
+    key = click.option(
+        "--key",
+        "--idempotency-key",
+        "key",
+        metavar="KEY",
+        help="Send the same request under the same KEY only once, however often it is asked for.",
+    )
+    return key(DRY_RUN_OPTION(function))
+
+
+DRY_RUN_OPTION: Final = click.option(
+    "--dry-run", is_flag=True, help="Print the request that would be sent, and send nothing."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How a command was asked to write."""
+
+    key: str | None = None
+    """The same request under the same key is sent once. None: each one is sent."""
+    dry_run: bool = False
+    again: bool = False
+    """Whether an address that has an organization may get another one."""
+    patience: timedelta | None = None
+    """How long to wait for the end of the run that it starts; None: do not wait."""
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        key: str | None,
+        dry_run: bool,
+        again: bool = False,
+        waits: bool = False,
+        timeout: timedelta | None = None,
+    ) -> "WriteOptions":
+        """From a command's options."""
+        return cls(key, dry_run, again, timeout if waits else None)
+
+
+def submit(invocation: Invocation, request: "WriteRequest", options: WriteOptions) -> int:
+    """Send the request through the ledger, or rehearse that; print the outcome and return the exit code."""
+
+    async def work() -> int:
+        async with invocation.writer(dry_run=options.dry_run) as engine:
+            return await perform(invocation, engine, request, options)
+
+    return invocation.run(work)
+
+
+async def perform(invocation: Invocation, engine: "Engine", request: "WriteRequest", options: WriteOptions) -> int:
+    """As `submit`, with an engine from `Invocation.writer`."""
+    if options.dry_run:
+        existing = await rehearse(engine, request, key=options.key, again=options.again)
+        if existing is not None:
+            return tell(invocation.output, existing)
+        return tell_request(invocation.output, engine.client.base_url, request)
+    action = await carry_out(engine, request, key=options.key, again=options.again)
+    return await finish(invocation, engine, action, options.patience)
+
+
+def request_document(base_url: str, request: "WriteRequest") -> dict[str, object]:
+    """The request as it would be sent, but for the token."""
+    return {"method": "POST", "url": f"{base_url}{request.path}", "headers": dict(HEADERS), "body": request.body()}
+
+
+def tell_request(output: Output, base_url: str, request: "WriteRequest") -> Exit:
+    """Print the request that a dry run did not send."""
+    sent = request_document(base_url, request)
+    if output.format is Format.TABLE:
+        output.text(f"POST {sent['url']}")
+        for name, value in HEADERS.items():
+            output.text(f"{name}: {value}")
+        output.text("")
+        output.print(output.json(sent["body"]))
+        return Exit.DONE
+    document = {**unsent_document(request.kind), "base_url": base_url, "dry_run": True, "request": sent}
+    output.record(document, [("method", "POST"), ("url", str(sent["url"])), ("body", output.json(sent["body"]))])
+    return Exit.DONE

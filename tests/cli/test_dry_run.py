@@ -1,0 +1,104 @@
+"""`--dry-run`: the request as it would be sent, and nothing sent or recorded."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.answers import CREATE, EXECUTION, ORGANIZATION, RUN
+from tests.cli.conftest import CommandLine
+from tests.fault_server import Drop, FaultServer, Received, Respond, Step
+
+PAGE = {"runs": [RUN], "page_size": 100, "next_token": None, "total_count": 1}
+ANSWERS = {"runs": RUN, "organizations": ORGANIZATION, "projects": {"success": True, "project_path": "acme/tools"}}
+WRITES = [
+    ("runs", "start", "-R", "acme/api", "--branch", "b", "--metadata", "n=3", "Do\x1b this ä"),
+    ("runs", "continue", "run_1", "And", "that"),
+    ("agents", "start", "nightly / x", "-R", "acme/api", "--input", "a=1", "b=x"),
+    ("orgs", "create", "A@example.com", "--offer-code", "X"),
+    ("gitlab", "onboard", "gitlab:acme/tools"),
+    ("gitlab", "onboard", "42"),
+]
+
+
+def answering(request: Received) -> Step:
+    if request.method == "GET":
+        return Respond(200, PAGE)
+    agent = "/agents/" in request.target
+    return Respond(201, EXECUTION if agent else ANSWERS[request.target.rpartition("/")[2]])
+
+
+def ledger(home: Path) -> bytes:
+    [file] = (home / "data").rglob("ledger.sqlite3")
+    return file.read_bytes()
+
+
+@pytest.mark.parametrize("write", WRITES, ids=" ".join)
+def test_it_prints_what_the_command_then_sends(
+    faulty: CommandLine, server: FaultServer, write: tuple[str, ...]
+) -> None:
+    """Method, address, headers and body, in every format, the token masked; the ledger is as it was."""
+    server.otherwise = answering
+    faulty("runs", "list")
+    before, count = ledger(faulty.home), len(server.requests)
+
+    dry = faulty(*write, "--dry-run", "--json", RUNWARDEN_TOKEN="")
+    table, csv = (faulty(*write, "--dry-run", "-o", form) for form in ("table", "csv"))
+    assert (dry.code, table.code, csv.code) == (0, 0, 0)
+    assert (ledger(faulty.home), len(server.requests)) == (before, count)
+    assert faulty(*write, "--json").code == 0
+
+    sent, document = server.requests[-1], dry.json()
+    request = document["request"]
+    assert (request["method"], request["url"]) == (sent.method, server.origin + sent.target)
+    assert request["body"] == sent.json()
+    assert request["headers"] == {"Authorization": "Bearer ***", "Content-Type": sent.headers["content-type"]}
+    assert (document["dry_run"], document["state"], document["action_id"]) == (True, "not_sent", None)
+    assert document["base_url"] == faulty.base_url
+    assert f"POST {server.origin}{sent.target}\nAuthorization: Bearer ***\n" in table.out
+    assert "\x1b" not in table.out + csv.out
+    assert faulty.token not in dry.out + table.out + csv.out
+    assert f"Nothing is sent to {faulty.base_url} (profile environment)." in table.err
+
+
+def test_what_would_be_refused_is_refused_in_the_same_words(faulty: CommandLine, server: FaultServer) -> None:
+    """With the same exit code: invalid, read-only, blocked, done before, under a key that was used."""
+    server.script(Drop(), Respond(201, ORGANIZATION), Respond(201, RUN))
+    faulty(*CREATE)
+    faulty("orgs", "create", "done@example.com")
+    start = ("runs", "start", "-R", "acme/api", "Go", "--key", "k", "--json")
+    started = faulty(*start)
+    before, count = ledger(faulty.home), len(server.requests)
+
+    for write, code, kind in [
+        (("orgs", "create", "nobody", "--json"), 2, "invalid"),
+        (("orgs", "create", "a@example.com", "--read-only", "--json"), 2, "read_only"),
+        (CREATE, 6, "blocked"),
+        (("orgs", "create", "Done@Example.com", "--json"), 2, "duplicate"),
+        ((*start, "again"), 2, "already_asked"),
+    ]:
+        dry, real = faulty(*write, "--dry-run"), faulty(*write)
+        assert (dry.code, dry.json()["error"]["kind"]) == (code, kind)
+        assert dry.out == real.out
+    assert faulty("orgs", "create", "done@example.com", "--again", "--dry-run").code == 0
+    assert faulty(*start, "--dry-run").out == started.out
+    assert (ledger(faulty.home), len(server.requests)) == (before, count)
+
+
+def test_an_import_shows_the_request_of_each_row(faulty: CommandLine, server: FaultServer) -> None:
+    """Of those rows that would be sent."""
+    server.script(Respond(201, ORGANIZATION))
+    faulty("orgs", "create", "a@example.com")
+
+    dry = faulty(
+        "orgs", "import", "-", "--dry-run", "--json", stdin="email,offer_code\na@example.com,\nb@example.com,X\n"
+    )
+    table = faulty("orgs", "import", "-", "--dry-run", stdin="email\nb@example.com\n")
+
+    first, second = dry.json()["rows"]
+    assert (first["outcome"], first["request"]) == ("already_created", None)
+    assert (second["outcome"], second["request"]["body"]) == (
+        "to_create",
+        {"email": "b@example.com", "offer_code": "X"},
+    )
+    assert f'POST {faulty.base_url}/external/organizations {{"email": "b@example.com"}}' in table.out
+    assert len(server.requests) == 1
