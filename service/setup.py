@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.clock import parse_duration, rfc3339
+from service.mail.address import checked_address
 from service.reference import checked_path, location
 from service.store import agents, hosts, organizations, repositories, tokens, trials
 from service.store.organizations import Organization
@@ -124,11 +125,9 @@ def checked_email(email: str) -> str:
     Raises:
         SetupError: It is none (spec 2.1).
     """
-    from email_validator import EmailNotValidError, validate_email
-
     try:
-        return validate_email(email, check_deliverability=False).normalized
-    except EmailNotValidError as error:
+        return checked_address(email)[0]
+    except ValueError as error:
         raise SetupError(f"email: {error}") from error
 
 

@@ -2,13 +2,13 @@
 
 from typing import Annotated
 
-from email_validator import EmailNotValidError, validate_email
 from fastapi import APIRouter, Depends
 
 from service.api.auth import AnyCaller
 from service.api.bodies import OrganizationCreation, ReadBody, schema_of
 from service.api.context import Context, Services
 from service.api.errors import ApiError, bad_request, documented
+from service.mail.address import checked_address
 from service.mail.sender import CLAIM_MICROS, MailSender
 from service.store import invitations, organizations, trials
 from service.store.organizations import Organization
@@ -56,8 +56,8 @@ def create_organization(
 
 def _checked_email(email: str) -> str:
     try:
-        return validate_email(email, check_deliverability=False).normalized
-    except EmailNotValidError as error:
+        return checked_address(email)[0]
+    except ValueError as error:
         raise bad_request("invalid_email", f"email: {error}") from error
 
 

@@ -25,6 +25,8 @@ _CHUNK: Final = 65_536
 _POLL_S: Final = 0.25
 _SUPERVISOR_TIMEOUT_S: Final = 15.0
 _LONGEST_REPORT: Final = 4096
+_NOT_STARTED: Final = frozenset({126, 127})
+"""What a shell answers when a command cannot be executed, and when there is none."""
 _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ")
 
 
@@ -195,6 +197,11 @@ def _check_report(report: str, limits: AgentLimits) -> None:
     status = int(rest)
     if status in {-signal.SIGXFSZ, 128 + signal.SIGXFSZ}:
         raise AgentFailedError(f"the agent wrote a file of more than {limits.file_bytes} bytes (file_bytes)")
+    if status in _NOT_STARTED:
+        raise AgentFailedError(
+            f"the agent exited with status {status}, as where a command is missing or may not be executed: "
+            "its last lines are in the log; correct its argv, or make the command visible in the sandbox"
+        )
     if status:
         raise AgentFailedError(f"the agent exited with status {status}; its last lines are in the log")
 

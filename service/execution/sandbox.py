@@ -19,6 +19,8 @@ _ETC: Final = (
 )
 _NETWORK_ETC: Final = ("resolv.conf", "hosts")
 _PROBE_S: Final = 10
+_STARTER: Final = ("/bin/sh", "-c", 'exec "$0" "$@"')
+"""bubblewrap would answer 1 for a command that it cannot start; the shell answers 126 or 127, and names it."""
 PACKAGE_ROOT: Final = Path(service.__file__).resolve().parent.parent
 
 
@@ -54,7 +56,16 @@ class Sandbox:
             view += ["--bind", str(path), str(path)]
         # bubblewrap's own root and /dev would otherwise be writable memory without a limit.
         view += ["--remount-ro", "/dev", "--remount-ro", "/"]
-        return [self.program, *_isolation(network=network), *view, "--chdir", str(workspace.tree), "--", *argv]
+        return [
+            self.program,
+            *_isolation(network=network),
+            *view,
+            "--chdir",
+            str(workspace.tree),
+            "--",
+            *_STARTER,
+            *argv,
+        ]
 
 
 def find(wanted: Sandboxing) -> Sandbox:

@@ -117,6 +117,8 @@ class Workspace:
         alternates = git_dir / "objects" / "info" / "alternates"
         alternates.write_text(f"{snapshot.git_dir / 'objects'}\n", "utf-8")
         git("config", "core.bare", "false", git_dir=git_dir)
+        # Over the repository's own: what is checked out and committed are the bytes as they are stored.
+        (git_dir / "info" / "attributes").write_text("* -text -ident -filter -working-tree-encoding\n", "utf-8")
 
 
 def _clean(value: object, length: int) -> str | None:

@@ -8,6 +8,7 @@ from email.utils import format_datetime, formatdate, parseaddr
 from typing import Protocol
 
 from service.clock import EPOCH
+from service.mail.address import checked_address
 from service.store.invitations import PendingMail
 
 _TEXT = """\
@@ -104,9 +105,7 @@ def _one_line(name: str) -> str:
 
 def _deliverable(email: str) -> str:
     """Return the address in ASCII where its name allows it: a domain in another script has an ASCII form."""
-    from email_validator import EmailNotValidError, validate_email
-
     try:
-        return validate_email(email, check_deliverability=False).ascii_email or email
-    except EmailNotValidError:
+        return checked_address(email)[1]
+    except ValueError:
         return email

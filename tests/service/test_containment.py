@@ -259,7 +259,8 @@ def test_a_command_that_is_not_there_is_explained(rogue: Rogue) -> None:
     turn, log = rogue("none", "absent")
 
     assert turn["status"] == "failed"
-    assert "cannot be started" in turn["failure"] or "exited with status" in turn["failure"]
+    assert "cannot be started" in turn["failure"] or "a command is missing" in turn["failure"]
+    assert "correct its argv" in turn["failure"]
     assert "/nowhere/agent" in log or "No such file" in turn["failure"]
 
 

@@ -77,6 +77,25 @@ def test_a_named_branch_that_exists_is_worked_on(api: Any) -> None:
     assert "go on" in git("log", "-1", "--format=%s", "fix/login", cwd=repository)
 
 
+def test_a_commit_holds_the_change_alone_whatever_attributes_say(tenant: Callable[..., Any], tmp_path: Path) -> None:
+    """Files with CRLF, keywords and another encoding stay byte for byte as they were."""
+    stored = {"crlf.txt": "one\r\ntwo\r\n", "id.txt": "$Id: kept $\n", "utf.txt": "caf\u00e9\n", ".gitattributes": ""}
+    bare = make_repository(tmp_path / "acme" / "api", stored)
+    attributes = "* text=auto eol=lf\nid.txt ident\nutf.txt working-tree-encoding=UTF-16\n"
+    clone = tmp_path / "clone"
+    git("clone", "--quiet", str(bare), str(clone), cwd=tmp_path)
+    (clone / ".gitattributes").write_text(attributes, "utf-8")
+    identity = ("-c", "user.name=t", "-c", "user.email=t@t.example")
+    git(*identity, "commit", "--quiet", "-m", "attributes", ".gitattributes", cwd=clone)
+    git("push", "--quiet", "origin", "HEAD", cwd=clone)
+    api = tenant(repositories=[{"name": "api", "platform": "github", "path": "acme/api", "url": str(bare)}])
+    run = api.ended(api.start("write it"))
+
+    changed = git("diff", "--name-only", "main", run["branch_name"], cwd=bare).split()
+    assert run["status"] == "completed"
+    assert changed == [f"notes/{run['run_id']}-1.json"]
+
+
 def test_an_agent_that_changes_nothing_completes_without_a_commit(api: Any) -> None:
     """No empty commit, no branch."""
     run = api.ended(api.start("nothing to do"))

@@ -46,7 +46,10 @@ def test_each_successful_call_makes_another_organization(api: Any) -> None:
     assert all(invitation(api, one["organization_id"])["To"] == "twice@customer.example" for one in made)
 
 
-@pytest.mark.parametrize("address", ["", "nobody", "a@", "@b", "a b@c.example", "a@b@c.example", "a@b..example", "a@b"])
+@pytest.mark.parametrize(
+    "address",
+    ["", "nobody", "a@", "@b", "a b@c.example", "a@b@c.example", "a@b..example", "a@b", "a" * 65 + "@b.example"],
+)
 def test_an_invalid_email_is_400(api: Any, address: str) -> None:
     """Nothing is created."""
     before = len(api.service.admin("org", "list")["organizations"])
@@ -54,6 +57,11 @@ def test_an_invalid_email_is_400(api: Any, address: str) -> None:
 
     assert (answer.status_code, answer.json()["error_code"] in {"invalid_email", "invalid_request"}) == (400, True)
     assert len(api.service.admin("org", "list")["organizations"]) == before
+
+
+def test_an_address_of_a_private_network_is_taken(api: Any) -> None:
+    """`.local` is what many of them are called."""
+    assert api.post("/external/organizations", {"email": "user@corp.local"}).status_code == 201
 
 
 @pytest.mark.parametrize(
