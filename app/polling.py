@@ -2,9 +2,7 @@
 
 import asyncio
 import logging
-import os
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -12,29 +10,20 @@ from functools import partial
 from typing import Final
 
 from app.api.budget import Budget, Priority, Wait
-from app.api.errors import (
-    ApiError,
-    ForbiddenError,
-    NotAuthorizedError,
-    NotFoundError,
-    NoTokenError,
-    RateLimitedError,
-    RequestTimeoutError,
-    UnreachableError,
-)
+from app.api.errors import ApiError, RateLimitedError
 from app.api.pace import POLL
 from app.events import ActionChanged, Announce, CacheChangedElsewhere, PollDelayed, StorageFailed
 from app.schedule import Job, Schedule, Work
 from app.sync import HealthSync, RunSync
-from app.sync.polls import Cadence
+from app.sync.polls import CANNOT_POLL, Cadence
 from storage.cache import Cache
+from storage.cache.polls import POLLER
 from storage.errors import StorageError
 from storage.foreign_writes import ForeignWrites
 from storage.lease import Lease
 from storage.ledger import Ledger
 from storage.records.activity import Subject
 
-LEASE_NAME: Final = "poller"
 DOORBELL_S: Final = 0.4
 """How soon another process's write is noticed."""
 STANDBY_S: Final = 3.0
@@ -44,15 +33,6 @@ ORPHANS_S: Final = 5.0
 LEASE_S: Final = 15.0
 """How long a poller that died keeps the others waiting."""
 RENEWAL_S: Final = LEASE_S / 3
-CANNOT_POLL: Final = (
-    NoTokenError,
-    NotAuthorizedError,
-    ForbiddenError,
-    NotFoundError,
-    UnreachableError,
-    RequestTimeoutError,
-)
-"""Failures that another process may not have: its token, address or network can be another one."""
 STAND_ASIDE_S: Final = 2.5 * STANDBY_S
 """How long a poller that cannot poll leaves the lease to others; if it is free after that, it is alone."""
 LOOK_AGAIN_S: Final = 15.0
@@ -89,7 +69,6 @@ class Polling:
     """Requests that the last complete poll took."""
     _asked_for: set[Subject] = field(default_factory=set)
     """Polls that a person asked for: carried out with or without the lease."""
-    _owner: str = field(default_factory=lambda: f"{os.getpid()}-{uuid.uuid4().hex[:8]}")
     _next_claim_s: float = 0.0
     """Monotonic seconds: when to renew the lease, or to try for it again."""
     _claiming: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -212,7 +191,7 @@ class Polling:
         async with self._claiming:
             if time.monotonic() < self._next_claim_s:
                 return
-            self.is_poller = await self.lease.acquire(LEASE_NAME, self._owner, LEASE_S)
+            self.is_poller = await self.lease.acquire(POLLER, self.cache.process, LEASE_S)
             self._next_claim_s = time.monotonic() + (RENEWAL_S if self.is_poller else 0.0)
 
     async def _release(self, *, stand_aside_s: float = 0.0) -> None:
@@ -221,7 +200,7 @@ class Polling:
             self._next_claim_s = time.monotonic() + stand_aside_s
             if self.is_poller:
                 self.is_poller = False
-                await self.lease.release(LEASE_NAME, self._owner)
+                await self.lease.release(POLLER, self.cache.process)
 
     async def _listen(self) -> None:
         foreign = ForeignWrites(self.cache, self.ledger)

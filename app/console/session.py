@@ -11,7 +11,7 @@ from textual.signal import Signal
 from app.api.errors import ApiError
 from app.config import Profile, Settings
 from app.console.coalesced_task import CoalescedTask, Start
-from app.console.troubles import READ_ONLY, link_notice, storage_notice
+from app.console.troubles import READ_ONLY, link_notice, own_failure_text, storage_notice
 from app.events import ActionChanged, Event, LinkChanged, StorageFailed
 from app.text import safe_text
 from app.times import clocks_apart
@@ -113,6 +113,9 @@ class Session:
         """The engine says that something changed."""
         if isinstance(event, StorageFailed):
             self.storage_failed(event.message)
+        if isinstance(event, LinkChanged) and event.own_failure is not None and event.state.subject == "runs":
+            title, text = own_failure_text(event.own_failure)
+            self.notify(text, title=title, severity="warning", timeout=CURE_S)
         self._has_polled = self._has_polled or isinstance(event, LinkChanged)
         if not isinstance(event, ActionChanged):
             self.refresh_vitals()

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from app.api.errors import ApiError
 from app.text import safe_text
 from app.times import clock_time
 from storage.records import LinkState
@@ -46,6 +47,13 @@ def link_notice(link: LinkState | None, now: datetime) -> Notice | None:
     lines = tuple(line for line in (_since(link.failing_since, link, now), why, _still_true(link, kind, now)) if line)
     tone: Tone = "bad" if kind in REFUSALS else "warn"
     return Notice("✗" if tone == "bad" else "◌", _TITLES.get(kind, "The service gives no usable answer"), lines, tone)
+
+
+def own_failure_text(error: ApiError) -> tuple[str, str]:
+    """Why this console cannot ask while another one can: a title and a sentence."""
+    kind = error.kind
+    why = _CURES.get(kind) or _sentence(safe_text(error.message, limit=160))
+    return _TITLES.get(kind, "The service gives no usable answer"), f"{why} Another console keeps the rows current."
 
 
 def storage_notice(message: str) -> Notice:

@@ -5,8 +5,8 @@ from datetime import datetime
 
 from app.api.client import Client
 from app.api.errors import ApiError
-from app.events import Announce, HealthChanged, LinkChanged
-from app.sync.polls import outcome
+from app.events import Announce, HealthChanged
+from app.sync.polls import PollRecord
 from storage.cache import Cache
 from storage.records import HealthChange
 
@@ -19,6 +19,7 @@ class HealthSync:
         self._cache = cache
         self._announce = announce
         self._clock = clock
+        self._polls = PollRecord("health", cache, announce)
 
     async def refresh(self) -> tuple[HealthChange, ...]:
         """Ask once.
@@ -38,5 +39,4 @@ class HealthSync:
 
     async def record(self, error: ApiError | None) -> None:
         """Record how a poll of health went, and ring the doorbell."""
-        state = await self._cache.record_poll(outcome("health", self._clock(), error, in_lab=self._client.in_lab))
-        self._announce(LinkChanged(state))
+        await self._polls.keep(self._clock(), error, in_lab=self._client.in_lab)

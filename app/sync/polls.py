@@ -6,9 +6,29 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from app.api.errors import ApiError
+from app.api.errors import (
+    ApiError,
+    ForbiddenError,
+    NotAuthorizedError,
+    NotFoundError,
+    NoTokenError,
+    RequestTimeoutError,
+    UnreachableError,
+)
+from app.events import Announce, LinkChanged
+from storage.cache import Cache
 from storage.records import PollOutcome
 from storage.records.activity import Subject
+
+CANNOT_POLL: Final = (
+    NoTokenError,
+    NotAuthorizedError,
+    ForbiddenError,
+    NotFoundError,
+    UnreachableError,
+    RequestTimeoutError,
+)
+"""Failures that another process may not have: its token, address or network can be another one."""
 
 CEILING: Final = 16
 """The slowest cadence, as a multiple of the configured one."""
@@ -53,8 +73,29 @@ class Cadence:
         return max(0.0, self.due_at_s - now_s)
 
 
-def outcome(subject: Subject, at: datetime, error: ApiError | None, *, in_lab: bool, dropped: int = 0) -> PollOutcome:
-    """The outcome of a poll that ended with this error, or with none."""
-    if error is None:
-        return PollOutcome(subject, at, in_lab=in_lab, dropped=dropped)
-    return PollOutcome(subject, at, error.kind, error.message, getattr(error, "status", None), in_lab)
+@dataclass(frozen=True, slots=True)
+class PollRecord:
+    """Records how the polls of one subject went, and rings the doorbell."""
+
+    subject: Subject
+    cache: Cache
+    announce: Announce
+
+    async def keep(self, at: datetime, error: ApiError | None, *, in_lab: bool, dropped: int = 0) -> None:
+        """Record a poll that ended with this error, or with none.
+
+        What may be wrong with this process only does not count for the link while another process polls.
+        """
+        how = PollOutcome(
+            self.subject,
+            at,
+            None if error is None else error.kind,
+            None if error is None else error.message,
+            getattr(error, "status", None),
+            in_lab,
+            dropped,
+            process=self.cache.process,
+            is_own=isinstance(error, CANNOT_POLL),
+        )
+        state = await self.cache.record_poll(how)
+        self.announce(LinkChanged(state, own_failure=None if state.is_failing else error))

@@ -10,9 +10,9 @@ from typing import Final
 
 from app.api.client import Client
 from app.api.errors import ApiError, EndlessListError, RejectedError
-from app.events import Announce, LinkChanged, RunsChanged
+from app.events import Announce, RunsChanged
 from app.sync.look_up import LookUp, Verdict
-from app.sync.polls import outcome
+from app.sync.polls import PollRecord
 from app.sync.reader import RunQuery, RunReader, StoredPage
 from app.sync.walk import ENDS, Walk
 from storage.cache import Cache
@@ -75,6 +75,7 @@ class RunSync:
         self.reader = RunReader(client, cache, announce, clock, page_size)
         """Reads any list of runs into the cache."""
         self._look_up = LookUp(self.reader)
+        self._polls = PollRecord("runs", cache, announce)
         self._first_runs = first_runs
         """How far the very first refresh reaches back, in runs."""
         self._ignores_status = False
@@ -98,9 +99,7 @@ class RunSync:
 
     async def record(self, error: ApiError | None, *, dropped: int = 0) -> None:
         """Record how a poll of runs went, and ring the doorbell."""
-        how = outcome("runs", self.clock(), error, in_lab=self._client.in_lab, dropped=dropped)
-        state = await self.cache.record_poll(how)
-        self._announce(LinkChanged(state))
+        await self._polls.keep(self.clock(), error, in_lab=self._client.in_lab, dropped=dropped)
 
     async def store(self, runs: Iterable[Run], asked_at: datetime | None = None) -> RunChanges:
         """Store runs from any answer of the service, see `RunReader.store`."""

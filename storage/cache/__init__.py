@@ -1,6 +1,8 @@
 """The cache: what was seen of the service, readable at once; if it is lost, it is fetched again."""
 
 import asyncio
+import os
+import uuid
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cached_property, partial
@@ -41,6 +43,8 @@ class Cache:
         self.set_aside = set_aside
         """What this cache replaced when it was opened: a person is told. None: nothing."""
         self.reader = reader
+        self.process = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        """Tells this process from the others that have the file open."""
         self._counts = read_runs.Counts()
         self._landmarks = window_queries.Landmarks()
         self._answers = run_writes.AnswerQueue(writer)

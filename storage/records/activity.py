@@ -22,6 +22,10 @@ class PollOutcome:
     """The service said that it is a lab, where faults are scripted."""
     dropped: int = 0
     """Entries of its lists that had no usable id."""
+    process: str = ""
+    """Whose poll it was, by `Cache.process`."""
+    is_own: bool = False
+    """It failed for a reason that other processes may not have, such as a refused token."""
 
 
 @dataclass(frozen=True, slots=True)

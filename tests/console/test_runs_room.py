@@ -2,7 +2,9 @@
 
 import pytest
 
-from storage.records import RunFilter, RunSort
+from app.api.errors import NotAuthorizedError
+from app.events import LinkChanged
+from storage.records import LinkState, RunFilter, RunSort
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.run_board import Board
 from widgets.cursor_view import HEADER
@@ -30,6 +32,16 @@ async def test_the_window_follows_to_the_end_of_a_long_list(staged: Staged, boar
         await scene.press("g")
 
         assert "fix/login-timeout" in cursor_line(scene)
+
+
+async def test_a_token_refused_here_only_is_said_here_only(staged: Staged) -> None:
+    """While another console polls, the rows stay live; a toast says what this one's token lacks."""
+    async with staged() as scene:
+        failure = NotAuthorizedError("The token has expired.", status=401)
+        await scene.ring(LinkChanged(LinkState("runs", scene.clock()), own_failure=failure))
+
+        assert [said for said in scene.toasts if "Another console keeps the rows current." in said]
+        assert "live" in scene.lines[0]
 
 
 async def test_the_mouse_sorts_and_opens(staged: Staged) -> None:

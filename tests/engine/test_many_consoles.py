@@ -16,6 +16,7 @@ from app.schedule import Job
 from tests.virtual_time import in_virtual_time
 
 CONSOLES = 100
+NO_CACHE = SimpleNamespace(process="one")
 PER_MINUTE = 60
 OUTAGE_S = (1200.0, 1500.0)
 END_S = 3600.0
@@ -116,7 +117,7 @@ async def hour(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[Sync]:
         runs = Sync(service, budget, 4, Priority.ACTIVE)
         health = Sync(service, budget, 1, Priority.HEALTH)
         consoles.append(runs)
-        polling = Polling(runs, health, None, NoOrphans(), AlwaysMine(), print, 10, 30, budget, _schedule=Jobs())
+        polling = Polling(runs, health, NO_CACHE, NoOrphans(), AlwaysMine(), print, 10, 30, budget, _schedule=Jobs())
         loop.call_later(10 * random.random(), polling.start)
     await asyncio.sleep(END_S)
     return consoles

@@ -1,10 +1,13 @@
 """Of several processes the one that can poll does."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
+from app.api.errors import ApiError
+from app.events import Event, LinkChanged
+from storage.records import LinkState
 from tests.sync.conftest import Desk
 from tests.sync.peer import Asked
 
@@ -38,6 +41,40 @@ async def _until(is_so: Callable[[], bool]) -> None:
         if is_so():
             return
         await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_refresh_beside_a_working_poller(desk: Desk, status: int) -> None:
+    """A console or a command with an expired token is told so itself; for the others the link is as it was."""
+    desk.peer.refused["expired"] = status
+    desk.peer.fill(5)
+    told: list[Event] = []
+    links = asyncio.run(_refused(desk, told))
+
+    assert [link.error_kind for link in links] == [None, None]
+    assert [event.own_failure.status for event in told if isinstance(event, LinkChanged) and event.own_failure] == [
+        status
+    ] * 2
+
+
+async def _refused(desk: Desk, told: list[Event]) -> Sequence[LinkState]:
+    """The state of the link after runs and health were asked for in vain, while another process polls."""
+    async with desk.engine(token="good") as poller, desk.engine(token="expired") as other:
+        poller.start_polling()
+        await _until(lambda: len(_answered(desk)) >= 4)
+        other.subscribe(told.append)
+        for refresh in (other.runs.refresh, other.health.refresh):
+            with pytest.raises(ApiError):
+                await refresh()
+        return await poller.cache.links()
+
+
+def test_a_refused_refresh_of_the_only_process(desk: Desk) -> None:
+    """Then it is the state of the link."""
+    desk.peer.refused["test-token"] = 401
+    desk.poll()
+
+    assert desk.within(lambda engine: engine.cache.links())[0].error_kind == "not_authorized"
 
 
 def test_the_link_says_what_the_working_poller_sees(desk: Desk) -> None:
