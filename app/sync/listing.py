@@ -1,14 +1,16 @@
 """Listing runs from the service itself, with any filter; the pages it reads on the way fill the cache."""
 
-from collections.abc import AsyncIterator, Collection
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Final
 
+from app.api.budget import Priority
 from app.api.client import IdSet
-from app.sync.reader import RunQuery
+from app.api.errors import EndlessListError, RejectedError
+from app.sync.reader import RunQuery, RunReader, StoredPage
 from app.sync.runs import RunSync
 from app.sync.walk import reach
 from storage.records import Repository, Run, RunFilter, ServiceTraits
@@ -21,6 +23,10 @@ class Listed:
     runs: tuple[Run, ...]
     dropped: int
     """Entries on it that had no usable id."""
+
+
+class FilterIgnoredError(Exception):
+    """The service cannot apply the filter: it has no parameter for it, or shows other runs as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,30 @@ class Listing:
             if count == limit or (condition.since and (reach(stored.page.runs) or condition.since) < condition.since):
                 return  # What follows is older.
 
+    async def older(self, condition: RunFilter, before: datetime | None) -> AsyncGenerator[int, None]:
+        """Fetch the runs that pass, page by page, with the filter as the service has it; nothing is completed by it.
+
+        Yields after each page how many of its runs pass and were not held. Those created after `before` are held.
+
+        Raises:
+            FilterIgnoredError: Only the whole list has them.
+            ApiError: A request failed; what came before it is kept.
+        """
+        bounds = [bound for bound in (condition.until, before) if bound is not None]
+        wanted = replace(condition, until=min(bounds, default=None))
+        reader = self.runs.reader
+        reader = replace(reader, client=reader.client.at(Priority.ASKED))
+        finals = await self.runs.cache.final_statuses()
+        for status in condition.statuses or ("",):
+            query = await self._query(replace(wanted, statuses=(status,) if status else ()))
+            if query.status is None and query.repository is None:
+                raise FilterIgnoredError
+            async for stored in _obeying(reader, query):
+                new = set(stored.changes.new)
+                yield sum(run.run_id in new and matches(run, condition, finals) for run in stored.page.runs)
+                if condition.since and (reach(stored.page.runs) or condition.since) < condition.since:
+                    break  # What follows is older.
+
     async def _query(self, condition: RunFilter) -> RunQuery:
         """The part of the filter that the API has parameters for (spec 4.2); no run that passes it is left out."""
         since, until = condition.since, condition.until
@@ -71,6 +101,31 @@ class Listing:
 
 WIDER: Final = timedelta(seconds=1)
 """Whole seconds may be shown where finer times are filtered."""
+
+
+async def _obeying(reader: RunReader, query: RunQuery) -> AsyncIterator[StoredPage]:
+    """The pages of a list that the service filters.
+
+    Raises:
+        FilterIgnoredError: It does not, or refuses to.
+    """
+    try:
+        async for stored in reader.read(query):
+            if not _obeys(stored.page.runs, query):
+                raise FilterIgnoredError
+            yield stored
+    except (RejectedError, EndlessListError) as error:
+        raise FilterIgnoredError from error
+
+
+def _obeys(runs: Sequence[Run], query: RunQuery) -> bool:
+    """Whether most of the runs pass what the service was asked to filter by; one may have changed just now."""
+    others = sum(
+        (query.status is not None and run.status != query.status)
+        or (query.repository is not None and run.repository.label != query.repository.label)
+        for run in runs
+    )
+    return 2 * others <= len(runs)
 
 
 def _shifted(moment: datetime | None, by: timedelta) -> datetime | None:

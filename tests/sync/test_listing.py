@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import threading
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
@@ -13,8 +14,9 @@ from typing import Any
 import pytest
 
 from app.engine import Engine
+from app.sync.listing import FilterIgnoredError
 from app.times import rfc3339
-from storage.records import RunFilter
+from storage.records import Coverage, RunFilter
 from tests.cli.conftest import CommandLine
 from tests.sync.conftest import Desk
 from tests.sync.peer import SECOND, Answer, Archive
@@ -184,6 +186,53 @@ def test_dates_mean_the_creation_as_it_is_shown(desk: Desk, date_filter: Any, lo
 
     assert {run["run_id"] for run in since["runs"]} == set(sorted(desk.peer.runs)[20:])
     assert {run["run_id"] for run in until["runs"]} == set(sorted(desk.peer.runs)[:21])
+
+
+@pytest.mark.parametrize("habits", [{}, {"date_filter": "updated"}, {"paging": "offset", "shown_unit": SECOND}])
+def test_older_runs_of_a_filter_are_asked_for_with_it(desk: Desk, habits: dict[str, Any]) -> None:
+    """Two of ten thousand runs failed, far below what is held: they cost a few pages, and complete nothing."""
+    _with(desk, habits)
+    desk.peer.archive = Archive(range(10_000), newest=desk.peer.now - HOUR, statuses=("completed", "cancelled"))
+    for name, hours in (("run_a", 2.5), ("run_b", 3)):
+        desk.peer.put(name, "failed", created=desk.peer.now - timedelta(hours=hours))
+    desk.poll()
+    desk.peer.asked()
+    came, before, after, held = desk.within(_older_failed)
+
+    assert (came, set(held)) == ([2], {"run_a", "run_b"})
+    assert before == after
+    assert desk.peer.asked() < 10
+
+
+@pytest.mark.parametrize(
+    "condition", [RunFilter(statuses=("failed",)), RunFilter(repositories=("acme/other",)), RunFilter(search="x")]
+)
+def test_a_filter_that_the_service_ignores_is_noticed(desk: Desk, condition: RunFilter) -> None:
+    """Then only the whole list has what is missing."""
+    desk.peer.has_status_filter = False
+    desk.peer.archive = Archive(range(3_000), newest=desk.peer.now - HOUR)
+    desk.poll()
+    desk.peer.asked()
+
+    with pytest.raises(FilterIgnoredError):
+        desk.within(lambda engine: _collected(engine.listing.older(condition, None)))
+    assert desk.peer.asked() <= 1
+
+
+def _with(desk: Desk, habits: dict[str, Any]) -> None:
+    for name, value in habits.items():
+        setattr(desk.peer, name, value)
+
+
+async def _older_failed(engine: Engine) -> tuple[list[int], Coverage, Coverage, list[str]]:
+    failed, before = RunFilter(statuses=("failed",)), await engine.cache.coverage()
+    came = await _collected(engine.listing.older(failed, before.gaps[0].before))
+    held = [run.run_id for run in await engine.cache.runs(failed, limit=None)]
+    return [count for count in came if count], before, await engine.cache.coverage(), held
+
+
+async def _collected(counts: AsyncIterator[int]) -> list[int]:
+    return [count async for count in counts]
 
 
 def test_an_ignored_date_does_not_cost_the_whole_history(desk: Desk) -> None:

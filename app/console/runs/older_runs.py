@@ -1,7 +1,7 @@
 """Runs that are not here: what is said of them, what fetches them, and what stops or pauses it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +11,7 @@ from app.api.errors import RateLimitedError
 from app.console.runs.screen_context import ScreenContext
 from app.console.runs.views import TableQuery
 from app.console.troubles import nothing_to_show
+from app.sync.listing import FilterIgnoredError
 from app.text import SafeText, safe_text
 from app.times import clock_time
 from storage.records import CoverageGap, RunFilter
@@ -49,6 +50,12 @@ class OlderRuns:
         self._began = 0
         """The runs that had been fetched when it began."""
         self._waits_until: datetime | None = None
+        self._filtered: tuple[TableQuery, AsyncGenerator[int, None]] | None = None
+        """What the service was asked for with the query's own filter, page by page; the next key goes on there."""
+        self._came = 0
+        """Runs that came that way since the fetching began."""
+        self._exhausted: TableQuery | None = None
+        """The query of which the service has no more."""
         self._actions: dict[str, Callable[[], object]] = {
             "fetch": self.fetch,
             "pause": lambda: context.with_engine(lambda engine: self._set_paused(engine, paused=True), "pause"),
@@ -69,7 +76,10 @@ class OlderRuns:
     @property
     def gap(self) -> CoverageGap | None:
         """The newest gap in which the query could find runs; None: nothing that it could find is missing."""
-        return None if self.extent is None else self.extent.gap(self._query().condition(self._session.run_now()))
+        query = self._query()
+        if self.extent is None or query == self._exhausted:
+            return None
+        return self.extent.gap(query.condition(self._session.run_now()))
 
     # What it does
 
@@ -100,7 +110,7 @@ class OlderRuns:
         return True
 
     async def _fetch(self, engine: "Engine") -> None:
-        self._is_stopped, self._began = False, engine.backfill.progress.done_runs
+        self._is_stopped, self._began, self._came = False, engine.backfill.progress.done_runs, 0
         self._task = asyncio.ensure_future(self._fetch_until_found(engine))
         self._changed()
         try:
@@ -113,6 +123,36 @@ class OlderRuns:
             self._changed()
 
     async def _fetch_until_found(self, engine: "Engine") -> None:
+        while True:
+            try:
+                return await self._ask_with_filter(engine)
+            except FilterIgnoredError:
+                return await self._walk_until_found(engine)
+            except RateLimitedError as error:
+                await self._wait(error.retry_after_s or WAIT_S)
+
+    async def _ask_with_filter(self, engine: "Engine") -> None:
+        """Fetch what the query could find, until some came or the service has no more.
+
+        Raises:
+            FilterIgnoredError: The service cannot be asked that way.
+            ApiError: A request failed; what came before it is kept.
+        """
+        query, gap = self._query(), self.gap
+        if self._filtered is None or self._filtered[0] != query:
+            condition = query.condition(self._session.run_now())
+            self._filtered = query, engine.listing.older(condition, gap.before if gap else None)
+        _, counts = self._filtered
+        self._filtered = None  # One that fails or is stopped cannot go on.
+        async for count in counts:
+            self._came += count
+            self._changed()
+            if count:
+                self._filtered = query, counts
+                return
+        self._exhausted = query
+
+    async def _walk_until_found(self, engine: "Engine") -> None:
         cache, condition = engine.cache, self._query().condition(self._session.run_now())
         found, before = await cache.count(condition), None
         # Nothing came, and nothing is known to be missing less: the service has no more.
@@ -214,4 +254,4 @@ class OlderRuns:
     def _how_far(self) -> str:
         if self._waits_until is not None:
             return f"waiting until {clock_time(self._waits_until, self._session.clock())}: rate limit"
-        return f"{self.progress.done_runs - self._began:,} so far"
+        return f"{self.progress.done_runs - self._began + self._came:,} so far"

@@ -130,6 +130,26 @@ async def test_an_empty_result_says_where_it_looked_and_asks_for_more(
         assert scene.table.row.run_id.startswith("run_01JX0045")
 
 
+async def test_older_runs_of_a_status_are_asked_for_with_it(staged: Staged, board: Board, tmp_path: Any) -> None:
+    """Not the whole history: a few pages each time, and once the service has no more, nothing is said to be missing."""
+    failed = [f"run_old{number:03}" for number in range(30)]
+    for number in range(900):
+        board.put(f"run_old{number:03}", "failed" if number < 30 else "completed", created=-10.0 * number - 1_000)
+    async with begun(staged, board, tmp_path) as scene:
+        await scene.press("slash", *"status:failed", "enter")
+        asked, held = len(board.requests), scene.table.count
+        await scene.press("M")
+        first = scene.table.count
+        await scene.press("M", "M", "M")
+
+        assert held < first <= held + HELD
+        assert scene.table.count >= len(failed)
+        assert len(board.requests) - asked < 24
+        assert "not fetched" not in scene.text
+        await scene.press("escape", "G")
+        assert TAIL in cursor_line(scene)
+
+
 async def test_a_date_before_what_is_held_is_fetched_since_then(
     staged: Staged, board: Board, tmp_path: Any, hanging: list[datetime | None]
 ) -> None:
