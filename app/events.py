@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from app.api.errors import ApiError
-from storage.records import HealthChange, LinkState, RunChanges
+from storage.records import HealthChange, LinkState, PollOutcome, RunChanges
 from storage.records.backfill import BackfillProgress
 from storage.records.budget import Wait
 
@@ -28,7 +27,7 @@ class LinkChanged:
     """A poll ended: the rows are fresher, or the link failed or recovered."""
 
     state: LinkState
-    own_failure: ApiError | None = None
+    own_failure: PollOutcome | None = None
     """The poll failed in this process, while those of another one succeed."""
 
 

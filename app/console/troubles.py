@@ -3,10 +3,9 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from app.api.errors import ApiError
 from app.text import safe_text
 from app.times import clock_time
-from storage.records import LinkState
+from storage.records import LinkState, PollOutcome
 from widgets.filter.extent import Extent
 from widgets.frame.notice import Notice
 
@@ -49,10 +48,10 @@ def link_notice(link: LinkState | None, now: datetime) -> Notice | None:
     return Notice("✗" if tone == "bad" else "◌", _TITLES.get(kind, "The service gives no usable answer"), lines, tone)
 
 
-def own_failure_text(error: ApiError) -> tuple[str, str]:
+def own_failure_text(failure: PollOutcome) -> tuple[str, str]:
     """Why this console cannot ask while another one can: a title and a sentence."""
-    kind = error.kind
-    why = _CURES.get(kind) or _sentence(safe_text(error.message, limit=160))
+    kind = failure.error_kind or ""
+    why = _CURES.get(kind) or _sentence(safe_text(failure.error_message or "", limit=160))
     return _TITLES.get(kind, "The service gives no usable answer"), f"{why} Another console keeps the rows current."
 
 

@@ -98,4 +98,4 @@ class PollRecord:
             is_own=isinstance(error, CANNOT_POLL),
         )
         state = await self.cache.record_poll(how)
-        self.announce(LinkChanged(state, own_failure=None if state.is_failing else error))
+        self.announce(LinkChanged(state, own_failure=None if error is None or state.is_failing else how))

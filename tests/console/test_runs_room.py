@@ -2,9 +2,8 @@
 
 import pytest
 
-from app.api.errors import NotAuthorizedError
 from app.events import LinkChanged
-from storage.records import LinkState, RunFilter, RunSort
+from storage.records import LinkState, PollOutcome, RunFilter, RunSort
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.run_board import Board
 from widgets.cursor_view import HEADER
@@ -37,7 +36,7 @@ async def test_the_window_follows_to_the_end_of_a_long_list(staged: Staged, boar
 async def test_a_token_refused_here_only_is_said_here_only(staged: Staged) -> None:
     """While another console polls, the rows stay live; a toast says what this one's token lacks."""
     async with staged() as scene:
-        failure = NotAuthorizedError("The token has expired.", status=401)
+        failure = PollOutcome("runs", scene.clock(), "not_authorized", "The token has expired.", 401)
         await scene.ring(LinkChanged(LinkState("runs", scene.clock()), own_failure=failure))
 
         assert [said for said in scene.toasts if "Another console keeps the rows current." in said]

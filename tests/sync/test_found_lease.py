@@ -52,9 +52,9 @@ def test_a_refused_refresh_beside_a_working_poller(desk: Desk, status: int) -> N
     links = asyncio.run(_refused(desk, told))
 
     assert [link.error_kind for link in links] == [None, None]
-    assert [event.own_failure.status for event in told if isinstance(event, LinkChanged) and event.own_failure] == [
-        status
-    ] * 2
+    assert [
+        event.own_failure.http_status for event in told if isinstance(event, LinkChanged) and event.own_failure
+    ] == [status] * 2
 
 
 async def _refused(desk: Desk, told: list[Event]) -> Sequence[LinkState]:

@@ -11,7 +11,6 @@ from app.api.errors import RateLimitedError
 from app.console.runs.screen_context import ScreenContext
 from app.console.runs.views import TableQuery
 from app.console.troubles import nothing_to_show
-from app.sync.listing import FilterIgnoredError
 from app.text import SafeText, safe_text
 from app.times import clock_time
 from storage.records import CoverageGap, RunFilter
@@ -123,6 +122,9 @@ class OlderRuns:
             self._changed()
 
     async def _fetch_until_found(self, engine: "Engine") -> None:
+        # With its first use: the first screen fetches nothing.
+        from app.sync.listing import FilterIgnoredError
+
         while True:
             try:
                 return await self._ask_with_filter(engine)
