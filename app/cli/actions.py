@@ -2,22 +2,21 @@
 
 import json
 import sys
-from typing import TYPE_CHECKING, Final, get_args
-from urllib.parse import unquote
+from typing import TYPE_CHECKING
 
 import click
 
+from app.cli.action_list import export, list_actions, subject
 from app.cli.context import Invocation
 from app.cli.documents import action_document, state_text, write_document
 from app.cli.exits import Exit, failed
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Format
-from app.cli.table import Column
 from app.cli.writes import advice, resend, tell
 from app.run_document import as_received
 from app.text import safe_block, safe_text
-from app.times import exact_ago, rfc3339
-from storage.records import Action, ActionKind, ActionState
+from app.times import rfc3339
+from storage.records import Action
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -29,29 +28,8 @@ def actions() -> None:
     """List, show and resolve the writes sent from here."""
 
 
-@actions.command("list", cls=FactCommand)
-@click.option("--state", "states", multiple=True, type=click.Choice(get_args(ActionState)), help="Repeatable.")
-@click.option("--kind", "kinds", multiple=True, type=click.Choice(get_args(ActionKind)), help="Repeatable.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Maximum number of actions.")
-@async_command
-async def list_actions(
-    invocation: Invocation, /, *, states: tuple[ActionState, ...], kinds: tuple[ActionKind, ...], limit: int
-) -> int:
-    """List writes, newest first; does not contact the service."""
-    async with invocation.engine(needs_token=False) as engine:
-        found = await engine.ledger.actions(kinds=kinds or None, states=states or None, limit=limit)
-        now = engine.clock()
-    columns: tuple[Column[Action], ...] = (
-        Column("state", state_text, "state", lambda a: a.state, tone=lambda a: TONES.get(a.state, "")),
-        Column("kind", lambda a: a.kind, "kind"),
-        Column("subject", _subject, "subject", flexible=True),
-        Column("asked", lambda a: exact_ago(a.created_at, now), "created_at", lambda a: rfc3339(a.created_at)),
-        Column("made", lambda a: a.result_id or "", "result_id", flexible=True),
-        Column("action", lambda a: a.action_id, "action_id"),
-    )
-    entries = [action_document(action) for action in found]
-    invocation.output.listing("actions", entries, found, columns, empty="No write was sent yet.")
-    return Exit.DONE
+actions.add_command(list_actions)
+actions.add_command(export)
 
 
 @actions.command("show", cls=FactCommand)
@@ -181,7 +159,7 @@ def _pairs(action: Action) -> list[tuple[str, str]]:
         ("action_id", action.action_id),
         ("kind", action.kind),
         ("state", state_text(action)),
-        ("subject", _subject(action)),
+        ("subject", subject(action)),
         ("actor", action.actor),
         ("asked", rfc3339(action.created_at)),
         ("sent", rfc3339(action.sending_at)),
@@ -191,15 +169,3 @@ def _pairs(action: Action) -> list[tuple[str, str]]:
         ("sent again as", action.superseded_by),
     ]
     return [(label, value) for label, value in pairs if value]
-
-
-def _subject(action: Action) -> str:
-    if action.subject:
-        return action.subject
-    if action.kind == "agent.start":
-        return unquote(action.path.split("/")[-2])
-    body = as_received(action.body_json)
-    return str(body.get("project_path") or body.get("project_id") or body.get("instructions") or action.path)
-
-
-TONES: Final = {"confirmed": "good", "rejected": "bad", "unknown": "warn", "sending": "busy", "not_sent": "dim"}

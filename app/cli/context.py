@@ -2,13 +2,13 @@
 
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
-from app.cli.output import Format, Output, Rows
+from app.cli.output import Format, Output, Rows, into_file
 from app.cli.table import Column
 
 if TYPE_CHECKING:
@@ -56,6 +56,21 @@ class Invocation:
         """Print many items of one kind on stdout, as they come."""
         self.rows = rows = self.output.rows(key, columns)
         return rows
+
+    @contextmanager
+    def exporting(self, out: Path | None, key: str, columns: Sequence[Column[T]]) -> Iterator[Rows[T]]:
+        """Print many items into a file, whole or not at all, or as they come on stdout (None, or `-`).
+
+        Raises:
+            CommandFailedError: The file cannot be written.
+        """
+        if out is None or str(out) == "-":
+            yield self.begin_rows(key, columns)
+            return
+        with into_file(out, self.output) as output:
+            rows = output.rows(key, columns)
+            yield rows
+        self.output.note(f"{rows.count} {key} written to {out}")
 
     def settings(self) -> "Settings":
         """The configuration, with the options on top; says which variables they beat.

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -161,6 +161,11 @@ def _period(param: click.Parameter, value: str | None) -> tuple[datetime, dateti
         return None if value is None else parse_period(value, datetime.now(UTC))
     except ValueError as error:
         raise click.BadParameter(str(error), param=param) from error
+
+
+OUT_OPTION: Final = click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Into a file, all or nothing."
+)
 
 
 def mapping(pairs: tuple[str, ...]) -> "dict[str, Json]":

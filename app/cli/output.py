@@ -6,14 +6,16 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from io import StringIO
+from pathlib import Path
 from typing import Final, Generic, TextIO, TypeVar
 
-from app.cli.exits import Failure
+from app.cli.exits import Failure, failed
 from app.cli.table import GAP, Column, Table
-from app.streams import printing
+from app.streams import NotPrintedError, printing
 from app.text import csv_cell, json_escaped, safe_text
 
 T = TypeVar("T")
@@ -230,3 +232,21 @@ class Rows(Generic[T]):
 
 def _constant(label: str, value: str) -> Column[None]:
     return Column(label, lambda _: value, name=label)
+
+
+@contextmanager
+def into_file(path: Path, like: Output) -> Iterator[Output]:
+    """Print into a file (0600) that appears whole or not at all, in the format of another output.
+
+    Raises:
+        CommandFailedError: It cannot be written.
+    """
+    from app.atomic_file import replacing
+
+    try:
+        with replacing(path) as file:
+            yield replace(like, stdout=file, width=None, colour=False)
+    except OSError as error:
+        raise failed("usage", f"{path} cannot be written: {error.strerror}.") from error
+    except NotPrintedError as error:
+        raise failed("usage", f"{path} cannot be written: {error.reason}.") from error

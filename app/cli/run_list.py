@@ -1,9 +1,9 @@
 """`runwarden runs list` and `runs export`: runs by any filter, printed as they come."""
 
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -14,11 +14,10 @@ from app.api.errors import ApiError, NotFoundError
 from app.cli.context import Invocation
 from app.cli.documents import CHUNK, COLUMNS, RunView, continued_from, views
 from app.cli.exits import CommandFailedError, ErrorDetail, Exit, failed, of_api_error
-from app.cli.options import FactCommand, as_last_moment, as_moment, async_command
-from app.cli.output import Format, Output, Rows
+from app.cli.options import OUT_OPTION, FactCommand, as_last_moment, as_moment, async_command
+from app.cli.output import Format, Rows
 from app.cli.progress import Bar
 from app.query import both, parse
-from app.streams import NotPrintedError
 from app.times import exact_ago, rfc3339
 from storage.records import Coverage, CoverageGap, Run, RunFilter
 
@@ -148,9 +147,7 @@ async def list_runs(invocation: Invocation, /, *, limit: int, everything: bool, 
 @filter_options
 @click.option("--limit", type=click.IntRange(min=1), default=None, help="Maximum number of runs. Default: all.")
 @click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
-@click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Into a file, all or nothing."
-)
+@OUT_OPTION
 @async_command
 async def export(
     invocation: Invocation, /, *, limit: int | None, cached: bool, out: Path | None, **filters: Any
@@ -161,16 +158,9 @@ async def export(
         invocation.format = Format.NDJSON
     async with invocation.engine(needs_token=not cached) as engine:
         listing = _RunList(engine, asked, limit, is_cached=cached)
-        if out is None or str(out) == "-":
-            rows = invocation.begin_rows("runs", COLUMNS)
-            await listing.print(rows)
-            rows.end(await listing.more(), empty="No run matches.")
-            return Exit.DONE
-        with _replacing(out, invocation.output) as output:
-            rows = output.rows("runs", COLUMNS)
+        with invocation.exporting(out, "runs", COLUMNS) as rows:
             await listing.print(rows)
             rows.end(await listing.more())
-    invocation.output.note(f"{rows.count} runs written to {out}")
     return Exit.DONE
 
 
@@ -295,16 +285,3 @@ def _extent(coverage: Coverage, as_of: datetime | None) -> dict[str, object]:
         "complete": [{"from": rfc3339(each.start), "to": rfc3339(each.end)} for each in coverage.ranges if each.end],
         "missing": [{"from": rfc3339(each.after), "to": rfc3339(each.before)} for each in gaps],
     }
-
-
-@contextmanager
-def _replacing(path: Path, like: Output) -> Iterator[Output]:
-    from app.atomic_file import replacing
-
-    try:
-        with replacing(path) as file:
-            yield replace(like, stdout=file, width=None, colour=False)
-    except OSError as error:
-        raise failed("usage", f"{path} cannot be written: {error.strerror}.") from error
-    except NotPrintedError as error:
-        raise failed("usage", f"{path} cannot be written: {error.reason}.") from error

@@ -176,6 +176,7 @@ class Ledger:
     check = reads(entries.check)
     action = reads(queries.action)
     actions = reads(queries.actions)
+    matching = reads(queries.matching)
     for_run = reads(queries.for_run)
     run_ids = reads(queries.run_ids)
     organizations = reads(queries.organizations)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from storage.database import snapshot
 from storage.ledger.errors import AmbiguousActionError
-from storage.records import OPEN_STATES, Action, ActionError, ActionKind, ActionState, Author
+from storage.records import OPEN_STATES, Action, ActionError, ActionFilter, ActionKind, ActionState, Author
 from storage.records.activity import ActivityFilter, ActivityPage
 from storage.values import from_us, from_us_or_none, sqlite_text, to_us
 
@@ -100,6 +100,29 @@ def actions(
             parameters.extend(values)
     rest = f"WHERE {' AND '.join(conditions)} ORDER BY seq DESC LIMIT ?"
     return select(connection, rest, (*parameters, max(0, limit)))
+
+
+def matching(
+    connection: sqlite3.Connection, wanted: ActionFilter, limit: int, before: str | None = None
+) -> tuple[Action, ...]:
+    """The newest actions that the filter lets through, of those older than the action `before`."""
+    conditions = ["1"]
+    parameters: list[str | int] = []
+    for column, values in (("kind", wanted.kinds), ("state", wanted.states), ("surface", wanted.surfaces)):
+        if values:
+            conditions.append(f"{column} IN ({', '.join('?' * len(values))})")
+            parameters += values
+    if wanted.actor is not None:
+        conditions.append("? IN (actor, user, user || '@' || host, substr(actor, instr(actor, ':') + 1))")
+        parameters.append(sqlite_text(wanted.actor))
+    for comparison, moment in (("created_us >= ?", wanted.since), ("created_us <= ?", wanted.until)):
+        if moment is not None:
+            conditions.append(comparison)
+            parameters.append(to_us(moment))
+    if before is not None:
+        conditions.append("seq < (SELECT seq FROM actions WHERE action_id = ?)")
+        parameters.append(before)
+    return select(connection, f"WHERE {' AND '.join(conditions)} ORDER BY seq DESC LIMIT ?", (*parameters, limit))
 
 
 def for_run(connection: sqlite3.Connection, run_id: str) -> tuple[Action, ...]:

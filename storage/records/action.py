@@ -1,5 +1,6 @@
 """Actions: every write ever intended, and what became of it."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
@@ -83,6 +84,20 @@ class Action:
     def is_open(self) -> bool:
         """Whether the outcome is still open, for the program or for a person."""
         return self.state in OPEN_STATES and self.resolution is None
+
+
+@dataclass(frozen=True, slots=True)
+class ActionFilter:
+    """Which actions are asked for; an empty collection, or None, lets all through."""
+
+    kinds: Collection[ActionKind] = ()
+    states: Collection[ActionState] = ()
+    surfaces: Collection[Surface] = ()
+    actor: str | None = None
+    """A login name, with or without `@` and the machine's name, or an actor as the ledger has it."""
+    since: datetime | None = None
+    """When it was asked for, inclusive; so is `until`."""
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

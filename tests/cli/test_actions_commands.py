@@ -1,5 +1,14 @@
 """The ledger on the command line: what became of each write, and what a person says of it."""
 
+import csv
+import json
+import sqlite3
+from contextlib import closing
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
 from tests.answers import CREATE, EXECUTION, ORGANIZATION, RUN, posts
 from tests.cli.conftest import CommandLine
 from tests.fault_server import Drop, FaultServer, Hang, Respond
@@ -139,6 +148,93 @@ def test_the_ledger_is_filtered_by_state_and_kind(faulty: CommandLine, server: F
     assert kinds("--state", "unknown") == ["organization.create"]
     assert kinds("--kind", "run.start") == ["run.start"]
     assert kinds("--limit", "1") == ["run.start"]
+
+
+def _moved(home: Path, change: str, *values: object) -> None:
+    """Put one of the ledger's actions elsewhere: into the past, or into another person's hands."""
+    [file] = (home / "data").rglob("ledger.sqlite3")
+    with closing(sqlite3.connect(file)) as ledger, ledger:
+        ledger.execute(f"UPDATE actions SET {change}", values)
+
+
+@pytest.fixture
+def audited(faulty: CommandLine, server: FaultServer) -> CommandLine:
+    """A ledger with an old start by ada on another machine, and a new organization from here."""
+    server.script(Respond(201, RUN), Respond(201, ORGANIZATION))
+    faulty("runs", "start", "-R", "acme/api", "=1+1")
+    _moved(faulty.home, "created_us = ?, user = ?, host = ?, surface = ?, actor = ?", 10**15, *ADA)
+    faulty(*CREATE)
+    return faulty
+
+
+ADA = ("ada", "desk", "console", "console:ada")
+
+
+@pytest.mark.parametrize(
+    ("options", "kinds"),
+    [
+        ((), ["organization.create", "run.start"]),
+        (("--actor", "ada"), ["run.start"]),
+        (("--actor", "ada@desk"), ["run.start"]),
+        (("--actor", "console:ada"), ["run.start"]),
+        (("--actor", "ad"), []),
+        (("--surface", "command"), ["organization.create"]),
+        (("--surface", "console", "--surface", "command"), ["organization.create", "run.start"]),
+        (("--from", "-1h"), ["organization.create"]),
+        (("--to", "2001-09-09"), ["run.start"]),
+        (("--from", "2001-09-09", "--to", "2001-09-09T01:46:40Z"), ["run.start"]),
+        (("--to", "2001-09-08"), []),
+        (("--kind", "run.start", "--state", "unknown"), []),
+    ],
+)
+def test_the_ledger_is_listed_and_exported_by_who_when_and_from_where(
+    audited: CommandLine, options: tuple[str, ...], kinds: list[str]
+) -> None:
+    """Newest first, both ends of a period inclusive."""
+    listed = audited("actions", "list", *options, "--json").json()["actions"]
+    exported = audited("actions", "export", *options, "--json").json()["actions"]
+
+    assert [action["kind"] for action in listed] == kinds
+    assert [{name: value for name, value in action.items() if name != "steps"} for action in exported] == listed
+
+
+def test_an_export_says_who_did_what_when_and_where_to(audited: CommandLine) -> None:
+    """In each format and into a file; a spreadsheet executes none of it, and no token is in it."""
+    lines = [json.loads(line) for line in audited("actions", "export").out.splitlines()]
+    table = audited("actions", "export", "-o", "csv", "--kind", "run.start")
+    told = audited("actions", "export", "--json", "--out", "audit.json")
+
+    made, started = lines
+    assert (made["surface"], made["base_url"], made["state"]) == ("command", audited.base_url, "confirmed")
+    assert [step["step"] for step in made["steps"]] == ["prepared", "sending", "confirmed"]
+    assert {(step["user"], step["host"]) for step in made["steps"]} == {(made["user"], made["host"])}
+    [row] = csv.DictReader(StringIO(table.out))
+    assert [row[name] for name in ("user", "host", "surface", "actor")] == list(ADA)
+    assert (row["created_at"], row["subject"], row["state"]) == (started["created_at"], "'=1+1", "confirmed")
+    assert (row["base_url"], row["path"]) == (audited.base_url, "/external/runs")
+    file = audited.home / "audit.json"
+    assert json.loads(file.read_text()) == {"actions": lines, "count": 2}
+    assert (told.out, told.err.strip()) == ("", "2 actions written to audit.json")
+    assert (audited.token in file.read_text(), file.stat().st_mode & 0o777) == (False, 0o600)
+
+
+def test_an_export_is_whole_however_long_the_ledger_is(faulty: CommandLine, server: FaultServer) -> None:
+    """It is read in parts, each action once."""
+    server.script(Respond(201, RUN))
+    faulty("runs", "start", "-R", "acme/api", "go")
+    [file] = (faulty.home / "data").rglob("ledger.sqlite3")
+    with closing(sqlite3.connect(file)) as ledger, ledger:
+        names = [name for _, name, *_ in ledger.execute("PRAGMA table_info(actions)") if name != "seq"]
+        others = [name for name in names if name not in {"action_id", "key"}]
+        ledger.execute(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1200)"
+            f" INSERT INTO actions (action_id, key, {', '.join(others)})"
+            f" SELECT 'act_' || i, 'key' || i, {', '.join(others)} FROM actions, n"
+        )
+
+    exported = [json.loads(line)["action_id"] for line in faulty("actions", "export").out.splitlines()]
+
+    assert (len(exported), len(set(exported))) == (1201, 1201)
 
 
 def test_an_action_nobody_knows_is_not_found(lone: CommandLine) -> None:

@@ -45,6 +45,9 @@ def test_every_option_is_documented(name: str) -> None:
     if name == "runwarden runs export":
         section += PAGE.partition("### `runwarden runs list")[2].partition("\n### ")[0]
 
+    if name == "runwarden actions export":
+        section += PAGE.partition("### `runwarden actions list")[2].partition("\n### ")[0]
+
     own = {option for param in ALL[name].params if isinstance(param, click.Option) for option in param.opts}
     missing = {option for option in own - shared if f"`{option}" not in section}
     assert not missing
