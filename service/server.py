@@ -9,9 +9,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import uvicorn
 
@@ -92,29 +91,33 @@ class RunningService:
             proxy_headers=False,
             timeout_graceful_shutdown=max(1, int(context.settings.execution.drain_s)),
         )
-        server = _Server(config, lambda: self._announce(listener, extra))
+        starting = None if worker is None else threading.Thread(target=self._start_worker, args=(worker,))
+
+        async def announce() -> bool:
+            # Ready means that what is accepted is executed.
+            if starting is not None:
+                await asyncio.to_thread(starting.join)
+            if not self._failed:
+                self._announce(listener, extra)
+            return not self._failed
+
+        server = _Server(config, announce)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop)
-        if worker is None:
-            await server.serve(sockets=[listener])
-            return 0
-        starting = threading.Thread(target=self._start_worker, args=(worker, server, loop), name="worker-start")
-        starting.start()
+        if starting is not None:
+            starting.start()
         await server.serve(sockets=[listener])
-        await asyncio.to_thread(starting.join)
-        if self._failed:
-            return 1
-        await asyncio.to_thread(drain, worker, context.settings.execution)
-        return 0
+        if worker is not None and not self._failed:
+            await asyncio.to_thread(drain, worker, context.settings.execution)
+        return int(self._failed)
 
-    def _start_worker(self, worker: TurnWorker, server: "_Server", loop: asyncio.AbstractEventLoop) -> None:
+    def _start_worker(self, worker: TurnWorker) -> None:
         try:
             worker.start()
         except Exception:  # noqa: BLE001 — the boundary: a service that accepts runs must also execute them
             _log.exception("the worker cannot start; the service ends")
             self._failed = True
-            loop.call_soon_threadsafe(server.stop)
 
     def _bind(self) -> socket.socket:
         host, port = self._options.host, self._options.port
@@ -159,7 +162,7 @@ class RunningService:
 class _Server(uvicorn.Server):
     """uvicorn without its own signal handling, which ends the process by the signal instead of an exit status."""
 
-    def __init__(self, config: uvicorn.Config, announce: Any) -> None:
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], Awaitable[bool]]) -> None:
         super().__init__(config)
         self._announce = announce
 
@@ -169,7 +172,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._announce()
+        if not await self._announce():
+            self.should_exit = True
 
     def stop(self) -> None:
         """Stop accepting and end when the open requests are answered."""

@@ -42,6 +42,8 @@ _SETTLE: Final["StepOptions"] = {
 
 Perform = Callable[[str, int], dict[str, Any] | None]
 Settle = Callable[[str, int, dict[str, Any]], None]
+_SUBSEC_SINCE: Final = (3, 42)
+"""The version of SQLite from which on `unixepoch('subsec')` is known."""
 _TABLE: Final = "workflow_status"
 _SCHEMA: Final = "dbos"
 
@@ -144,6 +146,28 @@ class TurnQueue:
         self._interval_s = wanted_s
 
 
+def _mend_sqlite(database: Database) -> None:
+    """Give an older SQLite what DBOS asks of it on Python 3.12 and newer: the present to the millisecond.
+
+    Without it `unixepoch('subsec')` is NULL, and no row of the queue can be written.
+    """
+    is_old = database.is_sqlite and database.engine.dialect.dbapi.sqlite_version_info < _SUBSEC_SINCE  # type: ignore[union-attr]  # it is loaded
+    if is_old and not sa.event.contains(sa.Engine, "connect", _add_unixepoch):
+        # DBOS makes engines of its own, one of them only to migrate.
+        sa.event.listen(sa.Engine, "connect", _add_unixepoch)
+
+
+def _add_unixepoch(connection: Any, _record: object) -> None:
+    if hasattr(connection, "create_function"):
+        connection.create_function("unixepoch", 1, _unixepoch)
+
+
+def _unixepoch(modifier: str) -> float:
+    if modifier != "subsec":
+        raise ValueError(modifier)
+    return round(time.time(), 3)
+
+
 def _make_queue(database: Database, concurrency: int) -> None:
     """Create or configure the queue before DBOS starts: later it would take a second to notice."""
     from dbos import DBOSClient
@@ -167,6 +191,7 @@ def migrate_queue(database: Database) -> None:
     """Make or upgrade the queue's own tables."""
     from dbos import DBOS
 
+    _mend_sqlite(database)
     DBOS.migrate(database.url.render_as_string(hide_password=False))
 
 

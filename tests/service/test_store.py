@@ -1,5 +1,6 @@
 """The database: first starts at once, schema versions, keyset pages, turns that end once."""
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from service.clock import DAY_MICROS, now_micros
+from service.execution.queue import migrate_queue
 from service.lab import history
 from service.store import organizations, runs, turns, workers
 from service.store import rate_limits as rate_limits_store
@@ -235,3 +237,13 @@ def test_large_counts_are_kept_for_a_moment_and_small_ones_are_not(database: Dat
     assert 0 < few < 10_000
     assert again == [True, 3]
     assert later == [10_000, 4]
+
+
+def test_the_queue_s_clock_runs_on_every_sqlite(tmp_path: Path) -> None:
+    """DBOS writes the time in milliseconds with what SQLite knows since 3.42 only; older ones are taught it."""
+    with contextlib.closing(Database(f"sqlite:///{tmp_path / 'service.sqlite3'}")) as database:
+        migrate_queue(database)
+    with contextlib.closing(sa.create_engine("sqlite://").connect()) as connection:
+        found = connection.execute(sa.text("SELECT unixepoch('subsec')")).scalar_one()
+
+    assert isinstance(found, float)
