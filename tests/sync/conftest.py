@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from app.api.errors import ApiError
 from app.config import load
 from app.engine import Engine, utc_now
 from app.token import StreamToken
+from storage.records import RunFilter
 from tests.cli.conftest import Inside, Result
-from tests.sync.peer import Peer
+from tests.sync.peer import MINUTE, SECOND, Answer, Peer
 from tests.sync.peer_socket import in_thread
 
 FIRST, LAST = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"
@@ -36,6 +37,13 @@ class Desk:
         found = settings.profile()
         profile = replace(found, token=StreamToken(io.StringIO(token)), poll=replace(found.poll, **poll))
         async with await Engine.open(settings, profile, actor="cli", clock=clock) as engine:
+            yield engine
+
+    @asynccontextmanager
+    async def begun(self, **poll: int) -> AsyncIterator[Engine]:
+        """An engine whose first refresh is over; it read twenty runs."""
+        async with self.engine(**{"first_runs": 20, "page_size": 20, **poll}) as engine:
+            await engine.runs.refresh()
             yield engine
 
     def poll(self, times: int = 1, **poll: Any) -> list[ApiError | None]:
@@ -115,10 +123,31 @@ async def _refreshed(engine: Engine) -> ApiError | None:
     return None
 
 
+HABITS: dict[str, dict[str, Any]] = {
+    "as the spec says": {},
+    "whole seconds shown": {"shown_unit": SECOND},
+    "milliseconds shown": {"shown_unit": SECOND / 1000},
+    "filter on updated": {"date_filter": "updated"},
+    "filter on updated, whole seconds": {"date_filter": "updated", "shown_unit": SECOND},
+    "local time without an offset": {"local_offset": timedelta(hours=5, minutes=30)},
+    "local time west of Greenwich, whole seconds": {"local_offset": timedelta(hours=-8), "shown_unit": SECOND},
+    "clock two hours behind": {"clock_offset": timedelta(hours=-2)},
+    "filter ignored": {"date_filter": "ignored"},
+    "times that cannot be read": {"has_readable_times": False},
+    "order of updates": {"order": "updated"},
+    "order of updates, filter on updated": {"order": "updated", "date_filter": "updated"},
+}
+
+
+def habits(*names: str) -> pytest.MarkDecorator:
+    """With each of these habits of a service, or with them all."""
+    return pytest.mark.parametrize("peer", [HABITS[n] for n in names or HABITS], ids=names or HABITS, indirect=True)
+
+
 @pytest.fixture
-def peer() -> Iterator[Peer]:
-    """A scripted service whose time is the real one."""
-    with in_thread(Peer(clock=utc_now)) as peer:
+def peer(request: pytest.FixtureRequest) -> Iterator[Peer]:
+    """A scripted service whose time is the real one, with the habits that the test names."""
+    with in_thread(Peer(clock=utc_now, **getattr(request, "param", {}))) as peer:
         yield peer
 
 
@@ -126,3 +155,35 @@ def peer() -> Iterator[Peer]:
 def desk(peer: Peer, tmp_path: Path) -> Desk:
     """A data folder of its own for that service."""
     return Desk(peer, tmp_path)
+
+
+def ended(peer: Peer, count: int, name: str = "run", *, after: int = 0) -> None:
+    """Add ended runs that took some seconds, one a minute, the newest number 0; `after` are newer than that."""
+    now = peer.now
+    for n in range(count):
+        created = now - (after + n + 1) * MINUTE
+        peer.put(f"{name}_{n:05}", created=created, updated=created + timedelta(seconds=10 + n % 40))
+
+
+@pytest.fixture
+def history(peer: Peer) -> Peer:
+    """The peer, with a thousand ended runs."""
+    ended(peer, 1_000)
+    return peer
+
+
+def slow_down() -> Answer:
+    """A limit that is over in three seconds."""
+    return Answer(429, {"message": "Slow down."}, {"Retry-After": "3"})
+
+
+async def held(engine: Engine) -> int:
+    """How many runs the cache holds."""
+    return await engine.cache.count(RunFilter())
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait for what happens on another thread."""
+    async with asyncio.timeout(60):
+        while not is_so():  # noqa: ASYNC110 — see above
+            await asyncio.sleep(0.002)

@@ -2,22 +2,12 @@
 
 import signal
 from datetime import timedelta
-from typing import Any
-
-import pytest
 
 from tests.cli.conftest import CommandLine
-from tests.sync.conftest import Desk
+from tests.sync.conftest import Desk, habits
 from tests.sync.peer import SECOND, Answer, Archive
 
 HOUR = timedelta(hours=1)
-HABITS: dict[str, dict[str, Any]] = {
-    "as the spec says": {},
-    "filter on updated": {"date_filter": "updated"},
-    "local time without an offset": {"local_offset": timedelta(hours=5, minutes=30)},
-    "filter ignored": {"date_filter": "ignored"},
-    "times that cannot be read": {"has_readable_times": False},
-}
 
 
 def _with_history(desk: Desk, count: int = 3_000) -> str:
@@ -29,11 +19,15 @@ def _with_history(desk: Desk, count: int = 3_000) -> str:
     return "run_ancient"
 
 
-@pytest.mark.parametrize("habit", [pytest.param(habit, id=name) for name, habit in HABITS.items()])
-def test_a_run_that_is_not_here_is_fetched(desk: Desk, habit: dict[str, Any]) -> None:
+@habits(
+    "as the spec says",
+    "filter on updated",
+    "local time without an offset",
+    "filter ignored",
+    "times that cannot be read",
+)
+def test_a_run_that_is_not_here_is_fetched(desk: Desk) -> None:
     """By its id or the beginning of it, from any service."""
-    for name, value in habit.items():
-        setattr(desk.peer, name, value)
     _with_history(desk)
     shown = desk.facts("runs", "show", "run_anc")
 

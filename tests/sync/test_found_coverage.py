@@ -10,6 +10,13 @@ from tests.sync.peer import SECOND, TICK, Archive, Peer, rate_limited
 HOUR = timedelta(hours=1)
 
 
+def new_since(desk: Desk, count: int) -> None:
+    """200 runs of yesterday were polled; since then so many came, every 10 s."""
+    _yesterday(desk.peer, 200)
+    desk.poll()
+    desk.peer.fill(count, every=10 * SECOND)
+
+
 def _yesterday(peer: Peer, count: int) -> None:
     """So many runs, every 10 s, the newest one a day old."""
     peer.fill(count, until=peer.now - 24 * HOUR, every=10 * SECOND)
@@ -17,9 +24,7 @@ def _yesterday(peer: Peer, count: int) -> None:
 
 def test_a_filtered_list_does_not_vouch_for_the_rest(desk: Desk) -> None:
     """500 new runs since the last walk: a list of the failed ones does not make the history complete."""
-    _yesterday(desk.peer, 200)
-    desk.poll()
-    desk.peer.fill(500, every=10 * SECOND)
+    new_since(desk, 500)
     document = desk.facts("runs", "list", "--status", "failed")
 
     assert desk.missing()
@@ -28,26 +33,15 @@ def test_a_filtered_list_does_not_vouch_for_the_rest(desk: Desk) -> None:
     assert not desk.false_claims(document)
 
 
-def test_a_walk_cut_short_vouches_for_what_it_walked_only(desk: Desk) -> None:
-    """429 in the middle of many new pages: the cache's list does not claim the rest."""
-    _yesterday(desk.peer, 200)
-    desk.poll()
-    desk.peer.fill(3_000, every=10 * SECOND)
+def test_a_walk_cut_short_vouches_for_what_it_walked_only_and_goes_on(desk: Desk) -> None:
+    """429 in the middle of many new pages: the cache's list does not claim the rest, which comes later."""
+    new_since(desk, 3_000)
     desk.peer.before(16, lambda: rate_limited(desk.peer, 3_600))
     desk.poll()
     document = desk.facts("runs", "list", "--cached")
 
     assert not desk.false_claims(document)
-
-
-def test_a_walk_cut_short_goes_on(desk: Desk) -> None:
-    """429 in the middle of many new pages delays them, no more."""
-    _yesterday(desk.peer, 200)
-    desk.poll()
-    desk.peer.fill(3_000, every=10 * SECOND)
-    desk.peer.before(16, lambda: rate_limited(desk.peer, 3_600))
     desk.settle()
-
     assert not desk.missing()
     assert desk.facts("runs", "list", "--cached")["complete_since"]
 
@@ -110,18 +104,12 @@ def test_an_old_creation_on_the_first_page(desk: Desk) -> None:
     assert not desk.missing()
 
 
-def test_a_first_list_is_not_the_end_of_history(desk: Desk) -> None:
-    """50 rows asked for before the first poll leave the rest to be fetched."""
-    desk.peer.fill(700)
-    desk.run("runs", "list")
-    desk.settle()
-
-    assert not desk.missing()
-
-
-def test_a_first_poll_is_not_the_end_of_history(desk: Desk) -> None:
-    """History does not end at the first thousand runs."""
-    desk.peer.fill(2_500)
+@pytest.mark.parametrize("listed", [True, False], ids=["list", "poll"])
+def test_neither_a_first_list_nor_a_first_poll_is_the_end_of_history(desk: Desk, *, listed: bool) -> None:
+    """50 rows asked for before it, or the first thousand runs, leave the rest to be fetched."""
+    desk.peer.fill(700 if listed else 2_500)
+    if listed:
+        desk.run("runs", "list")
     desk.settle()
 
     assert not desk.missing()

@@ -1,37 +1,9 @@
 """A run that lives is never declared lost, however the service shows, stores and filters its times."""
 
 from datetime import timedelta
-from typing import Any
 
-import pytest
-
-from tests.sync.conftest import Desk
+from tests.sync.conftest import Desk, habits
 from tests.sync.peer import SECOND, TICK, Peer
-
-HABITS: dict[str, dict[str, Any]] = {
-    "as the spec says": {},
-    "whole seconds shown": {"shown_unit": SECOND},
-    "milliseconds shown": {"shown_unit": SECOND / 1000},
-    "filter on updated": {"date_filter": "updated"},
-    "filter on updated, whole seconds": {"date_filter": "updated", "shown_unit": SECOND},
-    "local time without an offset": {"local_offset": timedelta(hours=5, minutes=30)},
-    "local time west of Greenwich, whole seconds": {"local_offset": timedelta(hours=-8), "shown_unit": SECOND},
-    "clock two hours behind": {"clock_offset": timedelta(hours=-2)},
-    "filter ignored": {"date_filter": "ignored"},
-    "times that cannot be read": {"has_readable_times": False},
-    "order of updates": {"order": "updated"},
-    "order of updates, filter on updated": {"order": "updated", "date_filter": "updated"},
-}
-
-
-def habits() -> pytest.MarkDecorator:
-    """Each habit of a service."""
-    return pytest.mark.parametrize("habit", [pytest.param(HABITS[n], id=n) for n in HABITS])
-
-
-def _set(peer: Peer, habit: dict[str, Any]) -> None:
-    for name, value in habit.items():
-        setattr(peer, name, value)
 
 
 def _with_an_old_working_run(peer: Peer) -> None:
@@ -41,9 +13,8 @@ def _with_an_old_working_run(peer: Peer) -> None:
 
 
 @habits()
-def test_a_run_that_ended_out_of_sight_is_found(desk: Desk, habit: dict[str, Any]) -> None:
+def test_a_run_that_ended_out_of_sight_is_found(desk: Desk) -> None:
     """No sweep shows it any more; the look-up finds how it ended."""
-    _set(desk.peer, habit)
     _with_an_old_working_run(desk.peer)
     desk.poll()
     desk.peer.move("run_old", "completed")
@@ -54,9 +25,8 @@ def test_a_run_that_ended_out_of_sight_is_found(desk: Desk, habit: dict[str, Any
 
 
 @habits()
-def test_a_run_that_is_gone_is_lost(desk: Desk, habit: dict[str, Any]) -> None:
+def test_a_run_that_is_gone_is_lost(desk: Desk) -> None:
     """It is not shown by any request that shows its neighbours; what it was last stays."""
-    _set(desk.peer, habit)
     _with_an_old_working_run(desk.peer)
     desk.poll()
     del desk.peer.runs["run_old"]
@@ -67,9 +37,8 @@ def test_a_run_that_is_gone_is_lost(desk: Desk, habit: dict[str, Any]) -> None:
 
 
 @habits()
-def test_waiting_for_a_run_ends_when_it_ends(desk: Desk, habit: dict[str, Any]) -> None:
+def test_waiting_for_a_run_ends_when_it_ends(desk: Desk) -> None:
     """`runs wait` sees it at work, and then completed."""
-    _set(desk.peer, habit)
     _with_an_old_working_run(desk.peer)
     desk.poll()
     ends(desk.peer, "run_old", after=3)
@@ -78,9 +47,8 @@ def test_waiting_for_a_run_ends_when_it_ends(desk: Desk, habit: dict[str, Any]) 
 
 
 @habits()
-def test_a_started_run_is_waited_for(desk: Desk, habit: dict[str, Any]) -> None:
+def test_a_started_run_is_waited_for(desk: Desk) -> None:
     """`runs start --wait` follows the run that it has just started."""
-    _set(desk.peer, habit)
     desk.peer.fill(5)
     ends(desk.peer, "run_00005", after=3)
     result = desk.run("runs", "start", "-R", "acme/api", "--wait", "--timeout", "60s", "--json", "Do it.")

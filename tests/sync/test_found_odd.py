@@ -50,16 +50,6 @@ def test_pages_of_runs_without_an_id_do_not_end_the_list(desk: Desk) -> None:
     assert (len(document["runs"]), document["dropped"]) == (5, 9)
 
 
-def test_null_entries_are_counted(desk: Desk) -> None:
-    """Two of them, and every run beside them."""
-    desk.peer.fill(5)
-    desk.peer.nulls = 2
-    document = desk.facts("runs", "list")
-
-    assert len(document["runs"]) == 5
-    assert document["dropped"] == 2
-
-
 def test_the_cache_remembers_what_was_dropped(desk: Desk) -> None:
     """What the last poll could not keep is said without the network, until a poll keeps everything."""
     desk.peer.fill(5)

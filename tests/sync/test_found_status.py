@@ -7,7 +7,7 @@ import pytest
 
 from app.engine import Engine
 from tests.sync.conftest import Desk
-from tests.sync.peer import MINUTE, SECOND
+from tests.sync.peer import SECOND
 
 HOUR = timedelta(hours=1)
 
@@ -49,32 +49,6 @@ def test_the_list_and_the_cache_agree(desk: Desk) -> None:
     assert [run["status"] for run in live] == [run["status"] for run in cached] == ["failed"]
 
 
-def test_a_final_run_that_changed_out_of_sight(desk: Desk) -> None:
-    """Continued elsewhere and failed between two polls, far below page 1: reading the past again finds it."""
-    desk.peer.fill(300)
-    desk.poll()
-    desk.peer.move("run_00010", "failed")
-    desk.within(read_again)
-
-    assert status_and_state(desk, "run_00010") == ("failed", "current")
-
-
-def test_final_runs_that_were_deleted(desk: Desk) -> None:
-    """On page 1 and far below it: reading the past again finds that they are gone."""
-    desk.peer.fill(300)
-    desk.poll()
-    for run_id in ("run_00010", "run_00011", "run_00298"):
-        del desk.peer.runs[run_id]
-    desk.within(read_again)
-
-    states = {run_id: run["observed"]["state"] for run_id, run in desk.held().items()}
-    assert {run_id for run_id, state in states.items() if state != "current"} == {
-        "run_00010",
-        "run_00011",
-        "run_00298",
-    }
-
-
 def test_all_the_others_stay_current(desk: Desk) -> None:
     """Reading again while new runs arrive calls nothing lost that lives."""
     desk.peer.fill(300)
@@ -84,13 +58,3 @@ def test_all_the_others_stay_current(desk: Desk) -> None:
     desk.within(read_again)
 
     assert {run["observed"]["state"] for run in desk.held().values()} == {"current"}
-
-
-def test_a_run_continued_elsewhere(desk: Desk) -> None:
-    """While it is at work again, the sweep shows it, however old it is."""
-    desk.peer.fill(300, every=10 * MINUTE)
-    desk.poll()
-    desk.peer.move("run_00010", "working")
-    desk.poll()
-
-    assert status_and_state(desk, "run_00010") == ("working", "current")

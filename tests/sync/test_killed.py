@@ -1,7 +1,6 @@
 """The poller's process killed with -9 in the middle of a walk: what it leaves is true, and the next one goes on."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -14,18 +13,17 @@ KILLS = (1, 2, 4, 7)
 
 
 @pytest.mark.parametrize(
-    ("command", "habits"),
+    ("command", "peer"),
     [
         (("sync", "--days", "1000"), {}),
         (("sync", "--days", "1000"), {"date_filter": "ignored"}),
         (("sync", "--days", "1000"), {"has_readable_times": False, "paging": "offset"}),
         (("list", "--all"), {}),
     ],
+    indirect=["peer"],
 )
-def test_killed_at_any_request(desk: Desk, command: tuple[str, ...], habits: dict[str, Any]) -> None:
+def test_killed_at_any_request(desk: Desk, command: tuple[str, ...]) -> None:
     """Nothing is called complete that is not, nothing lost that lives; what came stays, and the rest is fetched."""
-    for name, value in habits.items():
-        setattr(desk.peer, name, value)
     desk.peer.fill(RUNS, until=desk.peer.now - timedelta(hours=1))
     line = CommandLine(desk.folder, desk.peer.base_url, "test-token")
     held: set[str] = set()

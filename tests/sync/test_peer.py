@@ -59,18 +59,6 @@ def test_what_is_shown_is_not_what_is_stored() -> None:
     assert listed(peer, date_to="2026-05-01T12:00:00.5Z")["runs"]
 
 
-@pytest.mark.parametrize("endless", ["same", "stays", "around"])
-def test_a_cursor_without_an_end(endless: Any) -> None:
-    """After the last page there is always a token."""
-    peer = Peer(endless=endless)
-    peer.fill(25)
-    token = ""
-    for _ in range(12):
-        token = listed(peer, page_token=token)["next_token"]
-
-        assert token
-
-
 def test_the_script_and_the_limit_over_the_socket(desk: Desk) -> None:
     """What is scripted happens before its request, and too many requests are refused with a wait."""
     desk.peer.before(1, lambda: desk.peer.put("late", "queued"))

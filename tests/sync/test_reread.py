@@ -1,14 +1,12 @@
 """Reading the recent past again: what changed or went away out of sight of the polls."""
 
-from datetime import timedelta
-
 import pytest
 
 from app.config import HistorySettings
 from app.sync.look_up import WALK_PAGES
 from app.sync.reread import Reread
 from storage.records import RunFilter
-from tests.sync.conftest import Desk
+from tests.sync.conftest import Desk, ended
 from tests.sync.peer import MINUTE, Peer
 
 PAGE = 20
@@ -17,9 +15,7 @@ PAGE = 20
 @pytest.fixture
 def history(peer: Peer) -> Peer:
     """Runs of 200 minutes, each of which took some seconds."""
-    for n in range(200):
-        created = peer.now - (n + 1) * MINUTE
-        peer.put(f"run_{n:03}", created=created, updated=created + timedelta(seconds=10 + n % 40))
+    ended(peer, 200)
     return peer
 
 
@@ -32,17 +28,17 @@ async def test_a_pass_finds_late_changes_and_deletions(
     history.date_filter, history.paging = date_filter, paging  # type: ignore[assignment]
     async with desk.engine(page_size=PAGE) as engine:
         await engine.runs.refresh()
-        gone = [f"run_{n:03}" for n in range(3, 200, 25)]
+        gone = [f"run_{n:05}" for n in range(3, 200, 25)]
         for run_id in gone:
             del history.runs[run_id]
-        history.move("run_150", "failed")
+        history.move("run_00150", "failed")
         await engine.runs.service_traits()
         history.asked()
         await engine.reread.whole_pass()
 
-        details = await engine.cache.details([f"run_{n:03}" for n in range(200)])
+        details = await engine.cache.details([f"run_{n:05}" for n in range(200)])
         assert {run_id for run_id, detail in details.items() if detail.presence != "current"} == set(gone)
-        assert details["run_150"].run.status == "failed"
+        assert details["run_00150"].run.status == "failed"
         # Where no date finds a run, the list is read for it, twice: runs may move while it is read.
         look_up = 2 * WALK_PAGES if date_filter == "ignored" else 11
         assert history.asked() < 14 + 8 * look_up
@@ -53,10 +49,10 @@ async def test_a_large_deletion_is_found_in_one_pass(history: Peer, desk: Desk) 
     async with desk.engine(page_size=PAGE) as engine:
         await engine.runs.refresh()
         for n in range(40, 120):
-            del history.runs[f"run_{n:03}"]
+            del history.runs[f"run_{n:05}"]
         await engine.reread.whole_pass()
 
-        details = await engine.cache.details([f"run_{n:03}" for n in range(200)])
+        details = await engine.cache.details([f"run_{n:05}" for n in range(200)])
         assert sum(detail.presence == "lost" for detail in details.values()) == 80
 
 
@@ -81,8 +77,8 @@ async def test_a_pass_ends_at_its_age(history: Peer, desk: Desk) -> None:
     """An older run stays as it was seen last."""
     async with desk.engine(page_size=PAGE) as engine:
         await engine.runs.refresh()
-        history.move("run_020", "failed")
-        history.move("run_150", "failed")
+        history.move("run_00020", "failed")
+        history.move("run_00150", "failed")
         reread = Reread(engine.runs, engine.client, HistorySettings(reread_days=1 / 24))
         await reread.whole_pass()
 

@@ -79,47 +79,28 @@ async def test_a_short_history_is_known_to_be_whole(bench: Bench) -> None:
     assert (await bench.cache.coverage()).whole
 
 
-async def test_a_steady_refresh_costs_the_same_however_long_the_history(bench: Bench) -> None:
-    """With nothing new and nothing active: one page of the newest and one sweep for each active status."""
-    await bench.filled(60)
-    bench.asked()
-    await bench.sync.refresh()
-
-    assert bench.asked() == 3
-
-
-async def test_more_new_runs_than_the_head_shows_leave_a_gap(bench: Bench) -> None:
-    """However much is new, the head reads twenty runs: the active sweeps wait for nothing, and the gap is known."""
+@pytest.mark.parametrize(("newest", "new", "is_joined"), [(90, 20, False), (42, 12, True)])
+async def test_new_runs_are_fetched_until_known_ones_are_met_or_the_head_is_full(
+    bench: Bench, newest: int, new: int, *, is_joined: bool
+) -> None:
+    """Three known and unchanged ones in a row join; beyond twenty runs a gap is known, and the sweeps do not wait."""
     await bench.filled(30)
     before = await bench.cache.coverage()
-    for n in range(30, 90):
-        bench.board.put(f"run_{n:02}", "completed", created=n)
     bench.asked()
-    changes = await bench.sync.refresh()
+    changes = await bench.filled(newest, first=30)
     coverage = await bench.cache.coverage()
+    newer = coverage.ranges[0]
 
-    assert len(changes.new) == 20
+    assert len(changes.new) == new
     assert bench.asked() == 4 + 2
-    assert coverage.ranges[1] == before.ranges[0]
-    assert coverage.gaps[0].after == before.ranges[0].end
-
-
-async def test_new_runs_are_fetched_until_known_ones_are_met(bench: Bench) -> None:
-    """Three known and unchanged ones in a row end the reading, and the newest range grows without a gap."""
-    await bench.filled(30)
-    before = await bench.cache.coverage()
-    for n in range(30, 42):
-        bench.board.put(f"run_{n:02}", "completed", created=n)
-    bench.asked()
-    changes = await bench.sync.refresh()
-    coverage = await bench.cache.coverage()
-
-    assert len(changes.new) == 12
-    assert bench.asked() == 4 + 2
-    assert len(coverage.ranges) == 1
-    assert coverage.complete_since == before.complete_since
-    assert coverage.ranges[0].end is not None
-    assert coverage.ranges[0].end > START + timedelta(minutes=38)
+    assert newer.end is not None
+    if is_joined:
+        assert len(coverage.ranges) == 1
+        assert coverage.complete_since == before.complete_since
+        assert newer.end > START + timedelta(minutes=38)
+    else:
+        assert coverage.ranges[1] == before.ranges[0]
+        assert coverage.gaps[0].after == before.ranges[0].end
 
 
 async def test_an_old_run_that_came_alive_again_is_seen(bench: Bench) -> None:
@@ -130,31 +111,6 @@ async def test_an_old_run_that_came_alive_again_is_seen(bench: Bench) -> None:
 
     assert [(t.run_id, t.old, t.new) for t in changes.transitions] == [("run_21", "completed", "working")]
     assert any(isinstance(event, RunsChanged) and event.changes.transitions for event in bench.events)
-
-
-async def test_an_active_run_that_ended_far_down_the_list_is_looked_up(bench: Bench) -> None:
-    """No sweep shows it any more, so it is asked for by the instant of its creation."""
-    bench.board.put("run_old", "working", created=0)
-    await bench.sync.refresh()
-    await bench.filled(30, first=1)
-    bench.board.put("run_old", "failed", created=0, updated=90)
-    changes = await bench.sync.refresh()
-
-    assert await bench.status("run_old") == "failed"
-    assert await bench.presence("run_old") == "current"
-    assert changes.new == ()
-
-
-async def test_a_run_that_the_service_lost_is_told_as_lost(bench: Bench) -> None:
-    """An active run that even the look-up does not find is lost: its last state stays, with that word."""
-    bench.board.put("run_a", "working", created=0)
-    bench.board.put("run_b", "completed", created=5)
-    await bench.sync.refresh()
-    del bench.board.runs["run_a"]
-    await bench.sync.refresh()
-
-    assert await bench.presence("run_a") == "lost"
-    assert await bench.status("run_a") == "working"
 
 
 async def test_a_run_is_unconfirmed_while_the_look_up_fails(bench: Bench) -> None:
@@ -248,14 +204,6 @@ async def test_a_listing_without_a_filter_tells_the_cache_what_is_complete(bench
     assert not partly.whole
     assert partly.complete_since is not None
     assert (await bench.cache.coverage()).whole
-
-
-async def test_a_filtered_listing_claims_nothing(bench: Bench) -> None:
-    """A list of failed runs says nothing about the others."""
-    bench.board.put("run_1", "failed", created=0)
-    await _listed(bench, RunFilter(statuses=("failed",)), None)
-
-    assert (await bench.cache.coverage()).complete_since is None
 
 
 async def test_filtering_here_reads_whole_pages(bench: Bench) -> None:

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count, pairwise
 
@@ -194,30 +194,3 @@ def test_one_instant_with_more_runs_than_a_page_is_walked_by_its_token() -> None
 
     assert len(history.seen) == 1_000
     assert history.requests < 200
-
-
-def test_a_page_reaches_as_far_as_its_last_runs_agree() -> None:
-    """One run with a time of another age, whether in the future or the past, moves nothing."""
-    page = minutely(100)
-    page[50] = replace(page[50], created_at=START + timedelta(days=18_000))
-    page[-1] = replace(page[-1], created_at=START - timedelta(days=18_000))
-    bottom = reach(page)
-
-    assert bottom is not None
-    assert START - timedelta(minutes=99) < bottom < START - timedelta(minutes=90)
-
-
-def test_a_page_in_the_order_of_changes_reaches_to_its_last_change() -> None:
-    """An older run that changed late stands above newer ones: what is complete is counted by the changes."""
-    continued = [run(n, START - timedelta(days=30 + n), START - timedelta(minutes=n)) for n in range(10)]
-
-    assert reach(continued) == START - timedelta(minutes=7) + TICK
-
-
-def test_a_page_in_no_order_or_without_times_reaches_nowhere() -> None:
-    """Nothing can be said of what the next page holds."""
-    mixed = minutely(100)
-    random.Random(1).shuffle(mixed)
-
-    assert reach(mixed) is None
-    assert reach([run(n, None) for n in range(10)]) is None

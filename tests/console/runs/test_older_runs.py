@@ -2,10 +2,11 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,16 +27,17 @@ HELD = 20
 TAIL = "runs before 20:14:06 are not fetched · enter fetches them"
 
 
-@asynccontextmanager
-async def begun(
-    staged: Staged, board: Board, tmp_path: Any, *, synced: bool = True, size: Any = WIDE
-) -> AsyncIterator[Scene]:
-    """A console whose first refresh reads the newest 20 of 60 runs."""
-    os.environ[TOKEN_VARIABLE] = "token-of-the-scene"  # The engine before it took it.
-    profile = settings_for(board.base_url, tmp_path).profile()
-    poll = replace(profile.poll, page_size=HELD, first_runs=HELD)
-    async with staged(size, synced=synced, changed={"profiles": (replace(profile, poll=poll),)}) as scene:
-        yield scene
+@pytest.fixture
+def begun(staged: Staged, board: Board, tmp_path: Path) -> Staged:
+    """Puts a console on show whose first refresh reads the newest 20 of 60 runs."""
+
+    def begin(size: tuple[int, int] = WIDE, *, synced: bool = True) -> AbstractAsyncContextManager[Scene]:
+        os.environ[TOKEN_VARIABLE] = "token-of-the-scene"  # The engine before it took it.
+        profile = settings_for(board.base_url, tmp_path).profile()
+        poll = replace(profile.poll, page_size=HELD, first_runs=HELD)
+        return staged(size, synced=synced, changed={"profiles": (replace(profile, poll=poll),)})
+
+    return begin
 
 
 def cursor_line(scene: Scene) -> str:
@@ -65,9 +67,9 @@ async def pressed(scene: Scene, *keys: str, shows: str) -> None:
 
 
 @pytest.mark.parametrize("size", [SMALL, WIDE])
-async def test_the_last_line_fetches_what_is_older(staged: Staged, board: Board, tmp_path: Any, size: Any) -> None:
+async def test_the_last_line_fetches_what_is_older(begun: Staged, size: Any) -> None:
     """Enter on it brings the runs in its place, and then nothing is said to be missing."""
-    async with begun(staged, board, tmp_path, size=size) as scene:
+    async with begun(size) as scene:
         assert "since 20:14:06" in scene.text
         await scene.press("G")
         assert TAIL in cursor_line(scene)
@@ -83,20 +85,20 @@ async def test_the_last_line_fetches_what_is_older(staged: Staged, board: Board,
         assert scene.table.row.run_id.startswith("run_01JX0059")
 
 
-async def test_a_click_fetches_as_enter_does(staged: Staged, board: Board, tmp_path: Any) -> None:
+async def test_a_click_fetches_as_enter_does(begun: Staged) -> None:
     """One is enough: nothing else can be done with that line."""
-    async with begun(staged, board, tmp_path) as scene:
+    async with begun() as scene:
         await scene.pilot.click("RunTable", offset=(30, HEADER + HELD))
         await scene.settle()
 
         assert scene.table.count == 60
 
 
-async def test_what_is_missing_is_still_said_after_a_restart(staged: Staged, board: Board, tmp_path: Any) -> None:
+async def test_what_is_missing_is_still_said_after_a_restart(begun: Staged) -> None:
     """Before anything is asked of the service; and up to when the rest is complete."""
-    async with begun(staged, board, tmp_path):
+    async with begun():
         pass
-    async with begun(staged, board, tmp_path, synced=False) as scene:
+    async with begun(synced=False) as scene:
         await scene.tick(minutes=5)
         assert "complete 20:14:06 to 22:00:00" in scene.text
 
@@ -105,9 +107,9 @@ async def test_what_is_missing_is_still_said_after_a_restart(staged: Staged, boa
         assert scene.table.count == 60
 
 
-async def test_new_runs_above_leave_the_cursor_on_the_last_line(staged: Staged, board: Board, tmp_path: Any) -> None:
+async def test_new_runs_above_leave_the_cursor_on_the_last_line(begun: Staged, board: Board) -> None:
     """It stays what it was: the way to older runs."""
-    async with begun(staged, board, tmp_path, size=SMALL) as scene:
+    async with begun(SMALL) as scene:
         await scene.press("G")
         board.put("run_new", "queued", created=600.0)
         await scene.sync()
@@ -116,11 +118,9 @@ async def test_new_runs_above_leave_the_cursor_on_the_last_line(staged: Staged, 
         assert scene.table.count == HELD + 1
 
 
-async def test_an_empty_result_says_where_it_looked_and_asks_for_more(
-    staged: Staged, board: Board, tmp_path: Any
-) -> None:
+async def test_an_empty_result_says_where_it_looked_and_asks_for_more(begun: Staged) -> None:
     """A run id that is not here is found by one key."""
-    async with begun(staged, board, tmp_path) as scene:
+    async with begun() as scene:
         await scene.press("slash", *"jx0045", "enter")
         await scene.shows("Only the 20 runs that are here were looked at;", "No run matches here")
 
@@ -130,12 +130,12 @@ async def test_an_empty_result_says_where_it_looked_and_asks_for_more(
         assert scene.table.row.run_id.startswith("run_01JX0045")
 
 
-async def test_older_runs_of_a_status_are_asked_for_with_it(staged: Staged, board: Board, tmp_path: Any) -> None:
+async def test_older_runs_of_a_status_are_asked_for_with_it(begun: Staged, board: Board) -> None:
     """Not the whole history: a few pages each time, and once the service has no more, nothing is said to be missing."""
     failed = [f"run_old{number:03}" for number in range(30)]
     for number in range(900):
         board.put(f"run_old{number:03}", "failed" if number < 30 else "completed", created=-10.0 * number - 1_000)
-    async with begun(staged, board, tmp_path) as scene:
+    async with begun() as scene:
         await scene.press("slash", *"status:failed", "enter")
         asked, held = len(board.requests), scene.table.count
         await scene.press("M")
@@ -150,11 +150,9 @@ async def test_older_runs_of_a_status_are_asked_for_with_it(staged: Staged, boar
         assert TAIL in cursor_line(scene)
 
 
-async def test_a_date_before_what_is_held_is_fetched_since_then(
-    staged: Staged, board: Board, tmp_path: Any, hanging: list[datetime | None]
-) -> None:
+async def test_a_date_before_what_is_held_is_fetched_since_then(begun: Staged, hanging: list[datetime | None]) -> None:
     """A query within what is held offers nothing."""
-    async with begun(staged, board, tmp_path) as scene:
+    async with begun() as scene:
         await scene.press("slash", *"since:1h", "enter")
         assert "not fetched" not in scene.text
         await scene.press("escape", "slash", *"since:4h", "enter", "G")
@@ -165,11 +163,9 @@ async def test_a_date_before_what_is_held_is_fetched_since_then(
         assert TAIL in scene.text
 
 
-async def test_escape_stops_the_fetching_before_anything_else(
-    staged: Staged, board: Board, tmp_path: Any, hanging: list[datetime | None]
-) -> None:
+async def test_escape_stops_the_fetching_before_anything_else(begun: Staged, hanging: list[datetime | None]) -> None:
     """The query stays as it is, and how far it came is said until then."""
-    async with begun(staged, board, tmp_path, size=SMALL) as scene:
+    async with begun(SMALL) as scene:
         await scene.press("slash", *"nowhere", "enter")
         await pressed(scene, "M", shows="esc stops")
         assert "0 so far" in scene.text
@@ -179,16 +175,14 @@ async def test_escape_stops_the_fetching_before_anything_else(
         assert "nowhere" in scene.text
 
 
-async def test_a_rate_limit_is_waited_for_and_said(
-    staged: Staged, board: Board, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_rate_limit_is_waited_for_and_said(begun: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the time at which it goes on."""
 
     async def refused(*_: object, **__: object) -> None:
         raise RateLimitedError("Slow down.", retry_after_s=72.0)
 
     monkeypatch.setattr("app.sync.backfill.Backfill.fetch_older", refused)
-    async with begun(staged, board, tmp_path) as scene:
+    async with begun() as scene:
         await scene.press("G")
         await pressed(scene, "enter", shows="waiting until 22:01:12: rate limit · esc stops")
         await scene.press("escape")
@@ -204,9 +198,9 @@ def moved(scene: Scene, progress: BackfillProgress) -> BackfillMoved:
 RUNNING = BackfillProgress("running", 3_000, 10_000, seconds_left=130.0)
 
 
-async def test_the_backfill_is_paused_and_resumed_by_a_key(staged: Staged, board: Board, tmp_path: Any) -> None:
+async def test_the_backfill_is_paused_and_resumed_by_a_key(begun: Staged) -> None:
     """The key is offered while it does something; a pause is kept."""
-    async with begun(staged, board, tmp_path) as scene:
+    async with begun() as scene:
         assert "P pause" not in scene.text
         await scene.ring(moved(scene, RUNNING))
         assert "20 runs · fetching ██░░░░░░  30%  2m left" in scene.text
@@ -217,7 +211,7 @@ async def test_the_backfill_is_paused_and_resumed_by_a_key(staged: Staged, board
         assert "paused, P resumes" in scene.text
         assert "P resume fetching" in scene.lines[-1]
         assert await scene.engine.cache.backfill_paused()
-    async with begun(staged, board, tmp_path, synced=False) as scene:
+    async with begun(synced=False) as scene:
         assert "paused, P resumes" in scene.text
         await scene.press("P")
 
@@ -225,21 +219,12 @@ async def test_the_backfill_is_paused_and_resumed_by_a_key(staged: Staged, board
         assert "paused" not in scene.text
 
 
-async def test_the_backfill_says_what_it_waits_for(staged: Staged, board: Board, tmp_path: Any) -> None:
-    """With the time at which it goes on, at once."""
-    async with begun(staged, board, tmp_path) as scene:
-        until = scene.clock() + timedelta(seconds=72)
-        await scene.ring(moved(scene, BackfillProgress("waiting", until=until, why="rate_limited")))
-
-        assert "until 22:01:12: rate limit" in scene.text
-
-
 async def test_what_fills_in_the_background_is_read_once_a_second(
-    staged: Staged, board: Board, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    begun: Staged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many pages come; a run that changed is read at once."""
     monkeypatch.setattr("app.console.base_screen.TICK_S", 3_600.0)
-    async with begun(staged, board, tmp_path) as scene:
+    async with begun() as scene:
         await scene.ring(moved(scene, RUNNING))
         read: list[int] = []
         window = Cache.window
@@ -261,9 +246,7 @@ async def test_what_fills_in_the_background_is_read_once_a_second(
         assert len(read) == 2
 
 
-async def test_a_poll_that_finds_nothing_new_keeps_what_is_complete_current(
-    staged: Staged, board: Board, tmp_path: Any
-) -> None:
+async def test_a_poll_that_finds_nothing_new_keeps_what_is_complete_current(staged: Staged) -> None:
     """The line is as young as the last answer, not as the last change."""
     async with staged() as scene:
         await scene.tick(minutes=5)
@@ -310,26 +293,22 @@ PICTURED = [at_the_end, running, paused, waiting, nothing_here, long_ago]
 @pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
 @pytest.mark.parametrize("state", PICTURED, ids=lambda state: state.__name__)
 async def test_what_is_missing_in_pictures(
-    staged: Staged,
-    board: Board,
-    tmp_path: Any,
+    begun: Staged,
     picture: SnapshotAssertion,
     size: tuple[int, int],
     state: Callable[[Scene], Awaitable[None]],
 ) -> None:
     """Each state of the line above the runs, and of the one below them."""
-    async with begun(staged, board, tmp_path, size=size) as scene:
+    async with begun(size) as scene:
         await state(scene)
 
         assert scene.app.export_screenshot() == picture
 
 
 @pytest.mark.parametrize("size", [SMALL, WIDE])
-async def test_what_was_not_confirmed_for_long_is_not_shown_as_live(
-    staged: Staged, board: Board, tmp_path: Any, size: Any
-) -> None:
+async def test_what_was_not_confirmed_for_long_is_not_shown_as_live(begun: Staged, size: Any) -> None:
     """Its status is drawn quietly, and the detail says since when; the runs that a poll shows again are live."""
-    async with begun(staged, board, tmp_path, size=size) as scene:
+    async with begun(size) as scene:
         await scene.press("G", "enter", "G", "k")
         live = status_colour(scene)
         await scene.tick(days=8)
