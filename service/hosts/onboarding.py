@@ -163,6 +163,7 @@ class Onboarding:
 
     def _keep(self, connection: sa.Connection, project: Project, webhook: Webhook) -> tuple[Repository, bool]:
         """Store the project, as the repository that it is already if it is one; say whether it is new."""
+        repositories.begin_change(connection, self._organization_id)
         own = repositories.of(connection, self._organization_id)
         same = next((one for one in own if _is(one, project)), None)
         if same is None:

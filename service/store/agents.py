@@ -6,6 +6,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from service import ids
+from service.store.database import one_at_a_time
 from service.store.schema import agents, columns_of
 
 DEFAULT_TIMEOUT_S: Final = 600.0
@@ -31,6 +32,7 @@ REVIEWER: Final = Agent(DEFAULT_NAME, ("{python}", "-P", "-m", "service.reviewer
 
 def put(connection: sa.Connection, agent: Agent, organization_id: str | None, now: int) -> None:
     """Add an agent, or replace the one with its name; without an organization it serves all of them."""
+    one_at_a_time(connection, "agent", organization_id or "", agent.name)
     connection.execute(sa.delete(agents).where(agents.c.name == agent.name, _owned_by(organization_id)))
     values = asdict(agent)
     lists = {"argv": list(agent.argv), "environment": list(agent.environment)}

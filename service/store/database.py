@@ -11,9 +11,9 @@ from sqlalchemy import event
 from sqlalchemy.dialects import postgresql, sqlite
 
 from service.clock import SECOND_MICROS, Clock
-from service.store.schema import VERSION, invitations, mails, meta, metadata, offers, workers
+from service.store.schema import VERSION, agents, invitations, mails, meta, metadata, offers, workers
 
-__all__ = ["Database", "DatabaseError", "insert_new", "now_in"]
+__all__ = ["Database", "DatabaseError", "insert_new", "now_in", "one_at_a_time"]
 _LOCKS: Final = 0x52754E
 """The first half of every advisory lock of ours."""
 _MIGRATION: Final = 0
@@ -67,7 +67,14 @@ def _from_1(connection: sa.Connection) -> None:
     connection.execute(sa.insert(mails).from_select(["invitation_id", "state", "attempts", "due_at"], before))
 
 
-_STEPS: Final[dict[int, Callable[[sa.Connection], None]]] = {1: _from_1}
+def _from_2(connection: sa.Connection) -> None:
+    # A unique constraint takes two NULLs for different: of agents for all, the newest of a name stays.
+    newest = sa.select(sa.func.max(agents.c.id)).where(agents.c.organization_id.is_(None)).group_by(agents.c.name)
+    connection.execute(sa.delete(agents).where(agents.c.organization_id.is_(None), agents.c.id.not_in(newest)))
+    next(index for index in agents.indexes if index.name == "agents_for_all").create(connection, checkfirst=True)
+
+
+_STEPS: Final[dict[int, Callable[[sa.Connection], None]]] = {1: _from_1, 2: _from_2}
 """What leads from a version to the next."""
 
 
@@ -151,6 +158,17 @@ def insert_new(connection: sa.Connection, table: sa.Table, values: Mapping[str, 
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     statement = dialect.insert(table).values(dict(values)).on_conflict_do_nothing()
     return connection.execute(statement).rowcount > 0
+
+
+def one_at_a_time(connection: sa.Connection, *subject: str) -> None:
+    """Wait for other transactions that change the same subject, so that what is looked up before an insert holds.
+
+    SQLite's write lock does this for all of them.
+    """
+    if connection.dialect.name != "sqlite":
+        # A text of its own for each tuple; the two-number form of the lock is the workers'.
+        name = "\x1f".join(subject)
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(name, _LOCKS))))
 
 
 def now_in(connection: sa.Connection, clock: Clock) -> int:

@@ -6,6 +6,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from service import ids
+from service.store.database import one_at_a_time
 from service.store.schema import columns_of, hosts
 
 PROBES: Final = ("api", "git")
@@ -42,6 +43,7 @@ class Host:
 
 def connect(connection: sa.Connection, organization_id: str, host: Host, now: int) -> None:
     """Connect a host, in place of the organization's present one on that platform."""
+    one_at_a_time(connection, "host", organization_id, host.platform)
     disconnect(connection, organization_id, host.platform)
     key = {"id": f"host_{ids.ulid(now)}", "organization_id": organization_id, "connected_at": now}
     connection.execute(sa.insert(hosts).values(asdict(host) | key))

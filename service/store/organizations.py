@@ -6,6 +6,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from service import ids
+from service.store.database import one_at_a_time
 from service.store.schema import organizations
 
 ENTITLEMENTS: Final = ("ServiceAPI", "CreateOrganizations")
@@ -38,6 +39,7 @@ def create(
     """Add an organization; its slug is made from its name unless given, and made unique by the end of its id."""
     new_id = ids.organization_id(now)
     wanted = slug or slug_of(name)
+    one_at_a_time(connection, "organization", wanted)
     taken = connection.execute(sa.select(organizations.c.id).where(organizations.c.slug == wanted)).first()
     made = Organization(
         id=new_id,

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 import sqlalchemy as sa
 
 from service import ids
+from service.store.database import one_at_a_time
 from service.store.schema import columns_of, repositories
 
 
@@ -21,12 +22,18 @@ class Repository:
     webhook_configured: bool = False
 
 
+def begin_change(connection: sa.Connection, organization_id: str) -> None:
+    """Wait for other changes of the organization's repositories: what is read then holds to the end."""
+    one_at_a_time(connection, "repositories", organization_id)
+
+
 def put(connection: sa.Connection, organization_id: str, repository: Repository, now: int) -> bool:
     """Add a repository, or replace the one with its platform and path; True when it was not there before.
 
     Raises:
         ValueError: Another repository of the organization has the name.
     """
+    begin_change(connection, organization_id)
     mine = repositories.c.organization_id == organization_id
     same = sa.and_(
         mine, repositories.c.platform == repository.platform, repositories.c.path_key == repository.path.lower()

@@ -7,7 +7,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.schema import SchemaItem
 
-VERSION: Final = 2
+VERSION: Final = 3
 
 metadata = sa.MetaData()
 
@@ -31,6 +31,10 @@ def _texts(*names: str, nullable: bool = False) -> Iterator[sa.Column[str]]:
 
 def _owner(*, nullable: bool = False) -> sa.Column[str]:
     return sa.Column("organization_id", sa.ForeignKey("organizations.id", ondelete="CASCADE"), nullable=nullable)
+
+
+def _where(condition: str) -> dict[str, Any]:
+    return {"sqlite_where": sa.text(condition), "postgresql_where": sa.text(condition)}
 
 
 def _table(name: str, *parts: SchemaItem) -> sa.Table:
@@ -137,6 +141,7 @@ agents = _table(
     sa.Column("network", sa.Boolean, nullable=False),
     sa.Column("environment", sa.JSON, nullable=False),
     sa.UniqueConstraint("organization_id", "name"),
+    sa.Index("agents_for_all", "name", unique=True, **_where("organization_id IS NULL")),
 )
 
 runs = _table(

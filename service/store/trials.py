@@ -5,6 +5,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from service.store.database import one_at_a_time
 from service.store.schema import columns_of, offers, trials
 
 KINDS: Final = ("partner", "public")
@@ -23,6 +24,7 @@ class Offer:
 
 def put_offer(connection: sa.Connection, offer: Offer) -> None:
     """Add an offer or replace the one with its code."""
+    one_at_a_time(connection, "offer", offer.code)
     connection.execute(sa.delete(offers).where(offers.c.code == offer.code))
     connection.execute(sa.insert(offers).values(asdict(offer)))
 

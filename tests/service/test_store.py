@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,10 +12,14 @@ import sqlalchemy as sa
 from service.clock import DAY_MICROS, now_micros
 from service.execution.queue import migrate_queue
 from service.lab import history
-from service.store import organizations, runs, turns, workers
+from service.store import agents, hosts, organizations, repositories, runs, trials, turns, workers
 from service.store import rate_limits as rate_limits_store
+from service.store.agents import Agent
 from service.store.database import Database, DatabaseError
+from service.store.hosts import Host
+from service.store.repositories import Repository
 from service.store.runs import Filters, RunCounts, TurnRequest
+from service.store.schema import agents as agents_table
 from service.store.schema import meta, rate_limits, turn_files
 from service.store.turns import TurnOutcome
 from service.store.workers import Worker
@@ -93,6 +97,55 @@ def test_an_older_schema_is_brought_up_to_date(database: Database) -> None:
     with database.write() as connection:
         assert rate_limits_store.take(connection, owner, 1, 60, lambda: NOW) == (1, 0.0)
         assert organizations.by_id(connection, owner) is not None
+
+
+Put = Callable[[sa.Connection, str, int], object]
+PUTS: dict[str, Put] = {
+    "organizations of one name": lambda c, _, n: organizations.create(c, name="Same", now=NOW + n),
+    "repositories at one path": lambda c, owner, n: repositories.put(
+        c, owner, Repository("api", "github", "acme/api", f"/srv/{n}.git"), NOW
+    ),
+    "hosts of one platform": lambda c, owner, n: hosts.connect(
+        c, owner, Host("github", f"{n}.example", None, "api", None, None, None), NOW
+    ),
+    "agents of one name": lambda c, owner, n: agents.put(c, Agent("same", (f"/bin/{n}",)), owner, NOW),
+    "agents for all of one name": lambda c, _, n: agents.put(c, Agent("same", (f"/bin/{n}",)), None, NOW),
+    "offers of one code": lambda c, _, n: trials.put_offer(
+        c, trials.Offer("SAME", "partner", retired=False, price=str(n))
+    ),
+}
+
+
+@pytest.mark.parametrize("put", PUTS.values(), ids=PUTS.keys())
+def test_whatever_is_unique_may_be_added_by_many_at_once(database: Database, put: Put) -> None:
+    """Looked up and inserted by eight at the same moment, again and again: no constraint is violated."""
+    owner = organization(database)
+    start = threading.Barrier(8)
+
+    def add(number: int) -> None:
+        start.wait()
+        for turn in range(6):
+            with database.write() as connection:
+                put(connection, owner, number * 10 + turn)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, range(8)))
+
+
+def test_agents_for_all_are_one_for_each_name_after_an_upgrade(database: Database) -> None:
+    """Version 2 let two processes add the same one; the newest stays."""
+    with database.write() as connection:
+        connection.execute(sa.text("DROP INDEX agents_for_all"))
+        row = {"name": "twice", "argv": ["/bin/true"], "timeout_s": 1.0, "network": False, "environment": []}
+        for number in (1, 2):
+            connection.execute(sa.insert(agents_table).values(row | {"id": f"agent_{number}", "timeout_s": number}))
+        connection.execute(sa.update(meta).where(meta.c.key == "schema_version").values(value="2"))
+    database.migrate()
+
+    with database.write() as connection:
+        assert [agent.timeout_s for _, agent in agents.all_of(connection)] == [2]
+        with pytest.raises(sa.exc.IntegrityError):
+            connection.execute(sa.insert(agents_table).values(row | {"id": "agent_3"}))
 
 
 def test_runs_accepted_at_once_by_many_are_ordered_as_they_were_committed(database: Database) -> None:
