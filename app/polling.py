@@ -30,6 +30,8 @@ STANDBY_S: Final = 3.0
 """How often a process without the lease checks whether it may poll."""
 ORPHANS_S: Final = 5.0
 """How soon the writes of a process that died are settled."""
+STANDING_S: Final = 600.0
+"""How often it is said again that the ledger can only be read."""
 LEASE_S: Final = 15.0
 """How long a poller that died keeps the others waiting."""
 RENEWAL_S: Final = LEASE_S / 3
@@ -140,6 +142,9 @@ class Polling:
 
     async def _adopt_orphans(self) -> float:
         """Settle the writes of processes that died; each process does it, with or without the lease."""
+        if self.ledger.problem is not None:
+            self.announce(StorageFailed(f"The ledger can only be read: {self.ledger.problem}"))
+            return STANDING_S
         for action in await self.ledger.adopt_orphans():
             self.announce(ActionChanged(action.action_id))
         return ORPHANS_S

@@ -11,6 +11,7 @@ from app.actions.refusals import (
     ReadOnlyError,
     problems,
 )
+from app.actions.settlement import SendCancelledError
 
 __all__ = [
     "ActionRefusedError",
@@ -21,5 +22,6 @@ __all__ = [
     "InvalidRequestError",
     "Problem",
     "ReadOnlyError",
+    "SendCancelledError",
     "problems",
 ]

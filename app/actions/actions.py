@@ -1,8 +1,9 @@
 """The one way to write to the service: prepare, send, settle."""
 
 import asyncio
+import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,10 +17,12 @@ from app.actions.refusals import (
     ReadOnlyError,
     problems,
 )
+from app.actions.settlement import Done, Doubtful, NotDone, SendCancelledError, Settlement, Verdict, verdict_on
 from app.api.client import Client
-from app.api.errors import ApiError, RefusedError
+from app.api.errors import ApiError
 from app.api.requests import Answer, CreateOrganization, WriteRequest, as_json, request_of
-from app.events import ActionChanged, Announce
+from app.events import ActionChanged, Announce, Event, StorageFailed
+from storage.errors import StorageError
 from storage.ledger import (
     AlreadyDoneError,
     KeyTakenError,
@@ -30,13 +33,15 @@ from storage.ledger import (
 )
 from storage.records import Action, ActionError, Run
 
+log = logging.getLogger(__name__)
+
 Outcome = TypeVar("Outcome")
 
 UNDER_WAY: Final = frozenset({"prepared", "sending"})
 LOOK_S: Final = 0.075
 """How often the ledger is read while another process sends."""
 
-StoreRuns = Callable[[Iterable[Run]], Awaitable[object]]
+StoreRuns = Callable[[Iterable[Run]], Coroutine[Any, Any, object]]
 """`RunSync.store`: the one way for runs into the cache."""
 
 
@@ -60,11 +65,15 @@ class InFlight:
             self._sending.discard(task)
 
     async def to_its_end(self, settling: Coroutine[Any, Any, Outcome]) -> Outcome:
-        """Record an outcome, even if the task that waits for it is cancelled."""
+        """Carry on to the end, even if the task that waits for it is cancelled; then it is cancelled at that end."""
         task = asyncio.create_task(settling)
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])
+            raise
 
     async def close(self) -> None:
         """Cancel what is being sent; return when every outcome is recorded."""
@@ -127,7 +136,7 @@ class Actions:
         await self.adopt_orphans()
         successor = new_action_id(self.clock())
         await self.ledger.supersede(old.action_id, by=successor)
-        self.announce(ActionChanged(old.action_id))
+        self._tell(ActionChanged(old.action_id))
         return await self._carry_out(request, successor, None, again=True)
 
     async def resolve_created(self, action_id: str, result_id: str) -> Action:
@@ -208,52 +217,56 @@ class Actions:
 
     async def _send(self, request: WriteRequest, action: Action) -> Action:
         async def before_first_byte() -> None:
-            # The commit point: if this raises, no byte leaves.
-            self._ring(await self.ledger.sending(action.action_id))
+            # The commit point: if this raises, no byte leaves; once it has returned, bytes may have left.
+            nonlocal action
+            action = self._ring(await self.ledger.sending(action.action_id))
 
-        to_its_end = self.in_flight.to_its_end
+        sending = self.client.send(request, body_json=action.body_json, before_first_byte=before_first_byte)
         try:
             with self.in_flight.sending():
-                answer = await self.client.send(
-                    request, body_json=action.body_json, before_first_byte=before_first_byte
-                )
+                answer = await sending
         except ApiError as error:
-            return await to_its_end(self._settle_failure(action.action_id, error))
-        except BaseException as interruption:
-            # Cancelled, or an unexpected error: what the ledger says was begun may have been done.
-            await to_its_end(self._settle_interrupted(action.action_id, interruption))
-            raise
-        return await to_its_end(self._settle_success(action.action_id, answer))
+            return await self._settle(action, verdict_on(error))
+        except StorageError as error:
+            # Only the ledger is asked for anything between here and the first byte.
+            return await self._settle(action, NotDone(ActionError(error.kind, error.message)))
+        except asyncio.CancelledError as cancelled:
+            reason = ActionError("interrupted", "Interrupted before the answer came.")
+            raise SendCancelledError(await self._settle(action, Doubtful(reason))) from cancelled
+        except Exception as error:
+            # A mistake of ours: what the ledger says was begun may have been done.
+            log.exception("a write broke")
+            reason = ActionError("interrupted", f"Interrupted before the answer came ({type(error).__name__}).")
+            settled = await self._settle(action, Doubtful(reason))
+            if settled.state == "not_sent":
+                raise
+            return settled
+        settled = await self._settle(action, Done(answer.result_id, answer.raw_json))
+        try:
+            await self._keep(answer)
+        except asyncio.CancelledError as cancelled:
+            raise SendCancelledError(settled) from cancelled
+        return settled
 
-    async def _settle_success(self, action_id: str, answer: Answer) -> Action:
-        action = await self.ledger.confirm(action_id, result_id=answer.result_id, response_json=answer.raw_json)
-        self._ring(action)
-        if answer.run is not None:
-            await self.store([answer.run])
-        return action
+    async def _keep(self, answer: Answer) -> None:
+        """Put the run into the cache. The ledger has its word: what fails from here on is a warning."""
+        if answer.run is None:
+            return
+        try:
+            await self.in_flight.to_its_end(self.store([answer.run]))
+        except StorageError as error:
+            self._tell(StorageFailed(f"The run is not in the cache yet: {error}"))
+        except Exception as error:
+            log.exception("a started run was not kept")
+            self._tell(StorageFailed(f"The run is not in the cache yet ({type(error).__name__})."))
 
-    async def _settle_failure(self, action_id: str, error: ApiError) -> Action:
-        status = getattr(error, "status", None)
-        code = error.error_code if isinstance(error, RefusedError) else None
-        reason = ActionError(error.kind, error.message, status, code)
-        current = await self._held(action_id)
-        if current.state == "prepared":
-            return self._ring(await self.ledger.not_sent(action_id, reason))
-        if error.may_have_been_executed:
-            return self._ring(await self.ledger.unknown(action_id, reason))
-        if isinstance(error, RefusedError):
-            return self._ring(await self.ledger.reject(action_id, reason))
-        return self._ring(await self.ledger.not_sent(action_id, reason))
-
-    async def _settle_interrupted(self, action_id: str, interruption: BaseException) -> None:
-        was_asked_to = isinstance(interruption, asyncio.CancelledError)
-        by = "" if was_asked_to else f" ({type(interruption).__name__})"
-        reason = ActionError("interrupted", f"Interrupted before the answer came{by}.")
-        current = await self._held(action_id)
-        if current.state == "prepared":
-            self._ring(await self.ledger.not_sent(action_id, reason))
-        elif current.state == "sending":
-            self._ring(await self.ledger.unknown(action_id, reason))
+    async def _settle(self, action: Action, verdict: Verdict) -> Action:
+        settlement = Settlement(self.ledger, action, verdict)
+        try:
+            return self._ring(await self.in_flight.to_its_end(settlement.record()))
+        except asyncio.CancelledError as cancelled:
+            # It was recorded all the same.
+            raise SendCancelledError(settlement.settled) from cancelled
 
     async def _held(self, action_id: str) -> Action:
         action = await self.ledger.action(action_id)
@@ -262,8 +275,15 @@ class Actions:
         return action
 
     def _ring(self, action: Action) -> Action:
-        self.announce(ActionChanged(action.action_id))
+        self._tell(ActionChanged(action.action_id))
         return action
+
+    def _tell(self, event: Event) -> None:
+        try:
+            self.announce(event)
+        except Exception:
+            # A listener's mistake must not pass for the write's.
+            log.exception("a listener broke")
 
 
 @contextmanager

@@ -12,7 +12,8 @@ ApiError
     ├── ForbiddenError       403
     ├── NotFoundError        404
     ├── RateLimitedError     429, with its wait
-    ├── RejectedError        any other 4xx
+    ├── RejectedError        any other 4xx that certainly had no effect
+    ├── UncertainError       a 4xx that does not say whether it had
     └── ServerFailedError    5xx
 """
 
@@ -95,7 +96,7 @@ class RefusedError(ApiError):
 
     @property
     def may_have_been_executed(self) -> bool:
-        """False: a 4xx is a promise that nothing was done."""
+        """False: the answer is a promise that nothing was done."""
         return False
 
 
@@ -118,9 +119,20 @@ class NotFoundError(RefusedError):
 
 
 class RejectedError(RefusedError):
-    """Any other 4xx: the request itself was at fault."""
+    """Any other 4xx that promises that nothing was done: the request itself was at fault."""
 
     kind = "rejected"
+
+
+class UncertainError(RefusedError):
+    """A 4xx that may come after the request was carried out: 408, 425, 499 and the like."""
+
+    kind = "uncertain"
+
+    @property
+    def may_have_been_executed(self) -> bool:
+        """True: it says something of the connection or the answer, nothing of the effect."""
+        return True
 
 
 class RateLimitedError(RefusedError):

@@ -24,6 +24,7 @@ from app.api.errors import (
     UnusableAnswerError,
 )
 from app.api.failures import failure
+from app.api.masking import Mask
 from app.token import Token, TokenError
 from app.version import __version__
 
@@ -135,16 +136,17 @@ class Transport:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
         try:
             async with asyncio.timeout(self.deadline_s):
-                return await self._converse(call, request, token)
+                return await self._converse(call, request, Mask(token.reveal()))
         except _StoppedError as stopped:
             raise stopped.reason from None
         except TimeoutError as error:
             raise RequestTimeoutError(
                 f"No complete answer within {self.deadline_s:g} s.", surely_not_sent=not passage.begun
             ) from error
-        # The group: a connection tried over several addresses fails as several errors.
+        # The group: a connection tried over several addresses fails as several errors. Its cause is not chained: a
+        # broken header's error quotes it, and a log would print what the service echoed.
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ExceptionGroup) as error:
-            raise self._unreachable(error, begun=passage.begun) from error
+            raise self._unreachable(Mask(token.reveal()).text(str(error)), begun=passage.begun) from None
 
     def _token(self) -> Token:
         if isinstance(self.token, Token):
@@ -174,7 +176,7 @@ class Transport:
         content = None if call.body is None else call.body.encode()
         return httpx.Request(call.method, url, headers=headers, content=content, extensions={"trace": passage})
 
-    async def _converse(self, call: Call, request: httpx.Request, token: Token) -> Reply:
+    async def _converse(self, call: Call, request: httpx.Request, mask: Mask) -> Reply:
         lane = await self._lane(writes=call.method != "GET")
         sent_s = time.time()
         async with aclosing(await lane.handle_async_request(request)) as response:
@@ -182,10 +184,10 @@ class Transport:
             self.in_lab = response.headers.get(_LAB) == "on"
             self.heard(response.headers, sent_s)
             if 400 <= status < 600:  # noqa: PLR2004 — HTTP's own ranges
-                raise await _failure(response, token)
+                raise await _failure(response, mask)
             if status not in call.expected:
-                raise UnusableAnswerError(_unexpected(response), status=status)
-            return Reply(status, await _body(response, _MOST_BYTES))
+                raise UnusableAnswerError(_unexpected(response, mask), status=status)
+            return Reply(status, await _body(response, _MOST_BYTES, mask))
 
     async def _lane(self, *, writes: bool) -> httpx.AsyncHTTPTransport:
         if writes not in self._lanes:
@@ -201,17 +203,17 @@ class Transport:
             self._lanes.setdefault(writes, lane)
         return self._lanes[writes]
 
-    def _unreachable(self, error: Exception, *, begun: bool) -> UnreachableError:
+    def _unreachable(self, error: str, *, begun: bool) -> UnreachableError:
         # Most resets carry no message, and the exception's class name adds nothing.
-        said = f": {str(error).rstrip('.')}." if str(error) else "."
+        said = f": {error.rstrip('.')}." if error else "."
         if begun:
             return UnreachableError(f"The connection was lost before the answer was complete{said}")
         return UnreachableError(f"No connection to {self.base_url}{said}", surely_not_sent=True)
 
 
-async def _failure(response: httpx.Response, token: Token) -> ApiError:
+async def _failure(response: httpx.Response, mask: Mask) -> ApiError:
     try:
-        body = await _body(response, _MOST_FAILURE_BYTES)
+        body = await _body(response, _MOST_FAILURE_BYTES, mask)
     except (UnusableAnswerError, httpx.HTTPError):
         body = b""  # the status has arrived, and it says what matters
     return failure(
@@ -219,28 +221,29 @@ async def _failure(response: httpx.Response, token: Token) -> ApiError:
         body,
         retry_after=response.headers.get("Retry-After"),
         sent_at=response.headers.get("Date"),
-        token=token.reveal(),
     )
 
 
-async def _body(response: httpx.Response, most: int) -> bytes:
+async def _body(response: httpx.Response, most: int, mask: Mask) -> bytes:
     status = response.status_code
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"", "identity"}:
         # Unpacking is how a small answer becomes a large one; nothing compressed was asked for.
-        raise UnusableAnswerError(f"The answer is encoded ({encoding}), which was not asked for.", status=status)
+        raise UnusableAnswerError(
+            mask.text(f"The answer is encoded ({encoding}), which was not asked for."), status=status
+        )
     received = bytearray()
     async for chunk in response.aiter_raw():
         received += chunk
         if len(received) > most:
             raise UnusableAnswerError(f"The answer is larger than {most // 1024} KiB.", status=status)
-    return bytes(received)
+    return mask.body(bytes(received))
 
 
-def _unexpected(response: httpx.Response) -> str:
+def _unexpected(response: httpx.Response, mask: Mask) -> str:
     status = response.status_code
     if response.is_redirect:
-        where = response.headers.get("Location", "nowhere")[:200]
+        where = mask.text(response.headers.get("Location", "nowhere"))[:200]
         return f"The service redirects to {where!r}; the token goes to no other place. Correct the base address."
     return f"The service answered {status}, which the API does not have."
 

@@ -95,8 +95,7 @@ async def _settle(invocation: Invocation, action_id: str, created: str | None) -
             action = await engine.actions.resolve_created(action.action_id, created.strip())
     # Resolved: the reason for the unknown outcome no longer matters.
     document = {name: value for name, value in write_document(action).items() if name != "error"}
-    tell(invocation.output, action, document)
-    return Exit.DONE
+    return tell(invocation, action, document, code=Exit.DONE)
 
 
 async def _unresolved(invocation: Invocation, action_id: str) -> Action:
@@ -114,7 +113,7 @@ async def _unresolved(invocation: Invocation, action_id: str) -> Action:
 async def _send_again(invocation: Invocation, action_id: str) -> int:
     async with invocation.engine(needs_token=True) as engine:
         successor = await resend(engine, action_id)
-    return tell(invocation.output, successor)
+    return tell(invocation, successor)
 
 
 def _confirm(action: Action, confirm: str | None) -> None:

@@ -12,8 +12,10 @@ from app.cli.output import Format, Output, Rows, into_file
 from app.cli.table import Column
 
 if TYPE_CHECKING:
+    from app.cli.exits import Exit
     from app.config import Profile, Settings
     from app.engine import Engine
+    from app.events import Event
     from storage.ledger import Ledger
 
 T = TypeVar("T")
@@ -42,6 +44,10 @@ class Invocation:
     """What a failure's JSON document holds beside `"error"`: the known part of the command's own document."""
     rows: Rows[Any] | None = None
     """What is on stdout in part: a failure is printed after it."""
+    warnings: list[str] = field(default_factory=list)
+    """What went wrong beside the command's own work, such as a file that could not be written."""
+    outcome: "Exit | None" = None
+    """The exit code of a write that was settled: it holds, even where its document cannot be printed."""
     stopped_by: signal.Signals | None = None
     """The signal that ended the command early, if any."""
     _noted: set[str] = field(default_factory=set)
@@ -51,6 +57,12 @@ class Invocation:
     def output(self) -> Output:
         """The printer, in the chosen format."""
         return Output.standard(self.format)
+
+    def warn(self, message: str) -> None:
+        """Say on stderr, and in a write's document, what does not change the outcome."""
+        if message not in self.warnings:
+            self.warnings.append(message)
+            self.output.note(f"runwarden: warning: {message}")
 
     def begin_rows(self, key: str, columns: Sequence[Column[T]]) -> Rows[T]:
         """Print many items of one kind on stdout, as they come."""
@@ -113,12 +125,29 @@ class Invocation:
         from app.engine import Engine
 
         settings = self.settings()
-        async with await Engine.open(settings, self.profile(settings), actor="cli") as engine:
+        engine = await Engine.open(settings, self.profile(settings), actor="cli", announce=self._hear)
+        try:
             if engine.cache.set_aside is not None:
                 self.output.note(str(engine.cache.set_aside))
+            if engine.ledger.problem is not None:
+                self.warn(f"The ledger can only be read: {engine.ledger.problem}")
             if needs_token and engine.token_problem is not None:
                 raise engine.token_problem
             yield engine
+        finally:
+            await self._close(engine)
+
+    def _hear(self, event: "Event") -> None:
+        from app.events import StorageFailed
+
+        if isinstance(event, StorageFailed):
+            self.warn(event.message)
+
+    async def _close(self, engine: "Engine") -> None:
+        try:
+            await engine.close()
+        except Exception as error:  # noqa: BLE001 — the command's work is done: its result must not be lost with this
+            self.warn(f"Closing failed: {error!r}")
 
     @asynccontextmanager
     async def writer(self, *, dry_run: bool = False) -> "AsyncIterator[Engine]":

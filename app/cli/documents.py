@@ -35,7 +35,14 @@ ID_KEYS: Final[Mapping[ActionKind, str]] = {
 
 def unsent_document(kind: ActionKind) -> dict[str, object]:
     """The document of a write that was refused before there was an action: the same fields, all null."""
-    return {"action_id": None, "kind": kind, "state": "not_sent", "base_url": None, RESULT_KEYS[kind]: None}
+    return {
+        "action_id": None,
+        "kind": kind,
+        "state": "not_sent",
+        "base_url": None,
+        RESULT_KEYS[kind]: None,
+        "warnings": [],
+    }
 
 
 def write_document(action: Action) -> dict[str, object]:

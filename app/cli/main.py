@@ -2,7 +2,7 @@
 
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import click
@@ -108,13 +108,14 @@ def run_command_line(argv: Sequence[str]) -> int:
             sys.stdout.flush()
     except ReaderGoneError:
         let_go_of_stdout()
-        return BROKEN_PIPE
+        # What became of a write matters more than who reads it.
+        return BROKEN_PIPE if invocation.outcome is None else invocation.outcome
     except NotPrintedError as error:
         let_go_of_stdout()
         invocation.output.note(
             f"runwarden: {error} The command itself was carried out; for a write, see: runwarden actions list"
         )
-        return NOT_PRINTED
+        return invocation.outcome or NOT_PRINTED
     return 128 + invocation.stopped_by if invocation.stopped_by else code
 
 
@@ -148,15 +149,8 @@ def _tell(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> 
         from app.cli.health import tell_unknown
 
         return tell_unknown(invocation.output, failure)
-    (invocation.rows or invocation.output).failure(failure, _beside(error, invocation))
+    (invocation.rows or invocation.output).failure(failure, invocation.beside_error)
     return failure.exit
-
-
-def _beside(error: BaseException, invocation: Invocation) -> Mapping[str, object]:
-    from storage.errors import StorageError
-
-    # A ledger may fail after the request was sent: what its document says would be a guess.
-    return {} if isinstance(error, StorageError) else invocation.beside_error
 
 
 def _format_asked_for(argv: Sequence[str]) -> Format | None:

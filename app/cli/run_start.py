@@ -157,7 +157,8 @@ async def _continue(invocation: Invocation, run_id: str, work: Work) -> int:
     async with invocation.writer(dry_run=work.write.dry_run) as engine:
         run = await RunLookup(engine).named(run_id)
         request = ContinueRun(run.run_id, work.instructions, run.repository, work.branch, work.metadata)
-        return await perform(invocation, engine, request, work.write)
+        report = await perform(invocation, engine, request, work.write)
+    return report()
 
 
 def _repository(text: str) -> Repository:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
@@ -278,11 +279,13 @@ def wait_failure(results: Mapping[str, WaitResult]) -> Failure | None:
     return None
 
 
-async def finish(invocation: Invocation, engine: "Engine", action: Action, patience: timedelta | None) -> int:
-    """Print a write, once the run it started has ended where that is waited for; return the exit code."""
-    output = invocation.output
+async def finish(
+    invocation: Invocation, engine: "Engine", action: Action, patience: timedelta | None
+) -> Callable[[], Exit]:
+    """Wait for the end of the run that a write started, where asked for; what is returned prints the outcome."""
     if patience is None or action.state != "confirmed" or action.result_id is None or invocation.stopped_by:
-        return tell(output, action)
+        return partial(tell, invocation, action)
+    output = invocation.output
     output.note(f"{action.result_id} was started; waiting for its end.")
     # The run was started: keep its id, even if waiting ends early.
     document = write_document(action)
@@ -294,11 +297,15 @@ async def finish(invocation: Invocation, engine: "Engine", action: Action, patie
     if result.run is not None:
         document["run"] = as_received(result.run.raw_json)
     failure = wait_failure(results)
-    if failure is not None and failure.exit is not Exit.FAILED:
-        document["error"] = failure.as_json()
-    tell(output, action, document)
     if failure is None:
-        return Exit.DONE
-    if not output.format.is_json:
-        output.note(failure.message)
-    return failure.exit
+        return partial(tell, invocation, action, document, code=Exit.DONE)
+    if failure.exit is not Exit.FAILED:
+        document["error"] = failure.as_json()
+    return partial(_tell_failure, invocation, action, document, failure)
+
+
+def _tell_failure(invocation: Invocation, action: Action, document: dict[str, object], failure: Failure) -> Exit:
+    code = tell(invocation, action, document, code=failure.exit)
+    if not invocation.output.format.is_json:
+        invocation.output.note(failure.message)
+    return code

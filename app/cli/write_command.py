@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -72,18 +73,24 @@ def submit(invocation: Invocation, request: "WriteRequest", options: WriteOption
 
     async def work() -> int:
         async with invocation.writer(dry_run=options.dry_run) as engine:
-            return await perform(invocation, engine, request, options)
+            report = await perform(invocation, engine, request, options)
+        return report()
 
     return invocation.run(work)
 
 
-async def perform(invocation: Invocation, engine: "Engine", request: "WriteRequest", options: WriteOptions) -> int:
-    """As `submit`, with an engine from `Invocation.writer`."""
+async def perform(
+    invocation: Invocation, engine: "Engine", request: "WriteRequest", options: WriteOptions
+) -> Callable[[], int]:
+    """As `submit`, with an engine from `Invocation.writer`; what is returned prints the outcome.
+
+    It is called once the engine is closed: closing may add a warning.
+    """
     if options.dry_run:
         existing = await rehearse(engine, request, key=options.key, again=options.again)
         if existing is not None:
-            return tell(invocation.output, existing)
-        return tell_request(invocation.output, engine.client.base_url, request)
+            return partial(tell, invocation, existing)
+        return partial(tell_request, invocation.output, engine.client.base_url, request)
     action = await carry_out(engine, request, key=options.key, again=options.again)
     return await finish(invocation, engine, action, options.patience)
 

@@ -1,19 +1,17 @@
 """Writes from the command line: sent once through the ledger, and reported with their outcome."""
 
-import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from app.cli.documents import RESULT_KEYS, write_document
 from app.cli.exits import EXIT_BY_KIND, Exit, failed
-from app.cli.output import Output
-from app.events import ActionChanged, Event
 from app.run_document import as_received
 from storage.records import Action
 
 if TYPE_CHECKING:
     from app.actions import AlreadyAskedError
     from app.api.requests import WriteRequest
+    from app.cli.context import Invocation
     from app.engine import Engine
 
 SHOWN: Final = {
@@ -23,6 +21,9 @@ SHOWN: Final = {
     "project": ("project_path", "status", "error"),
 }
 """Fields of the result to show."""
+
+NOT_RECORDED: Final = "not_recorded"
+"""The error's kind where the service answered and the ledger could not record it; its message names the cure."""
 
 
 async def carry_out(
@@ -39,7 +40,7 @@ async def carry_out(
     from app.actions import AlreadyAskedError
 
     try:
-        return await _settled(engine, engine.actions.submit(request, key=key, again=again))
+        return await _settled(engine.actions.submit(request, key=key, again=again))
     except AlreadyAskedError as asked:
         return _same(asked, request, key)
 
@@ -81,27 +82,17 @@ async def resend(engine: "Engine", action_id: str) -> Action:
         ActionRefusedError: Nothing was sent.
         WrongStateError: The action's outcome is not unknown.
     """
-    return await _settled(engine, engine.actions.send_again(action_id))
+    return await _settled(engine.actions.send_again(action_id))
 
 
-async def _settled(engine: "Engine", sending: Awaitable[Action]) -> Action:
-    touched: list[str] = []
+async def _settled(sending: Awaitable[Action]) -> Action:
+    from app.actions import SendCancelledError
 
-    def listen(event: Event) -> None:
-        if isinstance(event, ActionChanged):
-            touched.append(event.action_id)
-
-    unsubscribe = engine.subscribe(listen)
     try:
         return await sending
-    except asyncio.CancelledError:
-        # The ledger has settled it by now; the interrupted command reports what is known.
-        action = await engine.ledger.action(touched[-1]) if touched else None
-        if action is None:
-            raise
-        return action
-    finally:
-        unsubscribe()
+    except SendCancelledError as cancelled:
+        # The interrupted command reports what is known.
+        return cancelled.action
 
 
 def exit_of(action: Action) -> Exit:
@@ -118,19 +109,26 @@ def exit_of(action: Action) -> Exit:
             return EXIT_BY_KIND.get(action.error.kind, Exit.USAGE) if action.error else Exit.USAGE
 
 
-def tell(output: Output, action: Action, document: dict[str, object] | None = None) -> Exit:
-    """Print a write and its outcome, or the given document; return the exit code."""
-    document = document or write_document(action)
+def tell(
+    invocation: "Invocation", action: Action, document: dict[str, object] | None = None, *, code: Exit | None = None
+) -> Exit:
+    """Print a write and its outcome, or the given document, with the warnings so far; return the exit code.
+
+    `code` is the exit code where it is not the action's own.
+    """
+    output = invocation.output
+    document = (document or write_document(action)) | {"warnings": list(invocation.warnings)}
     made = document.get(RESULT_KEYS[action.kind])
     pairs = [("action", action.action_id), ("state", action.state)]
     for name in SHOWN[RESULT_KEYS[action.kind]]:
         value = made.get(name) if isinstance(made, dict) else None
         if value is not None:
             pairs.append((name, str(value)))
+    invocation.outcome = exit_of(action) if code is None else code
     output.record(document, pairs)
     if not output.format.is_json:
         output.note(advice(action))
-    return exit_of(action)
+    return invocation.outcome
 
 
 def advice(action: Action) -> str:
@@ -138,11 +136,7 @@ def advice(action: Action) -> str:
     reason = action.error.message if action.error else ""
     match action.state:
         case "unknown":
-            return (
-                f"The outcome is unknown: {reason} It may have taken effect; it is not sent again automatically. "
-                "Find out, then: "
-                f"runwarden actions resolve {action.action_id} --created ID | --not-created | --send-again"
-            )
+            return _way_out(action, reason)
         case "prepared" | "sending":
             return f"Another process is sending it: runwarden actions show {action.action_id}"
         case "not_sent":
@@ -153,3 +147,12 @@ def advice(action: Action) -> str:
             return "It was resolved as without effect: you may send it again."
         case "confirmed":
             return ""
+
+
+def _way_out(action: Action, reason: str) -> str:
+    if action.error is not None and action.error.kind == NOT_RECORDED:
+        return reason
+    return (
+        f"The outcome is unknown: {reason} It may have taken effect; it is not sent again automatically. "
+        f"Find out, then: runwarden actions resolve {action.action_id} --created ID | --not-created | --send-again"
+    )

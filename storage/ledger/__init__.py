@@ -1,11 +1,13 @@
 """The ledger: every write is here before it is anywhere else."""
 
 import sqlite3
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from storage.database import data_version
+from storage.errors import DatabaseDamagedError, DatabaseNewerError, StorageError
 from storage.ledger import audit, entries, queries, transitions
 from storage.ledger.entries import new_action_id
 from storage.ledger.errors import (
@@ -19,6 +21,7 @@ from storage.ledger.errors import (
 )
 from storage.ledger.opening import DAMAGE_CURE, connect
 from storage.ledger.owner import this_process
+from storage.ledger.salvage import connect_to_read
 from storage.records import Action, ActionError, ActionKind, Author
 from storage.thread import DatabaseThread, reads
 from storage.values import Clock, utc_now
@@ -36,6 +39,7 @@ __all__ = [
 ]
 
 NOT_RECORDED: Final = Author()
+T = TypeVar("T")
 
 
 class Ledger:
@@ -44,8 +48,12 @@ class Ledger:
     Every method may raise `StorageError`, whose message names the file and the cure.
     """
 
-    def __init__(self, thread: DatabaseThread, *, author: Author, clock: Clock) -> None:
+    def __init__(
+        self, thread: DatabaseThread, *, author: Author, clock: Clock, problem: StorageError | None = None
+    ) -> None:
         self.writer = self.reader = thread
+        self.problem = problem
+        """Why it can only be read: it is damaged, or a newer Runwarden wrote it. None: it can be written."""
         self._author = author
         self._clock = clock
 
@@ -53,11 +61,17 @@ class Ledger:
     async def open(cls, path: Path, *, author: Author = NOT_RECORDED, clock: Clock = utc_now) -> Self:
         """The ledger at this path, created or migrated where needed; the author is who acts through it.
 
+        One that is damaged (it is never rebuilt), or that a newer Runwarden wrote, can still be read: see `problem`.
+
         Raises:
-            StorageError: It cannot be opened, is damaged (it is never rebuilt), or a newer Runwarden wrote it.
+            StorageError: It cannot be opened, or nothing of it can be read.
         """
-        thread = await DatabaseThread.start(path, partial(connect, path), name="ledger", damage_cure=DAMAGE_CURE)
-        return cls(thread, author=author, clock=clock)
+        start = partial(DatabaseThread.start, path, name="ledger", damage_cure=DAMAGE_CURE)
+        try:
+            return cls(await start(partial(connect, path)), author=author, clock=clock)
+        except (DatabaseDamagedError, DatabaseNewerError) as problem:
+            thread = await start(partial(connect_to_read, path, problem))
+            return cls(thread, author=author, clock=clock, problem=problem)
 
     async def close(self) -> None:
         """Finish the jobs under way and close; a second call does nothing."""
@@ -111,7 +125,7 @@ class Ledger:
             transitions.adopt(connection, self._author, at)
             return entries.prepare(connection, entry, this_process(), at)
 
-        return await self.writer.run(enter)
+        return await self._write(enter)
 
     async def sending(self, action_id: str) -> Action:
         """Commit that the first byte is about to leave.
@@ -169,7 +183,9 @@ class Ledger:
 
     async def adopt_orphans(self) -> tuple[Action, ...]:
         """Settle the actions of processes that died: `prepared` was not sent, `sending` is unknown; those settled."""
-        return await self.writer.run(partial(transitions.adopt, author=self._author, at=self._clock()))
+        if self.problem is not None:
+            return ()
+        return await self._write(partial(transitions.adopt, author=self._author, at=self._clock()))
 
     # reading
 
@@ -188,4 +204,9 @@ class Ledger:
         self, action_id: str, transition: transitions.Transition, outcome: transitions.Outcome = transitions.NOTHING
     ) -> Action:
         step = transitions.Step(transition, self._author, self._clock(), outcome)
-        return await self.writer.run(partial(transitions.apply, action_id=action_id, step=step))
+        return await self._write(partial(transitions.apply, action_id=action_id, step=step))
+
+    async def _write(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        if self.problem is not None:
+            raise self.problem
+        return await self.writer.run(job)

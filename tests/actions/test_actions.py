@@ -1,60 +1,25 @@
 """Acting once: real ledger, real cache, and a server that fails in every way a server can."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
-from app.actions import Actions, AlreadyAskedError, BlockedError, DuplicateError, InvalidRequestError, ReadOnlyError
+from app.actions import (
+    AlreadyAskedError,
+    BlockedError,
+    DuplicateError,
+    InvalidRequestError,
+    ReadOnlyError,
+)
 from app.actions.reconcile import propose
-from app.api.client import Client
 from app.api.requests import ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
-from app.events import ActionChanged, Event, RunsChanged
-from app.sync import RunSync
-from app.token import Token
-from storage.cache import Cache
-from storage.ledger import Ledger, WrongStateError
-from storage.records import Action, Repository, RunFilter
+from app.events import ActionChanged, RunsChanged
+from storage.ledger import WrongStateError
+from storage.records import Action, RunFilter
+from tests.actions.conftest import ADA, API, HASTY, Desk
 from tests.answers import EXECUTION, ORGANIZATION, RUN
-from tests.fault_server import Drop, FaultServer, Hang, Raw, Respond
-
-API = Repository.parse("acme/api")
-ADA = CreateOrganization("Ada@Customer.example")
-PATIENT, HASTY = 120.0, 1.5
-"""Deadlines in seconds."""
-
-
-@dataclass
-class Desk:
-    """Actions on one ledger, in front of a faulty server."""
-
-    server: FaultServer
-    ledger: Ledger
-    cache: Cache
-    client: Client
-    events: list[Event] = field(default_factory=list)
-
-    def actions(self, *, read_only: bool = False) -> Actions:
-        def clock() -> datetime:
-            return datetime.now(UTC)
-
-        ring = self.events.append
-        runs = RunSync(self.client, self.cache, ring, clock=clock, page_size=100, first_runs=100)
-        return Actions(self.client, self.ledger, runs.store, ring, clock, "test", read_only)
-
-
-@pytest.fixture(params=[PATIENT])
-async def desk(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Desk]:
-    with FaultServer() as server:
-        async with (
-            await Cache.open(tmp_path / "cache.sqlite3") as cache,
-            await Ledger.open(tmp_path / "ledger.sqlite3") as ledger,
-            Client(server.base_url, Token("test-token"), deadline_s=request.param) as client,
-        ):
-            yield Desk(server, ledger, cache, client)
+from tests.fault_server import Drop, Hang, Raw, Respond
 
 
 @pytest.mark.parametrize(

@@ -119,17 +119,6 @@ def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: Command
     assert len(posts(server)) == 1
 
 
-def test_a_ledger_that_fails_does_not_say_that_nothing_was_sent(lone: CommandLine) -> None:
-    """It may have failed after the request left: the document has the error alone."""
-    lone("actions", "list")
-    (ledger,) = (lone.home / "data").rglob("ledger.sqlite3")
-    ledger.write_bytes(b"no database " * 500)
-
-    result = lone(*CREATE)
-
-    assert (result.code, set(result.json())) == (2, {"error"})
-
-
 def test_the_same_key_sends_once(faulty: CommandLine, server: FaultServer) -> None:
     """A script that is run twice is told the same; another request under that key is refused."""
     server.script(Respond(201, ORGANIZATION))

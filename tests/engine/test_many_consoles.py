@@ -101,6 +101,8 @@ class AlwaysMine:
 class NoOrphans:
     """A ledger without writes."""
 
+    problem = None
+
     async def adopt_orphans(self) -> tuple[()]:
         return ()
 

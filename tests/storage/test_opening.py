@@ -134,20 +134,51 @@ async def test_a_ledger_from_before_the_audit_is_migrated(ledger_path: Path) -> 
         )
 
 
-async def test_a_newer_ledger_is_refused(ledger_path: Path) -> None:
-    """An older program does not touch what a newer one wrote, and says which file and what to do."""
-    await (await Ledger.open(ledger_path)).close()
+ENTRY = {"action_id": None, "kind": "run.start", "subject": "", "path": "/", "actor": "cli:ann"}
+
+
+async def test_a_newer_ledger_is_read_and_not_written(ledger_path: Path) -> None:
+    """An older program does not touch what a newer one wrote: every write names the file and what to do."""
+    async with await Ledger.open(ledger_path) as ledger:
+        action = await ledger.prepare(key="k", body_json="{}", **ENTRY)
     with sqlite3.connect(ledger_path) as connection:
         connection.execute(
             "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('ledger', '0099_future', '')"
         )
+        connection.execute("ALTER TABLE actions ADD COLUMN of_tomorrow TEXT")
     connection.close()
+    before = ledger_path.read_bytes()
 
-    with pytest.raises(DatabaseNewerError, match="Install that version again") as caught:
-        await Ledger.open(ledger_path)
+    async with await Ledger.open(ledger_path) as ledger:
+        assert isinstance(ledger.problem, DatabaseNewerError)
+        assert (await ledger.actions(), await ledger.adopt_orphans()) == ((action,), ())
+        for write in (ledger.prepare(key="k2", body_json="{}", **ENTRY), ledger.sending(action.action_id)):
+            with pytest.raises(DatabaseNewerError, match="Install that version again") as caught:
+                await write
+            assert (caught.value.path, str(ledger_path) in caught.value.message) == (ledger_path, True)
+    assert ledger_path.read_bytes() == before
 
-    assert str(ledger_path) in caught.value.message
-    assert caught.value.path == ledger_path
+
+async def test_what_damage_left_of_a_ledger_is_read(ledger_path: Path) -> None:
+    """The entries before and after a page that is lost; nothing is written, and the file stays as it is."""
+    async with await Ledger.open(ledger_path) as ledger:
+        body = f'"{"x" * 1500}"'
+        ids = [(await ledger.prepare(key=str(n), body_json=body, **ENTRY)).action_id for n in range(40)]
+    with sqlite3.connect(ledger_path) as connection:
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.close()
+    content = ledger_path.read_bytes()
+    spoil(ledger_path, content.index(ids[20].encode() + b"run.start") // size + 1, size)
+    before = ledger_path.read_bytes()
+
+    async with await Ledger.open(ledger_path) as ledger:
+        assert isinstance(ledger.problem, DatabaseDamagedError)
+        left = [action.action_id for action in await ledger.actions()]
+        with pytest.raises(DatabaseDamagedError, match="restore it from a backup"):
+            await ledger.prepare(key="k", body_json="{}", **ENTRY)
+
+    assert (left[0], left[-1], len(left) > 30, ids[20] in left) == (ids[39], ids[0], True, False)
+    assert ledger_path.read_bytes() == before
 
 
 async def other_version(path: Path) -> None:

@@ -1,0 +1,124 @@
+"""A write's exit code and document never contradict the ledger, whatever else fails."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.actions import settlement
+from storage import database
+from tests.answers import CREATE, ORGANIZATION, RUN, posts
+from tests.cli.conftest import CommandLine
+from tests.cli.test_streams import redirected
+from tests.fault_server import Drop, FaultServer, Received, Respond
+
+START = ("runs", "start", "-R", "acme/api", "--json", "Review")
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locks are waited for a moment only."""
+    monkeypatch.setattr(database, "BUSY_WAIT_S", 0.05)
+    monkeypatch.setattr(settlement, "RETRY_S", 0.0)
+
+
+@pytest.fixture
+def locked(faulty: CommandLine, server: FaultServer, name: str) -> Iterator[sqlite3.Connection]:
+    """Held from when the POST arrives."""
+    faulty("actions", "list")
+    (path,) = (faulty.home / "data").rglob(name)
+    with closing(sqlite3.connect(path, check_same_thread=False, isolation_level=None)) as connection:
+
+        def lock(_: Received) -> Respond:
+            connection.execute("BEGIN EXCLUSIVE")
+            return Respond(201, RUN)
+
+        server.otherwise = lock
+        yield connection
+
+
+@pytest.mark.parametrize("name", ["cache.sqlite3"])
+@pytest.mark.usefixtures("locked")
+def test_a_confirmed_write_is_reported_though_the_cache_is_locked(faulty: CommandLine) -> None:
+    """Exit code 0, the run, and a warning in the document and on stderr."""
+    result = faulty(*START)
+
+    document = result.json()
+    assert (result.code, document["state"], document["run"]["run_id"]) == (0, "confirmed", "run_1")
+    assert document["action_id"]
+    assert ["cache.sqlite3" in warning for warning in document["warnings"]] == [True]
+    assert "warning: The run is not in the cache" in result.err
+
+
+@pytest.mark.parametrize("name", ["ledger.sqlite3"])
+def test_a_write_that_the_ledger_could_not_record_is_unknown(faulty: CommandLine, locked: sqlite3.Connection) -> None:
+    """Exit code 6 with its id and what the service said; once its process is dead the ledger says the same."""
+    result = faulty(*START)
+    locked.execute("ROLLBACK")
+    locked.execute("UPDATE actions SET owner_pid = ?", (2**22 + 1,))
+
+    document = result.json()
+    shown = faulty("actions", "show", document["action_id"], "--json").json()["action"]
+    assert (result.code, document["state"], document["run"]) == (6, "unknown", None)
+    assert (document["error"]["kind"], "confirmed run_1" in document["error"]["message"]) == ("not_recorded", True)
+    assert f"runwarden actions resolve {document['action_id']} --created run_1" in document["error"]["message"]
+    assert shown["state"] == "unknown"
+
+
+def test_a_close_that_fails_does_not_hide_the_result(
+    faulty: CommandLine, server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write is done: what comes after it is a warning."""
+    server.script(Respond(201, ORGANIZATION))
+
+    async def close(_: object) -> None:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr("app.engine.Cache.close", close)
+    result = faulty(*CREATE)
+
+    assert (result.code, result.json()["state"]) == (0, "confirmed")
+    assert "the disk is gone" in result.json()["warnings"][0]
+
+
+@pytest.mark.parametrize(("step", "code"), [(Respond(201, ORGANIZATION), "0"), (Drop(), "6")])
+def test_a_reader_that_has_gone_does_not_change_a_writes_exit_code(
+    faulty: CommandLine, server: FaultServer, step: Respond | Drop, code: str
+) -> None:
+    """What became of the write is what the code tells."""
+    server.script(step)
+
+    done = redirected(faulty, "| exec true; echo ${PIPESTATUS[0]}", *CREATE)
+
+    assert (done.stdout.strip(), len(posts(server))) == (code, 1)
+
+
+@pytest.mark.parametrize("content", [b"no database " * 500, None])
+def test_a_ledger_that_cannot_be_used_sends_nothing_and_says_so(
+    faulty: CommandLine, server: FaultServer, content: bytes | None
+) -> None:
+    """Junk, or a newer program's: a write's document with `not_sent`; what can be read is listed, with a warning."""
+    server.script(Respond(201, ORGANIZATION))
+    faulty(*CREATE)
+    (ledger,) = (faulty.home / "data").rglob("ledger.sqlite3")
+    if content is None:
+        with closing(sqlite3.connect(ledger, isolation_level=None)) as connection:
+            connection.execute("INSERT INTO _sqlite_migrations VALUES (99, 'ledger', '0099_future', '')")
+    else:
+        Path(ledger).write_bytes(content)
+
+    result, listed = faulty(*CREATE), faulty("actions", "list", "--json")
+
+    document = result.json()
+    assert (result.code, document["action_id"], document["state"], document["organization"]) == (
+        2,
+        None,
+        "not_sent",
+        None,
+    )
+    assert document["error"]["kind"] == ("database_newer" if content is None else "database_damaged")
+    assert listed.code == (0 if content is None else 2)
+    assert ("The ledger can only be read" in listed.err) == (content is None)
+    assert len(posts(server)) == 1
