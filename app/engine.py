@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from app.actions import Actions
+from app.actions.reconcile import Reconciliation
 from app.api.budget import Budget, Priority
 from app.api.client import Client
 from app.api.errors import ApiError
@@ -57,6 +58,7 @@ class Engine:
     backfill: Backfill
     reread: Reread
     actions: Actions
+    reconciliation: Reconciliation
     polling: Polling
     doorbell: Doorbell
     clock: Callable[[], datetime]
@@ -104,7 +106,14 @@ class Engine:
         backfill = Backfill(runs, client, ring, settings.history)
         reread = Reread(runs, client, settings.history)
         retention = Retention(cache, ledger, ring, settings.history, clock)
-        chores = {"retention": retention.work, "backfill": backfill.work, "reread": reread.work}
+        listing = Listing(runs)
+        reconciliation = Reconciliation(runs, listing, ledger, ring)
+        chores = {
+            "retention": retention.work,
+            "backfill": backfill.work,
+            "reread": reread.work,
+            "reconciliation": reconciliation.work,
+        }
         actor = f"{actor}:{_login()}"
         actions = Actions(client, ledger, runs.store, ring, clock, actor, read_only=profile.read_only)
         lease, budget = Lease(cache), client.budget
@@ -119,7 +128,8 @@ class Engine:
             health=health,
             backfill=backfill,
             reread=reread,
-            listing=Listing(runs),
+            listing=listing,
+            reconciliation=reconciliation,
             actions=actions,
             polling=polling,
             doorbell=doorbell,

@@ -170,8 +170,8 @@ class Budget:
         self._ahead_s.append(ahead_s)
         # One answer may have been under way for long, or come from a store on the way.
         likely_s = sorted(self._ahead_s)[len(self._ahead_s) // 2]
-        if abs(likely_s - self._state.clock_ahead_s) > CLOCK_STEP_S:
-            self._later(lambda state: replace(state, clock_ahead_s=likely_s))
+        if abs(likely_s - self._state.clock_ahead_s) > CLOCK_STEP_S or not self._state.clock_heard:
+            self._later(lambda state: replace(state, clock_ahead_s=likely_s, clock_heard=1.0))
 
     @property
     def clock_ahead(self) -> timedelta:

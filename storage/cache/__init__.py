@@ -142,6 +142,7 @@ class Cache:
     is_unread = reads(coverage_queries.is_unread)
     anchored = reads(coverage_queries.anchored)
     traits = reads(learnt.traits)
+    run_clock = reads(learnt.run_clock)
     run_clock_ahead = reads(learnt.run_clock_ahead)
     final_statuses = reads(learnt.final_statuses)
     unsettled_statuses = reads(learnt.unsettled_statuses)

@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from storage.cache.turns import LONGEST_US, UNKNOWN_US
 from storage.database import immediate
-from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, DateFilter, ServiceTraits
+from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, DateFilter, RunClock, ServiceTraits
 from storage.records.budget import BudgetState
 from storage.values import NO_TIME_US, sqlite_text, to_us
 
@@ -42,6 +42,15 @@ def set_traits(connection: sqlite3.Connection, found: ServiceTraits) -> None:
             " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
             [("date_filter", found.date_filter), ("display_offset_s", str(found.display_offset // _SECOND))],
         )
+
+
+def run_clock(connection: sqlite3.Connection) -> RunClock:
+    """The clock of the times of runs, as exactly as it is known."""
+    held = dict(connection.execute("SELECT name, value FROM budget WHERE name LIKE 'clock_%'").fetchall())
+    found = traits(connection)
+    ahead = timedelta(seconds=held.get("clock_ahead_s", 0.0)) + found.display_offset
+    # Where dates cannot be asked for, nothing shows that the times are not local ones.
+    return RunClock(ahead, is_known=bool(held.get("clock_heard")) and found.date_filter in {"created", "updated"})
 
 
 def run_clock_ahead(connection: sqlite3.Connection) -> timedelta:

@@ -33,7 +33,7 @@ from storage.records.run import (
     Took,
     Transition,
 )
-from storage.records.traits import DateFilter, ServiceTraits
+from storage.records.traits import DateFilter, RunClock, ServiceTraits
 
 __all__ = [
     "ACTIVE_STATUSES",
@@ -67,6 +67,7 @@ __all__ = [
     "Resolution",
     "Run",
     "RunChanges",
+    "RunClock",
     "RunDetail",
     "RunFilter",
     "RunPage",

@@ -47,6 +47,8 @@ class BudgetState:
     """Until then a request is finding out; after that its process counts as dead."""
     clock_ahead_s: float = 0.0
     """How far the service's clock is ahead of ours, as its answers were dated."""
+    clock_heard: float = 0.0
+    """1 once the service dated an answer; 0: how the clocks differ is not known."""
 
     @property
     def clock_ahead(self) -> timedelta:

@@ -15,3 +15,12 @@ class ServiceTraits:
     date_filter: DateFilter = "unknown"
     display_offset: timedelta = timedelta(0)
     """A time is shown so much later than the date filter takes it: local time without an offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunClock:
+    """The clock of the times that runs show, against our own."""
+
+    ahead: timedelta = timedelta(0)
+    is_known: bool = False
+    """The service dates its answers, and its runs by the same clock. False: the times of runs may be hours off."""

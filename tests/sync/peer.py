@@ -131,6 +131,13 @@ class Peer:
     retry_after: Literal["", "seconds", "date"] = "seconds"
     refused: dict[str, int] = field(default_factory=dict)
     """Tokens that are answered with this status."""
+    lost_writes: int = 0
+    """So many answers to writes are lost on their way; the writes are carried out."""
+    echoes_metadata: bool = False
+    continues_anew: bool = False
+    """The next turn of a conversation is another run."""
+    is_dated: bool = True
+    """Answers have a Date header."""
     latency_s: float = 0.0
     clock_s: Callable[[], float] = time.monotonic
     """For `limit`."""
@@ -214,6 +221,9 @@ class Peer:
             done = self._script.pop(self._listed, lambda: None)()
         answer = done if isinstance(done, Answer) else self._judged(method, path, query, token, body)
         self.log.append(Asked(method, path, query, token, answer.status, self.clock_s()))
+        if method == "POST" and self.lost_writes:
+            self.lost_writes -= 1
+            done = "reset"
         return answer, done if isinstance(done, str) else ""
 
     def _judged(self, method: str, path: str, query: dict[str, str], token: str, body: bytes) -> Answer:
@@ -241,11 +251,14 @@ class Peer:
         return rate_limited(self, passed[-count] - since_s) if len(passed) >= count else None
 
     def _started(self, body: dict[str, Any]) -> dict[str, Any]:
-        run_id = body.get("run_id") or f"run_{len(self.runs):05}"
+        run_id = "" if self.continues_anew else body.get("run_id", "")
         if run_id in self.runs:
             self.move(run_id, "queued")
         else:
-            self.put(run_id, "queued", repository=body["repository"])
+            run_id = f"run_{len(self.runs):05}"
+            named = {"branch_name": body["branch_name"]} if "branch_name" in body else {}
+            shown = {"metadata": body.get("metadata")} if self.echoes_metadata else {}
+            self.put(run_id, "queued", repository=body["repository"], **named, **shown)
         return self.document(self.runs[run_id])
 
     def _page(self, query: dict[str, str]) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def _written(peer: Peer, answer: Answer, *, is_cut: bool) -> bytes:
     body = json.dumps(answer.body).encode()
     body = body[: len(body) // 2] if is_cut else body
     headers = {
-        "Date": format_datetime(peer.service_now.replace(microsecond=0), usegmt=True),
+        **({"Date": format_datetime(peer.service_now.replace(microsecond=0), usegmt=True)} if peer.is_dated else {}),
         "Content-Type": "application/json",
         "Content-Length": str(len(body)),
         **answer.headers,

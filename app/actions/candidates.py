@@ -1,0 +1,181 @@
+"""Candidates: the runs that an action of unknown outcome may have made, judged by what the cache holds of them."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, Self
+
+from app.api.requests import ContinueRun, StartRun, request_of
+from app.times import span
+from storage.records import Action, ActionKind, Run, RunClock, RunDetail, RunFilter
+
+FINDABLE: Final[tuple[ActionKind, ...]] = ("run.start", "run.continue")
+"""What the service lists."""
+CLOSE: Final = timedelta(minutes=5)
+"""How far from the send a run may be dated, where the service's clock is known."""
+FAR: Final = timedelta(hours=26)
+"""The same where it is not known: the widest difference between two time zones."""
+EXACT: Final = timedelta(seconds=10)
+"""How exactly the service's clock is known."""
+LONGEST: Final = timedelta(minutes=10)
+"""How long after the send a service may still carry it out: a crash may be noticed days later."""
+ANSWER: Final = timedelta(minutes=2)
+"""A list that was asked for shortly before the send may show what the send made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A run that the action may have made, or whose conversation it may have continued."""
+
+    run: Run
+    after: timedelta | None
+    """How long after the send it was created, or went on, by the service's clock. None: its times cannot be read."""
+    is_turn: bool = False
+    """A continued conversation, not another run."""
+    is_observed: bool = False
+    """Its next turn was seen to begin around the send. False: only its last change is known."""
+    is_marked: bool = False
+    """It shows the action's own id, which nothing else was given."""
+    has_metadata: bool = False
+    """It shows the metadata that was sent, which others may have sent too."""
+
+    @property
+    def evidence(self) -> str:
+        """Why it is one, in a few words."""
+        verb = "created" if not self.is_turn else "went on" if self.is_observed else "last changed"
+        if self.after is None:
+            when = "first seen after it was sent"
+        else:
+            seconds = self.after.total_seconds()
+            when = f"{verb} {span(abs(seconds))} {'after' if seconds >= 0 else 'before'} it was sent"
+        mark = "carries this action's id" if self.is_marked else "same metadata" if self.has_metadata else ""
+        return ", ".join(filter(None, (when, mark)))
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What an action of unknown outcome may have made; a person decides."""
+
+    candidates: tuple[Candidate, ...] = ()
+    """The likeliest first."""
+    is_whole: bool = False
+    """The runs around the send are all known. False: there may be others."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether nothing but the action can have made the first candidate."""
+        return [candidate.is_marked for candidate in self.candidates].count(True) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """When and for what an action was sent, in the time that runs show."""
+
+    action: Action
+    request: StartRun | ContinueRun
+    clock: RunClock
+    sent_at: datetime
+    """By our clock."""
+
+    @classmethod
+    def of(cls, action: Action, clock: RunClock) -> Self | None:
+        """The send of an action; None: nothing lists what it made, or no byte of it was sent."""
+        if action.kind not in FINDABLE or action.sending_at is None:
+            return None
+        request = request_of(action)
+        return cls(action, request, clock, action.sending_at) if isinstance(request, StartRun | ContinueRun) else None
+
+    @property
+    def run_id(self) -> str | None:
+        """The run that was continued; None: one was started."""
+        return self.request.run_id if isinstance(self.request, ContinueRun) else None
+
+    @property
+    def shown_at(self) -> datetime:
+        """When it was sent, in the time that runs show."""
+        return self.sent_at + self.clock.ahead
+
+    @property
+    def ended_at(self) -> datetime:
+        """By our clock: it was not carried out later."""
+        return min(self.action.settled_at or self.sent_at, self.sent_at + LONGEST)
+
+    def around(self) -> RunFilter:
+        """The runs created around the send."""
+        margin = CLOSE if self.clock.is_known else FAR
+        return RunFilter(since=self.shown_at - margin, until=self.ended_at + self.clock.ahead + margin)
+
+    def after(self, moment: datetime | None) -> timedelta | None:
+        """How long after the send a run's time is."""
+        return None if moment is None else moment - self.shown_at
+
+    def is_place(self, run: Run, branch: str | None) -> bool:
+        """Whether the run is where the send was for; None: any branch."""
+        wanted = self.request.repository
+        same = (run.repository.platform, run.repository.path.casefold()) == (wanted.platform, wanted.path.casefold())
+        return same and (branch is None or run.branch_name == branch)
+
+    def created(self, detail: RunDetail, branch: str | None) -> Candidate | None:
+        """The run as a candidate for what was started; None: it cannot be that."""
+        run = detail.run
+        if detail.first_seen_at < self.sent_at - ANSWER or not self.is_place(run, branch):
+            return None
+        return self._marked(Candidate(run, self.after(run.created_at)))
+
+    def continued(self, detail: RunDetail, others: Iterable[datetime]) -> Candidate | None:
+        """The run as a candidate for the conversation that went on; None: it did not go on then.
+
+        `others` are when we sent other continuations of it, by our clock: what happened since the next one is its work.
+        """
+        margin = EXACT if self.clock.is_known else FAR
+        since, until = self.shown_at - margin, self.ended_at + self.clock.ahead + max(margin, CLOSE)
+        following = min((at for at in others if at > self.sent_at), default=None)
+        if following is not None:
+            until = min(until, following + self.clock.ahead - EXACT)
+        finals = detail.final_statuses
+        begun = [t.at for t in detail.transitions if t.old in finals and t.new not in finals and t.at >= since]
+        if begun and begun[0] <= until:
+            return self._marked(Candidate(detail.run, self.after(begun[0]), is_turn=True, is_observed=True))
+        changed = detail.run.updated_at
+        if changed is None or changed < since or begun or following is not None:
+            return None
+        return self._marked(Candidate(detail.run, self.after(changed), is_turn=True))
+
+    def _marked(self, found: Candidate) -> Candidate:
+        run, mark = found.run, self.action.action_id
+        shown = _metadata(run)
+        is_sent = mark in self.action.body_json
+        in_branch = not found.is_turn and mark in run.branch_name
+        return replace(
+            found,
+            is_marked=is_sent and (in_branch or mark in json.dumps(shown)),
+            has_metadata=bool(shown) and shown == self.request.metadata,
+        )
+
+    def ranked(self, found: Sequence[tuple[Candidate, RunDetail]]) -> tuple[Candidate, ...]:
+        """The likeliest first."""
+
+        def key(pair: tuple[Candidate, RunDetail]) -> tuple[object, ...]:
+            candidate, detail = pair
+            after = candidate.after
+            seen = abs(detail.first_seen_at - self.sent_at) if not self.clock.is_known else timedelta(0)
+            return (
+                not candidate.is_marked,
+                candidate.is_turn and not candidate.is_observed and not self.clock.is_known,
+                not candidate.has_metadata,
+                after is not None and self.clock.is_known and after < -EXACT,
+                seen,
+                abs(after) if after is not None else FAR,
+                candidate.run.run_id,
+            )
+
+        return tuple(candidate for candidate, _ in sorted(found, key=key))
+
+
+def _metadata(run: Run) -> object:
+    try:
+        document = json.loads(run.raw_json)
+    except ValueError:
+        return None
+    return document.get("metadata") if isinstance(document, dict) else None

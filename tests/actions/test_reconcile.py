@@ -1,0 +1,196 @@
+"""Reconciliation: what an action of unknown outcome may have made is found by itself, and never decided by itself."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.api.requests import ContinueRun, CreateOrganization, StartRun, WriteRequest
+from app.engine import Engine, utc_now
+from app.events import ActionChanged, Event
+from storage.records import Action, Repository
+from tests.sync.conftest import Desk
+from tests.sync.peer import MINUTE, SECOND, Peer
+from tests.sync.peer_socket import serving
+
+API, WEB = Repository.parse("acme/api"), Repository.parse("acme/web")
+WEB_DOCUMENT = {"platform": "github", "data": {"owner": "acme", "repo": "web"}}
+HOUR = 60 * MINUTE
+QUIRKS: list[dict[str, Any]] = [
+    {},
+    {"clock_offset": 10 * MINUTE},
+    {"clock_offset": -10 * MINUTE},
+    {"clock_offset": -7 * HOUR},
+    {"clock_offset": 3 * HOUR, "is_dated": False},
+    {"shown_unit": SECOND},
+    {"shown_unit": SECOND, "stored_unit": SECOND, "clock_offset": 10 * MINUTE},
+    {"local_offset": 2 * HOUR},
+    {"local_offset": -9 * HOUR, "date_filter": "ignored"},
+    {"date_filter": "ignored", "has_status_filter": False, "clock_offset": 10 * MINUTE},
+    {"date_filter": "updated", "order": "updated"},
+    {"has_readable_times": False},
+]
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[Peer]:
+    """A scripted service with some history, whose time is the real one."""
+    async with serving(Peer(clock=utc_now)) as peer:
+        yield peer
+
+
+def with_history(peer: Peer, **quirks: Any) -> None:
+    """Give it its quirks, then runs of the last hours, none of them ours."""
+    for name, value in quirks.items():
+        setattr(peer, name, value)
+    peer.fill(30, until=peer.now - 3 * MINUTE, every=7 * MINUTE)
+    peer.put("run_talk", "completed", created=peer.now - 50 * HOUR, updated=peer.now - 2 * MINUTE, branch_name="talk")
+
+
+async def lost(engine: Engine, peer: Peer, request: WriteRequest) -> Action:
+    """The request is carried out, but its answer is lost."""
+    peer.lost_writes = 1
+    action = await engine.actions.submit(request)
+    assert action.state == "unknown"
+    return action
+
+
+def others(peer: Peer) -> None:
+    """What colleagues do at the same time, elsewhere."""
+    peer.put("run_elsewhere", "queued", repository=WEB_DOCUMENT, branch_name="fix/x")
+    peer.put("run_other_branch", "queued", branch_name="fix/y")
+
+
+async def proposed(engine: Engine, action: Action) -> list[str]:
+    """The candidates' ids, after the link is back and the poller had its turn; nothing is certain."""
+    assert await engine.refresh() is None
+    await engine.reconciliation.work()
+    found = await engine.reconciliation.cached(action)
+    assert not found.certain
+    return [candidate.run.run_id for candidate in found.candidates]
+
+
+@pytest.mark.parametrize("quirks", QUIRKS, ids=str)
+@pytest.mark.parametrize("polls", [1, 0])
+async def test_a_lost_start_is_proposed_by_itself_whatever_the_services_clock_says(
+    peer: Peer, tmp_path: Path, quirks: dict[str, Any], polls: int
+) -> None:
+    """The run on its repository and branch, alone: neither older runs nor those of others, with an empty cache too."""
+    with_history(peer, **quirks)
+    events: list[Event] = []
+    async with Desk(peer, tmp_path).engine() as engine:
+        engine.subscribe(events.append)
+        for _ in range(polls):
+            await engine.refresh()
+        action = await lost(engine, peer, StartRun("Fix it.", API, "fix/x"))
+        made = next(reversed(peer.runs))
+        others(peer)
+        events.clear()
+
+        assert await proposed(engine, action) == [made]
+        assert ActionChanged(action.action_id) in events
+        assert await engine.ledger.action(action.action_id) == action
+
+
+@pytest.mark.parametrize("quirks", QUIRKS, ids=str)
+@pytest.mark.parametrize("makes", ["a turn", "a run"])
+async def test_a_lost_continuation_is_proposed_by_its_conversation_or_its_branch(
+    peer: Peer, tmp_path: Path, quirks: dict[str, Any], makes: str
+) -> None:
+    """The service may give the same run another turn, or make another run for it."""
+    with_history(peer, **quirks)
+    peer.continues_anew = makes == "a run"
+    async with Desk(peer, tmp_path).engine() as engine:
+        await engine.refresh()
+        await engine.backfill.run()
+        action = await lost(engine, peer, ContinueRun("run_talk", "Go on.", API, "talk"))
+        made = next(reversed(peer.runs)) if peer.continues_anew else "run_talk"
+        others(peer)
+
+        found = await proposed(engine, action)
+
+    assert found[0] == made
+    assert len(found) <= 2
+
+
+async def unsent(engine: Engine, peer: Peer, request: WriteRequest) -> Action:
+    """The service fails before it carries the request out, and does not say so."""
+    peer.refused["test-token"] = 503
+    action = await engine.actions.submit(request)
+    peer.refused.clear()
+    await engine.cache.writer.run(lambda connection: connection.execute("DELETE FROM budget WHERE name = 'failures'"))
+    return action
+
+
+@pytest.mark.parametrize("request_", [StartRun("Fix it.", API, "fix/x"), ContinueRun("run_talk", "Go on.", API)])
+async def test_what_was_not_carried_out_has_no_candidates(peer: Peer, tmp_path: Path, request_: WriteRequest) -> None:
+    """Everything around the send is known, so that it can be said."""
+    with_history(peer)
+    async with Desk(peer, tmp_path).engine() as engine:
+        await engine.refresh()
+        await engine.backfill.run()
+        action = await unsent(engine, peer, request_)
+        others(peer)
+
+        assert await proposed(engine, action) == []
+        assert (await engine.reconciliation.ask(action)).is_whole
+
+
+async def test_a_colleagues_run_on_the_same_branch_is_a_candidate_and_never_certain(peer: Peer, tmp_path: Path) -> None:
+    """A branch that anyone can name proves nothing, even if it had no run before and has exactly one after."""
+    with_history(peer)
+    async with Desk(peer, tmp_path).engine() as engine:
+        await engine.refresh()
+        action = await unsent(engine, peer, StartRun("Fix it.", API, "fix/x"))
+        peer.put("run_theirs", "queued", branch_name="fix/x")
+
+        assert await proposed(engine, action) == ["run_theirs"]
+
+
+async def test_what_our_other_actions_made_is_no_candidate(peer: Peer, tmp_path: Path) -> None:
+    """Starts before and after it, and a continuation that came later."""
+    with_history(peer)
+    async with Desk(peer, tmp_path).engine() as engine:
+        await engine.refresh()
+        await engine.backfill.run()
+        start, talk = StartRun("Fix it.", API, "fix/x"), ContinueRun("run_talk", "Go on.", API)
+        await engine.actions.submit(start)
+        action, turn = await unsent(engine, peer, start), await unsent(engine, peer, talk)
+        await engine.actions.submit(start)
+        await engine.actions.resolve_not_created(turn.action_id)
+        later = await engine.actions.submit(talk)
+
+        assert later.state == "confirmed"
+        assert await proposed(engine, action) == []
+        assert await proposed(engine, turn) == []
+
+
+async def test_the_service_is_asked_only_for_what_the_cache_does_not_know(peer: Peer, tmp_path: Path) -> None:
+    """A poll that showed all that is newer answers by itself; after a gap the service is asked once, then seldom."""
+    with_history(peer)
+    async with Desk(peer, tmp_path).engine() as engine:
+        await engine.refresh()
+        await engine.runs.service_traits()
+        action = await lost(engine, peer, StartRun("Fix it.", API, "fix/x"))
+        await engine.refresh()
+        peer.asked()
+        await engine.reconciliation.work()
+        assert peer.asked() == 0
+
+        await engine.cache.writer.run(lambda connection: connection.execute("DELETE FROM coverage"))
+        await engine.reconciliation.work()
+        assert peer.asked() > 0
+        await engine.reconciliation.work()
+        assert peer.asked() == 0
+        assert (await engine.ledger.action(action.action_id)) == action
+
+
+async def test_what_the_service_does_not_list_is_not_looked_up(peer: Peer, tmp_path: Path) -> None:
+    """No endpoint lists organizations."""
+    async with Desk(peer, tmp_path).engine() as engine:
+        action = await unsent(engine, peer, CreateOrganization("ada@customer.example"))
+        peer.asked()
+
+        assert (await engine.reconciliation.ask(action)).candidates == ()
+        assert peer.asked() == 0
