@@ -13,13 +13,13 @@ from types import TracebackType
 from typing import Final, Self
 
 from app.actions import Actions
-from app.actions.reconcile import Reconciliation
 from app.api.budget import Budget, Priority
 from app.api.client import Client
 from app.api.errors import ApiError
 from app.config import CACHE_FILE, LEDGER_FILE, Profile, Settings, data_folder
 from app.events import Announce, Doorbell
 from app.polling import Polling
+from app.reconcile.reconciliation import Reconciliation
 from app.sync import HealthSync, RunSync
 from app.sync.backfill import Backfill
 from app.sync.listing import Listing

@@ -186,6 +186,12 @@ class AlreadyAskedError(ActionRefusedError):
         self.existing = existing
 
 
+class DoubtfulIdError(ActionRefusedError):
+    """An id that a person typed does not look like what the action made; the person may know better."""
+
+    kind = "doubtful_id"
+
+
 def _standing(existing: Action) -> str:
     if existing.state == "unknown":
         return f"The outcome of an earlier attempt for {existing.subject} is unknown ({existing.action_id})."

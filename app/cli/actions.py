@@ -1,18 +1,18 @@
 """`runwarden actions`: the ledger of writes, and a person's decision on unknown outcomes."""
 
 import json
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from app.cli.action_list import export, list_actions, subject
 from app.cli.context import Invocation
-from app.cli.documents import action_document, state_text, write_document
+from app.cli.documents import action_document, state_text
 from app.cli.exits import Exit, failed
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Format
-from app.cli.writes import advice, resend, tell
+from app.cli.resolve import named, resolve
+from app.cli.writes import advice
 from app.run_document import as_received
 from app.text import safe_block, safe_text
 from app.times import rfc3339
@@ -20,7 +20,7 @@ from storage.records import Action
 
 if TYPE_CHECKING:
     from app.engine import Engine
-    from storage.ledger import Ledger
+    from app.reconcile.candidates import Proposal
 
 
 @click.group(cls=CommandGroup)
@@ -34,14 +34,18 @@ actions.add_command(export)
 
 @actions.command("show", cls=FactCommand)
 @click.argument("action_id")
-@click.option("--candidates", is_flag=True, help="After a start of unknown outcome: list the runs it may have made.")
+@click.option("--candidates", is_flag=True, help="Ask the service which runs it may have made.")
 @async_command
 async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -> int:
     """Show one write: what was sent, when, and its outcome. ACTION_ID may be abbreviated."""
     async with invocation.engine(needs_token=candidates) as engine:
-        action = await _named(engine.ledger, action_id)
-        found = await _candidates(engine, action) if candidates else None
-    document: dict[str, object] = {"action": action_document(action), **(found or {})}
+        action = await named(engine.ledger, action_id)
+        found = await _proposal(engine, action, asks=candidates)
+    proposed = () if found is None else found.candidates
+    document: dict[str, object] = {"action": action_document(action)}
+    if found is not None:
+        runs = [as_received(candidate.run.raw_json) for candidate in proposed]
+        document |= {"candidates": runs, "certain": found.certain}
     output = invocation.output
     output.record(document, _pairs(action))
     if output.format is Format.TABLE:
@@ -51,105 +55,28 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
             output.text(line)
         if action.is_open:
             output.note(advice(action))
-        for run in _listed(found):
-            output.text(f"candidate  {run.get('run_id')}  {run.get('status')}  {run.get('created_at')}")
+        for each in proposed:
+            output.text(safe_text(f"candidate  {each.run.run_id}  {each.run.status}  {each.evidence}", limit=300))
     return Exit.DONE
 
 
-@actions.command("resolve", cls=FactCommand)
-@click.argument("action_id")
-@click.option("--created", metavar="ID", help="It took effect and created this run, execution or organization.")
-@click.option("--not-created", is_flag=True, help="It had no effect.")
-@click.option("--send-again", is_flag=True, help="Send it again, although it may then be done twice.")
-@click.option("--confirm", metavar="TEXT", help="With --send-again, without a terminal: the text to confirm with.")
-@click.pass_obj
-def resolve(
-    invocation: Invocation,
-    /,
-    *,
-    action_id: str,
-    created: str | None,
-    not_created: bool,
-    send_again: bool,
-    confirm: str | None,
-) -> int:
-    """Record the outcome of a write whose outcome is unknown."""
-    if [created is not None, not_created, send_again].count(True) != 1:
-        raise click.UsageError("Give one of --created ID, --not-created or --send-again")
-    if send_again:
-        # Prompt outside the event loop, where Ctrl-C still ends it.
-        action = invocation.run(lambda: _unresolved(invocation, action_id))
-        _confirm(action, confirm)
-        return invocation.run(lambda: _send_again(invocation, action.action_id))
-    return invocation.run(lambda: _settle(invocation, action_id, created))
+actions.add_command(resolve)
 
 
-async def _settle(invocation: Invocation, action_id: str, created: str | None) -> int:
-    if created is not None and not created.strip():
-        raise failed("usage", "--created needs the id of what was created.")
-    async with invocation.engine(needs_token=False) as engine:
-        action = await _named(engine.ledger, action_id)
-        if created is None:
-            action = await engine.actions.resolve_not_created(action.action_id)
-        else:
-            action = await engine.actions.resolve_created(action.action_id, created.strip())
-    # Resolved: the reason for the unknown outcome no longer matters.
-    document = {name: value for name, value in write_document(action).items() if name != "error"}
-    return tell(invocation, action, document, code=Exit.DONE)
+async def _proposal(engine: "Engine", action: Action, *, asks: bool) -> "Proposal | None":
+    """What an unknown action may have made, as far as the cache knows or the service lists; None: nothing lists it."""
+    from app.reconcile.candidates import FINDABLE
 
-
-async def _unresolved(invocation: Invocation, action_id: str) -> Action:
-    async with await invocation.ledger() as ledger:
-        await ledger.adopt_orphans()
-        action = await _named(ledger, action_id)
-    if action.state != "unknown" or action.resolution is not None:
-        raise failed(
-            "wrong_state",
-            f"{action.action_id} is {state_text(action)}: only an unknown, unresolved action can be sent again.",
-        )
-    return action
-
-
-async def _send_again(invocation: Invocation, action_id: str) -> int:
-    async with invocation.engine(needs_token=True) as engine:
-        successor = await resend(engine, action_id)
-    return tell(invocation, successor)
-
-
-def _confirm(action: Action, confirm: str | None) -> None:
-    text = safe_text(action.subject or action.action_id)
-    if confirm is None and sys.stdin.isatty():
-        confirm = click.prompt(f"It may then be done twice. Type {text} to send it again", err=True)
-    elif confirm is None:
-        confirm = sys.stdin.readline()
-    if confirm.strip() != text:
-        raise failed(
-            "not_confirmed", f"Not confirmed, nothing was sent: give --confirm {text} with --send-again.", expected=text
-        )
-
-
-async def _named(ledger: "Ledger", action_id: str) -> Action:
-    if not action_id.strip():
-        raise failed("usage", "Name an action by its id or the beginning of it. See: runwarden actions list")
-    action = await ledger.action(action_id)
-    if action is None:
-        raise failed("not_found", f"There is no action {action_id}. See: runwarden actions list", action_id=action_id)
-    return action
-
-
-async def _candidates(engine: "Engine", action: Action) -> dict[str, object]:
-    from app.actions.reconcile import propose
-
-    try:
-        proposal = await propose(action, engine.client, engine.ledger)
-    except ValueError as error:
-        raise failed("usage", str(error), action_id=action.action_id) from error
-    return {"candidates": [as_received(run.raw_json) for run in proposal.candidates], "certain": proposal.certain}
-
-
-def _listed(found: dict[str, object] | None) -> list[dict[str, object]]:
-    runs = (found or {}).get("candidates")
-    return runs if isinstance(runs, list) else []
+    is_listed = action.kind in FINDABLE and action.sending_at is not None
+    if asks:
+        if not is_listed:
+            raise failed(
+                "usage",
+                "Only runs are listed by the service: nothing else can be looked up.",
+                action_id=action.action_id,
+            )
+        return await engine.reconciliation.ask(action)
+    return await engine.reconciliation.cached(action) if is_listed and action.state == "unknown" else None
 
 
 def _pairs(action: Action) -> list[tuple[str, str]]:

@@ -56,6 +56,7 @@ EXIT_BY_KIND: Final[Mapping[str, Exit]] = {
     "read_only": Exit.USAGE,
     "invalid": Exit.USAGE,
     "already_asked": Exit.USAGE,
+    "doubtful_id": Exit.USAGE,
     "ambiguous": Exit.USAGE,
     "not_confirmed": Exit.USAGE,
     "wrong_state": Exit.USAGE,

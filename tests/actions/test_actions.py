@@ -1,7 +1,6 @@
 """Acting once: real ledger, real cache, and a server that fails in every way a server can."""
 
 import asyncio
-from datetime import UTC, datetime
 
 import pytest
 
@@ -12,7 +11,6 @@ from app.actions import (
     InvalidRequestError,
     ReadOnlyError,
 )
-from app.actions.reconcile import propose
 from app.api.requests import ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
 from app.events import ActionChanged, RunsChanged
 from storage.ledger import WrongStateError
@@ -175,22 +173,6 @@ async def test_a_known_outcome_is_not_sent_again(desk: Desk) -> None:
         await desk.actions().send_again(action.action_id)
 
     assert len(desk.server.requests) == 1
-
-
-async def test_an_unknown_start_is_found_by_its_branch(desk: Desk) -> None:
-    """With a branch that we named, one run on it in the window is certain; without one it is a guess."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    mine = {**RUN, "branch_name": "agent/mine", "created_at": now, "updated_at": now}
-    other = {**mine, "run_id": "run_2", "branch_name": "agent/other"}
-    page = {"runs": [mine, other], "page_size": 100, "next_token": None, "total_count": 2}
-    desk.server.script(Drop(), Respond(200, page), Drop(), Respond(200, page))
-    named = await desk.actions().submit(StartRun("Look", API, "agent/mine"))
-    certain = await propose(named, desk.client, desk.ledger)
-    unnamed = await desk.actions().submit(StartRun("Look", API))
-    guess = await propose(unnamed, desk.client, desk.ledger)
-
-    assert ([run.run_id for run in certain.candidates], certain.certain) == (["run_1"], True)
-    assert ([run.run_id for run in guess.candidates], guess.certain) == (["run_1", "run_2"], False)
 
 
 async def test_closing_breaks_off_what_is_on_its_way_and_writes_it_down(desk: Desk) -> None:

@@ -4,6 +4,7 @@ import csv
 import json
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 
@@ -113,15 +114,44 @@ def test_a_process_that_is_killed_leaves_an_unknown_action_behind(faulty: Comman
 
 
 def test_candidates_for_a_lost_run_are_proposed(faulty: CommandLine, server: FaultServer) -> None:
-    """A named branch makes it certain; a person still decides."""
-    server.script(Drop())
-    start = faulty("runs", "start", "-R", "acme/api", "--branch", "agent/x", "go", "--json").json()
-    server.script(Respond(200, {"runs": [RUN], "page_size": 100, "next_token": None, "total_count": 1}))
+    """Asked for once, they are shown without asking again; what a colleague may have started is never certain."""
+    now = datetime.now(UTC).isoformat()
+    run = {**RUN, "run_id": "run_made1", "branch_name": "agent/x", "created_at": now, "updated_at": now}
+    server.otherwise = lambda asked: Drop() if asked.method == "POST" else Respond(200, {"runs": [run]})
+    action_id = faulty("runs", "start", "-R", "acme/api", "--branch", "agent/x", "go", "--json").json()["action_id"]
 
-    shown = faulty("actions", "show", start["action_id"], "--candidates", "--json").json()
+    asked = faulty("actions", "show", action_id, "--candidates", "--json").json()
+    sent = len(server.requests)
+    shown = faulty("actions", "show", action_id, "--json").json()
 
-    assert (start["state"], shown["certain"]) == ("unknown", True)
-    assert [run["run_id"] for run in shown["candidates"]] == ["run_1"]
+    assert asked == shown
+    assert len(server.requests) == sent
+    assert ([each["run_id"] for each in shown["candidates"]], shown["certain"]) == (["run_made1"], False)
+    assert "candidate  run_made1  queued  " in faulty("actions", "show", action_id).out
+
+
+def test_an_id_that_does_not_look_right_needs_force_and_a_mistake_can_be_undone(
+    faulty: CommandLine, server: FaultServer
+) -> None:
+    """`hello` is no organization's id, nor is one that another creation made."""
+    server.script(Respond(201, ORGANIZATION), Drop())
+    faulty(*CREATE)
+    action_id = faulty("orgs", "create", "eve@example.com", "--json").json()["action_id"]
+    resolve = ("actions", "resolve", action_id, "--json")
+
+    hello, taken = (faulty(*resolve, "--created", each).json()["error"] for each in ("hello", "org_1"))
+    forced = faulty(*resolve, "--created", "hello", "--force")
+    undone = faulty(*resolve, "--undo")
+    right = faulty(*resolve, "--created", "org_2")
+    twice = faulty(*resolve, "--send-again", "--undo")
+
+    assert hello["kind"] == taken["kind"] == "doubtful_id"
+    assert "those of this service look like org_1. No endpoint lists organizations." in hello["message"]
+    assert "org_1 is what act_" in taken["message"]
+    assert (forced.code, forced.json()["organization"]) == (0, {"organization_id": "hello"})
+    assert (undone.code, undone.json()["state"]) == (0, "unknown")
+    assert (right.code, right.json()["organization"]) == (0, {"organization_id": "org_2"})
+    assert twice.code == 2
 
 
 def test_fields_nobody_knows_are_printed_as_received(faulty: CommandLine, server: FaultServer) -> None:

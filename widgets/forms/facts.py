@@ -45,6 +45,10 @@ class FormFact(Widget):
         yield Static(self._label, classes="form-fact--label", markup=False)
         yield Static(Content.assemble(*badge, self._value), classes="form-fact--value")
 
+    def show(self, lines: Sequence[SafeText]) -> None:
+        """Show something else, line by line."""
+        self.query_one(".form-fact--value", Static).update(Content("\n").join(map(Content, lines)))
+
 
 class FactList(Vertical):
     """Named facts, one below the other; long values wrap below themselves, not below their names."""

@@ -10,12 +10,14 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from app.actions import ActionRefusedError
-from app.actions.reconcile import propose
+from app.actions import ActionRefusedError, DoubtfulIdError
 from app.api.errors import ApiError
+from app.api.requests import StartRun
 from app.console.session import guarded
 from app.engine import Engine
-from app.text import safe_text
+from app.reconcile.candidates import FINDABLE, Candidate, Proposal, request_sent
+from app.reconcile.result_ids import WHERE_TO_LOOK, check_result_id
+from app.text import SafeText, safe_text
 from app.times import ago
 from storage.errors import StorageError
 from storage.ledger import LedgerRefusedError
@@ -39,11 +41,13 @@ _THINGS: Final[dict[ActionKind, str]] = {
     "organization.create": "creation of an organization",
     "gitlab.onboard": "onboarding of a GitLab project",
 }
+_LINES: Final = 3
+"""Of candidates, or of how to find out."""
 _ID_HINTS: Final[dict[ActionKind, str]] = {
     "run.start": "The run's id.",
     "run.continue": "The run's id.",
     "agent.start": "The execution's id.",
-    "organization.create": "The organization's id, as the web application or the service's support gives it.",
+    "organization.create": "The organization's id.",
     "gitlab.onboard": "The project's path.",
 }
 
@@ -56,16 +60,20 @@ class ResolveForm(ModalScreen[Action | None]):
     ResolveForm {
         align: center middle;
         background: $background 60%;
-        FormDialog { height: 19; }
+        FormDialog { height: 22; }
+        #found { height: 3; max-height: 3; }
+        .-listed .form-fact--value { text-wrap: nowrap; text-overflow: ellipsis; }
     }
     """
     SCOPED_CSS = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s,ctrl+enter", "apply", "Apply", priority=True),
+        Binding("ctrl+o", "force", "Record it anyway", priority=True),
         Binding("escape", "cancel", "Cancel", priority=True),
     ]
     VERBS: ClassVar[Sequence[FormButton]] = (
         FormButton("cancel", "Cancel", "esc", "cancel", ("editing",)),
+        FormButton("force", "Record it anyway", "^o", "force", ("editing",)),
         FormButton("apply", "Apply", "^s", "apply", ("editing",), is_primary=True),
     )
 
@@ -74,6 +82,13 @@ class ResolveForm(ModalScreen[Action | None]):
         self._engine = engine
         self._action = action
         self._is_applying = False
+        self._doubted: str | None = None
+        """The id about which the form asks again."""
+        self._best = ""
+        """The likeliest candidate's id."""
+        self._found = FormFact("candidates" if action.kind in FINDABLE else "find out", SafeText())
+        self._found.id = "found"
+        self._found.set_class(action.kind in FINDABLE, "-listed")
         self._choice = FormChoice(_LABELS)
         self._evidence = ChoiceField("evidence", "", "")
 
@@ -83,9 +98,10 @@ class ResolveForm(ModalScreen[Action | None]):
         error = reason(action.error) if action.error else "-"
         rows = (
             FormFact("what", safe_text(f"{_THINGS[action.kind]}, {ago(action.created_at, now)}")),
-            FormFact("subject", safe_text(action.subject or action.path)),
+            FormFact("about", safe_text(_about(action))),
             FormFact("reason", safe_text(error)),
             FormFact("action", safe_text(action.action_id)),
+            self._found,
             self._choice,
             self._evidence,
         )
@@ -96,12 +112,13 @@ class ResolveForm(ModalScreen[Action | None]):
 
     def on_mount(self) -> None:
         """Nothing is chosen before a person does."""
-        self.query_one(FormDialog).enter("editing")
-        self.query_one(FormDialog).border_subtitle = ""
+        self._doubt(None)
         self._evidence.display = False
         self._choice.focus()
-        if self._action.kind == "run.start":
+        if self._action.kind in FINDABLE:
             self._look_for_candidates()
+        else:
+            self._found.show([safe_text(WHERE_TO_LOOK[self._action.kind])])
 
     @property
     def _word(self) -> Word | None:
@@ -116,6 +133,12 @@ class ResolveForm(ModalScreen[Action | None]):
         """Leaves everything as it is, unless something is on its way."""
         if not self._is_applying:
             self.dismiss(None)
+
+    def action_force(self) -> None:
+        """Record the id about which the form asked again."""
+        if self._doubted is not None and self._word == "created" and self._evidence.value.strip() == self._doubted:
+            self._is_applying = True
+            self._apply("created", self._doubted, is_checked=True)
 
     def action_apply(self) -> None:
         """Carries the decision out, once it is complete."""
@@ -133,9 +156,16 @@ class ResolveForm(ModalScreen[Action | None]):
             self._apply(word, evidence)
 
     @work(group="apply")
-    async def _apply(self, word: Word, evidence: str) -> None:
+    async def _apply(self, word: Word, evidence: str, *, is_checked: bool = False) -> None:
         try:
+            if word == "created" and not is_checked:
+                self.query_one(FormDialog).note(safe_text("Checking the id…"))
+                await check_result_id(self._action, evidence, self._engine.reconciliation)
             action = await self._decide(word, evidence)
+        except DoubtfulIdError as error:
+            self._is_applying = False
+            self._doubt(evidence)
+            self._say_no(str(error))
         except (ActionRefusedError, LedgerRefusedError, StorageError) as error:
             self._is_applying = False
             self._say_no(str(error))
@@ -153,20 +183,32 @@ class ResolveForm(ModalScreen[Action | None]):
 
     @on(FormChoice.Changed)
     def _chosen(self) -> None:
-        self.query_one(FormDialog).banner(None)
+        self._doubt(None)
         word = self._word
         self._evidence.complain(None)
         self._evidence.display = word in {"created", "send_again"}
         if word == "created":
             self._evidence.rename("id")
             self._evidence.say(safe_text(_ID_HINTS[self._action.kind]))
+            self._evidence.fill(self._best)
         elif word == "send_again":
             self._evidence.rename("confirm")
             self._evidence.say(safe_text(f"Type {self._pledge} to confirm."), "warn")
+            self._evidence.fill("")
 
     @on(Input.Changed)
     def _typed(self) -> None:
         self._evidence.complain(None)
+        if self._doubted is not None and self._evidence.value.strip() != self._doubted:
+            self._doubt(None)
+
+    def _doubt(self, result_id: str | None) -> None:
+        """Offer to record an id that does not look right; None: there is none, and no refusal on show."""
+        self._doubted = result_id
+        dialog = self.query_one(FormDialog)
+        dialog.enter("editing", without=frozenset({"force"} if result_id is None else ()))
+        dialog.border_subtitle = ""
+        dialog.banner(None)
 
     @on(Input.Submitted)
     def _entered(self) -> None:
@@ -178,20 +220,48 @@ class ResolveForm(ModalScreen[Action | None]):
 
     @work(group="candidates")
     async def _look_for_candidates(self) -> None:
-        dialog = self.query_one(FormDialog)
-        dialog.note(safe_text("Looking for runs it may have made…"))
+        dialog, reconciliation = self.query_one(FormDialog), self._engine.reconciliation
+        dialog.note(safe_text("Asking the service for runs that it may have made…"))
         try:
-            found = await propose(self._action, self._engine.client, self._engine.ledger)
-        except (ApiError, ValueError, StorageError) as error:
-            dialog.note(safe_text(f"Runs it may have made cannot be looked up: {error}"), "warn")
+            self._offer(await reconciliation.cached(self._action))
+            found = await reconciliation.ask(self._action)
+        except (ApiError, StorageError) as error:
+            dialog.note(safe_text(f"The service could not be asked for runs that it may have made: {error}"), "warn")
             return
-        self._evidence.offer(tuple(run.run_id for run in found.candidates))
-        dialog.note(safe_text(_found_in_words(len(found.candidates), is_certain=found.certain)))
+        self._offer(found)
+        dialog.note(_found_in_words(found))
+
+    def _offer(self, found: Proposal) -> None:
+        """Show the candidates, and prefill the likeliest unless a person has typed."""
+        before, self._best = self._best, found.candidates[0].run.run_id if found.candidates else ""
+        self._found.show(_candidate_lines(found.candidates))
+        self._evidence.offer(tuple(candidate.run.run_id for candidate in found.candidates))
+        if self._word == "created" and self._evidence.value in {"", before}:
+            self._evidence.fill(self._best)
 
 
-def _found_in_words(count: int, *, is_certain: bool) -> str:
+def _about(action: Action) -> str:
+    request = request_sent(action)
+    if isinstance(request, StartRun):
+        return "  ".join(filter(None, (request.repository.label, request.branch_name)))
+    return action.subject or action.path
+
+
+def _candidate_lines(found: Sequence[Candidate]) -> list[SafeText]:
+    shown = found if len(found) <= _LINES else found[: _LINES - 1]
+    lines = [safe_text(f"{each.run.run_id}  {each.evidence}  {each.run.status}", limit=200) for each in shown]
+    if len(shown) < len(found):
+        lines.append(safe_text(f"and {len(found) - len(shown)} more: ↓ in the field of the id"))
+    return lines or [safe_text("none so far")]
+
+
+def _found_in_words(found: Proposal) -> SafeText:
+    count = len(found.candidates)
+    if found.certain:
+        return safe_text("Found: the first run carries this action's own id.")
+    if count == 0 and found.is_whole:
+        return safe_text("No run fits: most likely it did not take effect.")
     if count == 0:
-        return "No run fits: most likely it did not take effect."
-    if is_certain:
-        return "Exactly one run fits, on the branch that was named: it is offered as the id."
-    return f"{count} fit by repository and time; they are offered as the id."
+        return safe_text("No known run fits, but not all runs around the send could be read.")
+    runs = "One run fits" if count == 1 else f"{count} runs fit"
+    return safe_text(f"{runs} by place and time. A colleague may have started {'it' if count == 1 else 'them'}.")

@@ -1,12 +1,15 @@
+"""Resolving an unknown outcome: what it may have made is shown and prefilled, and a person decides."""
+
+import re
 from typing import Any
 
 import pytest
 
-from app.api.requests import StartRun
+from app.api.requests import CreateOrganization, StartRun
 from app.console.forms import ResolveForm
 from app.engine import Engine
 from storage.records import Action, Repository
-from tests.console.forms.steps import CREATED, opened, press, words
+from tests.console.forms.steps import CREATED, opened, press, words, write
 from tests.fault_server import Drop, FaultServer, Received, Respond, Step
 
 
@@ -25,24 +28,76 @@ async def unknown_start(engine: Engine, server: FaultServer, answer: Step) -> Ac
     return await engine.actions.submit(StartRun("Fix it.", Repository.parse("acme/web"), "fix/x"))
 
 
-async def test_the_run_it_made_is_found_and_offered(stage: Any, engine: Engine, server: FaultServer) -> None:
-    """With a branch that was named, one match is certain; a person still says so."""
-    runs = [listed("run_other", "main"), listed("run_made", "fix/x")]
-    action = await unknown_start(engine, server, Respond(200, {"runs": runs}))
+RUNS = Respond(200, {"runs": [listed("run_other", "main"), listed("run_made1", "fix/x")]})
+
+
+async def test_the_run_it_may_have_made_is_shown_and_prefilled(stage: Any, engine: Engine, server: FaultServer) -> None:
+    """One match on its branch is no proof: a person says so."""
+    action = await unknown_start(engine, server, RUNS)
     app = stage(lambda engine: ResolveForm(engine, action))
     async with opened(app) as pilot:
         text = words(app)
-        await press(pilot, "1", "tab", "down", "ctrl+s")
+        await press(pilot, "1", "ctrl+s")
 
-    assert "Exactly one run fits, on the branch that was named" in text
-    assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "run_made")
+    assert "One run fits by place and time. A colleague may have started it." in text
+    assert re.search(r"run_made1 \d+s (after|before) the send queued", text)
+    assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "run_made1")
+
+
+@pytest.mark.parametrize(
+    ("typed", "doubt"),
+    [
+        ("hello", "'hello' does not look like a run's id: those of this service look like run_"),
+        ("run_elsewhere9", "The service lists no run run_elsewhere9 from around the time it was sent."),
+        ("run_other", "run_other does not fit: it is on the branch main."),
+    ],
+)
+async def test_an_id_that_does_not_look_right_is_asked_about(
+    stage: Any, engine: Engine, server: FaultServer, typed: str, doubt: str
+) -> None:
+    """It is recorded by a key of its own, and not by the one that records all others; another id is a new question."""
+    action = await unknown_start(engine, server, RUNS)
+    app = stage(lambda engine: ResolveForm(engine, action))
+    async with opened(app) as pilot:
+        await press(pilot, "1", "tab", "ctrl+u")
+        await write(pilot, typed)
+        await press(pilot, "ctrl+o", "ctrl+s", "ctrl+s")
+        text = words(app)
+        held = await engine.ledger.action(action.action_id)
+        await press(pilot, "ctrl+o")
+
+    assert doubt in text
+    assert "Record it anyway" in text
+    assert held == action
+    assert (app.outcome.state, app.outcome.result_id) == ("confirmed", typed)
+
+
+async def test_hello_is_no_organizations_id(stage: Any, engine: Engine, server: FaultServer) -> None:
+    """No endpoint lists organizations: the form says how to find out, and asks again."""
+    server.otherwise = lambda _: Drop()
+    action = await engine.actions.submit(CreateOrganization("ada@customer.example"))
+    app = stage(lambda engine: ResolveForm(engine, action))
+    async with opened(app) as pilot:
+        await press(pilot, "1", "tab")
+        await write(pilot, "hello")
+        await press(pilot, "ctrl+s")
+        text = words(app)
+        held = await engine.ledger.action(action.action_id)
+        await press(pilot, "ctrl+u")
+        await write(pilot, "org_01J8XYZ")
+        await press(pilot, "ctrl+s")
+
+    assert "'hello' does not look like an organization's id." in text
+    assert "If the invitation mail arrived, it was created" in text
+    assert held == action
+    assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "org_01J8XYZ")
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
         (Respond(200, {"runs": [listed("run_other", "main")]}), "No run fits: most likely it did not take effect."),
-        (Respond(503, {"message": "Down for repairs."}), "cannot be looked up"),
+        (Respond(503, {"message": "Down for repairs."}), "The service could not be asked"),
     ],
 )
 async def test_where_no_run_is_found_the_decision_stays_open(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Self
 
-from app.api.requests import ContinueRun, StartRun, request_of
+from app.api.requests import ContinueRun, StartRun, WriteRequest, request_of
 from app.times import span
 from storage.records import Action, ActionKind, Run, RunClock, RunDetail, RunFilter
 
@@ -43,12 +43,12 @@ class Candidate:
     @property
     def evidence(self) -> str:
         """Why it is one, in a few words."""
-        verb = "created" if not self.is_turn else "went on" if self.is_observed else "last changed"
+        verb = "" if not self.is_turn else "went on " if self.is_observed else "last changed "
         if self.after is None:
-            when = "first seen after it was sent"
+            when = "first seen after the send"
         else:
             seconds = self.after.total_seconds()
-            when = f"{verb} {span(abs(seconds))} {'after' if seconds >= 0 else 'before'} it was sent"
+            when = f"{verb}{span(abs(seconds))} {'after' if seconds >= 0 else 'before'} the send"
         mark = "carries this action's id" if self.is_marked else "same metadata" if self.has_metadata else ""
         return ", ".join(filter(None, (when, mark)))
 
@@ -81,10 +81,10 @@ class Send:
     @classmethod
     def of(cls, action: Action, clock: RunClock) -> Self | None:
         """The send of an action; None: nothing lists what it made, or no byte of it was sent."""
-        if action.kind not in FINDABLE or action.sending_at is None:
+        request = request_sent(action)
+        if action.sending_at is None or not isinstance(request, StartRun | ContinueRun):
             return None
-        request = request_of(action)
-        return cls(action, request, clock, action.sending_at) if isinstance(request, StartRun | ContinueRun) else None
+        return cls(action, request, clock, action.sending_at)
 
     @property
     def run_id(self) -> str | None:
@@ -101,10 +101,14 @@ class Send:
         """By our clock: it was not carried out later."""
         return min(self.action.settled_at or self.sent_at, self.sent_at + LONGEST)
 
+    @property
+    def margin(self) -> timedelta:
+        """How far from the send a run that it made may be dated."""
+        return CLOSE if self.clock.is_known else FAR
+
     def around(self) -> RunFilter:
         """The runs created around the send."""
-        margin = CLOSE if self.clock.is_known else FAR
-        return RunFilter(since=self.shown_at - margin, until=self.ended_at + self.clock.ahead + margin)
+        return RunFilter(since=self.shown_at - self.margin, until=self.ended_at + self.clock.ahead + self.margin)
 
     def after(self, moment: datetime | None) -> timedelta | None:
         """How long after the send a run's time is."""
@@ -171,6 +175,14 @@ class Send:
             )
 
         return tuple(candidate for candidate, _ in sorted(found, key=key))
+
+
+def request_sent(action: Action) -> WriteRequest | None:
+    """The request that the action sent; None: another version of the program wrote it."""
+    try:
+        return request_of(action)
+    except (KeyError, TypeError, ValueError, IndexError):
+        return None
 
 
 def _metadata(run: Run) -> object:

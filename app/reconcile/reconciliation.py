@@ -1,13 +1,13 @@
-"""Reconciliation: finds by itself what actions of unknown outcome may have made, and proposes it; a person decides."""
+"""Finds by itself what actions of unknown outcome may have made, and proposes it; a person decides."""
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from app.actions.candidates import FINDABLE, Candidate, Proposal, Send
 from app.api.errors import ApiError, EndlessListError
 from app.events import ActionChanged, Announce
+from app.reconcile.candidates import FINDABLE, Candidate, Proposal, Send
 from app.sync.listing import Listing
 from app.sync.runs import RunSync
 from storage.ledger import Ledger
