@@ -4,10 +4,11 @@ import asyncio
 import os
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from storage.cache import backfill as backfill_queries
 from storage.cache import coverage as coverage_queries
@@ -16,8 +17,12 @@ from storage.cache import learnt, read_details, read_runs, retention
 from storage.cache import polls as poll_queries
 from storage.cache import store_runs as run_writes
 from storage.cache import window as window_queries
+from storage.cache.answer_queue import AnswerQueue
 from storage.cache.opening import DAMAGE_CURE, SetAside, connect_reader, connect_writer, mark_damaged, prepare
+from storage.cache.run_sql import orders_used
+from storage.cache.schema import ORDER_INDEXES, make_index
 from storage.database import data_version
+from storage.errors import StorageError
 from storage.records import Run, RunChanges, RunDetail, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.thread import DatabaseThread, reads, writes
 from storage.values import Clock, utc_now
@@ -25,6 +30,8 @@ from storage.values import Clock, utc_now
 if TYPE_CHECKING:
     from storage.cache.following import Following
     from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
+
+_DEFAULT_SORT: Final = RunSort()
 
 
 class Cache:
@@ -47,7 +54,9 @@ class Cache:
         """Tells this process from the others that have the file open."""
         self._counts = read_runs.Counts()
         self._landmarks = window_queries.Landmarks()
-        self._answers = run_writes.AnswerQueue(writer)
+        self._indexed: set[str] = set()
+        """Orders of which the index is known to be there."""
+        self._answers = AnswerQueue(writer)
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
@@ -124,15 +133,12 @@ class Cache:
 
     # reads
 
-    index_of = reads(window_queries.index_of)
-    runs = reads(read_details.runs)
     active_runs = reads(read_details.active_runs)
     details = reads(read_details.details)
     unseen = reads(read_details.unseen)
     known_statuses = reads(read_runs.known_statuses)
     repositories = reads(read_runs.repositories)
     branches = reads(read_runs.branches)
-    on_branch = reads(read_runs.on_branch)
     health = reads(health_queries.platforms)
     health_spans = reads(health_queries.spans)
     links = reads(poll_queries.links)
@@ -150,26 +156,52 @@ class Cache:
     place = reads(backfill_queries.place)
     reread = reads(backfill_queries.reread)
     polls = reads(poll_queries.polls)
-    first_rows = reads(window_queries.first_rows)
+
+    async def runs(self, condition: RunFilter, limit: int | None, after: Run | None = None) -> tuple[Run, ...]:
+        """The newest `limit` runs, or those that come after one of them; no limit: all."""
+        await self._prepare(condition)
+        return await self.reader.run(partial(read_details.runs, wanted=condition, limit=limit, after=after))
+
+    async def on_branch(self, run_id: str, each_way: int, most: int) -> tuple[int, tuple[RunRow, ...]]:
+        """How many runs there are on a run's branch, at most `most`, and those around it, newest first."""
+        await self._index("branch")
+        return await self.reader.run(partial(read_runs.on_branch, run_id=run_id, each_way=each_way, most=most))
+
+    async def first_rows(
+        self, condition: RunFilter, sort: RunSort, limit: int, patience_s: float
+    ) -> tuple[RunRow, ...]:
+        """The first `limit` runs of the order, or those of them that are found within `patience_s`."""
+        await self._prepare(condition, sort)
+        find = partial(window_queries.first_rows, wanted=condition, sort=sort, limit=limit, patience_s=patience_s)
+        return await self.reader.run(find)
+
+    async def index_of(self, run_id: str, condition: RunFilter, sort: RunSort) -> int | None:
+        """The run's place in the order, from 0; None: the filter hides it, or it is not held."""
+        await self._prepare(condition, sort)
+        return await self.reader.run(partial(window_queries.index_of, run_id=run_id, wanted=condition, sort=sort))
 
     async def rows(self, condition: RunFilter, sort: RunSort, *, offset: int, limit: int) -> tuple[RunRow, ...]:
         """The window of at most `limit` runs that starts `offset` runs into the order."""
+        await self._prepare(condition, sort)
         return await self.reader.run(
             lambda reader: window_queries.rows(reader, condition, sort, offset, limit, self._counts, self._landmarks)
         )
 
     async def window(self, request: WindowRequest) -> RunWindow:
         """The rows around a place, and where its anchor and cursor are by now."""
+        await self._prepare(request.condition, request.sort)
         return await self.reader.run(
             partial(window_queries.window, request=request, counts=self._counts, landmarks=self._landmarks)
         )
 
     async def count(self, condition: RunFilter) -> int:
         """How many runs the filter lets through."""
+        await self._prepare(condition)
         return await self.reader.run(partial(self._counts.total, condition=condition))
 
     async def status_counts(self, condition: RunFilter) -> dict[str, int]:
         """How many runs there are of each status, regardless of its own statuses."""
+        await self._prepare(condition)
         return await self.reader.run(partial(self._counts.by_status, condition=condition))
 
     async def detail(self, run_id: str) -> RunDetail | None:
@@ -192,15 +224,28 @@ class Cache:
         """How many runs were under way between each edge and the next, on average; the last edge is now."""
         from storage.cache import insights
 
+        await self._index("updated")
         return await self.reader.run(partial(insights.concurrency, edges=edges))
 
     async def repository_figures(self, since: datetime) -> "tuple[RepositoryFigures, ...]":
         """Each repository's runs created since then, in numbers; the one with the most runs first, 500 at most."""
         from storage.cache import insights
 
+        await self._index("repository")
         return await self.reader.run(partial(insights.repositories, since=since))
 
     async def data_version(self) -> int:
         """A number that differs after another process wrote to the cache; our own writes leave it as it is."""
         # Asked of the writer: on the reader's connection our own writes would count as foreign.
         return await self.writer.run(data_version)
+
+    async def _prepare(self, condition: RunFilter, sort: RunSort = _DEFAULT_SORT) -> None:
+        """Make the indexes that serve this filter and order."""
+        # Without them the answer is the same, and only comes later.
+        with suppress(StorageError):
+            await self._index(*orders_used(condition, sort))
+
+    async def _index(self, *orders: str) -> None:
+        for order in (ORDER_INDEXES.keys() & orders) - self._indexed:
+            await self.writer.run(partial(make_index, order=order))
+            self._indexed.add(order)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from storage.cache.read_runs import COLUMNS, row_of
 from storage.cache.run_sql import FINAL_SQL
+from storage.cache.schema import make_index
 from storage.cache.stuck import durations, stuck_runs
 from storage.database import immediate, snapshot
 from storage.records.following import PinnedRun, RunDurations, StatusChange, StatusChanges, StuckRun, Watermark
@@ -35,6 +36,8 @@ def _pin(connection: sqlite3.Connection, run_id: str, at: datetime) -> None:
     """Watch a run to its end; one that is watched already stays so."""
     at_us = to_us(at)
     with immediate(connection):
+        # A pinned run is shown with the figures of its repository.
+        make_index(connection, "repository")
         connection.execute(
             "INSERT INTO pins (run_id, pinned_us) VALUES (?, ?) ON CONFLICT DO NOTHING", (sqlite_text(run_id), at_us)
         )

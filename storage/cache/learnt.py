@@ -5,6 +5,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Final, cast
 
+from storage.cache.run_sql import ACTIVE_SQL
 from storage.cache.turns import LONGEST_US, UNKNOWN_US
 from storage.database import immediate
 from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, DateFilter, RunClock, ServiceTraits
@@ -98,7 +99,8 @@ def learn_final(connection: sqlite3.Connection, status: str, unchanged_since: da
         learnt = connection.execute(
             "UPDATE statuses SET is_final = 1 WHERE status = :status AND NOT is_final AND 10 * left_by < runs"
             " AND (:since IS NULL OR NOT EXISTS"
-            " (SELECT 1 FROM runs WHERE status = :status AND (updated_us >= :since OR updated_us = :no_time)))",
+            f" (SELECT 1 FROM runs WHERE {ACTIVE_SQL} AND status = :status"
+            " AND (updated_us >= :since OR updated_us = :no_time)))",
             {**bound, "no_time": NO_TIME_US},
         )
         if learnt.rowcount:

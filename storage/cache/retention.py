@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
+from storage.cache.schema import make_index
 from storage.database import immediate
 from storage.values import NO_TIME_US, from_us_or_none, sqlite_text, to_us
 
@@ -70,6 +71,7 @@ def _drop(connection: sqlite3.Connection, oldest: Sequence[tuple[int, str, int]]
         "UPDATE statuses SET runs = runs - ? WHERE status = ?",
         [(count, status) for status, count in Counter(status for _, status, _ in oldest).items()],
     )
+    make_index(connection, "repository")
     connection.execute(
         "DELETE FROM repositories WHERE NOT EXISTS (SELECT 1 FROM runs WHERE repository = repositories.label)"
     )

@@ -49,6 +49,13 @@ def where(condition: RunFilter) -> Where:
     return _joined([part for part in parts if part is not None], " AND ") or Where("1", ())
 
 
+def orders_used(condition: RunFilter, sort: RunSort) -> frozenset[str]:
+    """The orders whose indexes find what gets through the filter, sorted like that."""
+    names = {"repository": condition.repositories, "branch": condition.branches}
+    filtered = (order for order, some in names.items() if any("*" not in name for name in some))
+    return frozenset((sort.column, *filtered))
+
+
 def both(one: Where, other: Where) -> Where:
     """A condition that is met where both are."""
     return Where(f"{one.sql} AND {other.sql}", (*one.parameters, *other.parameters))

@@ -52,14 +52,21 @@ CREATE UNIQUE INDEX runs_id ON runs (run_id DESC);
 CREATE INDEX runs_created ON runs (created_us DESC, run_id DESC, status);
 -- Few runs are active at a time, and every poll asks for them.
 CREATE INDEX runs_active ON runs (created_us, run_id, status, is_final) WHERE {ACTIVE_SQL};
-CREATE INDEX runs_updated ON runs (updated_us DESC, id DESC, status);
-CREATE INDEX runs_status ON runs (status, created_us DESC, run_id DESC);
--- Wider indexes, not more: the same orders, and the figures of a million runs without reading the table.
-CREATE INDEX runs_repository ON runs (repository, created_us DESC, run_id DESC, status, took_us);
-CREATE INDEX runs_branch ON runs (branch, created_us DESC, run_id DESC);
 CREATE INDEX runs_moved ON runs (active_since_us, created_us) WHERE active_since_us <> created_us;
-CREATE INDEX runs_took ON runs (took_us, id, status);
 """
+
+_ORDERS: Final = {
+    "updated": "updated_us DESC, id DESC, status",
+    "status": "status, created_us DESC, run_id DESC",
+    # Wider indexes, not more: the same orders, and the figures of a million runs without reading the table.
+    "repository": "repository, created_us DESC, run_id DESC, status, took_us",
+    "branch": "branch, created_us DESC, run_id DESC",
+    "took": "took_us, id, status",
+}
+ORDER_INDEXES: Final = {
+    order: f"CREATE INDEX IF NOT EXISTS runs_{order} ON runs ({columns})" for order, columns in _ORDERS.items()
+}
+"""By order: made when it is first asked for. Together they cost as much with every run as all the rest of it."""
 
 # Every answer counts, but a day of the same answers is one span.
 _HEALTH: Final = """
@@ -155,7 +162,7 @@ SUBJECTS: Final = (_RETENTION, _RUNS, _HEALTH, _POLLS, _COVERAGE, _FOLLOWING, _B
 _MEANING: Final = "1"
 """Raise the number when a column holds something else than before while its SQL stays the same."""
 
-LAYOUT: Final = zlib.crc32("".join((_MEANING, *SUBJECTS)).encode()) >> 1
+LAYOUT: Final = zlib.crc32("".join((_MEANING, *SUBJECTS, *ORDER_INDEXES.values())).encode()) >> 1
 """Identifies this layout in a cache's header, where SQLite keeps 31 bits."""
 
 CARRIED: Final = {"pins": "run_id, pinned_us", "claims": "key, at_us", "backfill": "one, is_paused"}
@@ -165,6 +172,11 @@ CARRIED: Final = {"pins": "run_id, pinned_us", "claims": "key, at_us", "backfill
 def layout_of(connection: sqlite3.Connection) -> int:
     """The layout of the cache that is open here; 0: it has none yet, or one from before layouts were numbered."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def make_index(connection: sqlite3.Connection, order: str) -> None:
+    """Make the index of this order, where it is missing."""
+    connection.execute(ORDER_INDEXES[order])
 
 
 def create(connection: sqlite3.Connection) -> None:

@@ -2,21 +2,19 @@
 
 import sqlite3
 import zlib
-from collections import Counter, deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import chain
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from storage.cache.learnt import final_statuses
 from storage.cache.run_sql import search_text
 from storage.cache.turns import UNKNOWN_US, Turns
 from storage.database import immediate
 from storage.records import Presence, Repository, Run, RunChanges, Transition
-from storage.thread import DatabaseThread
 from storage.values import NO_TIME_US, from_us, sqlite_text, to_sortable_us, to_us
 
 T = TypeVar("T")
@@ -34,8 +32,8 @@ _OUT_OF_SIGHT: Final = 0
 """The digest of a run that is not current: any sighting of it is a change."""
 
 
-_Arrived = tuple[Run, int]
-"""A run as it came, and its digest."""
+_Arrived = tuple[Run, int, int]
+"""A run as it came, when it changed last, and its digest."""
 _Columns = tuple[str, str, str, str, int, int, str]
 """A run's id, status, branch, repository, times of creation and change, and the text that a search looks into."""
 
@@ -50,86 +48,18 @@ class _Held:
     turns: Turns
 
 
-class AnswerQueue:
-    """Stores answers that arrive while others are stored in one transaction: a commit costs more than a page."""
-
-    def __init__(self, thread: DatabaseThread) -> None:
-        self._thread = thread
-        self._waiting: deque[_Answer] = deque()
-
-    async def store(self, runs: Sequence[Run], asked_at: datetime) -> RunChanges:
-        """Store the runs of an answer; what they changed."""
-        if not runs:
-            return RunChanges()
-        answer = _Answer(runs, asked_at)
-        self._waiting.append(answer)
-        try:
-            return await self._thread.run(lambda connection: self._stored(connection, answer))
-        finally:
-            # Cancelled, or failed, before its turn came.
-            with suppress(ValueError):
-                self._waiting.remove(answer)
-
-    def _stored(self, connection: sqlite3.Connection, answer: "_Answer") -> RunChanges:
-        # It may have been stored together with one that came before it.
-        if answer.changes is None:
-            together = [self._waiting.popleft() for _ in range(len(self._waiting))]
-            try:
-                _store_all(connection, together)
-            except (sqlite3.Error, ValueError):
-                # Each answer fails for itself.
-                self._waiting.extendleft(each for each in reversed(together) if each is not answer)
-                _store_all(connection, [answer])
-        return answer.changes or RunChanges()
-
-
-def _store_all(connection: sqlite3.Connection, answers: "Sequence[_Answer]") -> None:
-    with immediate(connection):
-        changes = [_stored(connection, each.runs, each.asked_at) for each in answers]
-    for each, changed in zip(answers, changes, strict=True):
-        each.changes = changed
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class _Answer:
-    runs: Sequence[Run]
-    asked_at: datetime
-    changes: RunChanges | None = None
-    """None: it is not stored yet."""
-
-
 def store(connection: sqlite3.Connection, runs: Sequence[Run], asked_at: datetime) -> RunChanges:
     """Store the runs of one answer in a transaction of its own; what they changed."""
+    return store_all(connection, [(runs, asked_at)])[0]
+
+
+def store_all(connection: sqlite3.Connection, answers: Iterable[tuple[Sequence[Run], datetime]]) -> list[RunChanges]:
+    """Store the runs of answers, each with when it was asked for, in one transaction; what each of them changed."""
     with immediate(connection):
-        return _stored(connection, runs, asked_at)
-
-
-def _stored(connection: sqlite3.Connection, runs: Sequence[Run], asked_at: datetime) -> RunChanges:
-    asked_us = to_us(asked_at)
-    arrived = _newest(runs)
-    sightings = _sightings(connection, list(arrived))
-    same: list[int] = []
-    new: list[_Arrived] = []
-    changed: dict[int, _Arrived] = {}
-    for run_id, run in arrived.items():
-        digest, seen = _digest(run), sightings.get(run_id)
-        if seen is None:
-            new.append((run, digest))
-        elif asked_us < seen.asked_us <= asked_us + _CLOCK_SET_BACK_US:
-            continue
-        elif seen.digest == digest:
-            same.append(seen.number)
-        else:
-            changed[seen.number] = run, digest
-    for some in _chunks(same):
-        connection.execute(f"UPDATE sightings SET asked_us = ? WHERE id IN ({_marks(some)})", (asked_us, *some))
-    if not new and not changed:
-        return RunChanges()
-    merging = _Merging(connection, asked_us, final_statuses(connection))
-    added = merging.add(new)
-    transitions, updated = merging.change(changed)
-    merging.note_names()
-    return RunChanges(added, transitions, updated)
+        merging = _Merging(connection, final_statuses(connection))
+        changes = [merging.take(_arrived(runs), to_us(asked_at)) for runs, asked_at in answers]
+        merging.note_names()
+    return changes
 
 
 def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presence: Presence) -> int:
@@ -147,21 +77,33 @@ def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presenc
     return max(0, changed.rowcount)
 
 
-def _digest(run: Run) -> int:
-    """Differs where the run as received does; compared instead of it, which is fifty times as long."""
-    text = (
-        f"{run.status}\n{run.branch_name}\n{run.repository.data_json}\n{to_sortable_us(run.updated_at)}\n{run.raw_json}"
-    )
-    octets = text.encode("utf-8", "replace")
-    return zlib.crc32(octets) << 31 ^ zlib.adler32(octets)
+def _arrived(runs: Sequence[Run]) -> dict[str, _Arrived]:
+    """Each run once: pages that shift while they are walked repeat runs."""
+    arrived: dict[str, _Arrived] = {}
+    for received in runs:
+        run, updated_us = received, to_sortable_us(received.updated_at)
+        text = f"{run.run_id}\n{run.status}\n{run.branch_name}\n{run.repository.data_json}\n{run.raw_json}"
+        if not text.isascii():
+            run = _without_surrogates(run)
+        # The digest differs where the run as received does; compared instead of it, which is fifty times as long.
+        octets = text.encode("utf-8", "replace")
+        digest = zlib.crc32(octets) << 31 ^ zlib.adler32(octets) ^ updated_us
+        if run.run_id not in arrived or updated_us >= arrived[run.run_id][1]:
+            arrived[run.run_id] = run, updated_us, digest
+    return arrived
 
 
-def _columns(run: Run) -> _Columns:
-    run_id, branch = sqlite_text(run.run_id), sqlite_text(run.branch_name)
-    repository = _label(run.repository.platform, run.repository.data_json)
-    created_us, updated_us = to_sortable_us(run.created_at), to_sortable_us(run.updated_at)
+def _without_surrogates(run: Run) -> Run:
+    place = Repository(sqlite_text(run.repository.platform), sqlite_text(run.repository.data_json))
+    run_id, status, branch, raw = map(sqlite_text, (run.run_id, run.status, run.branch_name, run.raw_json))
+    return replace(run, run_id=run_id, status=status, branch_name=branch, repository=place, raw_json=raw)
+
+
+def _columns(run: Run, updated_us: int) -> _Columns:
+    run_id, branch, place = run.run_id, run.branch_name, run.repository
+    repository = _label(place.platform, place.data_json)
     text = search_text(run_id, repository, branch)
-    return run_id, sqlite_text(run.status), branch, repository, created_us, updated_us, text
+    return run_id, run.status, branch, repository, to_sortable_us(run.created_at), updated_us, text
 
 
 # A history names few repositories many times, and each label is read out of JSON.
@@ -170,74 +112,77 @@ def _label(platform: str, data_json: str) -> str:
     return sqlite_text(Repository(platform, data_json).label)
 
 
-def _newest(runs: Sequence[Run]) -> dict[str, Run]:
-    """Each run once: pages that shift while they are walked repeat runs."""
-    newest: dict[str, Run] = {}
-    for run in runs:
-        run_id = sqlite_text(run.run_id)
-        other = newest.get(run_id)
-        if other is None or to_sortable_us(run.updated_at) >= to_sortable_us(other.updated_at):
-            newest[run_id] = run
-    return newest
-
-
-class _Sighting(NamedTuple):
-    """What is read of every run of an answer."""
-
-    number: int
-    digest: int
-    asked_us: int
-    """When the answer that was stored last was asked for."""
-
-
-def _sightings(connection: sqlite3.Connection, run_ids: Sequence[str]) -> dict[str, _Sighting]:
-    """What is held of these runs, by id; those not held are left out."""
+def _sightings(connection: sqlite3.Connection, run_ids: Sequence[str]) -> dict[str, tuple[int, int, int]]:
+    """By run id: its number, its digest, and when the answer that was stored last was asked for."""
     return {
-        run_id: _Sighting(*seen)
+        run_id: (number, digest, asked_us)
         for some in _chunks(run_ids)
-        for run_id, *seen in connection.execute(
+        for run_id, number, digest, asked_us in connection.execute(
             "SELECT r.run_id, r.id, s.digest, s.asked_us FROM runs AS r JOIN sightings AS s ON s.id = r.id"
             f" WHERE r.run_id IN ({_marks(some)})",
             some,
-        ).fetchall()
+        )
     }
 
 
 @dataclass(frozen=True, slots=True)
 class _Merging:
-    """One batch on its way into the tables, within a transaction."""
+    """Answers on their way into the tables, within a transaction."""
 
     connection: sqlite3.Connection
-    asked_us: int
     finals: Collection[str]
     counts: Counter[str] = field(default_factory=Counter)
     """By how many the runs of each status become more or fewer."""
     newest: dict[str, int] = field(default_factory=dict)
     """The newest creation of each repository's runs."""
 
-    def add(self, new: Sequence[_Arrived]) -> tuple[str, ...]:
+    def take(self, arrived: Mapping[str, _Arrived], asked_us: int) -> RunChanges:
+        """Store the runs of an answer that was asked for at this time; what they changed."""
+        sightings = _sightings(self.connection, list(arrived))
+        same: list[int] = []
+        new: list[_Arrived] = []
+        changed: dict[int, _Arrived] = {}
+        for run_id, found in arrived.items():
+            seen = sightings.get(run_id)
+            if seen is None:
+                new.append(found)
+                continue
+            number, digest, seen_us = seen
+            if asked_us < seen_us <= asked_us + _CLOCK_SET_BACK_US:
+                continue
+            if digest == found[2]:
+                same.append(number)
+            else:
+                changed[number] = found
+        for some in _chunks(same):
+            sql = f"UPDATE sightings SET asked_us = ? WHERE id IN ({_marks(some)})"
+            self.connection.execute(sql, (asked_us, *some))
+        added = self._add(new, asked_us) if new else ()
+        return RunChanges(added, *self._change(changed, asked_us)) if new or changed else RunChanges()
+
+    def _add(self, new: Sequence[_Arrived], asked_us: int) -> tuple[str, ...]:
         """Insert runs that were not held before; their ids."""
         # Of all ids that were ever given: one of a dropped run is not given again.
         found = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
         numbered = list(enumerate(new, found[0] + 1 if found else 1))
-        rows = [self._row(number, _columns(run)) for number, (run, _) in numbered]
+        rows = [self._row(number, _columns(run, updated_us), asked_us) for number, (run, updated_us, _) in numbered]
         _insert(
             self.connection,
             "INSERT INTO runs (id, run_id, status, is_final, branch, repository, created_us, updated_us, first_seen_us,"
             " presence, first_status, first_at_us, active_since_us, worked_us, took_us, search)",
             rows,
         )
-        self._keep(numbered)
+        self._keep(numbered, asked_us)
         self.counts.update([status for _, _, status, *_ in rows])
         return tuple([run_id for _, run_id, *_ in rows])
 
-    def change(self, changed: Mapping[int, _Arrived]) -> tuple[tuple[Transition, ...], tuple[str, ...]]:
+    def _change(self, changed: Mapping[int, _Arrived], asked_us: int) -> tuple[tuple[Transition, ...], tuple[str, ...]]:
         """Merge what differs from what is held; the changes of status, and the ids of the other runs that changed."""
         held = self._held(list(changed))
-        facts = {number: _columns(run) for number, (run, _) in changed.items()}
+        columns = {number: _columns(run, updated_us) for number, (run, updated_us, _) in changed.items()}
         moved = sorted(
-            (self._at_us(updated_us), number, status)
-            for number, (_, status, _, _, _, updated_us, _) in facts.items()
+            (_at_us(updated_us, asked_us), number, status)
+            for number, (_, status, _, _, _, updated_us, _) in columns.items()
             if held[number].status != status
         )
         moves = [(number, held[number].status, status, at_us) for at_us, number, status in moved]
@@ -246,14 +191,14 @@ class _Merging:
             "UPDATE runs SET status = ?, is_final = ?, branch = ?, repository = ?, created_us = ?,"
             " updated_us = ?, presence = 'current', active_since_us = ?, worked_us = ?, took_us = ?, search = ?"
             " WHERE id = ?",
-            [(*self._changed_row(found, held[number]), number) for number, found in facts.items()],
+            [(*self._changed_row(found, held[number], asked_us), number) for number, found in columns.items()],
         )
-        self._keep(list(changed.items()))
+        self._keep(list(changed.items()), asked_us)
         self.counts.subtract(old for _, old, _, _ in moves)
         self.counts.update(new for _, _, new, _ in moves)
         return (
-            tuple(Transition(facts[number][0], old, new, from_us(at_us)) for number, old, new, at_us in moves),
-            tuple(run_id for number, (run_id, status, *_) in facts.items() if held[number].status == status),
+            tuple(Transition(columns[number][0], old, new, from_us(at_us)) for number, old, new, at_us in moves),
+            tuple(run_id for number, (run_id, status, *_) in columns.items() if held[number].status == status),
         )
 
     def note_names(self) -> None:
@@ -269,27 +214,21 @@ class _Merging:
             self.newest.items(),
         )
 
-    def _at_us(self, updated_us: int) -> int:
-        """When the run got its status."""
-        return self.asked_us if updated_us == NO_TIME_US else updated_us
-
-    def _row(self, number: int, columns: _Columns) -> tuple[str | int, ...]:
+    def _row(self, number: int, columns: _Columns, asked_us: int) -> tuple[str | int, ...]:
         run_id, status, branch, repository, created_us, updated_us, text = columns
-        if created_us > self.newest.get(repository, NO_TIME_US - 1):
-            self.newest[repository] = created_us
+        self._note_newest(repository, created_us)
         is_final = status in self.finals
-        turns = Turns.first(created_us, updated_us, self.asked_us, is_final=is_final)
+        turns = Turns.first(created_us, updated_us, asked_us, is_final=is_final)
         return (
-            number, run_id, status, is_final, branch, repository, created_us, updated_us, self.asked_us, "current",
-            status, self._at_us(updated_us), *turns, text,
+            number, run_id, status, is_final, branch, repository, created_us, updated_us, asked_us, "current",
+            status, _at_us(updated_us, asked_us), *turns, text,
         )  # fmt: skip
 
-    def _changed_row(self, columns: _Columns, held: _Held) -> tuple[str | int, ...]:
+    def _changed_row(self, columns: _Columns, held: _Held, asked_us: int) -> tuple[str | int, ...]:
         _, status, branch, repository, created_us, updated_us, text = columns
-        if created_us > self.newest.get(repository, NO_TIME_US - 1):
-            self.newest[repository] = created_us
+        self._note_newest(repository, created_us)
         was_final, is_final = held.status in self.finals, status in self.finals
-        at_us = self._at_us(updated_us)
+        at_us = _at_us(updated_us, asked_us)
         created_us = held.created_us if created_us == NO_TIME_US else created_us
         updated_us = held.updated_us if updated_us == NO_TIME_US else updated_us
         if held.turns.took_us == UNKNOWN_US:
@@ -297,6 +236,10 @@ class _Merging:
         else:
             turns = held.turns.then(at_us, was_final=was_final, is_final=is_final)
         return status, is_final, branch, repository, created_us, updated_us, *turns, text
+
+    def _note_newest(self, repository: str, created_us: int) -> None:
+        if created_us > self.newest.get(repository, NO_TIME_US - 1):
+            self.newest[repository] = created_us
 
     def _held(self, numbers: Sequence[int]) -> dict[int, _Held]:
         return {
@@ -309,21 +252,25 @@ class _Merging:
             ).fetchall()
         }
 
-    def _keep(self, numbered: Sequence[tuple[int, _Arrived]]) -> None:
+    def _keep(self, numbered: Sequence[tuple[int, _Arrived]], asked_us: int) -> None:
         _insert(
             self.connection,
             "INSERT OR REPLACE INTO run_bodies (id, platform, data_json, raw_json)",
             [
-                (number, sqlite_text(place.platform), sqlite_text(place.data_json), sqlite_text(run.raw_json))
-                for number, (run, _) in numbered
-                for place in (run.repository,)
+                (number, run.repository.platform, run.repository.data_json, run.raw_json)
+                for number, (run, _, _) in numbered
             ],
         )
         _insert(
             self.connection,
             "INSERT OR REPLACE INTO sightings (id, digest, asked_us)",
-            [(number, digest, self.asked_us) for number, (_, digest) in numbered],
+            [(number, digest, asked_us) for number, (_, _, digest) in numbered],
         )
+
+
+def _at_us(updated_us: int, asked_us: int) -> int:
+    """When the run got its status."""
+    return asked_us if updated_us == NO_TIME_US else updated_us
 
 
 def _insert(connection: sqlite3.Connection, into: str, rows: Sequence[tuple[str | int, ...]]) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from storage.cache.learnt import run_clock_ahead
 from storage.cache.run_sql import FINAL_SQL, where
+from storage.cache.schema import make_index
 from storage.database import immediate
 from storage.records import RunFilter
 from storage.records.following import RunDurations, StuckRun
@@ -75,6 +76,8 @@ def judge(connection: sqlite3.Connection) -> frozenset[str]:
             ).fetchall()
         )
         candidates = _candidates(connection)
+        if candidates:
+            make_index(connection, "repository")
         limits = durations(connection, (candidate.repository for candidate in candidates))
         p95_us = {label: round(figures.p95_s * _MICROSECONDS) for label, figures in limits.items()}
         stuck = {s.run: s for s in candidates if _is_stuck(s, p95_us.get(s.repository, 0))}

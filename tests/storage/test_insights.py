@@ -178,6 +178,8 @@ async def test_every_figure_is_answered_by_an_index_alone(cache: Cache) -> None:
             for sql, bound in statements.items()
         ]
 
+    await cache.concurrency([NOON, NOON + HOUR])
+    await cache.repository_figures(NOON)
     found = await cache.reader.run(plans)
 
     assert [plan for plan in found if "COVERING INDEX" not in plan or "TEMP B-TREE" in plan] == []
