@@ -7,6 +7,7 @@ an integer beyond 64 bits where one is stored, makes the whole answer unusable.
 import json
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
@@ -37,16 +38,14 @@ def timestamp(received: object) -> datetime | None:
 
     None: it cannot be read as any of these, or lies outside the years 1 to 9999.
     """
-    if isinstance(received, bool):
+    if isinstance(received, str):
+        text = received.strip()
+        if _DATE_TIME.fullmatch(text):
+            return _from_text(text)
+        return _from_epoch(float(text)) if _NUMBER.fullmatch(text) else None
+    if isinstance(received, bool) or not isinstance(received, int | float):
         return None
-    if isinstance(received, int | float):
-        return _from_epoch(received)
-    if not isinstance(received, str):
-        return None
-    text = received.strip()
-    if _DATE_TIME.fullmatch(text):
-        return _from_text(text)
-    return _from_epoch(float(text)) if _NUMBER.fullmatch(text) else None
+    return _from_epoch(received)
 
 
 def rfc3339(moment: datetime) -> str:
@@ -89,7 +88,8 @@ class _WireModel(BaseModel):
 
     def as_received(self) -> str:
         """The object as JSON: every field that came, no field that did not."""
-        return self.model_dump_json(exclude_unset=True)
+        # What `model_dump_json` calls: by far the most of it is spent on finding out its defaults.
+        return self.__pydantic_serializer__.to_json(self, exclude_unset=True).decode()
 
 
 class _RepositoryBody(_WireModel):
@@ -100,7 +100,16 @@ class _RepositoryBody(_WireModel):
 
     def record(self) -> Repository:
         """The reference."""
-        return Repository.of(self.platform, dict(self.data or {}))
+        data = self.data or {}
+        if all(type(value) is str for value in data.values()):
+            return _repository(self.platform, tuple(data.items()))
+        return Repository.of(self.platform, data)
+
+
+# A history names few repositories many times.
+@lru_cache(maxsize=1_000)
+def _repository(platform: str, data: tuple[tuple[str, object], ...]) -> Repository:
+    return Repository.of(platform, dict(data))
 
 
 class _RunBody(_WireModel):
@@ -167,6 +176,9 @@ def _odd_repository(received: object) -> Repository:
     return Repository.of(_shown(received.get("platform")), {} if data is None else data)
 
 
+_RUN_BODIES: Final = (_RunBody, _OddRunBody)
+
+
 class _WrittenRunBody(_OddRunBody):
     """A run as the answer to a write: the id alone is insisted on."""
 
@@ -224,7 +236,7 @@ def run_page(body: bytes) -> RunPage:
         UnusableAnswerError: The body is not what spec 2.5 says.
     """
     page = _read(_RunListBody, body)
-    runs = tuple(run.record() for run in page.runs if isinstance(run, _RunBody | _OddRunBody))
+    runs = tuple([run.record() for run in page.runs if isinstance(run, _RUN_BODIES)])
     total = page.total_count if type(page.total_count) is int and page.total_count in _COUNTS else None
     return RunPage(runs, page.next_token or None, total, dropped=len(page.runs) - len(runs))
 

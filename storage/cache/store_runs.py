@@ -163,18 +163,18 @@ class _Merging:
     def _add(self, new: Sequence[_Arrived], asked_us: int) -> tuple[str, ...]:
         """Insert runs that were not held before; their ids."""
         # Of all ids that were ever given: one of a dropped run is not given again.
-        found = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
-        numbered = list(enumerate(new, found[0] + 1 if found else 1))
-        rows = [self._row(number, _columns(run, updated_us), asked_us) for number, (run, updated_us, _) in numbered]
+        last = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
+        numbered = list(enumerate(new, last[0] + 1 if last else 1))
+        columns = [_columns(run, updated_us) for run, updated_us, _ in new]
         _insert(
             self.connection,
             "INSERT INTO runs (id, run_id, status, is_final, branch, repository, created_us, updated_us, first_seen_us,"
             " presence, first_status, first_at_us, active_since_us, worked_us, took_us, search)",
-            rows,
+            [self._row(number, found, asked_us) for (number, _), found in zip(numbered, columns, strict=True)],
         )
         self._keep(numbered, asked_us)
-        self.counts.update([status for _, _, status, *_ in rows])
-        return tuple([run_id for _, run_id, *_ in rows])
+        self.counts.update([status for _, status, *_ in columns])
+        return tuple([run_id for run_id, *_ in columns])
 
     def _change(self, changed: Mapping[int, _Arrived], asked_us: int) -> tuple[tuple[Transition, ...], tuple[str, ...]]:
         """Merge what differs from what is held; the changes of status, and the ids of the other runs that changed."""
