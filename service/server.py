@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import uvicorn
 
-from service.api.app import HttpProtocol, build
+from service.api.app import build
 from service.api.context import Context
+from service.api.protocol import protocol
 from service.clock import now_micros
 from service.execution.worker import TurnWorker
 from service.hosts.health import HealthProbes
@@ -81,7 +82,7 @@ class RunningService:
         app, extra = install_lab(context) if self._options.lab else (build(context), {})
         config = uvicorn.Config(
             app,
-            http=HttpProtocol,
+            http=protocol(context.settings.limits.request_s),
             ws="none",
             lifespan="off",
             log_config=None,

@@ -25,6 +25,10 @@ class Limits(_Section):
     requests_per_minute: Annotated[int, Field(ge=1)] = 6000
     """Per organization (spec 8); as many may come at once."""
     body_bytes: Annotated[int, Field(ge=1024)] = 1 << 20
+    metadata_bytes: Annotated[int, Field(ge=1024)] = 64 << 10
+    """Of a run's metadata, as JSON."""
+    request_s: Annotated[float, Field(gt=0, le=3600)] = 30
+    """How long a request may take to arrive, head and body together; also how long a connection may send nothing."""
 
 
 class AgentLimits(_Section):

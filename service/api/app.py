@@ -1,22 +1,20 @@
-"""The application: the spec's paths under /v1, and nothing else that answers without a token but /livez."""
+"""The application: the spec's paths under /v1, and nothing else that answers without a token but /livez and /readyz."""
 
-import asyncio
-import json
-from typing import Any, Final
+from typing import Final
 
-import h11
 from fastapi import FastAPI
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from fastapi.responses import JSONResponse
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
 
 from service.api import code_hosts, errors, organizations, run_list, runs
 from service.api.context import Context
 from service.api.errors import body
+from service.api.threads import Threads
 
 API_VERSION: Final = "1.0.0"
 PREFIX: Final = "/v1"
-TRANSPORT: Final = "runwarden.transport"
-"""Key in the ASGI scope's `state`: the connection's transport."""
-_NO_HTTP: Final = body("malformed_request", "the request is not HTTP/1.1, or its head is too large")
+_ASKED_AT_ONCE: Final = 2
 
 
 def build(context: Context) -> FastAPI:
@@ -34,30 +32,23 @@ def build(context: Context) -> FastAPI:
     for router in routers:
         app.include_router(router, prefix=PREFIX)
 
+    # Neither waits for a thread that requests use.
+    threads = Threads(_ASKED_AT_ONCE)
+
     @app.get("/livez", include_in_schema=False)
-    def livez() -> dict[str, str]:
+    async def livez() -> dict[str, str]:
         return {"status": "ok"}
 
+    @app.get("/readyz", include_in_schema=False)
+    async def readyz() -> JSONResponse:
+        def ask() -> None:
+            with context.database.read() as connection:
+                connection.execute(text("SELECT 1"))
+
+        try:
+            await threads.run(ask)
+        except SQLAlchemyError:
+            return JSONResponse(body("database_unavailable", "the database does not answer"), 503)
+        return JSONResponse({"status": "ok"})
+
     return app
-
-
-class HttpProtocol(H11Protocol):
-    """One connection."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn narrows it
-        """Hand the transport to the application: the lab breaks real connections."""
-        super().connection_made(transport)
-        self.app_state: dict[str, Any] = {**self.app_state, TRANSPORT: transport}
-
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 — uvicorn's signature; its text is always the same
-        """Answer anything but HTTP with a failure body (spec 7.2), and close."""
-        if self.conn.our_state in {h11.SEND_RESPONSE, h11.IDLE}:
-            raw = json.dumps(_NO_HTTP).encode()
-            headers = [("Content-Type", "application/json"), ("Content-Length", str(len(raw))), ("Connection", "close")]
-            for event in (
-                h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
-                h11.Data(data=raw),
-                h11.EndOfMessage(),
-            ):
-                self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()

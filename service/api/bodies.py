@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+from functools import partial
 from typing import Annotated, Any, Final, Generic, NoReturn, TypeVar
 
 from fastapi import Request
@@ -13,7 +15,9 @@ from service.api.errors import ApiError, bad_request
 
 _LARGEST_INTEGER: Final = 2**63 - 1
 _DEEPEST: Final = 64
-_SURROGATES: Final = range(0xD800, 0xE000)
+_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
+_LARGE: Final = 16 << 10
+"""From this size on a body is read in a thread: the others' requests go on."""
 
 Body = TypeVar("Body", bound=BaseModel)
 Text = Annotated[str, Field(min_length=1)]
@@ -86,6 +90,11 @@ class ReadBody(Generic[Body]):
         """
         _check_type(request)
         raw = await _read(request, context_of(request).settings.limits.body_bytes)
+        if len(raw) < _LARGE:
+            return self._validated(raw)
+        return await context_of(request).parsing.run(partial(self._validated, raw))
+
+    def _validated(self, raw: bytes) -> Body:
         try:
             return self._model.model_validate(_parse(raw))
         except ValidationError as error:
@@ -165,7 +174,7 @@ def _check_content(document: object) -> None:
                 deeper += [*value, *value.values()]
             elif isinstance(value, list):
                 deeper += value
-            elif isinstance(value, str) and any(mark == "\0" or ord(mark) in _SURROGATES for mark in value):
+            elif isinstance(value, str) and _UNSTORABLE.search(value):
                 raise bad_request("invalid_text", "no text in the body may hold NUL or half of a surrogate pair")
         level = deeper
     raise bad_request("malformed_json", f"the body is nested more than {_DEEPEST} levels deep")

@@ -1,12 +1,13 @@
 """Code hosts: their health (spec 2.7, 4.5), and onboarding of GitLab projects (spec 4.6; the shape is our decision)."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 
-from service.api.auth import Administrator, AnyCaller
+from service.api.auth import Administrator, AnyCaller, Caller
 from service.api.bodies import ProjectOnboarding, ReadBody, schema_of
-from service.api.context import Services
+from service.api.context import Context, Services
 from service.api.errors import ApiError, bad_request, documented
 from service.hosts.gitlab import OnboardingError
 from service.hosts.onboarding import Onboarding, Outcome, ProjectKey
@@ -17,8 +18,12 @@ router = APIRouter()
 
 
 @router.get("/external/installation/health", responses=documented())
-def installation_health(context: Services, caller: AnyCaller) -> dict[str, Any]:
+async def installation_health(context: Services, caller: AnyCaller) -> dict[str, Any]:
     """Answer with a key for each connected platform; any valid token may ask."""
+    return await context.outgoing.run(partial(_health, context, caller), caller.organization.id)
+
+
+def _health(context: Context, caller: Caller) -> dict[str, Any]:
     with context.database.read() as connection:
         connected = hosts.of(connection, caller.organization.id)
         known = repositories.of(connection, caller.organization.id)
@@ -38,10 +43,14 @@ def installation_health(context: Services, caller: AnyCaller) -> dict[str, Any]:
 @router.post(
     "/external/gitlab/projects", openapi_extra=schema_of(ProjectOnboarding), responses=documented(400, 404, 413, 415)
 )
-def onboard_project(
+async def onboard_project(
     context: Services, caller: Administrator, wanted: Annotated[ProjectOnboarding, Depends(ReadBody(ProjectOnboarding))]
 ) -> dict[str, Any]:
     """Connect a project; asking again changes nothing and answers already_connected."""
+    return await context.outgoing.run(partial(_onboard, context, caller, wanted), caller.organization.id)
+
+
+def _onboard(context: Context, caller: Caller, wanted: ProjectOnboarding) -> dict[str, Any]:
     path = _checked(wanted)
     with context.database.read() as connection:
         host = next((host for host in hosts.of(connection, caller.organization.id) if host.platform == "gitlab"), None)

@@ -1,11 +1,12 @@
 """The context: what every endpoint may use, given to the application when it is built."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 from fastapi import Depends, Request
 
+from service.api.threads import Threads
 from service.clock import Clock
 from service.hosts.health import HealthProbes
 from service.mail.message import Mailer
@@ -36,6 +37,10 @@ class Context:
     """How many runs a list has; moments old where there are many."""
     wake: Callable[[], None]
     """Tells the worker of this process, if there is one, that a turn was accepted."""
+    parsing: Threads = field(default_factory=lambda: Threads(1))
+    """Reads large bodies."""
+    outgoing: Threads = field(default_factory=lambda: Threads(32, share=4))
+    """Asks code hosts; a slow one takes a few places of its organization, and none of the threads for requests."""
 
 
 def context_of(request: Request) -> Context:

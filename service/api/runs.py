@@ -1,5 +1,6 @@
 """Starting runs: POST /external/runs and POST /external/agents/{name}/runs (spec 2.3, 4.3, 4.4)."""
 
+import json
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -57,6 +58,7 @@ def start_run(
 ) -> dict[str, Any]:
     """Accept a run: what this answers with 201 will be executed, whatever happens to the service (spec 4.3)."""
     branch = checked_branch(start.branch_name)
+    _check_metadata(context, start.metadata)
     try:
         wanted = reference(start.repository.platform, start.repository.data)
     except ValueError as error:
@@ -75,6 +77,12 @@ def start_run(
     )
     run = accept(context, request) if start.run_id is None else _resume(context, start.run_id, request, target)
     return run_body(run)
+
+
+def _check_metadata(context: Context, metadata: dict[str, Any] | None) -> None:
+    limit = context.settings.limits.metadata_bytes
+    if metadata is not None and len(json.dumps(metadata, ensure_ascii=False).encode()) > limit:
+        raise bad_request("metadata_too_large", f"metadata: may have at most {limit} bytes as JSON")
 
 
 def accept(context: Context, request: TurnRequest) -> Run:

@@ -10,7 +10,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.app import TRANSPORT
+from service.api.protocol import TRANSPORT
 
 # With a linger time of zero, closing a socket sends RST instead of FIN.
 _LINGER_NOT: Final = struct.pack("ii", 1, 0)

@@ -4,10 +4,26 @@ import contextlib
 import json
 import select
 import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
+
+from tests.fault_server import FaultServer, Hang, Received, Respond
+from tests.service.conftest import Api, eventually
+from tests.service_process import start_service
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A service that gives a request half a second to arrive."""
+    service = start_service(tmp_path_factory.mktemp("impatient"), settings="[limits]\nrequest_s = 0.5\n")
+    yield Api(service)
+    service.stop()
 
 
 def say(api: Any, *pieces: bytes, end: bool = False) -> bytes:
@@ -107,3 +123,74 @@ def test_a_body_without_an_end_is_cut_off_at_the_limit(api: Any) -> None:
 
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert b"body_too_large" in answer
+
+
+@pytest.mark.parametrize("arrived", ["nothing", "half a head", "half a body"])
+def test_a_request_that_does_not_arrive_loses_its_connection(impatient: Any, arrived: str) -> None:
+    """It is told so: idle connections must not keep others out."""
+    half = {"nothing": b"", "half a head": b"GET /livez HT", "half a body": head(impatient, "Content-Length: 9") + b"{"}
+    answer = say(impatient, half[arrived])
+
+    assert b"HTTP/1.1 408 Request Timeout" in answer
+    assert json.loads(answer.rpartition(b"\r\n\r\n")[2])["error_code"] == "request_timeout"
+
+
+def test_a_request_that_takes_long_to_answer_is_not_one_that_does_not_arrive(impatient: Any) -> None:
+    """The clock stops when the request is there."""
+    with FaultServer() as slow:
+        released = threading.Event()
+
+        def answer(_: Received) -> Respond:
+            released.wait(300)
+            return Respond(404, {"message": "no"})
+
+        slow.otherwise = answer
+        organization = impatient.service.organization["slug"]
+        connect = (
+            "host",
+            "connect",
+            "--org",
+            organization,
+            "--platform",
+            "gitlab",
+            "--api-url",
+            f"{slow.origin}/api/v4",
+        )
+        impatient.service.admin(*connect)
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(impatient.post, "/external/gitlab/projects", {"project_id": 1})
+            eventually(lambda: bool(slow.requests), "the code host is asked")
+            # Another connection is given up in the same time.
+            say(impatient)
+            released.set()
+            assert waiting.result(300).json()["status"] == "failed"
+
+
+def test_slow_code_hosts_hold_up_nothing_but_their_own_callers(start: Callable[..., Any]) -> None:
+    """Eighty onboardings wait for a GitLab that does not answer: health checks and lists go on."""
+    with FaultServer() as silent, ThreadPoolExecutor(80) as pool:
+        silent.otherwise = lambda _: Hang()
+        host = {"platform": "gitlab", "api_url": f"{silent.origin}/api/v4", "host": "gitlab.example"}
+        entries = [{"name": name, "tokens": [{"alias": "t"}], "hosts": [host]} for name in ("Busy", "Other")]
+        api = start(setup={"organizations": entries}, settings="[probing]\ntimeout_s = 20\n")
+        waiting = [pool.submit(api.post, "/external/gitlab/projects", {"project_id": n}) for n in range(1, 81)]
+        eventually(lambda: len(silent.requests) >= 4, "the code host is asked")
+        origin = api.service.base_url.removesuffix("/v1")
+
+        assert httpx.get(f"{origin}/livez", timeout=300).json() == {"status": "ok"}
+        assert httpx.get(f"{origin}/readyz", timeout=300).json() == {"status": "ok"}
+        assert api.get("/external/runs").status_code == 200
+        assert len(silent.requests) == 4, "an organization has four places"
+        assert not any(one.done() for one in waiting)
+        api.service.process.kill()
+    assert all(one.exception() is not None for one in waiting)
+
+
+def test_large_metadata_is_refused(api: Any) -> None:
+    """400 that names the limit; a little less is taken."""
+    reference = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
+    body = {"instructions": "go", "repository": reference}
+    answers = [api.post("/external/runs", body | {"metadata": {"x": "y" * size}}) for size in (65_000, 66_000)]
+
+    assert [answer.status_code for answer in answers] == [201, 400]
+    assert answers[1].json()["error_code"] == "metadata_too_large"

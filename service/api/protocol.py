@@ -1,0 +1,75 @@
+"""HTTP on a connection: what is no HTTP is answered in the spec's form, and a request has a time to arrive in."""
+
+import asyncio
+import json
+from http import HTTPStatus
+from typing import Any, Final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from service.api.errors import body
+
+TRANSPORT: Final = "runwarden.transport"
+"""Key in the ASGI scope's `state`: the connection's transport."""
+
+
+class HttpProtocol(H11Protocol):
+    """One connection."""
+
+    arrival_s = 30.0
+    """How long a request may take to arrive, head and body together."""
+    _arrival: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn narrows it
+        """Hand the transport to the application: the lab breaks real connections."""
+        super().connection_made(transport)
+        self.app_state: dict[str, Any] = {**self.app_state, TRANSPORT: transport}
+        self._await_request()
+
+    def data_received(self, data: bytes) -> None:
+        """Give a request that has begun to arrive until its time is over."""
+        super().data_received(data)
+        if self.conn.their_state in {h11.IDLE, h11.SEND_BODY}:
+            self._await_request()
+        else:
+            self._stop_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clock."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 — uvicorn's signature; its text is always the same
+        """Answer anything but HTTP with a failure body (spec 7.2), and close."""
+        self._refuse(400, "malformed_request", "the request is not HTTP/1.1, or its head is too large")
+
+    def _await_request(self) -> None:
+        if self._arrival is None:
+            self._arrival = self.loop.call_later(self.arrival_s, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._arrival is not None:
+            self._arrival.cancel()
+            self._arrival = None
+
+    def _give_up(self) -> None:
+        self._arrival = None
+        self._refuse(408, "request_timeout", f"the request did not arrive within {self.arrival_s:g} s")
+
+    def _refuse(self, status: int, error_code: str, message: str) -> None:
+        if self.conn.our_state in {h11.SEND_RESPONSE, h11.IDLE}:
+            raw = json.dumps(body(error_code, message)).encode()
+            headers = [("Content-Type", "application/json"), ("Content-Length", str(len(raw))), ("Connection", "close")]
+            for event in (
+                h11.Response(status_code=status, headers=headers, reason=HTTPStatus(status).phrase.encode()),
+                h11.Data(data=raw),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+
+def protocol(arrival_s: float) -> type[HttpProtocol]:
+    """Return the protocol of connections whose requests have so many seconds to arrive, head and body together."""
+    return type("HttpProtocol", (HttpProtocol,), {"arrival_s": arrival_s})
