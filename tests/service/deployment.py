@@ -19,7 +19,7 @@ class Deployment:
 
     def __init__(self, folder: Path, database_url: str | None, settings: str, setup: dict[str, Any] | None) -> None:
         self._folder = folder
-        self._settings = settings
+        self.settings = settings
         self.environment = {} if database_url is None else {VARIABLE: database_url}
         self.nodes: list[Node] = []
         document = demo_setup(folder) if setup is None else setup
@@ -32,7 +32,7 @@ class Deployment:
         """Return the data folder of a machine."""
         place = self._folder / name
         place.mkdir(exist_ok=True)
-        (place / "service.toml").write_text(self._settings, "utf-8")
+        (place / "service.toml").write_text(self.settings, "utf-8")
         return place
 
     def admin(self, *arguments: str, machine: str = "first") -> dict[str, Any]:

@@ -139,7 +139,7 @@ def test_the_worker_prunes_as_the_settings_say(house: House) -> None:
         return rounds.once()
 
     by_default = after(29), after(31), after(3650)
-    house.deployment._settings += AT_ONCE
+    house.deployment.settings += AT_ONCE
     house.serve()
     eventually(lambda: house.kept(run_id) == [], "log and diff go")
 

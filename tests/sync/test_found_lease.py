@@ -12,15 +12,6 @@ from tests.sync.conftest import Desk
 from tests.sync.peer import Asked
 
 
-@pytest.mark.parametrize("status", [401, 403])
-def test_a_refused_token_gives_the_lease_up(desk: Desk, status: int) -> None:
-    """A console with an expired token was first; the other one's token is good, and it polls within seconds."""
-    desk.peer.refused["expired"] = status
-    desk.peer.fill(5)
-
-    assert asyncio.run(_first_answers(desk, "expired", "good")) >= 2
-
-
 async def _first_answers(desk: Desk, *tokens: str) -> int:
     """Consoles start one after the other; how many requests are answered well in the seconds after that."""
     async with desk.engine(token=tokens[0], runs_s=1) as first, desk.engine(token=tokens[1], runs_s=1) as second:

@@ -245,7 +245,8 @@ async def test_a_probe_whose_process_died_keeps_the_others_for_half_a_minute_onl
     service = Service(*[ServerFailedError("", status=503)] * FAILURES_TO_OPEN)
     one, other = service.process(), service.process()
     await service.fails(one, FAILURES_TO_OPEN)
-    await one._admit(Priority.ASKED, 0.0)  # and nothing ever after
+    died = one.turn(Priority.ASKED)
+    await died.__aenter__()  # and nothing ever after
 
     assert await other.wait(Priority.ASKED, 1) is not None
     await asyncio.sleep(PROBE_TERM_S)

@@ -118,24 +118,8 @@ async def test_stop_ends_runs_that_are_under_way() -> None:
     assert ended.is_set()
 
 
-async def test_a_jump_of_the_clock_yields_one_run_not_a_storm(
-    schedule: Schedule, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After a suspend each job keeps its monotonic due time: it is planned again, not repeated."""
-    worker = Worker(wait_s=3600.0)
-    schedule.add(job(worker))
-    await worker.ran(1)
-    await planned(schedule)
-    schedule._plan_again()
-
-    assert worker.runs == 1
-    due = schedule.due_in_s("job")
-    assert due is not None
-    assert 0 < due <= 3600
-
-
-async def test_a_jump_of_the_clock_is_told(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that slept finds its clock ahead of the time that passed here."""
+async def test_a_jump_of_the_clock_is_told_and_yields_one_run_not_a_storm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that slept finds its clock ahead; each job keeps its monotonic due time, and is not repeated."""
     monkeypatch.setattr("app.schedule.WATCH_S", 0.0)
     jumps: list[float] = []
     told = asyncio.Event()
@@ -144,16 +128,22 @@ async def test_a_jump_of_the_clock_is_told(schedule: Schedule, monkeypatch: pyte
         jumps.append(jump_s)
         told.set()
 
-    other = Schedule()
-    other.jumped = jumped
+    schedule, worker = Schedule(), Worker(wait_s=3600.0)
+    schedule.jumped = jumped
     slept_s = 0.0
     passed = time.time
     monkeypatch.setattr("app.schedule.time", SimpleNamespace(time=lambda: passed() + slept_s, monotonic=time.monotonic))
-    other.start()
-    await asyncio.sleep(0)
+    schedule.start()
+    schedule.add(job(worker))
+    await worker.ran(1)
+    await planned(schedule)
     slept_s = 28_800.0
     async with asyncio.timeout(60):
         await told.wait()
-    await other.stop()
+    due = schedule.due_in_s("job")
+    await schedule.stop()
 
     assert jumps == [pytest.approx(28_800, abs=60)]
+    assert worker.runs == 1
+    assert due is not None
+    assert 0 < due <= 3600

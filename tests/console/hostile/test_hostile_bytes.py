@@ -5,11 +5,11 @@ from typing import Any
 
 from tests.console.hostile.conftest import foreign
 from tests.console.hostile.payloads import SEQUENCES
-from tests.pty.terminal import Terminal
+from tests.pty.terminal import ESCAPE, Terminal
 from tests.run_board import Board, served, stamp
 
 Terminals = Callable[..., Terminal]
-ESCAPE, PAGE_DOWN = "\x1b", "\x1b[6~"
+PAGE_DOWN = "\x1b[6~"
 TABS = ("2", "3", "4", "6", "1")
 ROWS = ("v", *"jjjjjjjjj", "\r", "v", PAGE_DOWN, ESCAPE, "f", "F", ESCAPE, " ")
 """Each run beside the list, one of them alone, its JSON; followed, and marked."""

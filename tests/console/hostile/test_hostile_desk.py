@@ -15,9 +15,9 @@ from app.text import FORMULA_STARTS
 from tests.console.hostile.conftest import foreign
 from tests.console.hostile.desk import configuration, ledger_file, now, write_ledger, write_list
 from tests.console.hostile.payloads import SEQUENCES
-from tests.console.hostile.test_hostile_bytes import ESCAPE, OVER_ALL, hostile_board
+from tests.console.hostile.test_hostile_bytes import OVER_ALL, hostile_board
 from tests.pty.ansi import pieces, unprintable
-from tests.pty.terminal import Terminal
+from tests.pty.terminal import ESCAPE, Terminal
 from tests.run_board import Board, served
 
 NOTIFICATION = re.compile(r"\]777;notify;[^;]*;[^;]*")

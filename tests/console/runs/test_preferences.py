@@ -13,7 +13,7 @@ from storage.records import RunSort
 from widgets.runs.columns import ColumnChoice
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
 FULL = Preferences(
     views=(ViewSettings("Mine", "repo:acme/* \x1b", RunSort("took")), ViewSettings("Plain", "")),
@@ -81,7 +81,7 @@ def test_a_newer_versions_file_is_not_overwritten(tmp_path: Path) -> None:
 
 async def test_changes_are_known_at_once_and_written_together(tmp_path: Path) -> None:
     """Each is made to the file as it is then; a change that changes nothing writes nothing."""
-    begun: list[Coroutine[None, None, None]] = []
+    begun: list[Callable[[], Coroutine[None, None, None]]] = []
     file = PreferencesFile(tmp_path / "console.json")
     writer = PreferencesWriter(file, begun.append, pytest.fail)
     for change in (
@@ -91,7 +91,7 @@ async def test_changes_are_known_at_once_and_written_together(tmp_path: Path) ->
     ):
         writer.change(change)
     file.change(lambda known: replace(known, sort=RunSort("took")))
-    await begun.pop()
+    await begun.pop()()
 
     assert not begun
     assert writer.now == Preferences(view="x", detail=False)
@@ -101,12 +101,12 @@ async def test_changes_are_known_at_once_and_written_together(tmp_path: Path) ->
 async def test_that_nothing_can_be_saved_is_said_once(tmp_path: Path) -> None:
     """With the file's name; the console goes on with what it knows."""
     (tmp_path / "file").touch()
-    begun: list[Coroutine[None, None, None]] = []
+    begun: list[Callable[[], Coroutine[None, None, None]]] = []
     said: list[str] = []
     writer = PreferencesWriter(PreferencesFile(tmp_path / "file" / "console.json"), begun.append, said.append)
     for view in ("x", "y"):
         writer.change(lambda known, view=view: replace(known, view=view))
-        await begun.pop()
+        await begun.pop()()
 
     assert writer.now.view == "y"
     assert len(said) == 1
@@ -117,21 +117,21 @@ async def test_saved_is_said_once_it_is_so(tmp_path: Path) -> None:
     """Each save that was asked for says why it failed; the next one that succeeds keeps all."""
     folder, view = tmp_path / "profile", ViewSettings("Mine", "is:active")
     folder.touch()
-    begun: list[Coroutine[None, None, None]] = []
+    begun: list[Callable[[], Coroutine[None, None, None]]] = []
     said: list[str] = []
     file = PreferencesFile(folder / "console.json")
     writer = PreferencesWriter(file, begun.append, said.append)
     writer.change(lambda known: replace(known, detail=False))
-    await begun.pop()
+    await begun.pop()()
     writer.change(lambda known: known.with_view(view), lambda: said.append("saved"))
-    await begun.pop()
+    await begun.pop()()
 
     assert [text.partition(" (")[0] for text in said] == ["Views and columns cannot be saved"] * 2
     assert str(file.path) in said[0]
 
     folder.unlink()
     writer.change(lambda known: known.with_view(view), lambda: said.append("saved"))
-    await begun.pop()
+    await begun.pop()()
 
     assert said[2:] == ["saved"]
     assert file.read() == Preferences(views=(view,), detail=False)

@@ -25,23 +25,6 @@ async def type_in(scene: Scene, text: str) -> None:
     await scene.settle()
 
 
-async def test_a_query_is_understood_while_it_is_typed(staged: Staged) -> None:
-    """Half a status already narrows; what is not a word is no search; a blank on the way changes nothing."""
-    async with staged() as scene:
-        await scene.press("slash")
-        await type_in(scene, "status:fa")
-        assert "4 of 60" in scene.text
-
-        await type_in(scene, "iled repo:pay")
-        assert "1 of 60" in scene.text
-        assert "✗ There" not in scene.text
-
-        await scene.press("enter")
-        assert line(scene) == "status:failed repo:*pay*"
-        assert "1 of 60" in scene.text
-        assert scene.app.focused is scene.table
-
-
 async def test_a_mistake_is_said_with_its_cure_and_the_rest_counts(staged: Staged) -> None:
     """At 80 columns as well."""
     async with staged(SMALL) as scene:
