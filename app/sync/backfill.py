@@ -10,7 +10,7 @@ from typing import Final
 
 from app.api.budget import Priority
 from app.api.client import Client
-from app.api.errors import ApiError, RateLimitedError
+from app.api.errors import ApiError, EndlessListError, RateLimitedError
 from app.config import HistorySettings
 from app.events import Announce, BackfillMoved
 from app.sync.fill import PARALLEL, FilterDoubtError, ListFill, Missing, WindowFill
@@ -111,7 +111,7 @@ class Backfill:
         end_s = time.monotonic() + for_s
 
         async def missing() -> Sequence[CoverageGap]:
-            return await self._missing(await self._floor(days))
+            return await self._missing(await self._floor(days), in_background=not is_asked)
 
         async with self._turn:
             room = self._history.runs - await self._cache.count(RunFilter()) if days is None else math.inf
@@ -181,7 +181,12 @@ class Backfill:
             await self._cache.set_traits(replace(traits, date_filter="unknown"))
         finally:
             self._parallel = effort.parallel
-        await ListFill(self._runs, reader, effort, missing).fill()
+        try:
+            await ListFill(self._runs, reader, effort, missing).fill()
+        except EndlessListError:
+            if await self._cache.is_unread():
+                await self._cache.note_habit("endless", self._runs.clock())
+            raise
 
     async def _floor(self, days: float | None) -> datetime | None:
         """The creation down to which the history is wanted, by the service's own times."""
@@ -193,9 +198,11 @@ class Backfill:
         dropped, floor = await self._cache.dropped_until(), newest - timedelta(days=self._history.days)
         return floor if dropped is None else max(floor, dropped + TICK)
 
-    async def _missing(self, floor: datetime | None) -> Sequence[CoverageGap]:
+    async def _missing(self, floor: datetime | None, *, in_background: bool = False) -> Sequence[CoverageGap]:
         coverage = await self._cache.coverage()
         if await self._cache.is_unread():
+            if in_background and await self._cache.has_habit("endless", self._runs.clock()):
+                return ()  # It was walked as far as it goes.
             return (CoverageGap(None, None),)  # The list goes on, and its times cannot be read.
         if floor is None:
             return coverage.gaps

@@ -30,6 +30,10 @@ WALK_PAGES: Final = 10
 """Pages read for one question; what they do not settle stays unknown."""
 BLIND_TRIES: Final = 3
 """Runs looked for while nothing is known of the date filter."""
+LOOK_UPS: Final = 25
+"""Runs asked for one by one at a time; the others have to wait."""
+TOGETHER: Final = 4
+"""So many runs are looked for in one window first."""
 REST: Final = timedelta(hours=1)
 """Until a service whose dates could not be made out is examined again."""
 
@@ -122,13 +126,18 @@ class LookUp:
     async def _search(
         self, runs: Sequence[Run], filters: tuple[DateFilter, ...], offset: timedelta
     ) -> dict[str, Verdict]:
-        """Absent: not found by any of the filters that the service may have."""
+        """Absent: not found by any of the filters that the service may have. Of many, some may be left out."""
         verdicts: dict[str, Verdict] = {run.run_id: "absent" if filters else "unknown" for run in runs}
         if "created" in filters:
             verdicts |= dict.fromkeys((run.run_id for run in runs if not _is_plausible(run)), "unknown")
         if "created" in filters or not filters:
-            for run in runs[: len(runs) if filters else BLIND_TRIES]:
+            alone = await self._together(verdicts, runs, offset) if filters else runs
+            most = LOOK_UPS if filters else BLIND_TRIES
+            for run in alone[:most]:
                 self._settle(verdicts, [run], await self._by_creation(run, offset))
+            if filters:
+                runs = [run for run in runs if run not in alone[most:]]
+                verdicts = {run.run_id: verdicts[run.run_id] for run in runs}
         left = [run for run in runs if verdicts[run.run_id] != "found"]
         if left and "updated" in filters:
             times = [run.updated_at for run in left if run.updated_at is not None]
@@ -137,6 +146,20 @@ class LookUp:
         elif left and ("ignored" in filters or not filters):
             verdicts |= await self._in_the_list(left)
         return verdicts
+
+    async def _together(self, verdicts: dict[str, Verdict], runs: Sequence[Run], offset: timedelta) -> Sequence[Run]:
+        """Look for the runs in one window over all of them; those that are left to be asked for one by one."""
+        times = [run.created_at for run in runs if run.created_at is not None and _is_plausible(run)]
+        if len(times) < TOGETHER:
+            return runs
+        span = Span(Span.around(min(times), offset).start, Span.around(max(times), offset).end)
+        sight = await self._walk(span, runs, len(times) // 2)
+        if sight.ended:
+            self._settle(verdicts, runs, sight)
+            return ()
+        for run in (found := [run for run in runs if sight.has(run)]):
+            verdicts[run.run_id] = "found"
+        return [run for run in runs if run not in found]
 
     async def _in_the_list(self, runs: Sequence[Run]) -> dict[str, Verdict]:
         """Whether the whole list has them, read twice: runs may move while it is read."""
@@ -173,7 +196,7 @@ class LookUp:
                 missing -= {run.run_id for run in stored.page.runs}
                 if stored.page.next_token is None:
                     return Sight(tuple(shown), ended=not dropped)
-                if not most or (wanted and not missing):
+                if not most or (wanted and not missing) or _is_far(span, stored.page.runs, most):
                     break
         return Sight(tuple(shown), ended=False)
 
@@ -225,6 +248,14 @@ class LookUp:
             else:
                 high = middle - 1
         return low * QUARTER
+
+
+def _is_far(span: Span | None, shown: Sequence[Run], most: int) -> bool:
+    """Whether the start of the span is more pages away than this, by the density of the last one."""
+    times = [run.created_at for run in shown if run.created_at is not None]
+    if span is None or span.end is None or len(times) < 2:  # noqa: PLR2004 — a first and a last
+        return False
+    return min(times) - span.start > most * (max(times) - min(times) + SECOND)
 
 
 def _is_plausible(run: Run) -> bool:

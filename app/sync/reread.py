@@ -11,8 +11,9 @@ from app.api.client import Client, EndCheck
 from app.api.errors import ApiError, EndlessListError, RateLimitedError, RefusedError
 from app.config import HistorySettings
 from app.sync.fill import WIDER
+from app.sync.look_up import LOOK_UPS
 from app.sync.reader import RunQuery, RunReader, StoredPage
-from app.sync.runs import LOOK_UPS, RunSync
+from app.sync.runs import RunSync
 from app.sync.walk import reach
 from storage.records import RunFilter, RunPage
 from storage.records.backfill import RereadPlace

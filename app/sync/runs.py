@@ -20,8 +20,8 @@ from storage.records import ACTIVE_STATUSES, CoverageRange, Run, RunChanges, Ser
 
 HEAD_RUNS: Final = 20
 """Runs that the head shows at least; one page, unless pages are small."""
-LOOK_UPS: Final = 25
-"""Vanished runs looked up in one refresh; the rest stay unconfirmed until the next."""
+OTHERS: Final = 3
+"""Runs of another status that prove that a filter is ignored; fewer may have moved just now."""
 LONGEST_PAUSE: Final = 64
 """Refreshes between two look-ups of a run about which the service gives no answer that proves anything."""
 SETTLED: Final = timedelta(hours=24)
@@ -78,10 +78,12 @@ class RunSync:
         self._polls = PollRecord("runs", cache, announce)
         self._first_runs = first_runs
         """How far the very first refresh reaches back, in runs."""
-        self._ignores_status = False
         self._refreshes = 0
         self._pauses: dict[str, tuple[int, int]] = {}
         """By run: the refresh from which on it is looked up again, and how many the pause was long."""
+
+        self._looked_up: dict[str, int] = {}
+        """By run: the refresh that last looked for it."""
 
     async def refresh(self) -> RunChanges:
         """Head, active sweeps, then a look-up for each active run that neither showed.
@@ -210,44 +212,49 @@ class RunSync:
     async def _sweeps(self, shown: Showing) -> None:
         """Read every run of the active statuses, and one page of each that the spec does not name."""
         service_now = shown.newest_change()
+        ignores_status = await self.cache.has_habit("ignores_status", self.clock())
         others = await self.cache.unsettled_statuses()
         for status in (*ACTIVE_STATUSES, *others):
             if not status:
                 # No filter can ask for runs without a status.
                 shown.unswept.add(status)
-            elif not self._ignores_status:
-                await self._sweep(status, shown)
+            elif not ignores_status:
+                ignores_status = not await self._sweep(status, shown)
             if status in others and service_now is not None:
                 await self._learn_final(status, service_now - SETTLED)
-        if self._ignores_status:
+        if ignores_status:
             shown.unswept |= set(others)
 
-    async def _sweep(self, status: str, shown: Showing) -> None:
+    async def _sweep(self, status: str, shown: Showing) -> bool:
+        """Read the runs of a status; whether the service filters by it."""
         try:
-            await self._sweep_pages(status, shown)
+            return await self._sweep_pages(status, shown)
         except RejectedError:
             # A service may show a status that its filter refuses.
             if status in ACTIVE_STATUSES:
                 raise
             shown.unswept.add(status)
+            return True
 
-    async def _sweep_pages(self, status: str, shown: Showing) -> None:
+    async def _sweep_pages(self, status: str, shown: Showing) -> bool:
         with suppress(EndlessListError):
             async for stored in self.reader.read(RunQuery(status=status)):
                 shown.take(stored)
                 others = [run for run in stored.page.runs if run.status != status]
                 if 2 * len(others) > len(stored.page.runs):
                     # Its further pages are history, not active runs.
-                    if status in ACTIVE_STATUSES:
-                        self._ignores_status = True
-                    else:
+                    if status not in ACTIVE_STATUSES:
                         shown.unswept.add(status)
-                    return
+                    elif len(others) >= OTHERS:
+                        await self.cache.note_habit("ignores_status", self.clock())
+                        return False
+                    return True
                 if status not in ACTIVE_STATUSES and stored.page.next_token is not None:
                     # More runs than are ever at work at a time: it takes a sign that they move to think otherwise.
                     await self._learn_final(status)
                     shown.unswept.add(status)
-                    return
+                    return True
+        return True
 
     async def _learn_final(self, status: str, unchanged_since: datetime | None = None) -> None:
         if await self.cache.learn_final(status, unchanged_since):
@@ -258,10 +265,12 @@ class RunSync:
             return
         if await self.cache.set_presence([run.run_id for run in missing], "unconfirmed"):
             self._announce(RunsChanged(RunChanges()))
-        due = [run for run in missing if self._pauses.get(run.run_id, (0, 0))[0] <= self._refreshes][:LOOK_UPS]
-        due = missing if shown.is_whole else due
+        due = [run for run in missing if self._pauses.get(run.run_id, (0, 0))[0] <= self._refreshes]
+        due = missing if shown.is_whole else sorted(due, key=lambda run: self._looked_up.get(run.run_id, 0))
         verdicts = await self.look_for(due, list(shown.runs.values()), is_certain=shown.is_whole)
+        self._looked_up = {run.run_id: self._looked_up.get(run.run_id, 0) for run in missing}
         for run_id, verdict in verdicts.items():
+            self._looked_up[run_id] = self._refreshes
             _, pause = self._pauses.pop(run_id, (0, 0))
             if verdict == "unknown":
                 pause = min(LONGEST_PAUSE, 2 * pause or 1)

@@ -55,6 +55,8 @@ def mark_unread(connection: sqlite3.Connection, *, is_unread: bool) -> None:
     with immediate(connection):
         if is_unread:
             connection.execute("INSERT OR IGNORE INTO service_traits (name, value) VALUES ('unread', '1')")
+            # Where runs were missed, an endless list has to be walked again.
+            connection.execute("DELETE FROM service_traits WHERE name = 'endless'")
         else:
             connection.execute("DELETE FROM service_traits WHERE name = 'unread'")
 

@@ -8,11 +8,13 @@ from typing import Final, cast
 from storage.cache.run_sql import ACTIVE_SQL
 from storage.cache.turns import LONGEST_US, UNKNOWN_US
 from storage.database import immediate
-from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, DateFilter, RunClock, ServiceTraits
+from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, DateFilter, Habit, RunClock, ServiceTraits
 from storage.records.budget import BudgetState
-from storage.values import NO_TIME_US, sqlite_text, to_us
+from storage.values import NO_TIME_US, from_us, sqlite_text, to_us
 
 UNSETTLED: Final = 10
+REMEMBERED: Final = timedelta(days=1)
+"""How long a habit is taken for granted."""
 _SPEC: Final = ", ".join(f"'{status}'" for status in (*ACTIVE_STATUSES, *sorted(FINAL_STATUSES)))
 _SECOND: Final = timedelta(seconds=1)
 
@@ -52,6 +54,22 @@ def run_clock(connection: sqlite3.Connection) -> RunClock:
     ahead = timedelta(seconds=held.get("clock_ahead_s", 0.0)) + found.display_offset
     # Where dates cannot be asked for, nothing shows that the times are not local ones.
     return RunClock(ahead, is_known=bool(held.get("clock_heard")) and found.date_filter in {"created", "updated"})
+
+
+def note(connection: sqlite3.Connection, habit: Habit, at: datetime) -> None:
+    """Remember when the service was seen with a habit."""
+    with immediate(connection):
+        connection.execute(
+            "INSERT INTO service_traits (name, value) VALUES (?, ?)"
+            " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            (habit, str(to_us(at))),
+        )
+
+
+def has_habit(connection: sqlite3.Connection, habit: Habit, now: datetime) -> bool:
+    """Whether the service was seen with the habit within a day: it may have been mended."""
+    row = connection.execute("SELECT value FROM service_traits WHERE name = ?", (habit,)).fetchone()
+    return row is not None and abs(now - from_us(int(row[0]))) < REMEMBERED
 
 
 def run_clock_ahead(connection: sqlite3.Connection) -> timedelta:

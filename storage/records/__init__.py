@@ -33,7 +33,7 @@ from storage.records.run import (
     Took,
     Transition,
 )
-from storage.records.traits import DateFilter, RunClock, ServiceTraits
+from storage.records.traits import DateFilter, Habit, RunClock, ServiceTraits
 
 __all__ = [
     "ACTIVE_STATUSES",
@@ -53,6 +53,7 @@ __all__ = [
     "CoverageRange",
     "DateFilter",
     "Execution",
+    "Habit",
     "HealthChange",
     "HealthReport",
     "HealthSample",

@@ -7,6 +7,12 @@ from typing import Literal
 DateFilter = Literal["created", "updated", "ignored", "unknown"]
 """What `date_from` and `date_to` are compared with."""
 
+Habit = Literal["ignores_status", "endless"]
+"""Seen at a time, and looked for again later.
+
+`ignores_status`: a list filtered by a status shows others. `endless`: the list without readable times never ends.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class ServiceTraits:

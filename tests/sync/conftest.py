@@ -46,13 +46,13 @@ class Desk:
             await engine.runs.refresh()
             yield engine
 
-    def poll(self, times: int = 1, **poll: Any) -> list[ApiError | None]:
+    def poll(self, times: int = 1, **options: Any) -> list[ApiError | None]:
         """A process that refreshes the runs so often, and ends; what each refresh failed with."""
 
         async def refresh(engine: Engine) -> list[ApiError | None]:
             return [await _refreshed(engine) for _ in range(times)]
 
-        return self.within(refresh, **poll)
+        return self.within(refresh, **options)
 
     def within(self, do: Callable[[Engine], Coroutine[Any, Any, Any]], **options: Any) -> Any:
         """A process that does this with an engine, and ends."""
