@@ -194,13 +194,16 @@ class Actions:
                     subject=request.subject,
                     key=key or action_id,
                     path=request.path,
-                    body_json=as_json(request),
+                    body_json=as_json(request, action_id),
                     actor=self.actor,
                     base_url=self.client.base_url,
                     again=again,
                 )
         except AlreadyAskedError as asked:
-            if (asked.existing.path, asked.existing.body_json) != (request.path, as_json(request)):
+            if (asked.existing.path, asked.existing.body_json) != (
+                request.path,
+                as_json(request, asked.existing.action_id),
+            ):
                 raise
             raise AlreadyAskedError(await self._settled(asked.existing)) from asked
         self._ring(action)

@@ -1,8 +1,8 @@
 """The writes of the spec as frozen values, made by a form or a command, and their answers."""
 
 import json
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Final
 from unicodedata import category
 from urllib.parse import quote, unquote
 
@@ -141,9 +141,21 @@ def agent_segment(name: str) -> str:
         raise ValueError(f"{name!r} cannot be an agent's name.") from error
 
 
-def as_json(request: WriteRequest) -> str:
-    """The request's body as the JSON text that is kept and sent."""
+MARK: Final = "{action}"
+"""In a branch's name or in metadata: the action's id, which no one else can have used."""
+
+
+def as_json(request: WriteRequest, action_id: str = MARK) -> str:
+    """The request's body as the JSON text that is kept and sent, with the action's id where the request asks for it."""
+    if isinstance(request, StartRun | ContinueRun):
+        branch = request.branch_name and request.branch_name.replace(MARK, action_id)
+        metadata = {name: _marked(value, action_id) for name, value in request.metadata.items()}
+        request = replace(request, branch_name=branch, metadata=metadata)
     return json.dumps(request.body(), ensure_ascii=False, allow_nan=False)
+
+
+def _marked(value: Json, action_id: str) -> Json:
+    return value.replace(MARK, action_id) if isinstance(value, str) else value
 
 
 def request_of(action: Action) -> WriteRequest:

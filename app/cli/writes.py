@@ -50,7 +50,7 @@ def _same(asked: "AlreadyAskedError", request: "WriteRequest", key: str | None) 
     from app.api.requests import as_json
 
     existing = asked.existing
-    if (existing.path, existing.body_json) != (request.path, as_json(request)):
+    if (existing.path, existing.body_json) != (request.path, as_json(request, existing.action_id)):
         raise failed(
             "already_asked",
             f"The key {key!r} was used for another request ({existing.action_id}). Nothing was sent; "

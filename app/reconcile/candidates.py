@@ -163,10 +163,11 @@ class Send:
         def key(pair: tuple[Candidate, RunDetail]) -> tuple[object, ...]:
             candidate, detail = pair
             after = candidate.after
+            turn = 0 if candidate.is_observed or self.clock.is_known else 2
             seen = abs(detail.first_seen_at - self.sent_at) if not self.clock.is_known else timedelta(0)
             return (
                 not candidate.is_marked,
-                candidate.is_turn and not candidate.is_observed and not self.clock.is_known,
+                turn if candidate.is_turn else 1,
                 not candidate.has_metadata,
                 after is not None and self.clock.is_known and after < -EXACT,
                 seen,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.actions import AlreadyAskedError
 from app.api.requests import ContinueRun, CreateOrganization, StartRun, WriteRequest
 from app.engine import Engine, utc_now
 from app.events import ActionChanged, Event
@@ -194,3 +195,45 @@ async def test_what_the_service_does_not_list_is_not_looked_up(peer: Peer, tmp_p
 
         assert (await engine.reconciliation.ask(action)).candidates == ()
         assert peer.asked() == 0
+
+
+@pytest.mark.parametrize(
+    ("request_", "is_certain"),
+    [
+        (StartRun("Fix it.", API, "fix/{action}"), True),
+        (StartRun("Fix it.", API, "fix/x", {"sent by": "{action}", "n": 3}), True),
+        (ContinueRun("run_talk", "Go on.", API, metadata={"sent by": "{action}"}), False),
+        (StartRun("Fix it.", API, "fix/x", {"sent by": "us"}), False),
+    ],
+)
+async def test_only_the_actions_own_id_makes_it_certain(
+    peer: Peer,
+    tmp_path: Path,
+    request_: StartRun | ContinueRun,
+    is_certain: bool,  # noqa: FBT001 — a case of a table
+) -> None:
+    """In its branch, or in metadata that the service shows again; it goes before a colleague's run of that moment."""
+    with_history(peer, echoes_metadata=True)
+    async with Desk(peer, tmp_path).engine() as engine:
+        await engine.refresh()
+        await engine.backfill.run()
+        action = await lost(engine, peer, request_)
+        made = peer.runs["run_talk"] if isinstance(request_, ContinueRun) else next(reversed(peer.runs.values()))
+        peer.put("run_theirs", "queued", branch_name=request_.branch_name or "talk", metadata={"sent by": "them"})
+        await engine.refresh()
+        found = await engine.reconciliation.ask(action)
+
+    assert (found.candidates[0].run.run_id, found.certain) == (made.run_id, is_certain)
+    assert {candidate.run.run_id for candidate in found.candidates[1:]} <= {"run_theirs"}
+
+
+async def test_a_key_sends_a_request_with_a_mark_once(peer: Peer, tmp_path: Path) -> None:
+    """The same request asks for the same thing, though each attempt has an id of its own."""
+    async with Desk(peer, tmp_path).engine() as engine:
+        request = StartRun("Fix it.", API, "fix/{action}")
+        first = await engine.actions.submit(request, key="nightly")
+        with pytest.raises(AlreadyAskedError) as asked:
+            await engine.actions.submit(request, key="nightly")
+
+    assert asked.value.existing == first
+    assert peer.document(next(iter(peer.runs.values())))["branch_name"] == f"fix/{first.action_id}"
