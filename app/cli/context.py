@@ -171,6 +171,17 @@ class Invocation:
         settings = self.settings()
         return await Ledger.open(data_folder(settings, self.profile(settings)) / LEDGER_FILE)
 
+    def go_on(self) -> None:
+        """Check that nothing has asked the command to end: the outcome of one write outlives the cancellation.
+
+        Raises:
+            asyncio.CancelledError: A signal did.
+        """
+        import asyncio
+
+        if self.stopped_by is not None:
+            raise asyncio.CancelledError
+
     def run(self, work: Callable[[], Coroutine[None, None, T]]) -> T:
         """Run a command's work on an event loop; a signal cancels it, so that it can settle what it began.
 
@@ -184,7 +195,22 @@ class Invocation:
         except asyncio.CancelledError as error:
             raise StoppedError from error
 
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Let a person answer within `run`: a signal then ends the command at once, as a blocked loop could not."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        for number in STOPPING:
+            loop.remove_signal_handler(number)
+        yield
+        self._listen()
+
     async def _stoppable(self, work: Callable[[], Coroutine[None, None, T]]) -> T:
+        self._listen()
+        return await work()
+
+    def _listen(self) -> None:
         import asyncio
 
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -199,4 +225,3 @@ class Invocation:
 
         for number in STOPPING:
             loop.add_signal_handler(number, stop, number)
-        return await work()

@@ -16,11 +16,10 @@ from app.cli.documents import organization_document
 from app.cli.exits import ErrorDetail, Exit, failed
 from app.cli.options import FactCommand, async_command
 from app.cli.output import Output
-from app.cli.progress import Bar, counted
+from app.cli.progress import RowProgress
 from app.cli.table import Column
-from app.cli.write_command import DRY_RUN_OPTION, request_document
+from app.cli.write_command import DRY_RUN_OPTION, request_document, worst
 from app.cli.writes import advice, carry_out, exit_of
-from app.text import safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,17 +30,6 @@ if TYPE_CHECKING:
 MOST_TOLD: Final = 20
 """Problems told at once."""
 PASSED_OVER: Final = frozenset({"already_created", "to_create", "not_tried"})
-SEVERITY: Final = (
-    Exit.DONE,
-    Exit.NOT_FOUND,
-    Exit.USAGE,
-    Exit.INTERRUPTED,
-    Exit.UNREACHABLE,
-    Exit.RATE_LIMITED,
-    Exit.NOT_AUTHORIZED,
-    Exit.UNKNOWN_OUTCOME,
-)
-"""Exit codes of rows, least severe first; the command ends with the most severe."""
 
 
 @click.command("import", cls=FactCommand)
@@ -59,17 +47,18 @@ async def import_organizations(invocation: Invocation, /, *, file: Path, dry_run
     rows = _rows(file)
     results: list[Imported] = []
     async with invocation.writer(dry_run=dry_run) as engine:
-        work, bar, base_url = _work(engine, dry_run=dry_run), Bar(sys.stderr), engine.client.base_url
+        work, base_url = _work(engine, dry_run=dry_run), engine.client.base_url
         try:
-            with closing(bar):
+            with closing(RowProgress(invocation.output, len(rows), usual="created")) as progress:
                 for row in rows:
+                    invocation.go_on()
                     results.append(await _take(work, row, dry_run=dry_run))
-                    _report(invocation.output, bar, results, len(rows))
+                    progress.done(results[-1].outcome, row.email)
         except asyncio.CancelledError:
             # Reported below: the ledger knows what was done, and the rest can be resumed.
             results += [Imported(row, "not_tried") for row in rows[len(results) :]]
     _tell(invocation.output, results, base_url, dry_run=dry_run)
-    return max((_exit(result) for result in results), key=SEVERITY.index)
+    return worst(_exit(result) for result in results)
 
 
 def _rows(path: Path) -> "tuple[ImportRow, ...]":
@@ -94,17 +83,6 @@ def _rows(path: Path) -> "tuple[ImportRow, ...]":
         told = " ".join(f"Line {each['line']}: {each['message']}" for each in found[:MOST_TOLD])
         raise failed("invalid", f"{origin}: nothing was sent. {told}", problems=list(found))
     return rows
-
-
-def _report(output: Output, bar: Bar, results: "Sequence[Imported]", total: int) -> None:
-    """Tell how far it is: on a terminal as a bar, elsewhere as a line for each row."""
-    last = results[-1]
-    if bar.is_shown:
-        others = Counter(result.outcome for result in results if result.outcome != "created")
-        said = [f"{count:,} {outcome.replace('_', ' ')}" for outcome, count in others.items()]
-        bar.note(counted(len(results), total, *said, safe_text(last.row.email, limit=60)))
-    else:
-        output.note(f"{len(results)}/{total}  {last.outcome:15}  {last.row.email}")
 
 
 def _work(engine: "Engine", *, dry_run: bool) -> "Import":

@@ -1,15 +1,18 @@
 """How far a command is, as one line on a terminal."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TextIO
 
 from app.events import BackfillMoved, Event
+from app.text import safe_text
 from app.times import span
 
 if TYPE_CHECKING:
+    from app.cli.output import Output
     from app.engine import Engine
     from storage.records.backfill import BackfillProgress
 
@@ -36,11 +39,6 @@ class Bar:
         self._stream = stream if stream is not None and stream.isatty() else None
         self._title = title
         self._is_drawn = False
-
-    @property
-    def is_shown(self) -> bool:
-        """Whether there is a terminal to show it on."""
-        return self._stream is not None
 
     def hear(self, event: Event) -> None:
         """Show how far the backfill is."""
@@ -74,6 +72,28 @@ def line(progress: "BackfillProgress") -> str:
     if progress.seconds_left is not None:
         parts.append(f"{span(progress.seconds_left, pads_hours=False)} left")
     return " · ".join(parts)
+
+
+class RowProgress(Bar):
+    """Tells how far a batch is after each of its rows: on a terminal as a bar, elsewhere as a line for each."""
+
+    def __init__(self, output: "Output", total: int, usual: str) -> None:
+        super().__init__(output.stderr)
+        self._output = output
+        self._total = total
+        self._usual = usual
+        """The outcome that needs no mention."""
+        self._outcomes: Counter[str] = Counter()
+
+    def done(self, outcome: str, name: str) -> None:
+        """Take in what came of the next row."""
+        self._outcomes[outcome] += 1
+        count = self._outcomes.total()
+        if self._stream is None:
+            self._output.note(f"{count}/{self._total}  {outcome:15}  {name}")
+            return
+        others = [f"{n:,} {word.replace('_', ' ')}" for word, n in self._outcomes.items() if word != self._usual]
+        self.note(counted(count, self._total, *others, safe_text(name, limit=60)))
 
 
 def counted(done: int, total: int, *more: str) -> str:

@@ -13,6 +13,7 @@ from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Format, Output
 from app.cli.run_list import CACHED_HINT, export, list_runs
+from app.cli.run_retry import retry
 from app.cli.run_start import continue_run, start
 from app.cli.run_wait import RunLookup, wait
 from app.cli.sync import sync
@@ -29,7 +30,7 @@ def runs() -> None:
     """List, show, start, continue, wait for and export runs."""
 
 
-for command in (list_runs, export, start, continue_run, wait, sync):
+for command in (list_runs, export, start, continue_run, retry, wait, sync):
     runs.add_command(command)
 
 

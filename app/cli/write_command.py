@@ -1,6 +1,6 @@
 """A write as a command: its options, its dry run, and how it is carried out and reported."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -113,3 +113,21 @@ def tell_request(output: Output, base_url: str, request: "WriteRequest") -> Exit
     document = {**unsent_document(request.kind), "base_url": base_url, "dry_run": True, "request": sent}
     output.record(document, [("method", "POST"), ("url", str(sent["url"])), ("body", output.json(sent["body"]))])
     return Exit.DONE
+
+
+SEVERITY: Final = (
+    Exit.DONE,
+    Exit.NOT_FOUND,
+    Exit.USAGE,
+    Exit.INTERRUPTED,
+    Exit.UNREACHABLE,
+    Exit.RATE_LIMITED,
+    Exit.NOT_AUTHORIZED,
+    Exit.UNKNOWN_OUTCOME,
+)
+"""Exit codes of a batch's rows, least severe first."""
+
+
+def worst(codes: Iterable[Exit]) -> Exit:
+    """The exit code of a batch: that of the row to look at first."""
+    return max(codes, key=SEVERITY.index, default=Exit.DONE)

@@ -194,6 +194,7 @@ class Ledger:
     actions = reads(queries.actions)
     matching = reads(queries.matching)
     for_run = reads(queries.for_run)
+    last_turn = reads(queries.last_turn)
     run_ids = reads(queries.run_ids)
     organizations = reads(queries.organizations)
     journal = reads(queries.journal)

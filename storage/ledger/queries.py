@@ -136,6 +136,17 @@ def for_run(connection: sqlite3.Connection, run_id: str) -> tuple[Action, ...]:
     )
 
 
+def last_turn(connection: sqlite3.Connection, run_id: str) -> Action | None:
+    """The write that made the run, or the newest turn of its conversation; None: it was not one of ours."""
+    found = select(
+        connection,
+        "WHERE kind IN ('run.start', 'run.continue', 'agent.start') AND state = 'confirmed' AND result_id = ?"
+        " ORDER BY seq DESC LIMIT 1",
+        (sqlite_text(run_id),),
+    )
+    return next(iter(found), None)
+
+
 def run_ids(connection: sqlite3.Connection) -> frozenset[str]:
     """Ids of all runs that an action is about, or made."""
     found = connection.execute(

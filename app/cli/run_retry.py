@@ -1,0 +1,214 @@
+"""`runwarden runs retry`: runs that failed, once more with what began their last turn."""
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal
+
+import click
+
+from app.cli.context import Invocation
+from app.cli.documents import error_document
+from app.cli.exits import CommandFailedError, Exit, failed
+from app.cli.options import FactCommand
+from app.cli.output import Output
+from app.cli.progress import RowProgress
+from app.cli.run_wait import RunLookup
+from app.cli.table import Column
+from app.cli.write_command import request_document, worst, write_options
+from app.cli.writes import advice, carry_out, exit_of, rehearse
+from storage.records import Action
+from storage.values import to_us
+
+if TYPE_CHECKING:
+    from app.api.requests import WriteRequest
+    from app.engine import Engine
+
+Outcome = Literal[
+    "to_send", "sent", "sent_before", "refused", "blocked", "rejected", "unknown", "not_sent", "not_tried"
+]
+OWN_FAULT: Final = frozenset({"rejected", "not_found"})
+"""Kinds of errors that say something of this run only: the next one may well succeed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """One run that is tried once more, and what came of it."""
+
+    run_id: str
+    outcome: Outcome
+    request: "WriteRequest | None" = None
+    """None: it is refused."""
+    key: str = ""
+    action: Action | None = None
+    problem: str = ""
+    """Why it is refused."""
+
+    @property
+    def ends_the_batch(self) -> bool:
+        """Whether the next one would most likely end the same way."""
+        error = self.action.error if self.action else None
+        return self.outcome in {"unknown", "not_sent", "rejected"} and (error is None or error.kind not in OWN_FAULT)
+
+    @property
+    def exit(self) -> Exit:
+        """The exit code of this one alone."""
+        if self.outcome in {"refused", "blocked"}:
+            return Exit.USAGE if self.outcome == "refused" else Exit.UNKNOWN_OUTCOME
+        return Exit.DONE if self.action is None else exit_of(self.action)
+
+    def document(self, base_url: str) -> dict[str, object]:
+        """As JSON."""
+        is_shown = self.outcome == "to_send" and self.request is not None
+        return {
+            "run_id": self.run_id,
+            "outcome": self.outcome,
+            "action_id": self.action.action_id if self.action else None,
+            "result_id": self.action.result_id if self.action else None,
+            "problem": self.problem or None,
+            "error": error_document(self.action) if self.action else None,
+            "request": request_document(base_url, self.request) if is_shown and self.request else None,
+        }
+
+
+@click.command("retry", cls=FactCommand, short_help="Try failed runs again.")
+@click.argument("run_ids", nargs=-1, required=True, metavar="RUN_ID...")
+@click.option("--yes", is_flag=True, help="Do not ask before sending.")
+@write_options
+@click.pass_obj
+def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: bool, key: str | None, dry_run: bool) -> int:
+    """Send once more what began the last turn of each failed run: the same instructions, repository and branch.
+
+    Only runs that were started or continued from here can be retried: the API does not tell their instructions. They
+    are sent one after the other, in batches of send_cap, after one question. The same command goes on where it was
+    interrupted: a failure is retried once, or with --key PREFIX once under the key PREFIX-RUN_ID.
+    """
+    return invocation.run(lambda: _retry(invocation, run_ids, key, is_asked=yes, dry_run=dry_run))
+
+
+async def _retry(
+    invocation: Invocation, run_ids: Sequence[str], prefix: str | None, *, is_asked: bool, dry_run: bool
+) -> int:
+    async with invocation.writer(dry_run=dry_run) as engine:
+        planned = [await _planned(engine, run_id, prefix) for run_id in run_ids]
+        results = list({each.run_id: each for each in planned}.values())
+        count = sum(each.outcome == "to_send" for each in results)
+        if count and not dry_run:
+            if not is_asked:
+                with invocation.asking():
+                    _confirm(count, len(results) - count, engine.settings.console.send_cap)
+            results = await _send(invocation, engine, results)
+        _tell(invocation.output, results, engine.client.base_url)
+    return worst(each.exit for each in results)
+
+
+async def _planned(engine: "Engine", text: str, prefix: str | None) -> Retry:
+    from app.api.requests import request_of
+
+    try:
+        run = await RunLookup(engine).current(text)
+    except CommandFailedError as error:
+        return Retry(text, "refused", problem=error.failure.message)
+    detail = await engine.cache.detail(run.run_id)
+    if detail is None or not detail.is_final:
+        return Retry(run.run_id, "refused", problem=f"It has not ended: {run.status}.")
+    if run.status == "completed":
+        return Retry(run.run_id, "refused", problem="It completed.")
+    first = await engine.ledger.last_turn(run.run_id)
+    if first is None:
+        problem = "It was not started from here, so its instructions are not known. See: runwarden runs start --help"
+        return Retry(run.run_id, "refused", problem=problem)
+    # One failure is retried once: where the same run works and fails again, that is another one.
+    ended = to_us(run.updated_at) if run.updated_at else 0
+    key = f"{prefix}-{run.run_id}" if prefix else f"retry-{run.run_id}-{ended}"
+    return await _checked(engine, Retry(run.run_id, "to_send", request_of(first), key))
+
+
+async def _checked(engine: "Engine", planned: Retry) -> Retry:
+    """The plan, unless it was carried out before or would be refused."""
+    from app.actions import ActionRefusedError, BlockedError
+
+    if planned.request is None:
+        return planned
+    try:
+        before = await rehearse(engine, planned.request, key=planned.key, again=False)
+    except BlockedError as error:
+        return replace(planned, outcome="blocked", action=error.existing)
+    except (ActionRefusedError, CommandFailedError) as error:
+        return replace(planned, outcome="refused", problem=str(error))
+    if before is None:
+        return planned
+    return replace(planned, outcome="sent_before" if before.state == "confirmed" else "unknown", action=before)
+
+
+def _confirm(count: int, others: int, cap: int) -> None:
+    asked = f"Retry {_runs(count)}{f' and leave out {others}' if others else ''}"
+    batches = f", {cap} at a time" if count > cap else ""
+    if not sys.stdin.isatty():
+        raise failed("not_confirmed", f"Nothing was sent: give --yes to retry {_runs(count)}.")
+    if not click.confirm(f"{asked}{batches}?", err=True):
+        raise failed("not_confirmed", "Nothing was sent.")
+
+
+async def _send(invocation: Invocation, engine: "Engine", planned: Sequence[Retry]) -> list[Retry]:
+    results: list[Retry] = []
+    is_stopped = False
+    cap = engine.settings.console.send_cap
+    batches = -(-len(planned) // cap)
+    try:
+        with closing(RowProgress(invocation.output, len(planned), usual="sent")) as progress:
+            for n, each in enumerate(planned):
+                invocation.go_on()
+                result = each if is_stopped else await _take(engine, each)
+                is_stopped = is_stopped or (result is not each and result.ends_the_batch)
+                results.append(result)
+                batch = f"  batch {n // cap + 1} of {batches}" if batches > 1 else ""
+                told = "not_tried" if result.outcome == "to_send" else result.outcome
+                progress.done(told, f"{each.run_id}{batch}")
+    except asyncio.CancelledError:
+        # Reported below: the ledger knows what was done, and the rest can be resumed.
+        results += planned[len(results) :]
+    return [replace(each, outcome="not_tried") if each.outcome == "to_send" else each for each in results]
+
+
+async def _take(engine: "Engine", planned: Retry) -> Retry:
+    if planned.outcome != "to_send" or planned.request is None:
+        return planned
+    now = await _checked(engine, planned)
+    if now.outcome != "to_send":
+        return now
+    action = await carry_out(engine, planned.request, key=planned.key)
+    return replace(planned, outcome=OUTCOMES.get(action.state, "unknown"), action=action)
+
+
+OUTCOMES: Final[dict[str, Outcome]] = {"confirmed": "sent", "rejected": "rejected", "not_sent": "not_sent"}
+
+
+def _tell(output: Output, results: Sequence[Retry], base_url: str) -> None:
+    counts = Counter(result.outcome for result in results)
+    entries = [result.document(base_url) for result in results]
+    output.listing("rows", entries, results, COLUMNS, more={"outcomes": dict(counts), "base_url": base_url})
+    for result in results:
+        if result.outcome in {"unknown", "blocked"} and result.action is not None and not output.format.is_json:
+            output.note(f"{result.run_id}: {advice(result.action)}")
+
+
+def _reason(result: Retry) -> str:
+    error = result.action.error if result.action else None
+    return result.problem or (error.message if error else "")
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count:,} runs"
+
+
+COLUMNS: Final[tuple[Column[Retry], ...]] = (
+    Column("outcome", lambda r: r.outcome, "outcome"),
+    Column("run", lambda r: r.run_id, "run_id", flexible=True),
+    Column("made", lambda r: (r.action.result_id if r.action else None) or "", "result_id", flexible=True),
+    Column("reason", _reason, "reason", flexible=True),
+    Column("action", lambda r: r.action.action_id if r.action else "", "action_id"),
+)

@@ -1,0 +1,142 @@
+"""`runs retry`: what failed is sent once more, once for each failure."""
+
+import json
+import signal
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.answers import posts
+from tests.cli.conftest import CommandLine
+from tests.fault_server import Drop, FaultServer, Received, Respond, Step
+from tests.pty.terminal import Terminal
+from tests.run_board import Board
+
+RETRY = ("runs", "retry", "--yes", "--json")
+
+
+@dataclass
+class Works:
+    """A service whose starts and continuations are on a board, where the test ends them."""
+
+    board: Board = field(default_factory=Board)
+    refuse: dict[str, Step] = field(default_factory=dict)
+    """By word in the instructions: what is answered instead."""
+
+    def __call__(self, request: Received) -> Step:
+        if request.method == "GET":
+            query = {key: values[-1] for key, values in parse_qs(urlsplit(request.target).query).items()}
+            return Respond(*self.board.answer(query))
+        body = request.json()
+        assert isinstance(body, dict)
+        for word, step in self.refuse.items():
+            if word in body["instructions"]:
+                return step
+        run_id = body.get("run_id", f"run_{len(self.board.runs)}")
+        self.end(run_id, "queued", updated=50)
+        return Respond(201, self.board.runs[run_id])
+
+    def end(self, run_id: str, status: str, *, updated: float) -> None:
+        """Let a run end."""
+        self.board.put(run_id, status, created=int(run_id.removeprefix("run_")), updated=updated)
+
+
+@pytest.fixture
+def works(server: FaultServer) -> Works:
+    server.otherwise = works = Works()
+    return works
+
+
+def outcomes(result: object) -> dict[str, str]:
+    return {row["run_id"]: row["outcome"] for row in result.json()["rows"]}  # type: ignore[attr-defined] — a Result
+
+
+def test_what_failed_is_sent_again_with_the_same_body_once(
+    faulty: CommandLine, server: FaultServer, works: Works
+) -> None:
+    """A second call finds that it was done; what fails again is another failure, and a prefix another intention."""
+    faulty("runs", "start", "-R", "acme/api", "--branch", "b", "--metadata", "n=1", "One")
+    faulty("runs", "start", "-R", "acme/web", "Two")
+    works.end("run_1", "completed", updated=60)
+    faulty("runs", "continue", "run_1", "Two, next")
+    for run_id in ("run_0", "run_1"):
+        works.end(run_id, "failed", updated=70)
+    first = posts(server)
+
+    result = faulty(*RETRY, "run_0", "run_1")
+    again = faulty(*RETRY, "run_0", "run_1")
+
+    assert (result.code, outcomes(result)) == (0, {"run_0": "sent", "run_1": "sent"})
+    assert [json.loads(body) for body in posts(server)[3:]] == [json.loads(first[0]), json.loads(first[2])]
+    assert [row["result_id"] for row in result.json()["rows"]] == ["run_2", "run_1"]
+    assert (again.code, outcomes(again)) == (2, {"run_0": "sent_before", "run_1": "refused"})
+    works.end("run_1", "failed", updated=80)
+    assert outcomes(faulty(*RETRY, "run_0", "run_1")) == {"run_0": "sent_before", "run_1": "sent"}
+    assert outcomes(faulty(*RETRY, "run_0", "--key", "k")) == {"run_0": "sent"}
+    assert outcomes(faulty(*RETRY, "run_0", "--key", "k")) == {"run_0": "sent_before"}
+    assert faulty("actions", "list", "--limit", "1", "--json").json()["actions"][0]["key"] == "k-run_0"
+
+
+def test_each_run_that_cannot_be_retried_says_why(faulty: CommandLine, server: FaultServer, works: Works) -> None:
+    """The others are sent all the same; the exit code tells that one was not."""
+    for number, status in enumerate(["failed", "completed", "working"]):
+        faulty("runs", "start", "-R", "acme/api", f"Task {number}")
+        works.end(f"run_{number}", status, updated=60)
+    works.board.put("run_8", "failed", created=8)
+    before = len(posts(server))
+
+    result = faulty(*RETRY, "run_0", "run_1", "run_2", "run_8", "run_9")
+
+    problems = {row["run_id"]: row["problem"] for row in result.json()["rows"]}
+    assert (result.code, result.json()["outcomes"]) == (2, {"sent": 1, "refused": 4})
+    said = {"run_1": "completed", "run_2": "not ended", "run_8": "not started from here", "run_9": "has no run"}
+    assert all(words in problems[run_id] for run_id, words in said.items()), problems
+    assert len(posts(server)) == before + 1
+
+
+def test_the_batch_ends_where_the_next_would_end_the_same_way_and_goes_on_later(
+    faulty: CommandLine, server: FaultServer, works: Works
+) -> None:
+    """A refusal of one run lets the others go; an unknown outcome does not, and is not sent again by the next call."""
+    for number in range(4):
+        faulty("runs", "start", "-R", "acme/api", f"Task {number}")
+    ids = [f"run_{number}" for number in range(4)]
+    for run_id in ids:
+        works.end(run_id, "failed", updated=60)
+    works.refuse = {"Task 0": Respond(400, {"message": "no"}), "Task 2": Drop()}
+
+    stopped = faulty(*RETRY, *ids)
+    works.refuse = {}
+    resumed = faulty(*RETRY, *ids)
+
+    assert (stopped.code, list(outcomes(stopped).values())) == (6, ["rejected", "sent", "unknown", "not_tried"])
+    assert (resumed.code, list(outcomes(resumed).values())) == (6, ["sent", "sent_before", "unknown", "sent"])
+    bodies = [json.loads(body)["instructions"] for body in posts(server)[4:]]
+    assert sorted(bodies) == ["Task 0", "Task 0", "Task 1", "Task 2", "Task 3"]
+
+
+def test_nothing_is_sent_without_a_yes(faulty: CommandLine, server: FaultServer, works: Works) -> None:
+    """One question for all of them, on a terminal; a dry run asks nothing and prints the requests."""
+    (faulty.home / "c.toml").write_text("[console]\nsend_cap = 1\n")
+    for number in range(2):
+        faulty("runs", "start", "-R", "acme/api", f"Task {number}")
+        works.end(f"run_{number}", "failed", updated=60)
+    before = len(posts(server))
+
+    unasked = faulty("runs", "retry", "run_0", "--json")
+    dry = faulty("runs", "retry", "run_0", "run_1", "--dry-run", "--json")
+    assert (unasked.code, unasked.json()["error"]["kind"]) == (2, "not_confirmed")
+    assert (dry.code, dry.json()["outcomes"]) == (0, {"to_send": 2})
+    assert [row["request"]["body"]["instructions"] for row in dry.json()["rows"]] == ["Task 0", "Task 1"]
+    assert len(posts(server)) == before
+
+    argv = ("--config", str(faulty.home / "c.toml"), "runs", "retry", "run_0", "run_1")
+    for answer, sent, code in (("x", 0, 130), ("n\r", 0, 2), ("y\r", 2, 0)):
+        terminal = Terminal(faulty.argv(*argv)[1:], faulty.environment)
+        terminal.wrote(b"Retry 2 runs, 1 at a time? [y/N]")
+        terminal.press(answer)
+        if code == 130:
+            terminal.process.send_signal(signal.SIGINT)
+        assert (terminal.end(), len(posts(server))) == (code, before + sent)
+    assert b"2 of 2 \xc2\xb7 run_1  batch 2 of 2" in terminal.seen
