@@ -1,5 +1,6 @@
 """Finds by itself what actions of unknown outcome may have made, and proposes it; a person decides."""
 
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -11,7 +12,7 @@ from app.reconcile.candidates import FINDABLE, Candidate, Proposal, Send
 from app.sync.listing import Listing
 from app.sync.runs import RunSync
 from storage.ledger import Ledger
-from storage.records import Action, RunDetail, RunFilter
+from storage.records import UNUSED_STATES, Action, RunDetail, RunFilter
 
 LIMIT: Final = 50
 """Candidates of one action."""
@@ -23,17 +24,23 @@ EXECUTIONS: Final = 1_000
 """How many of our own starts of agents are ruled out: an execution may be listed as a run."""
 LOOK_S: Final = 5.0
 """How often the poller looks whether something is unknown."""
+AGE_PART: Final = 10
+"""What has been unknown for a while is looked for after another such part of that while."""
 AGAIN: Final = timedelta(minutes=1)
 """How soon the service is asked again for the same action; twice as late each time."""
 SELDOM: Final = timedelta(hours=1)
 
 
 @dataclass(slots=True)
-class Asked:
-    """When the service was asked for an action, and when it may be asked again."""
+class Search:
+    """How far the search for one action is."""
 
-    again_at: datetime
-    pause: timedelta
+    look_at: datetime
+    ask_at: datetime
+    """When the service may be asked."""
+    pause: timedelta = AGAIN
+    proposed: tuple[str, ...] = ()
+    """The candidates' ids, as they were announced."""
 
 
 @dataclass(slots=True)
@@ -44,9 +51,8 @@ class Reconciliation:
     listing: Listing
     ledger: Ledger
     announce: Announce
-    _asked: dict[str, Asked] = field(default_factory=dict)
-    _proposed: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """By action: the candidates' ids, as they were announced."""
+    _searches: dict[str, Search] = field(default_factory=dict)
+    """By action."""
 
     async def cached(self, action: Action) -> Proposal:
         """What the action may have made, as far as the cache knows; empty for what the service does not list."""
@@ -59,10 +65,9 @@ class Reconciliation:
         if subject is not None and (turn := send.continued(subject, await self._sent_by_us(action))) is not None:
             found.append((turn, subject))
         branch = send.request.branch_name or (subject.run.branch_name if subject is not None else None) or None
-        for detail in await self._around(send, branch):
-            candidate = send.created(detail, branch) if detail.run.run_id != send.run_id else None
-            if candidate is not None and not await self._is_ours(detail.run.run_id, action):
-                found.append((candidate, detail))
+        created = [(send.created(detail, branch), detail) for detail in await self._around(send, branch)]
+        ours = await self._ours(action, [detail.run.run_id for candidate, detail in created if candidate is not None])
+        found += [(each, detail) for each, detail in created if each is not None and detail.run.run_id not in ours]
         return Proposal(send.ranked(found)[:LIMIT], await self._is_whole(send, subject))
 
     async def ask(self, action: Action) -> Proposal:
@@ -100,17 +105,21 @@ class Reconciliation:
         return LOOK_S
 
     async def _look(self, action: Action) -> None:
-        found, now = await self.cached(action), self.runs.clock()
-        asked = self._asked.get(action.action_id)
+        now = self.runs.clock()
+        search = self._searches.setdefault(action.action_id, Search(now, now))
+        if now < search.look_at:
+            return
+        age = now - (action.settled_at or action.created_at)
+        search.look_at = now + min(max(age / AGE_PART, timedelta(seconds=LOOK_S)), SELDOM)
+        found = await self.cached(action)
         is_enough = found.is_whole and (await self.runs.cache.run_clock()).is_known
-        if not is_enough and (asked is None or asked.again_at <= now):
-            pause = AGAIN if asked is None else min(2 * asked.pause, SELDOM)
-            self._asked[action.action_id] = Asked(now + pause, pause)
+        if not is_enough and search.ask_at <= now:
+            search.ask_at, search.pause = now + search.pause, min(2 * search.pause, SELDOM)
             with suppress(ApiError):
                 found = await self.ask(action)
         ids = tuple(candidate.run.run_id for candidate in found.candidates)
-        if ids != self._proposed.get(action.action_id, ()):
-            self._proposed[action.action_id] = ids
+        if ids != search.proposed:
+            search.proposed = ids
             self.announce(ActionChanged(action.action_id))
 
     async def _sent_by_us(self, action: Action) -> list[datetime]:
@@ -119,19 +128,31 @@ class Reconciliation:
         return [
             other.sending_at
             for other in others
-            if other.sending_at is not None and other.kind == action.kind and other.action_id != action.action_id
+            if other.sending_at is not None
+            and other.kind == action.kind
+            and other.state not in UNUSED_STATES
+            and other.action_id != action.action_id
         ]
 
-    async def _is_ours(self, run_id: str, action: Action) -> bool:
-        """Whether another action of ours is known to have made the run."""
-        agents = await self.ledger.actions(kinds=["agent.start"], states=["confirmed"], limit=EXECUTIONS)
-        made = (*await self.ledger.for_run(run_id), *agents)
-        return any(other.result_id == run_id and other.action_id != action.action_id for other in made)
+    async def _ours(self, action: Action, run_ids: Collection[str]) -> frozenset[str | None]:
+        """Those of the runs that another action of ours is known to have made, and the one that was continued."""
+        made = (
+            await self.ledger.actions(kinds=["agent.start"], states=["confirmed"], limit=EXECUTIONS) if run_ids else ()
+        )
+        for run_id in run_ids:
+            made += await self.ledger.for_run(run_id)
+        return frozenset({action.subject, *(each.result_id for each in made if each.action_id != action.action_id)})
 
     async def _around(self, send: Send, branch: str | None) -> list[RunDetail]:
         """The cached runs around the send, and those whose times cannot be read."""
         cache, window = self.runs.cache, send.around()
-        place = RunFilter(branches=(branch,) if branch and "*" not in branch else ())
+        label = send.request.repository.label
+        labels = [each for each in await cache.repositories() if each.casefold() == label.casefold()]
+        # A star would be a pattern; what is found is judged again.
+        place = RunFilter(
+            repositories=tuple(each for each in labels or [label] if "*" not in each),
+            branches=(branch,) if branch and "*" not in branch else (),
+        )
         near = await cache.runs(replace(place, since=window.since, until=window.until), MOST)
         timeless = () if near else [run for run in await cache.runs(place, MOST) if run.created_at is None]
         details = await cache.details([run.run_id for run in (*near, *timeless)])
