@@ -96,11 +96,9 @@ class Engine:
         clock: Callable[[], datetime],
     ) -> Self:
         client, cache, ledger = opened.client, opened.cache, opened.ledger
-        ring, poll = doorbell.ring, profile.poll
+        ring, poll, at = doorbell.ring, profile.poll, client.at
         # A person waits for what a command asks; a console and a bot poll by themselves.
-        for_runs, for_health = (
-            (client, client) if actor == "cli" else map(client.at, (Priority.ACTIVE, Priority.HEALTH))
-        )
+        for_runs, for_health = (client, client) if actor == "cli" else (at(Priority.ACTIVE), at(Priority.HEALTH))
         runs = RunSync(for_runs, cache, ring, clock=clock, page_size=poll.page_size, first_runs=poll.first_runs)
         health = HealthSync(for_health, cache, ring, clock=clock)
         backfill = Backfill(runs, client, ring, settings.history)

@@ -1,4 +1,7 @@
-"""Finding a name by a few of its letters, in time that grows with the name's length and no faster."""
+"""Finding a name by a few of its letters, in time that grows with the name's length and no faster.
+
+Textual's own matcher tries every way to place the letters: six of them take it minutes in a hundred characters.
+"""
 
 from dataclasses import dataclass
 from itertools import pairwise

@@ -9,9 +9,9 @@ from typing import Any, Final, cast
 from textual.await_complete import AwaitComplete
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
-from textual.fuzzy import Matcher
 
 from app.console.base_screen import TABS, BaseScreen
+from app.console.fuzzy import fuzzy
 from app.console.key_actions import key_actions
 from app.text import safe_text
 
@@ -56,11 +56,13 @@ class ConsoleCommands(Provider):
 
     async def search(self, query: str) -> Hits:
         """What matches, best first."""
-        matcher = self.matcher(query)
         for command in (*self._deeds(), *self._own(), *self._tabs(), *self._themes()):
-            if (score := matcher.match(command.name)) > 0:
-                name = _highlighted(matcher, command.name)
-                yield Hit(score, name, command.run, command.name, _as_help(command.help))
+            if (match := fuzzy(query, command.name)) is not None:
+                # Content, not a string: the palette reads that as markup.
+                name = Content(command.name)
+                for at in match.found:
+                    name = name.stylize(self.match_style or "bold", at, at + 1)
+                yield Hit(match.score, name, command.run, command.name, _as_help(command.help))
 
     def _deeds(self) -> Iterator[Command]:
         seen: set[str] = set()
@@ -97,15 +99,6 @@ class ConsoleCommands(Provider):
                 "Until the console is closed; the configuration sets it for good.",
                 partial(setattr, self.app, "theme", name),
             )
-
-
-def _highlighted(matcher: Matcher, name: str) -> Content:
-    # The matcher's own way takes the name for markup: a bracket in it would be lost, or end the console.
-    _, offsets = matcher.fuzzy_search.match(matcher.query, name)
-    shown = Content(name)
-    for offset in offsets:
-        shown = shown.stylize(matcher.match_style, offset, offset + 1)
-    return shown
 
 
 def _as_help(text: str) -> str:

@@ -100,6 +100,7 @@ class RunsScreen(BaseScreen):
 
     def on_mount(self) -> None:
         """Show the cached rows, then read with the engine as soon as it is open."""
+        self.session.engine_changed.subscribe(self, self.table_loader.engine_changed)
         self.table.focus()
         self._show_pane(self.preferences.now.detail)
         self._show_query()
@@ -120,8 +121,7 @@ class RunsScreen(BaseScreen):
     # What it hears from the engine and the clock
 
     def engine_changed(self, event: Event) -> None:
-        """Read again what changed."""
-        self.table_loader.engine_changed(event)
+        """Read the run beside the table again; the table's loader hears of changes itself."""
         if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
             self.pane_loader.look()
 
