@@ -99,9 +99,9 @@ def _apply_within(connection: sqlite3.Connection, action_id: str, step: Step) ->
     if action.state not in transition.sources or action.resolution not in transition.undoes:
         raise WrongStateError(action, transition.name)
     if transition is UNRESOLVE:
-        refuse_blocked(connection, action.kind, action.subject)
         if action.state in UNUSED_STATES:
             refuse_taken_key(connection, action.key)
+        refuse_blocked(connection, action.kind, action.subject)
     _write(connection, action_id, step)
     detail = action.resolution if transition is UNRESOLVE else step.outcome.detail
     audit.add(connection, action_id, transition.record, detail, step.author, step.at)

@@ -1,0 +1,235 @@
+"""The ledger against a model of it: whatever is asked in whatever order, with processes that die and files reopened."""
+
+import sqlite3
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+
+from storage.ledger import audit, entries, opening, queries, transitions
+from storage.ledger.errors import (
+    AlreadyDoneError,
+    KeyTakenError,
+    LedgerRefusedError,
+    SubjectBlockedError,
+    WrongStateError,
+)
+from storage.ledger.owner import Owner
+from storage.ledger.transitions import Outcome, Step, Transition
+from storage.records import OPEN_STATES, UNUSED_STATES, Action, ActionError, Author
+from tests.storage.conftest import NOON
+
+ANN = Author("ann", "laptop", "command")
+ERROR = ActionError("timed_out", "No answer.")
+PROGRAM = (transitions.SENDING, transitions.CONFIRM, transitions.REJECT, transitions.UNKNOWN, transitions.NOT_SENT)
+PERSON = (transitions.RESOLVE_CREATED, transitions.RESOLVE_NOT_CREATED, transitions.UNRESOLVE)
+AFTER = {"prepared": "not_sent", "sending": "unknown"}
+"""What becomes of a dead process's actions."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One action, as the model has it."""
+
+    key: str
+    subject: str
+    process: int
+    state: str = "prepared"
+    resolution: str | None = None
+    steps: tuple[str, ...] = ("prepared",)
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in OPEN_STATES and self.resolution is None
+
+
+def refusal_of(call: Callable[[], object]) -> type[LedgerRefusedError] | None:
+    """What the ledger refused the call with; None: it did not."""
+    try:
+        call()
+    except LedgerRefusedError as refused:
+        return type(refused)
+    return None
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """Three processes on one ledger."""
+
+    ids = Bundle("ids")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.model: dict[str, Entry] = {}
+        self.dead: set[int] = set()
+        self.patches = [
+            patch.object(transitions, "is_dead", lambda owner: owner.pid in self.dead),
+            patch.dict(opening.PRAGMAS, {"synchronous": "OFF"}),  # type: ignore[arg-type] — a dict, declared read-only
+        ]
+        for each in self.patches:
+            each.start()
+        self.connection = self.connect()
+
+    def connect(self) -> sqlite3.Connection:
+        return opening.connect(Path(self.folder.name, "ledger.sqlite3"))
+
+    def teardown(self) -> None:
+        self.connection.close()
+        for each in self.patches:
+            each.stop()
+        self.folder.cleanup()
+
+    @initialize()
+    def begin(self) -> None:
+        self.number = 0
+
+    def refusal(self, key: str, subject: str, *, again: bool, besides: str = "") -> type[LedgerRefusedError] | None:
+        others = [entry for action_id, entry in self.model.items() if action_id != besides]
+        if any(entry.key == key and entry.state not in UNUSED_STATES for entry in others):
+            return KeyTakenError
+        same = [entry for entry in others if subject and entry.subject == subject]
+        if any(entry.is_open for entry in same):
+            return SubjectBlockedError
+        return AlreadyDoneError if not again and any(entry.state == "confirmed" for entry in same) else None
+
+    def enter(self, action_id: str, key: str, subject: str, process: int, *, again: bool) -> bool:
+        expected = self.refusal(key, subject, again=again)
+        entry = entries.Entry(
+            action_id, "organization.create", subject, key, "/", "{}", "cli:ann", None, ANN, again=again
+        )
+        owner = Owner(process, "?", "?", "?")
+        refused = refusal_of(lambda: entries.prepare(self.connection, entry, owner, NOON))
+        assert refused is expected
+        if refused is not None:
+            return False
+        self.model[action_id] = Entry(key, subject, process)
+        return True
+
+    @rule(
+        target=ids,
+        key=st.sampled_from("kl"),
+        subject=st.sampled_from(["", "a", "b"]),
+        process=st.integers(1, 3),
+        again=st.booleans(),
+    )
+    def prepare(self, key: str, subject: str, process: int, *, again: bool) -> object:
+        """A live process asks; a dead one's number is given to a new one."""
+        self.adopt()
+        self.dead.discard(process)
+        self.number += 1
+        action_id = f"act_{self.number}"
+        key = key if self.number % 3 else action_id
+        return action_id if self.enter(action_id, key, subject, process, again=again) else multiple()
+
+    @rule(action_id=ids, transition=st.sampled_from(PROGRAM + PERSON))
+    def move(self, action_id: str, transition: Transition) -> None:
+        """Any transition of any action: made where it is legal, else refused without a trace."""
+        entry = self.model[action_id]
+        expected: type[LedgerRefusedError] | None = None
+        if entry.state not in transition.sources or entry.resolution not in transition.undoes:
+            expected = WrongStateError
+        elif transition is transitions.UNRESOLVE:
+            expected = self.refusal(
+                entry.key if entry.state in UNUSED_STATES else "", entry.subject, again=True, besides=action_id
+            )
+        assert refusal_of(lambda: self.apply(action_id, transition)) is expected
+
+    def apply(self, action_id: str, transition: Transition, by: str | None = None) -> Action:
+        outcome = Outcome(
+            error=ERROR if transition.target in {"rejected", "unknown", "not_sent"} and not by else None,
+            result_id=f"org_of_{action_id}" if transition.target == "confirmed" else None,
+            superseded_by=by,
+        )
+        action = transitions.apply(self.connection, action_id, Step(transition, ANN, NOON, outcome))
+        self.record(action_id, transition)
+        return action
+
+    def record(self, action_id: str, transition: Transition) -> None:
+        entry = self.model[action_id]
+        self.model[action_id] = replace(
+            entry,
+            state=transition.target,
+            resolution=transition.resolution,
+            steps=(*entry.steps, transition.record),
+        )
+
+    @rule(target=ids, action_id=ids, process=st.integers(1, 3))
+    def send_again(self, action_id: str, process: int) -> object:
+        """A person's knowing second send: a new action in the old one's place, or nothing."""
+        entry = self.model[action_id]
+        self.number += 1
+        successor = f"act_{self.number}"
+        refused = refusal_of(lambda: self.apply(action_id, transitions.SUPERSEDE, by=successor))
+        assert (refused is None) == ((entry.state, entry.resolution) == ("unknown", None))
+        if refused is not None:
+            return multiple()
+        self.adopt()
+        self.dead.discard(process)
+        assert self.enter(successor, successor, entry.subject, process, again=True)
+        return successor
+
+    @rule(process=st.integers(1, 3))
+    def kill(self, process: int) -> None:
+        """Kill -9: what it was at stays as it is until another process looks."""
+        self.dead.add(process)
+
+    @rule()
+    def adopt(self) -> None:
+        """A living process settles what the dead left; a second look finds nothing."""
+        settled = {action.action_id: action.state for action in transitions.adopt(self.connection, ANN, NOON)}
+        expected = {
+            action_id: AFTER[entry.state]
+            for action_id, entry in self.model.items()
+            if entry.process in self.dead and entry.state in AFTER
+        }
+        assert settled == expected
+        for action_id, state in expected.items():
+            self.record(action_id, transitions.NOT_SENT if state == "not_sent" else transitions.UNKNOWN)
+        assert transitions.adopt(self.connection, ANN, NOON) == ()
+
+    @rule()
+    def restart(self) -> None:
+        """Everything is on the disk."""
+        self.connection.close()
+        self.connection = self.connect()
+
+    @rule(action_id=consumes(ids))
+    def forget(self, action_id: str) -> None:
+        """Nothing more is done to it, and it stays."""
+
+    @invariant()
+    def is_as_modelled(self) -> None:
+        """States, resolutions and the audit; no key and no subject has two actions that may have had an effect."""
+        rows = {action.action_id: action for action in queries.actions(self.connection, limit=10_000)}
+        assert {id_: (a.state, a.resolution) for id_, a in rows.items()} == {
+            id_: (entry.state, entry.resolution) for id_, entry in self.model.items()
+        }
+        used = Counter(action.key for action in rows.values() if action.state not in UNUSED_STATES)
+        open_ = Counter(action.subject for action in rows.values() if action.subject and action.is_open)
+        assert max([*used.values(), *open_.values()], default=0) <= 1
+        for action_id, entry in self.model.items():
+            steps = tuple(step.transition for step in audit.of_action(self.connection, action_id))
+            assert steps == entry.steps
+            assert steps.count("sending") <= 1
+            assert (rows[action_id].result_id is not None) == (entry.state == "confirmed")
+
+
+SMALL = settings(
+    max_examples=40, stateful_step_count=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+LedgerMachine.TestCase.settings = SMALL
+test_the_ledger_is_as_its_model = LedgerMachine.TestCase
+
+
+@pytest.mark.campaign
+class TestLong(LedgerMachine.TestCase):
+    """Many more, and other ones each time."""
+
+    settings = settings(SMALL, max_examples=2_000, stateful_step_count=60, derandomize=False)
