@@ -17,7 +17,16 @@ from app.actions.refusals import (
     ReadOnlyError,
     problems,
 )
-from app.actions.settlement import Done, Doubtful, NotDone, SendCancelledError, Settlement, Verdict, verdict_on
+from app.actions.settlement import (
+    CommitPoint,
+    Done,
+    Doubtful,
+    NotDone,
+    SendCancelledError,
+    Settlement,
+    Verdict,
+    verdict_on,
+)
 from app.api.client import Client
 from app.api.errors import ApiError
 from app.api.requests import Answer, CreateOrganization, WriteRequest, as_json, request_of
@@ -219,32 +228,27 @@ class Actions:
         return action
 
     async def _send(self, request: WriteRequest, action: Action) -> Action:
-        async def before_first_byte() -> None:
-            # The commit point: if this raises, no byte leaves; once it has returned, bytes may have left.
-            nonlocal action
-            action = self._ring(await self.ledger.sending(action.action_id))
-
-        sending = self.client.send(request, body_json=action.body_json, before_first_byte=before_first_byte)
+        commit = CommitPoint(self.ledger, action, self._ring)
         try:
             with self.in_flight.sending():
-                answer = await sending
+                answer = await self.client.send(request, body_json=action.body_json, before_first_byte=commit.pass_by)
         except ApiError as error:
-            return await self._settle(action, verdict_on(error))
+            return await self._settle(commit, verdict_on(error))
         except StorageError as error:
             # Only the ledger is asked for anything between here and the first byte.
-            return await self._settle(action, NotDone(ActionError(error.kind, error.message)))
+            return await self._settle(commit, NotDone(ActionError(error.kind, error.message)))
         except asyncio.CancelledError as cancelled:
             reason = ActionError("interrupted", "Interrupted before the answer came.")
-            raise SendCancelledError(await self._settle(action, Doubtful(reason))) from cancelled
+            raise SendCancelledError(await self._settle(commit, Doubtful(reason))) from cancelled
         except Exception as error:
             # A mistake of ours: what the ledger says was begun may have been done.
             log.exception("a write broke")
             reason = ActionError("interrupted", f"Interrupted before the answer came ({type(error).__name__}).")
-            settled = await self._settle(action, Doubtful(reason))
+            settled = await self._settle(commit, Doubtful(reason))
             if settled.state == "not_sent":
                 raise
             return settled
-        settled = await self._settle(action, Done(answer.result_id, answer.raw_json))
+        settled = await self._settle(commit, Done(answer.result_id, answer.raw_json))
         try:
             await self._keep(answer)
         except asyncio.CancelledError as cancelled:
@@ -263,8 +267,8 @@ class Actions:
             log.exception("a started run was not kept")
             self._tell(StorageFailed(f"The run is not in the cache yet ({type(error).__name__})."))
 
-    async def _settle(self, action: Action, verdict: Verdict) -> Action:
-        settlement = Settlement(self.ledger, action, verdict)
+    async def _settle(self, commit: CommitPoint, verdict: Verdict) -> Action:
+        settlement = Settlement(self.ledger, commit, verdict)
         try:
             return self._ring(await self.in_flight.to_its_end(settlement.record()))
         except asyncio.CancelledError as cancelled:

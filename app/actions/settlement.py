@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -67,19 +68,42 @@ class SendCancelledError(asyncio.CancelledError):
 
 
 @dataclass(slots=True)
+class CommitPoint:
+    """The moment before a write's first byte."""
+
+    ledger: Ledger
+    action: Action
+    """`sending` as soon as a byte may have left; before that `prepared`."""
+    ring: Callable[[Action], Action]
+    is_clear: bool = True
+    """False: the ledger may have it as `sending` though no byte left."""
+
+    async def pass_by(self) -> None:
+        """Commit `sending`. If this raises, no byte leaves; once it has returned, bytes may have left."""
+        # Where the deadline ends the waiting, the commit may still be made.
+        self.is_clear = False
+        try:
+            self.action = self.ring(await self.ledger.sending(self.action.action_id))
+        except StorageError:
+            # Rolled back.
+            self.is_clear = True
+            raise
+        self.is_clear = True
+
+
+@dataclass(slots=True)
 class Settlement:
     """One action's verdict on its way into the ledger."""
 
     ledger: Ledger
-    action: Action
-    """`prepared` or `sending`; `sending` as soon as a byte may have left."""
+    commit: CommitPoint
     verdict: Verdict
     settled: Action = field(init=False)
     """The action as it stands; what `record` returned, once it has."""
 
     def __post_init__(self) -> None:
         """Begin with the action as it is."""
-        self.settled = self.action
+        self.settled = self.commit.action
 
     async def record(self) -> Action:
         """Record the verdict. Where the ledger cannot take it, the action says so: its outcome stands as unknown."""
@@ -99,11 +123,16 @@ class Settlement:
                 self.settled = self._unrecorded(f"The ledger could not record it: {error.message}")
             return self.settled
 
+    @property
+    def _was_sent(self) -> bool:
+        """Whether a byte of it may have left."""
+        return self.commit.action.state == "sending" and not isinstance(self.verdict, NotDone)
+
     async def _write(self) -> Action:
-        ledger, action_id, verdict = self.ledger, self.action.action_id, self.verdict
+        ledger, action_id, verdict = self.ledger, self.commit.action.action_id, self.verdict
         if isinstance(verdict, Done):
             return await ledger.confirm(action_id, result_id=verdict.result_id, response_json=verdict.response_json)
-        if self.action.state == "prepared" or isinstance(verdict, NotDone):
+        if not self._was_sent:
             return await ledger.not_sent(action_id, verdict.error)
         if isinstance(verdict, Refused):
             return await ledger.reject(action_id, verdict.error)
@@ -111,15 +140,20 @@ class Settlement:
 
     def _unrecorded(self, why: str) -> Action:
         """The action as the ledger will have it once this process has ended."""
-        if isinstance(self.verdict, Done):
-            cure = f"Once it can: runwarden actions resolve {self.action.action_id} --created {self.verdict.result_id}"
-            error = ActionError(NOT_RECORDED, f"The service confirmed {self.verdict.result_id}. {why} {cure}")
-        elif self.action.state == "prepared" or isinstance(self.verdict, NotDone):
-            return replace(self.action, state="not_sent", sending_at=None, error=self.verdict.error)
-        elif isinstance(self.verdict, Refused):
-            cure = f"Once it can: runwarden actions resolve {self.action.action_id} --not-created"
-            said = self.verdict.error
-            error = replace(said, kind=NOT_RECORDED, message=f"The service refused: {said.message} {why} {cure}")
-        else:
-            error = self.verdict.error
-        return replace(self.action, state="unknown", error=error)
+        action, verdict = self.commit.action, self.verdict
+        if isinstance(verdict, Done):
+            return self._unknown(f"The service confirmed {verdict.result_id}. {why}", f"--created {verdict.result_id}")
+        if not self._was_sent and self.commit.is_clear:
+            return replace(action, state="not_sent", sending_at=None, error=verdict.error)
+        if not self._was_sent:
+            return self._unknown(f"Nothing was sent: {verdict.error.message} {why}", "--not-created")
+        if isinstance(verdict, Refused):
+            return self._unknown(f"The service refused: {verdict.error.message} {why}", "--not-created")
+        return replace(action, state="unknown", error=verdict.error)
+
+    def _unknown(self, heard: str, word: str) -> Action:
+        cure = f"Once it can: runwarden actions resolve {self.commit.action.action_id} {word}"
+        known = None if isinstance(self.verdict, Done) else self.verdict.error
+        status, code = (known.http_status, known.error_code) if known else (None, None)
+        error = ActionError(NOT_RECORDED, f"{heard} {cure}", status, code)
+        return replace(self.commit.action, state="unknown", error=error)
