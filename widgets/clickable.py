@@ -24,7 +24,7 @@ class ClickableLine(Widget):
         return Content.assemble(*(content for content, _ in self._parts()))
 
     def on_click(self, event: events.Click) -> None:
-        """Posts the clicked part's message."""
+        """Post the clicked part's message."""
         x = 0
         for content, message in self._parts():
             x += content.cell_length

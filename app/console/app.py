@@ -139,7 +139,7 @@ class RunwardenApp(BaseApp[None]):
             self._bindings = BindingsMap.merge([self._bindings, BindingsMap(own_bindings(self.settings.commands))])
 
     def on_mount(self) -> None:
-        """Paints what is cached, then opens the engine."""
+        """Paint what is cached, then open the engine."""
         from app.console.terminal.process import restore_on_signals
 
         restore_on_signals(self)
@@ -198,14 +198,14 @@ class RunwardenApp(BaseApp[None]):
 
     @on(FollowStrip.ListRequested)
     def action_followed(self) -> None:
-        """Lists the followed runs."""
+        """List the followed runs."""
         from app.console.follow.list_screen import FollowList
 
         if self.following is not None and not isinstance(self.screen, FollowList):
             self.push_screen(FollowList(self.session, self.following), self._show_run)
 
     def action_tab(self, name: str) -> None:
-        """Goes to a tab, once the engine that it needs is there."""
+        """Go to a tab, once the engine that it needs is there."""
         if name == OVERVIEW and self.profiles is None:
             self.action_profiles()
             return
@@ -216,7 +216,7 @@ class RunwardenApp(BaseApp[None]):
 
     @on(HeaderBar.ProfileClicked)
     def action_profiles(self) -> None:
-        """Asks for another profile."""
+        """Ask for another profile."""
         from app.console.profiles.switcher import ProfileSwitcher
 
         if self.profiles is None or not self.profiles.is_possible:
@@ -225,7 +225,7 @@ class RunwardenApp(BaseApp[None]):
             self.push_screen(ProfileSwitcher(self.session, self.profiles.engines), self.switch_profile)
 
     def switch_profile(self, name: str | None) -> None:
-        """Shows another profile; None, or the one on show: nothing happens."""
+        """Show another profile; None, or the one on show: nothing happens."""
         session = self.session
         if name is None or name == session.profile.name or self.profiles is None:
             return
@@ -244,24 +244,24 @@ class RunwardenApp(BaseApp[None]):
             self.push_screen(ConsolePalette(id="--command-palette"))
 
     def action_help(self) -> None:
-        """Shows every key of the screen."""
+        """Show every key of the screen."""
         from app.console.keys.help import KeyHelpScreen
 
         self.push_screen(KeyHelpScreen(self.screen))
 
     def action_own_command(self, index: int) -> None:
-        """Runs one of the user's own commands."""
+        """Run one of the user's own commands."""
         from app.console.keys.own_commands import run_own_command
 
         work = partial(run_own_command, self, self.session, self.terminal, self.settings.commands[index])
         self.run_worker(work, exclusive=True, group="own command")
 
     def action_mouse(self) -> None:
-        """Gives the mouse to the terminal, to select text with, or takes it back."""
+        """Give the mouse to the terminal, to select text with, or take it back."""
         self.session.notify(self.terminal.toggle_mouse())
 
     def action_suspend_process(self) -> None:
-        """Stops until the shell's `fg`."""
+        """Stop until the shell's `fg`."""
         self.terminal.give_title_back()
         super().action_suspend_process()
 
@@ -275,7 +275,7 @@ class RunwardenApp(BaseApp[None]):
     # The engine behind it
 
     async def close_engine(self) -> None:
-        """Closes what was opened; called once the screen is given back."""
+        """Close what was opened; called once the screen is given back."""
         if self.session.engine is not None:
             await self.session.engine.close()
         if self.profiles is not None:
@@ -326,7 +326,7 @@ class RunwardenApp(BaseApp[None]):
         await self.session.guard(super()._dispatch_message, message)
 
     async def run_action(self, *arguments: Any, **options: Any) -> bool:
-        """Does what a key or a click orders; what fails of our own files or of a request becomes a notice."""
+        """Do what a key or a click orders; what fails of our own files or of a request becomes a notice."""
         return await self.session.guard(super().run_action, *arguments, **options) is not False
 
     def run_worker(self, work: Any, *arguments: Any, **options: Any) -> Worker[Any]:

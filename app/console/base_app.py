@@ -76,7 +76,7 @@ class BaseApp(App[Result]):
             raise failure
 
     async def on_event(self, event: events.Event) -> None:
-        """Has a key wait for the one before it."""
+        """Have a key wait for the one before it."""
         is_held = self._turn is self._held
         if isinstance(event, (events.InputEvent, events.Paste)) and not self._screen_stack and not is_held:
             # The console is closing: what was still under way has nothing left to act on.
@@ -100,7 +100,7 @@ class BaseApp(App[Result]):
         self._after(turn, turn.asked if turn.event.is_forwarded else self)
 
     def _after(self, turn: Turn, node: MessagePump) -> None:
-        """Comes back once this node has dealt with all that it was sent up to now."""
+        """Come back once this node has dealt with all that it was sent up to now."""
         if not node.call_later(self._dealt_with, turn, node):
             # It is closing: nothing is dealt with there any more.
             self._dealt_with(turn, node)

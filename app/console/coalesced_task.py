@@ -20,14 +20,14 @@ class CoalescedTask:
         self._is_given_up = False
 
     def ask(self) -> None:
-        """Wants it done, with what is known now."""
+        """Do it, with what is known now; once more, if it is being done."""
         self._wanted = True
         if not self._busy:
             self._busy = True
             self._start(self._drain)
 
     def restart(self) -> None:
-        """Wants it done, and gives up what is being done: it is no longer waited for."""
+        """Give up what is being done, and do it with what is known now."""
         if self._round is not None:
             self._is_given_up = True
             self._round.cancel()

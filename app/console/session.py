@@ -103,7 +103,7 @@ class Session:
             self.notify(str(engine.cache.set_aside))
 
     def leave(self) -> None:
-        """Hears nothing more of the engine; its owner closes it."""
+        """Hear nothing more of the engine; its owner closes it."""
         if self._unsubscribe is not None:
             self._unsubscribe()
         self._unsubscribe = self.engine = None
@@ -127,7 +127,7 @@ class Session:
         return self.engine is not None or self._storage_trouble is not None
 
     def poll_soon(self) -> None:
-        """Asks the service now."""
+        """Ask the service now."""
         if self.engine is not None:
             self.engine.polling.poll_soon("runs")
             self.engine.polling.poll_soon("health")
@@ -135,7 +135,7 @@ class Session:
     # What is known of it
 
     def refresh_vitals(self) -> None:
-        """Reads again what the header says."""
+        """Read again what the header says."""
         self._vitals_reader.ask()
 
     def show_vitals(self, vitals: Vitals) -> None:
@@ -206,7 +206,7 @@ class Session:
         return await guarded(work(*arguments, **options), self.failed)
 
     def failed(self, error: StorageError | ApiError) -> None:
-        """Says what failed: our own files in every screen's banner, a request in a toast."""
+        """Say what failed: our own files in every screen's banner, a request in a toast."""
         if isinstance(error, StorageError):
             self.storage_failed(str(error))
         else:
@@ -215,22 +215,22 @@ class Session:
     # What it says
 
     def notify(self, message: str, *, severity: str = "information", title: str = "", timeout: float = TOAST_S) -> None:
-        """Shows a toast; foreign parts of it must be safe text already."""
+        """Show a toast; foreign parts of it must be safe text already."""
         self._toast(safe_text(message), title=title, severity=severity, markup=False, timeout=timeout)
 
     def copy(self, text: str) -> None:
-        """Copies a line of foreign text as safe text and says it: what is pasted into a shell must not act there."""
+        """Copy a line of foreign text as safe text and say so: what is pasted into a shell must not act there."""
         safe = safe_text(text, limit=LONGEST_COPY)
         self.copy_as_is(safe, f"Copied {safe}")
 
     def copy_as_is(self, text: str, said: str) -> None:
-        """Copies text that is safe already."""
+        """Copy text that is safe already."""
         self._copy_text(text)
         self.notify(said)
 
 
 async def guarded(work: Awaitable[Result], failed: Callable[[StorageError | ApiError], object]) -> Result | None:
-    """Does the work. Whatever fails of our own files, or of a request, is reported here, and nowhere else."""
+    """Do the work. Whatever fails of our own files, or of a request, is reported here, and nowhere else."""
     try:
         return await work
     except (StorageError, ApiError) as error:

@@ -73,7 +73,7 @@ class PickerScreen(Sheet[Choice | None]):
         yield from ()
 
     def action_leave(self) -> None:
-        """Closes and changes nothing."""
+        """Close and change nothing."""
         self.dismiss(None)
 
     def _hint(self) -> Content:

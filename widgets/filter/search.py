@@ -177,7 +177,7 @@ class _QueryHighlighter(Highlighter):
         self._understand = understand
 
     def highlight(self, text: Text) -> None:
-        """Colours the parts."""
+        """Colour the parts."""
         for start, end, kind in self._understand(text.plain):
             text.stylize(self._style(kind), start, end)
 

@@ -80,7 +80,7 @@ class Chart(PlotextPlot):
         self.plt.text(text, x, y, color=self.colour(tone), background=ground.rgb, alignment="center")
 
     def axis(self, top: float, rows: int, *, ticks: int = 3) -> int:
-        """Labels heights from 0 to `top` at the left; returns the cells that the labels take."""
+        """Label heights from 0 to `top` at the left; return the cells that the labels take."""
         values = [top * index / (ticks - 1) for index in range(ticks)]
         labels = [number(value) for value in values]
         wide = max(map(len, labels)) + 1
@@ -90,7 +90,7 @@ class Chart(PlotextPlot):
         return wide
 
     def below(self, ticks: Sequence[Tick], places: Sequence[int]) -> None:
-        """Labels places at the bottom, as many as do not run into each other."""
+        """Label places at the bottom, as many as do not run into each other."""
         some = (ticks[::step] for step in range(1, len(ticks)))
         kept = next((each for each in some if _stand_apart(each, places)), ticks[:1])
         # Plotext pushes a label that would cross the left edge towards its neighbour.

@@ -169,11 +169,11 @@ class ActivityScreen(BaseScreen):
 
     def action_view(self, step: int) -> None:
         """The next view, or the one before."""
-        self._want(replace(self._query, view=(self._query.view + step) % len(VIEWS)))
+        self._ask(replace(self._query, view=(self._query.view + step) % len(VIEWS)))
 
     def action_since(self) -> None:
         """Another stretch of time."""
-        self._want(self._query.later())
+        self._ask(self._query.later())
 
     def action_kinds(self) -> None:
         """Ask which kinds are wanted."""
@@ -195,7 +195,7 @@ class ActivityScreen(BaseScreen):
         view = self._query.view if self._query.is_narrowed else 0
         with self.prevent(Input.Changed):
             self.query_one(ActivitySearch).value = ""
-        self._want(ActivityQuery(view=view))
+        self._ask(ActivityQuery(view=view))
 
     # What it hears from its widgets
 
@@ -228,7 +228,7 @@ class ActivityScreen(BaseScreen):
     @on(ChipBar.Clicked)
     async def _chip_clicked(self, message: ChipBar.Clicked) -> None:
         if message.name.isdigit():
-            self._want(replace(self._query, view=int(message.name)))
+            self._ask(replace(self._query, view=int(message.name)))
         else:
             await self.run_action(message.name)
 
@@ -247,9 +247,9 @@ class ActivityScreen(BaseScreen):
     def _search_now(self) -> None:
         if self._search_pause is not None:
             self._search_pause.stop()
-        self._want(replace(self._query, search=" ".join(self.query_one(ActivitySearch).value.split())))
+        self._ask(replace(self._query, search=" ".join(self.query_one(ActivitySearch).value.split())))
 
-    def _want(self, query: ActivityQuery) -> None:
+    def _ask(self, query: ActivityQuery) -> None:
         if query != self._query:
             self._query, self._limit = query, PAGE
             self._reader.ask()
@@ -284,7 +284,7 @@ class ActivityScreen(BaseScreen):
 
         def picked(names: Picked | None) -> None:
             if names is not None:
-                self._want(then(names[0]))
+                self._ask(then(names[0]))
 
         self.app.push_screen(MarkPicker(title, counts, wanted, badge_of=badge_of), picked)
 

@@ -159,7 +159,7 @@ class FormScreen(ModalScreen[Action | None]):
         await guarded(super()._dispatch_message(message), self.app._handle_exception)  # noqa: SLF001 — the app reports
 
     async def on_mount(self) -> None:
-        """An earlier draft comes back; the first empty field waits for keys."""
+        """Restore an earlier draft, and focus the first empty field."""
         draft = await self.form_draft.restore()
         if draft is not None:
             self._other = self.form_draft.fresh
@@ -169,7 +169,7 @@ class FormScreen(ModalScreen[Action | None]):
         self._offer_repositories()
 
     async def on_unmount(self) -> None:
-        """Closing by whatever way keeps the draft."""
+        """Keep the draft, however the form was closed."""
         await self.form_draft.flush()
         forget_closed_theme_watchers(self.app)
 
@@ -207,7 +207,7 @@ class FormScreen(ModalScreen[Action | None]):
             self.enter("editing")
 
     def action_swap_draft(self) -> None:
-        """Exchanges the draft for an empty form, and back."""
+        """Exchange the draft for an empty form, and back."""
         if self._other is not None:
             now, other = self.values, self._other
             self._fill(other)
@@ -240,7 +240,7 @@ class FormScreen(ModalScreen[Action | None]):
         self.app.push_screen(TemplatePicker(self.engine.settings.templates), insert)
 
     def enter(self, phase: Phase) -> None:
-        """Goes to another phase."""
+        """Go to another phase."""
         self.phase = phase
         self.dialog.enter(phase, self.verbs_without_meaning())
         if phase == "editing":

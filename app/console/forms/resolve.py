@@ -130,7 +130,7 @@ class ResolveForm(ModalScreen[Action | None]):
         return self._action.subject or "send again"
 
     def action_cancel(self) -> None:
-        """Leaves everything as it is, unless something is on its way."""
+        """Leave everything as it is, unless something is on its way."""
         if not self._is_applying:
             self.dismiss(None)
 
@@ -141,7 +141,7 @@ class ResolveForm(ModalScreen[Action | None]):
             self._apply("created", self._doubted, is_checked=True)
 
     def action_apply(self) -> None:
-        """Carries the decision out, once it is complete."""
+        """Carry the decision out, once it is complete."""
         word, evidence = self._word, self._evidence.value.strip()
         if self._is_applying:
             return

@@ -139,7 +139,7 @@ class InsightsScreen(BaseScreen):
             self.tick(self._engine.clock())
 
     def engine_changed(self, event: Event) -> None:
-        """Notes that figures may differ; they are made again while they are on show, not for every run."""
+        """Note that figures may differ; they are made again while they are on show, not for every run."""
         if isinstance(event, RunsChanged | CacheChangedElsewhere):
             self._is_stale = True
         if isinstance(event, RunsChanged | CacheChangedElsewhere | LinkChanged) and not (
@@ -173,7 +173,7 @@ class InsightsScreen(BaseScreen):
             self._reader.ask()
 
     def action_tables(self) -> None:
-        """Tables in place of the charts, or the charts again."""
+        """Show tables in place of the charts, or the charts again."""
         self.query_one("#insights").toggle_class("-tables")
         self._scroller.focus()
 

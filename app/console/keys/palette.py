@@ -51,12 +51,12 @@ class ConsoleCommands(Provider):
 
     async def discover(self) -> Hits:
         """Everything but the themes, while nothing is typed."""
-        for command in (*self._deeds(), *self._own(), *self._tabs()):
+        for command in (*self._key_actions(), *self._own(), *self._tabs()):
             yield DiscoveryHit(Content(command.name), command.run, command.name, _as_help(command.help))
 
     async def search(self, query: str) -> Hits:
         """What matches, best first."""
-        for command in (*self._deeds(), *self._own(), *self._tabs(), *self._themes()):
+        for command in (*self._key_actions(), *self._own(), *self._tabs(), *self._themes()):
             if (match := fuzzy(query, command.name)) is not None:
                 # Content, not a string: the palette reads that as markup.
                 name = Content(command.name)
@@ -64,7 +64,7 @@ class ConsoleCommands(Provider):
                     name = name.stylize(self.match_style or "bold", at, at + 1)
                 yield Hit(match.score, name, command.run, command.name, _as_help(command.help))
 
-    def _deeds(self) -> Iterator[Command]:
+    def _key_actions(self) -> Iterator[Command]:
         seen: set[str] = set()
         for key_action in key_actions(self.screen):
             name = key_action.action.partition("(")[0].rpartition(".")[2]

@@ -40,7 +40,7 @@ class ProfileEngines:
         return next(profile for profile in self.profiles if profile.name == name)
 
     def adopt(self, engine: "Engine") -> None:
-        """Takes in an engine that was opened elsewhere; one of ours is ours already."""
+        """Take in an engine that was opened elsewhere; one of ours is ours already."""
         if engine.profile.name in self._engines:
             return
 
@@ -76,13 +76,13 @@ class ProfileEngines:
         return engine
 
     async def let_go(self, name: str) -> None:
-        """Closes one profile's engine, if it is open."""
+        """Close one profile's engine, if it is open."""
         task = self._engines.pop(name, None)
         if task is not None:
             await (await task).close()
 
     async def close(self) -> None:
-        """Closes every engine."""
+        """Close every engine."""
         tasks, self._engines = list(self._engines.values()), {}
         async with AsyncExitStack() as stack:
             for engine in await asyncio.gather(*tasks, return_exceptions=True):

@@ -30,13 +30,13 @@ class Modes(Protocol):
     """The app's modes: a screen each."""
 
     def add_mode(self, mode: str, base_screen: Callable[[], Screen[Any]]) -> None:
-        """Adds a mode."""
+        """Add a mode."""
 
     def switch_mode(self, mode: str) -> Awaitable[None]:
-        """Shows a mode."""
+        """Show a mode."""
 
     def remove_mode(self, mode: str) -> Awaitable[None]:
-        """Takes a mode and its screens away."""
+        """Take a mode and its screens away."""
 
 
 class BetweenScreen(Screen[None]):
@@ -69,7 +69,7 @@ class ProfileSwitching:
         return len(self.engines.profiles) > 1
 
     async def switch(self, session: Session, name: str) -> None:
-        """Shows another profile in place of the session's, which is closed; a write under way is settled first."""
+        """Show another profile in place of the session's, which is closed; a write under way is settled first."""
         profile = self.engines.profile(name)
         self._modes.add_mode(BETWEEN, lambda: BetweenScreen(name))
         await self._modes.switch_mode(BETWEEN)

@@ -44,7 +44,7 @@ class Terminal:
         return driver if driver is not None and driver.can_suspend and not driver.is_headless else None
 
     def remember_modes(self, before: list[Any] | None) -> None:
-        """Has the driver give back these modes at the end. None: Textual was the first to change them."""
+        """Have the driver give back these modes at the end. None: Textual was the first to change them."""
         if self.driver is not None and before is not None:
             self.driver.attrs_before = before  # type: ignore[attr-defined]  # a Linux terminal's
 
@@ -83,7 +83,7 @@ class Terminal:
 
 
 def _lend_mouse(driver: "Driver", *, to_console: bool) -> None:
-    """Has the terminal report the mouse to the console, or keep it to select text with."""
+    """Have the terminal report the mouse to the console, or keep it to select text with."""
     write = driver.write
     if to_console:
         write("\x1b[?1000h\x1b[?1003h\x1b[?1006h")
