@@ -116,7 +116,7 @@ class Actions:
             ActionRefusedError: Nothing was sent: read-only, invalid, blocked by an open action, done before, or the key
                 was used.
         """
-        self._check(request)
+        self.check(request)
         again = again or not isinstance(request, CreateOrganization)
         return await self._carry_out(request, new_action_id(self.clock()), key, again=again)
 
@@ -126,7 +126,7 @@ class Actions:
         Raises:
             ActionRefusedError: As `submit`, but without waiting for what another process sends.
         """
-        self._check(request)
+        self.check(request)
         again = again or not isinstance(request, CreateOrganization)
         with _refusing():
             await self.ledger.check(kind=request.kind, subject=request.subject, key=key, again=again)
@@ -141,7 +141,7 @@ class Actions:
         """
         old = await self._held(action_id)
         request = request_of(old)
-        self._check(request)
+        self.check(request)
         await self.adopt_orphans()
         successor = new_action_id(self.clock())
         await self.ledger.supersede(old.action_id, by=successor)
@@ -189,7 +189,12 @@ class Actions:
         if self.read_only:
             raise ReadOnlyError
 
-    def _check(self, request: WriteRequest) -> None:
+    def check(self, request: WriteRequest) -> None:
+        """Check that the request may be sent by this process, and could succeed.
+
+        Raises:
+            ReadOnlyError, InvalidRequestError: It may not, or could not.
+        """
         self._check_writable()
         if found := problems(request):
             raise InvalidRequestError(found)

@@ -176,6 +176,19 @@ def request_of(action: Action) -> WriteRequest:
             return OnboardProject(body.get("project_path"), body.get("project_id"))
 
 
+def asked_of(action: Action) -> WriteRequest:
+    """The request as it was asked for: where the action carried its own id, the next one carries its own."""
+    request = request_of(action)
+    if not isinstance(request, StartRun | ContinueRun):
+        return request
+    branch = request.branch_name and request.branch_name.replace(action.action_id, MARK)
+    metadata = {
+        name: value.replace(action.action_id, MARK) if isinstance(value, str) else value
+        for name, value in request.metadata.items()
+    }
+    return replace(request, branch_name=branch, metadata=metadata)
+
+
 def _repository(body: dict[str, dict[str, object]]) -> Repository:
     reference = body["repository"]
     data = reference["data"]

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -18,8 +17,9 @@ from app.cli.options import FactCommand, async_command
 from app.cli.output import Output
 from app.cli.progress import RowProgress
 from app.cli.table import Column
-from app.cli.write_command import DRY_RUN_OPTION, request_document, worst
+from app.cli.write_command import DRY_RUN_OPTION, request_document, tell_batch, worst
 from app.cli.writes import advice, carry_out, exit_of
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,10 +54,13 @@ async def import_organizations(invocation: Invocation, /, *, file: Path, dry_run
                     invocation.go_on()
                     results.append(await _take(work, row, dry_run=dry_run))
                     progress.done(results[-1].outcome, row.email)
+        except StorageError:
+            invocation.beside_error = {"rows": [_document(result) for result in results], "base_url": base_url}
+            raise
         except asyncio.CancelledError:
             # Reported below: the ledger knows what was done, and the rest can be resumed.
             results += [Imported(row, "not_tried") for row in rows[len(results) :]]
-    _tell(invocation.output, results, base_url, dry_run=dry_run)
+    _tell(invocation, results, base_url, dry_run=dry_run)
     return worst(_exit(result) for result in results)
 
 
@@ -118,7 +121,7 @@ def _document(result: "Imported") -> dict[str, object]:
     }
 
 
-def _tell(output: Output, results: "Sequence[Imported]", base_url: str, *, dry_run: bool) -> None:
+def _tell(invocation: Invocation, results: "Sequence[Imported]", base_url: str, *, dry_run: bool) -> None:
     entries, columns = [_document(result) for result in results], COLUMNS
     if dry_run:
         sent = [
@@ -126,12 +129,14 @@ def _tell(output: Output, results: "Sequence[Imported]", base_url: str, *, dry_r
             for result in results
         ]
         entries = [{**entry, "request": request} for entry, request in zip(entries, sent, strict=True)]
-        columns = (*COLUMNS, Column("request", partial(_request, output, base_url), "request", flexible=True))
-    counts = Counter(result.outcome for result in results)
-    output.listing("rows", entries, results, columns, more={"outcomes": dict(counts), "base_url": base_url})
+        columns = (
+            *COLUMNS,
+            Column("request", partial(_request, invocation.output, base_url), "request", flexible=True),
+        )
+    tell_batch(invocation, entries, results, columns, base_url)
     for result in results:
-        if result.outcome in {"blocked", "unknown"} and result.action is not None and not output.format.is_json:
-            output.note(f"{result.row.email}: {advice(result.action)}")
+        if result.outcome in {"blocked", "unknown"} and result.action is not None and not invocation.format.is_json:
+            invocation.output.note(f"{result.row.email}: {advice(result.action)}")
 
 
 def _request(output: Output, base_url: str, result: "Imported") -> str:

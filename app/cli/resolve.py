@@ -1,7 +1,7 @@
 """`runwarden actions resolve`: a person's decision on a write of unknown outcome, and its undoing."""
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,6 +9,7 @@ from app.cli.context import Invocation
 from app.cli.documents import state_text, write_document
 from app.cli.exits import Exit, failed
 from app.cli.options import FactCommand
+from app.cli.write_command import DRY_RUN_OPTION, tell_request
 from app.cli.writes import resend, tell
 from app.text import safe_text
 from storage.records import Action
@@ -25,30 +26,26 @@ if TYPE_CHECKING:
 @click.option("--undo", is_flag=True, help="It was resolved by mistake: its outcome is unknown again.")
 @click.option("--force", is_flag=True, help="With --created: record an id that does not look right.")
 @click.option("--confirm", metavar="TEXT", help="With --send-again, without a terminal: the text to confirm with.")
+@DRY_RUN_OPTION
 @click.pass_obj
 def resolve(
-    invocation: Invocation,
-    /,
-    *,
-    action_id: str,
-    created: str | None,
-    not_created: bool,
-    send_again: bool,
-    undo: bool,
-    force: bool,
-    confirm: str | None,
+    invocation: Invocation, /, *, action_id: str, force: bool, confirm: str | None, dry_run: bool, **word: Any
 ) -> int:
     """Record the outcome of a write whose outcome is unknown."""
-    if [created is not None, not_created, send_again, undo].count(True) != 1:
+    if [given not in {None, False} for given in word.values()].count(True) != 1:
         raise click.UsageError("Give one of --created ID, --not-created, --send-again or --undo")
-    if send_again:
+    if dry_run and not word["send_again"]:
+        raise click.UsageError("--dry-run is for --send-again: nothing else is sent")
+    if dry_run:
+        return invocation.run(lambda: _rehearse(invocation, action_id))
+    if word["send_again"]:
         # Prompt outside the event loop, where Ctrl-C still ends it.
         action = invocation.run(lambda: _unresolved(invocation, action_id))
         _confirm(action, confirm)
         return invocation.run(lambda: _send_again(invocation, action.action_id))
-    if undo:
+    if word["undo"]:
         return invocation.run(lambda: _undo(invocation, action_id))
-    return invocation.run(lambda: _settle(invocation, action_id, created, forced=force))
+    return invocation.run(lambda: _settle(invocation, action_id, word["created"], forced=force))
 
 
 async def _settle(invocation: Invocation, action_id: str, created: str | None, *, forced: bool) -> int:
@@ -75,10 +72,22 @@ async def _undo(invocation: Invocation, action_id: str) -> int:
     return tell(invocation, action, code=Exit.DONE)
 
 
+async def _rehearse(invocation: Invocation, action_id: str) -> int:
+    from app.api.requests import request_of
+
+    async with invocation.writer(dry_run=True) as engine:
+        action = _refuse_resolved(await named(engine.ledger, action_id))
+        engine.actions.check(request_of(action))
+    return tell_request(invocation.output, engine.client.base_url, request_of(action))
+
+
 async def _unresolved(invocation: Invocation, action_id: str) -> Action:
     async with await invocation.ledger() as ledger:
         await ledger.adopt_orphans()
-        action = await named(ledger, action_id)
+        return _refuse_resolved(await named(ledger, action_id))
+
+
+def _refuse_resolved(action: Action) -> Action:
     if action.state != "unknown" or action.resolution is not None:
         raise failed(
             "wrong_state",
@@ -88,7 +97,7 @@ async def _unresolved(invocation: Invocation, action_id: str) -> Action:
 
 
 async def _send_again(invocation: Invocation, action_id: str) -> int:
-    async with invocation.engine(needs_token=True) as engine:
+    async with invocation.writer() as engine:
         successor = await resend(engine, action_id)
     return tell(invocation, successor)
 

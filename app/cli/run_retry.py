@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -14,12 +13,12 @@ from app.cli.context import Invocation
 from app.cli.documents import error_document
 from app.cli.exits import CommandFailedError, Exit, failed
 from app.cli.options import FactCommand
-from app.cli.output import Output
 from app.cli.progress import RowProgress
 from app.cli.run_wait import RunLookup
 from app.cli.table import Column
-from app.cli.write_command import request_document, worst, write_options
+from app.cli.write_command import request_document, tell_batch, worst, write_options
 from app.cli.writes import advice, carry_out, exit_of, rehearse
+from storage.errors import StorageError
 from storage.records import Action
 from storage.values import to_us
 
@@ -101,12 +100,16 @@ async def _retry(
                 with invocation.asking():
                     _confirm(count, len(results) - count, engine.settings.console.send_cap)
             results = await _send(invocation, engine, results)
-        _tell(invocation.output, results, engine.client.base_url)
+        base_url = engine.client.base_url
+    tell_batch(invocation, [each.document(base_url) for each in results], results, COLUMNS, base_url)
+    for each in results:
+        if each.outcome in {"unknown", "blocked"} and each.action is not None and not invocation.format.is_json:
+            invocation.output.note(f"{each.run_id}: {advice(each.action)}")
     return worst(each.exit for each in results)
 
 
 async def _planned(engine: "Engine", text: str, prefix: str | None) -> Retry:
-    from app.api.requests import request_of
+    from app.api.requests import asked_of
 
     try:
         run = await RunLookup(engine).current(text)
@@ -124,7 +127,7 @@ async def _planned(engine: "Engine", text: str, prefix: str | None) -> Retry:
     # One failure is retried once: where the same run works and fails again, that is another one.
     ended = to_us(run.updated_at) if run.updated_at else 0
     key = f"{prefix}-{run.run_id}" if prefix else f"retry-{run.run_id}-{ended}"
-    return await _checked(engine, Retry(run.run_id, "to_send", request_of(first), key))
+    return await _checked(engine, Retry(run.run_id, "to_send", asked_of(first), key))
 
 
 async def _checked(engine: "Engine", planned: Retry) -> Retry:
@@ -168,6 +171,10 @@ async def _send(invocation: Invocation, engine: "Engine", planned: Sequence[Retr
                 batch = f"  batch {n // cap + 1} of {batches}" if batches > 1 else ""
                 told = "not_tried" if result.outcome == "to_send" else result.outcome
                 progress.done(told, f"{each.run_id}{batch}")
+    except StorageError:
+        base_url = engine.client.base_url
+        invocation.beside_error = {"rows": [each.document(base_url) for each in results], "base_url": base_url}
+        raise
     except asyncio.CancelledError:
         # Reported below: the ledger knows what was done, and the rest can be resumed.
         results += planned[len(results) :]
@@ -185,15 +192,6 @@ async def _take(engine: "Engine", planned: Retry) -> Retry:
 
 
 OUTCOMES: Final[dict[str, Outcome]] = {"confirmed": "sent", "rejected": "rejected", "not_sent": "not_sent"}
-
-
-def _tell(output: Output, results: Sequence[Retry], base_url: str) -> None:
-    counts = Counter(result.outcome for result in results)
-    entries = [result.document(base_url) for result in results]
-    output.listing("rows", entries, results, COLUMNS, more={"outcomes": dict(counts), "base_url": base_url})
-    for result in results:
-        if result.outcome in {"unknown", "blocked"} and result.action is not None and not output.format.is_json:
-            output.note(f"{result.run_id}: {advice(result.action)}")
 
 
 def _reason(result: Retry) -> str:

@@ -1,6 +1,7 @@
 """A write as a command: its options, its dry run, and how it is carried out and reported."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -11,8 +12,9 @@ import click
 from app.cli.context import Invocation
 from app.cli.documents import unsent_document
 from app.cli.exits import Exit
-from app.cli.output import Format, Output
+from app.cli.output import Document, Format, Output
 from app.cli.run_wait import finish
+from app.cli.table import Column
 from app.cli.writes import carry_out, rehearse, tell
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 HEADERS: Final[Mapping[str, str]] = {"Authorization": "Bearer ***", "Content-Type": "application/json"}
 """As a dry run shows them: the token never is."""
 
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -131,3 +134,12 @@ SEVERITY: Final = (
 def worst(codes: Iterable[Exit]) -> Exit:
     """The exit code of a batch: that of the row to look at first."""
     return max(codes, key=SEVERITY.index, default=Exit.DONE)
+
+
+def tell_batch(
+    invocation: Invocation, entries: Sequence[Document], items: Sequence[T], columns: Sequence[Column[T]], base_url: str
+) -> None:
+    """Print what came of a batch's rows; each entry has its `outcome`."""
+    counts = Counter(entry["outcome"] for entry in entries)
+    more = {"outcomes": dict(counts), "base_url": base_url, "warnings": list(invocation.warnings)}
+    invocation.output.listing("rows", entries, items, columns, more=more)

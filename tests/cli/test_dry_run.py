@@ -102,3 +102,21 @@ def test_an_import_shows_the_request_of_each_row(faulty: CommandLine, server: Fa
     )
     assert f'POST {faulty.base_url}/external/organizations {{"email": "b@example.com"}}' in table.out
     assert len(server.requests) == 1
+
+
+def test_sending_again_is_rehearsed_without_a_confirmation(faulty: CommandLine, server: FaultServer) -> None:
+    """It prints what was sent the first time; what is not unknown is refused."""
+    server.script(Drop(), Respond(201, ORGANIZATION))
+    unknown = faulty(*CREATE).json()["action_id"]
+    done = faulty("orgs", "create", "done@example.com", "--json").json()["action_id"]
+    before = ledger(faulty.home)
+
+    dry, refused = (
+        faulty("actions", "resolve", action_id, "--send-again", "--dry-run", "--json") for action_id in (unknown, done)
+    )
+    misused = faulty("actions", "resolve", unknown, "--not-created", "--dry-run", "--json")
+
+    assert (dry.code, dry.json()["request"]["body"]) == (0, server.requests[0].json())
+    assert (refused.code, refused.json()["error"]["kind"]) == (2, "wrong_state")
+    assert (misused.code, misused.json()["error"]["kind"]) == (2, "usage")
+    assert (ledger(faulty.home), len(server.requests)) == (before, 2)

@@ -7,6 +7,9 @@ from random import Random
 
 import pytest
 
+from storage.errors import StorageError
+from storage.ledger import Ledger
+from storage.records import Action
 from tests.answers import ORGANIZATION
 from tests.cli.conftest import CommandLine, Inside
 from tests.fault_server import Drop, FaultServer, Hang, Received, Respond, Step
@@ -192,3 +195,24 @@ def test_an_import_that_is_killed_five_times_makes_each_organization_once(own: R
     assert (done.code, len(done.json()["rows"])) == (0, 200)
     invited = Counter(each["email"] for each in own.admin("invitation", "list")["invitations"])
     assert invited == Counter(rows)
+
+
+def test_an_import_whose_ledger_fails_tells_the_rows_that_were_done(
+    faulty: CommandLine, server: FaultServer, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the error: what was sent is not forgotten because the next row could not be looked up."""
+    server.otherwise = creating
+    look, looked = Ledger.organizations, []
+
+    async def failing(ledger: Ledger, subject: str) -> tuple[Action, ...]:
+        looked.append(subject)
+        if len(looked) > 1:
+            raise StorageError("The disk is gone.", path=file)
+        return await look(ledger, subject=subject)
+
+    monkeypatch.setattr(Ledger, "organizations", failing)
+
+    result = faulty("orgs", "import", str(file), "--json")
+
+    assert (result.code, [row["outcome"] for row in result.json()["rows"]]) == (2, ["created"])
+    assert result.json()["error"]["message"] == "The disk is gone."

@@ -140,3 +140,15 @@ def test_nothing_is_sent_without_a_yes(faulty: CommandLine, server: FaultServer,
             terminal.process.send_signal(signal.SIGINT)
         assert (terminal.end(), len(posts(server))) == (code, before + sent)
     assert b"2 of 2 \xc2\xb7 run_1  batch 2 of 2" in terminal.seen
+
+
+def test_a_retry_of_a_start_that_carried_its_own_id_carries_its_own(
+    faulty: CommandLine, server: FaultServer, works: Works
+) -> None:
+    """So that it, too, can be recognised with certainty."""
+    first = faulty("runs", "start", "-R", "acme/api", "--branch", "b/{action}", "Go", "--json").json()["action_id"]
+    works.end("run_0", "failed", updated=60)
+
+    second = faulty(*RETRY, "run_0").json()["rows"][0]["action_id"]
+
+    assert [json.loads(body)["branch_name"] for body in posts(server)] == [f"b/{first}", f"b/{second}"]
