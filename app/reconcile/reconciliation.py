@@ -22,7 +22,7 @@ PAGES: Final = 30
 """Pages that are read to look for one action."""
 EXECUTIONS: Final = 1_000
 """How many of our own starts of agents are ruled out: an execution may be listed as a run."""
-LOOK_S: Final = 5.0
+LOOK_S: Final = 2.0
 """How often the poller looks whether something is unknown."""
 AGE_PART: Final = 10
 """What has been unknown for a while is looked for after another such part of that while."""
@@ -94,7 +94,7 @@ class Reconciliation:
 
     async def work(self) -> float:
         """Look for what is unknown, once the service answers again; seconds until the next look."""
-        unknown = [action for action in await self.ledger.actions(kinds=FINDABLE, states=["unknown"]) if action.is_open]
+        unknown = [action for action in await self.ledger.unresolved() if action.kind in FINDABLE]
         if not unknown:
             return LOOK_S
         links = await self.runs.cache.links()

@@ -193,6 +193,7 @@ class Ledger:
     action = reads(queries.action)
     actions = reads(queries.actions)
     matching = reads(queries.matching)
+    unresolved = reads(queries.unresolved)
     for_run = reads(queries.for_run)
     last_turn = reads(queries.last_turn)
     run_ids = reads(queries.run_ids)

@@ -125,6 +125,12 @@ def matching(
     return select(connection, f"WHERE {' AND '.join(conditions)} ORDER BY seq DESC LIMIT ?", (*parameters, limit))
 
 
+def unresolved(connection: sqlite3.Connection, limit: int = 100) -> tuple[Action, ...]:
+    """The newest actions whose outcome a person has to find out."""
+    # Spelt as in the index `actions_unresolved`: only then does SQLite see that the index answers it.
+    return select(connection, "WHERE state = 'unknown' AND resolution IS NULL ORDER BY seq DESC LIMIT ?", (limit,))
+
+
 def for_run(connection: sqlite3.Connection, run_id: str) -> tuple[Action, ...]:
     """The starts and continuations that made the run or were meant for it, oldest first."""
     wanted = sqlite_text(run_id)

@@ -1,5 +1,6 @@
 """Reconciliation: what an action of unknown outcome may have made is found by itself, and never decided by itself."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -93,6 +94,26 @@ async def test_a_lost_start_is_proposed_by_itself_whatever_the_services_clock_sa
         assert await proposed(engine, action) == [made]
         assert ActionChanged(action.action_id) in events
         assert await engine.ledger.action(action.action_id) == action
+
+
+async def test_the_poller_proposes_as_soon_as_the_link_is_back(peer: Peer, tmp_path: Path) -> None:
+    """Without a key or a command: the doorbell rings for the action, whose outcome stays open."""
+    with_history(peer)
+    rang: asyncio.Queue[Event] = asyncio.Queue()
+    async with Desk(peer, tmp_path).engine(runs_s=0.05, health_s=60.0) as engine:
+        await engine.refresh()
+        action = await lost(engine, peer, StartRun("Fix it.", API, "fix/x"))
+        made = next(reversed(peer.runs))
+        engine.subscribe(rang.put_nowait)
+        engine.start_polling()
+        async with asyncio.timeout(120):
+            while await rang.get() != ActionChanged(action.action_id):
+                pass
+        found = await engine.reconciliation.cached(action)
+        held = await engine.ledger.action(action.action_id)
+
+    assert [candidate.run.run_id for candidate in found.candidates] == [made]
+    assert held == action
 
 
 @pytest.mark.parametrize("quirks", QUIRKS, ids=str)
