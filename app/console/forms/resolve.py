@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar, Final, Literal
 
-from textual import on, work
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
@@ -85,7 +85,10 @@ class ResolveForm(ModalScreen[Action | None]):
         self._doubted: str | None = None
         """The id about which the form asks again."""
         self._best = ""
-        """The likeliest candidate's id."""
+        """The likeliest candidate's id, or the one that a person clicked."""
+        self._is_picked = False
+        self._candidates: tuple[str, ...] = ()
+        """Ids of those on show, line by line."""
         self._found = FormFact("candidates" if action.kind in FINDABLE else "find out", SafeText())
         self._found.id = "found"
         self._found.set_class(action.kind in FINDABLE, "-listed")
@@ -181,6 +184,16 @@ class ResolveForm(ModalScreen[Action | None]):
         self.query_one(FormDialog).note(safe_text("Sending…"))
         return await actions.send_again(action_id)
 
+    def on_click(self, event: events.Click) -> None:
+        """Take the clicked candidate."""
+        if event.widget is None or self._found not in event.widget.ancestors_with_self:
+            return
+        place = event.screen_y - self._found.region.y
+        if place < min(len(self._candidates), _LINES):
+            self._best, self._is_picked = self._candidates[place], True
+            self._choice.chosen = 0
+            self._evidence.fill(self._best)
+
     @on(FormChoice.Changed)
     def _chosen(self) -> None:
         self._doubt(None)
@@ -233,9 +246,13 @@ class ResolveForm(ModalScreen[Action | None]):
 
     def _offer(self, found: Proposal) -> None:
         """Show the candidates, and prefill the likeliest unless a person has typed."""
-        before, self._best = self._best, found.candidates[0].run.run_id if found.candidates else ""
+        ids = tuple(candidate.run.run_id for candidate in found.candidates)
+        before = self._best
+        if not self._is_picked:
+            self._best = ids[0] if ids else ""
+        self._candidates = ids if len(ids) <= _LINES else ids[: _LINES - 1]
         self._found.show(_candidate_lines(found.candidates))
-        self._evidence.offer(tuple(candidate.run.run_id for candidate in found.candidates))
+        self._evidence.offer(ids)
         if self._word == "created" and self._evidence.value in {"", before}:
             self._evidence.fill(self._best)
 

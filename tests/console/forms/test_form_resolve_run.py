@@ -9,7 +9,7 @@ from app.api.requests import CreateOrganization, StartRun
 from app.console.forms import ResolveForm
 from app.engine import Engine
 from storage.records import Action, Repository
-from tests.console.forms.steps import CREATED, opened, press, words, write
+from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write
 from tests.fault_server import Drop, FaultServer, Received, Respond, Step
 
 
@@ -42,6 +42,21 @@ async def test_the_run_it_may_have_made_is_shown_and_prefilled(stage: Any, engin
     assert "One run fits by place and time. A colleague may have started it." in text
     assert re.search(r"run_made1 \d+s (after|before) the send queued", text)
     assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "run_made1")
+
+
+async def test_another_candidate_is_taken_by_a_click(stage: Any, engine: Engine, server: FaultServer) -> None:
+    """By mouse alone."""
+    runs = [listed("run_later1", "fix/x"), listed("run_made1", "fix/x")]
+    action = await unknown_start(engine, server, Respond(200, {"runs": runs}))
+    app = stage(lambda engine: ResolveForm(engine, action))
+    async with opened(app) as pilot:
+        shown = [line for line in painted(app).splitlines() if "run_" in line]
+        await pilot.click("#found", offset=(20, 1))
+        await pilot.click("#verb-apply")
+        await settle(pilot)
+
+    assert app.outcome.result_id in shown[1]
+    assert app.outcome.result_id not in shown[0]
 
 
 @pytest.mark.parametrize(
