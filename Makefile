@@ -33,8 +33,8 @@ lint: .venv/.dev ## Style, types and import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-campaign: .venv/.dev ## Kill workers under 200 runs, try the API thousands of ways, a day of the console (many minutes)
-	@$(BIN)/python -m pytest -n0 -s -m campaign tests/service/test_campaign.py tests/conformance tests/console/soak tests/sync/test_model.py
+campaign: .venv/.dev ## Kill workers under 200 runs, 100,000 faulty writes, a day of the console and more (hours)
+	@$(BIN)/python -m pytest -n0 -s -m campaign tests/service/test_campaign.py tests/conformance tests/console/soak tests/sync/test_model.py tests/actions tests/storage/test_ledger_model.py
 
 bench: .venv/.dev ## Measure, as ratios within one run
 	@$(BIN)/python -m bench

@@ -39,13 +39,15 @@ class Accounts:
         """Keep what a command reported."""
         self.said.append(Said(mark, code, document["state"], document["action_id"], document["run"] is not None))
 
-    async def contradictions(self, ledger_file: Path, *, ours: bool) -> list[str]:
+    async def contradictions(self, *ledger_files: Path, ours: bool) -> list[str]:
         """Everything that does not fit together; `ours`: this process sent them, and counts as dead from here on."""
-        async with await Ledger.open(ledger_file) as ledger:
-            if ours:
-                await ledger.writer.run(lambda c: c.execute("UPDATE actions SET owner_pid = ?", (NOBODY,)))
-            await ledger.adopt_orphans()
-            held = await ledger.actions(limit=10_000_000)
+        held: list[Action] = []
+        for file in ledger_files:
+            async with await Ledger.open(file) as ledger:
+                if ours:
+                    await ledger.writer.run(lambda c: c.execute("UPDATE actions SET owner_pid = ?", (NOBODY,)))
+                await ledger.adopt_orphans()
+                held += await ledger.actions(limit=10_000_000)
         by_mark: dict[str, list[Action]] = {}
         for action in held:
             by_mark.setdefault(json.loads(action.body_json)["instructions"], []).append(action)
