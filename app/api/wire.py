@@ -92,6 +92,9 @@ class _WireModel(BaseModel):
         return self.__pydantic_serializer__.to_json(self, exclude_unset=True).decode()
 
 
+_STR: Final = frozenset({str})
+
+
 class _RepositoryBody(_WireModel):
     """Spec 2.3."""
 
@@ -101,7 +104,7 @@ class _RepositoryBody(_WireModel):
     def record(self) -> Repository:
         """The reference."""
         data = self.data or {}
-        if all(type(value) is str for value in data.values()):
+        if set(map(type, data.values())) <= _STR:
             return _repository(self.platform, tuple(data.items()))
         return Repository.of(self.platform, data)
 

@@ -11,7 +11,7 @@ from app.api.errors import EndlessListError
 from app.sync.walk import TICK
 from storage.records import CoverageGap, RunPage
 
-LONGEST: Final = 10
+LONGEST: Final = 20
 """Pages that a window keeps when it is split: of a long gap, the newest part is filled first."""
 SHORTEST: Final = 2
 """Pages below which splitting a window would save nothing."""
