@@ -14,22 +14,31 @@ from app.api.errors import ApiError, NotFoundError
 from app.cli.context import Invocation
 from app.cli.documents import CHUNK, COLUMNS, RunView, continued_from, views
 from app.cli.exits import CommandFailedError, ErrorDetail, Exit, failed, of_api_error
-from app.cli.options import OUT_OPTION, FactCommand, as_last_moment, as_moment, async_command
+from app.cli.options import OUT_OPTION, FactCommand, async_command
 from app.cli.output import Format, Rows
 from app.cli.progress import Bar
 from app.query import both, parse
-from app.times import exact_ago, rfc3339
+from app.times import exact_ago, parse_period, rfc3339
 from storage.records import Coverage, CoverageGap, Run, RunFilter
 
 if TYPE_CHECKING:
     from app.engine import Engine
 
 DEFAULT_LIMIT: Final = 50
-LONG_AGO: Final = timedelta(days=1)
-"""Recent runs are confirmed at least as often, where a console or a bot is at work."""
 CACHED_HINT: Final = "Show earlier results with --cached."
 VERSION_HINT: Final = "Check the base address: it ends with the version, as in https://api.example.com/v1."
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _as_written(_: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Callback for a time that counts from a now that is not known yet."""
+    try:
+        if value is not None:
+            parse_period(value, datetime.now(UTC))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param=param) from error
+    return value
+
 
 _OPTIONS: Final = (
     click.option("--status", "statuses", multiple=True, metavar="STATUS", help="Repeatable; !failed means any other."),
@@ -43,10 +52,10 @@ _OPTIONS: Final = (
     ),
     click.option("--branch", "branches", multiple=True, metavar="BRANCH", help="A branch; * and ! work."),
     click.option(
-        "--from", "since", callback=as_moment, metavar="TIME", help="Created then or later: -2h, -7d, RFC 3339."
+        "--from", "since", callback=_as_written, metavar="TIME", help="Created then or later: -2h, -7d, RFC 3339."
     ),
     click.option(
-        "--to", "until", callback=as_last_moment, metavar="TIME", help="Created then or earlier; a date with its day."
+        "--to", "until", callback=_as_written, metavar="TIME", help="Created then or earlier; a date with its day."
     ),
     click.option(
         "--search",
@@ -70,16 +79,18 @@ def run_filter(
     statuses: tuple[str, ...],
     repositories: tuple[str, ...],
     branches: tuple[str, ...],
-    since: datetime | None,
-    until: datetime | None,
+    since: str | None,
+    until: str | None,
     search: str,
     active: bool,
+    now: datetime | None = None,
 ) -> RunFilter:
-    """The filter that the options describe.
+    """The filter that the options describe, with times before this now. None: by our clock.
 
     Raises:
         CommandFailedError: The time range is empty, or the query means nothing.
     """
+    now = now or datetime.now(UTC)
     options = RunFilter(
         statuses=_asked(statuses),
         not_statuses=_excluded(statuses),
@@ -87,18 +98,23 @@ def run_filter(
         not_repositories=tuple(_label(name) for name in _excluded(repositories)),
         branches=_asked(branches),
         not_branches=_excluded(branches),
-        since=since,
-        until=until,
+        since=None if since is None else parse_period(since, now)[0],
+        until=None if until is None else parse_period(until, now)[1],
         active=active,
     )
-    asked = both(options, _queried(search))
+    asked = both(options, _queried(search, now))
     if asked.since and asked.until and asked.since > asked.until:
         raise failed("usage", "The time range ends before it begins.")
     return asked
 
 
-def _queried(text: str) -> RunFilter:
-    query = parse(text, datetime.now(UTC))
+async def _by_service_clock(engine: "Engine", filters: dict[str, Any]) -> RunFilter:
+    """The filter that the options describe, by the clock that the runs' times are of, as far as it is known."""
+    return run_filter(**filters, now=engine.clock() + await engine.cache.run_clock_ahead())
+
+
+def _queried(text: str, now: datetime) -> RunFilter:
+    query = parse(text, now)
     if query.problems:
         problems: list[ErrorDetail] = [
             {"start": p.start, "end": p.end, "message": p.message, "cure": p.cure} for p in query.problems
@@ -131,10 +147,12 @@ def _label(name: str) -> str:
 @async_command
 async def list_runs(invocation: Invocation, /, *, limit: int, everything: bool, cached: bool, **filters: Any) -> int:
     """List runs from the service, newest first, and cache them."""
-    asked = run_filter(**filters)
+    run_filter(**filters)  # A mistake is told before anything is opened.
     rows = invocation.begin_rows("runs", COLUMNS)
     async with invocation.engine(needs_token=not cached) as engine:
-        listing = _RunList(engine, asked, None if everything else limit, is_cached=cached)
+        listing = _RunList(
+            engine, await _by_service_clock(engine, filters), None if everything else limit, is_cached=cached
+        )
         await listing.print(rows)
         more, remark = await listing.more(), await listing.remark(rows.count)
     rows.end(more, empty="No run matches.")
@@ -153,11 +171,11 @@ async def export(
     invocation: Invocation, /, *, limit: int | None, cached: bool, out: Path | None, **filters: Any
 ) -> int:
     """Write every run that matches, as NDJSON unless --output says otherwise."""
-    asked = run_filter(**filters)
+    run_filter(**filters)  # A mistake is told before anything is opened.
     if invocation.format is Format.TABLE:
         invocation.format = Format.NDJSON
     async with invocation.engine(needs_token=not cached) as engine:
-        listing = _RunList(engine, asked, limit, is_cached=cached)
+        listing = _RunList(engine, await _by_service_clock(engine, filters), limit, is_cached=cached)
         with invocation.exporting(out, "runs", COLUMNS) as rows:
             await listing.print(rows)
             rows.end(await listing.more())
@@ -178,7 +196,7 @@ class _RunList:
     seen_at: tuple[datetime, datetime] | None = None
     """When the service showed the run of this list that it showed longest ago, and the one it showed last."""
     long_ago: int = 0
-    """How many of its runs were shown longer than a day before this list was asked for."""
+    """How many of its runs were not confirmed for so long that they are not shown as live."""
 
     async def print(self, rows: Rows[RunView]) -> None:
         """Print the runs, page by page.
@@ -225,9 +243,13 @@ class _RunList:
 
     def _note_times(self, shown: Sequence[RunView]) -> None:
         times = [view.detail.last_seen_at for view in shown if view.detail]
-        self.long_ago += sum(time < self.asked_at - LONG_AGO for time in times)
+        self.long_ago += sum(time < self.asked_at - self._confirmed_for for time in times)
         if times:
             self.seen_at = min(*(self.seen_at or times), *times), max(*(self.seen_at or times), *times)
+
+    @property
+    def _confirmed_for(self) -> timedelta:
+        return self.engine.settings.history.confirmed_for
 
     async def _as_of(self) -> datetime | None:
         if not self.is_cached or self.coverage.as_of is not None:
@@ -258,7 +280,8 @@ class _RunList:
             parts.append(f"From the cache, as of {await self._age()}; {self._extent_text()}.")
         if self.is_cached and self.long_ago and self.seen_at:
             are = "1 of them was" if self.long_ago == 1 else f"{self.long_ago:,} of them were"
-            parts.append(f"{are} last confirmed more than a day ago, the oldest on {self.seen_at[0]:%Y-%m-%d}.")
+            days = f"{self._confirmed_for / timedelta(days=1):g} days"
+            parts.append(f"{are} last confirmed more than {days} ago, the oldest on {self.seen_at[0]:%Y-%m-%d}.")
         if self.is_cached and not count and not self.coverage.whole:
             held = await self.engine.cache.count(RunFilter())
             parts.append(f"Looked only among the {held:,} runs that are here. Leave out --cached to ask the service.")

@@ -20,6 +20,13 @@ from storage.records import ACTIVE_STATUSES, CoverageRange, Run, RunChanges, Ser
 
 HEAD_RUNS: Final = 20
 """Runs that the head shows at least; one page, unless pages are small."""
+ENDS_BY_NAME: Final = frozenset(
+    {
+        *("aborted", "canceled", "cancelled", "done", "error", "errored", "expired", "finished", "killed", "rejected"),
+        *("skipped", "succeeded", "success", "terminated", "timed_out", "timeout"),
+    }
+)
+"""Statuses that say themselves that they are final, unless runs are seen leaving them."""
 OTHERS: Final = 3
 """Runs of another status that prove that a filter is ignored; fewer may have moved just now."""
 LONGEST_PAUSE: Final = 64
@@ -213,6 +220,9 @@ class RunSync:
         """Read every run of the active statuses, and one page of each that the spec does not name."""
         service_now = shown.newest_change()
         ignores_status = await self.cache.has_habit("ignores_status", self.clock())
+        for status in await self.cache.unsettled_statuses():
+            if status.lower() in ENDS_BY_NAME:
+                await self._learn_final(status)
         others = await self.cache.unsettled_statuses()
         for status in (*ACTIVE_STATUSES, *others):
             if not status:

@@ -48,10 +48,10 @@ def test_a_third_final_status(desk: Desk, cancelled: int) -> None:
     assert desk.peer.asked() <= 5
 
 
-@pytest.mark.parametrize("polls", [0, 1])
-def test_waiting_for_a_run_that_is_cancelled(desk: Desk, polls: int) -> None:
+@pytest.mark.parametrize(("polls", "others"), [(0, 0), (1, 5), (0, 150), (1, 150)])
+def test_waiting_for_a_run_that_is_cancelled(desk: Desk, polls: int, others: int) -> None:
     """`runs wait` ends when the run does, whatever the service calls it, on a machine that has seen nothing yet too."""
-    desk.peer.fill(150, "cancelled", until=desk.peer.now - HOUR)
+    desk.peer.fill(others, "cancelled", until=desk.peer.now - HOUR)
     desk.peer.put("run", "working")
     desk.poll(polls)
     desk.peer.before(3, lambda: desk.peer.move("run", "cancelled"))

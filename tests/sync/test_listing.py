@@ -249,6 +249,23 @@ def test_an_ignored_date_does_not_cost_the_whole_history(desk: Desk) -> None:
     assert desk.peer.asked() < 12
 
 
+@pytest.mark.parametrize("asked", [("--from", "-2h"), ("--search", "since:2h")])
+@pytest.mark.parametrize("cached", [[], ["--cached"]])
+@pytest.mark.parametrize("habit", ["clock_offset", "local_offset"])
+def test_the_last_hours_are_those_of_the_service(
+    desk: Desk, asked: tuple[str, str], cached: list[str], habit: str
+) -> None:
+    """Its clock, or the local time that it shows, is five hours ahead of ours."""
+    setattr(desk.peer, habit, 5 * HOUR)
+    desk.peer.fill(20, until=desk.peer.now - 3 * HOUR)
+    desk.peer.fill(5)
+    desk.poll(3)
+    desk.within(lambda engine: engine.runs.service_traits())
+    document = desk.facts("runs", "list", *asked, *cached)
+
+    assert [run["run_id"] for run in document["runs"]] == [f"run_{number:05}" for number in range(24, 19, -1)]
+
+
 # what is said of the cache
 
 
@@ -263,7 +280,7 @@ def test_a_list_of_the_cache_is_as_old_as_its_oldest_confirmation(desk: Desk) ->
 
     assert document["confirmed_since"] == rfc3339(past)
     assert document["as_of"] > document["confirmed_since"]
-    assert f"150 of them were last confirmed more than a day ago, the oldest on {past:%Y-%m-%d}" in told
+    assert f"150 of them were last confirmed more than 7 days ago, the oldest on {past:%Y-%m-%d}" in told
     assert "last confirmed" not in desk.run("runs", "list", "--cached").err
 
 
