@@ -122,3 +122,17 @@ def test_a_ledger_that_cannot_be_used_sends_nothing_and_says_so(
     assert listed.code == (0 if content is None else 2)
     assert ("The ledger can only be read" in listed.err) == (content is None)
     assert len(posts(server)) == 1
+
+
+@pytest.mark.parametrize("word", [("--send-again", "--confirm", "new.admin@example.com"), ("--not-created",)])
+def test_what_a_killed_command_was_sending_can_be_resolved(
+    faulty: CommandLine, server: FaultServer, word: tuple[str, ...]
+) -> None:
+    """Resolving looks first whether its process still lives."""
+    server.script(Drop(), Respond(201, ORGANIZATION))
+    action_id = faulty(*CREATE).json()["action_id"]
+    (ledger,) = (faulty.home / "data").rglob("ledger.sqlite3")
+    with closing(sqlite3.connect(ledger, isolation_level=None)) as connection:
+        connection.execute("UPDATE actions SET state = 'sending', settled_us = NULL, owner_pid = ?", (2**22 + 1,))
+
+    assert faulty("actions", "resolve", action_id, *word, "--json").code == 0

@@ -11,7 +11,7 @@ from app.actions.actions import InFlight
 from app.api.client import Client
 from app.config import Profile, Settings, load
 from app.engine import Engine
-from app.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
+from app.events import ActionChanged, CacheChangedElsewhere, Event, HealthChanged, LinkChanged
 from storage.cache import Cache
 from storage.errors import DatabaseBusyError
 from storage.lease import Lease
@@ -170,3 +170,26 @@ async def test_refresh_tries_both_and_returns_the_first_problem(board: Board, tm
         assert problem is not None
         assert problem.kind == "rate_limited"
         assert len(await engine.cache.health()) == 1
+
+
+@pytest.mark.parametrize("has_lease", [True, False])
+async def test_a_write_whose_process_was_killed_is_settled_while_a_console_is_open(
+    board: Board, tmp_path: Path, *, has_lease: bool
+) -> None:
+    """It does not stand as being sent until the next start: every process that polls looks, with the lease or not."""
+    listener = Listener()
+    async with await Engine.open(*configured(board, tmp_path), actor="console", announce=listener) as engine:
+        if not has_lease:
+            await Lease(engine.cache).acquire("poller", "another", 600)
+        ledger = engine.ledger
+        action = await ledger.prepare(
+            action_id=None, kind="run.start", subject="", key="k", path="/", body_json="{}", actor="cli"
+        )
+        await ledger.sending(action.action_id)
+        await ledger.writer.run(lambda c: c.execute("UPDATE actions SET owner_pid = ?", (2**22 + 1,)))
+        engine.start_polling()
+        await listener.heard(lambda event: event == ActionChanged(action.action_id))
+
+        settled = await ledger.action(action.action_id)
+        assert settled is not None
+        assert (settled.state, settled.author.surface) == ("unknown", "console")

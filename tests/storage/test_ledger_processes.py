@@ -9,7 +9,7 @@ from subprocess import Popen
 
 import pytest
 
-from storage.ledger import Ledger
+from storage.ledger import Ledger, SubjectBlockedError
 from storage.ledger.owner import Owner, is_dead, this_process
 from storage.records import Action
 
@@ -94,12 +94,28 @@ async def test_a_killed_senders_actions_are_settled(
 async def test_a_living_senders_actions_are_its_own(
     ledger: Ledger, ledger_path: Path, start_process: StartProcess, prepare: Callable[..., Awaitable[Action]]
 ) -> None:
-    """Another process's, or ours: nobody settles them but their owner."""
-    start_sender(start_process, ledger_path, "prepared", "sending")
+    """Another process's, or ours: their owner alone settles them, until it has died before our eyes."""
+    sender = start_sender(start_process, ledger_path, "prepared", "sending")
     await prepare("ours", subject="ours")
 
     assert await ledger.adopt_orphans() == ()
     assert {action.state for action in await ledger.actions()} == {"prepared", "sending"}
+    sender.kill()
+    sender.wait()
+    assert [action.state for action in await ledger.adopt_orphans()] == ["not_sent", "unknown"]
+
+
+async def test_a_dead_senders_action_blocks_as_unknown(
+    ledger: Ledger, prepare: Callable[..., Awaitable[Action]]
+) -> None:
+    """Who asks next is told to find out, not to wait for a process that no longer exists."""
+    await ledger.sending((await prepare("1")).action_id)
+    await ledger.writer.run(lambda c: c.execute("UPDATE actions SET owner_pid = ?", (2**22 + 1,)))
+
+    with pytest.raises(SubjectBlockedError) as blocked:
+        await prepare("2")
+
+    assert blocked.value.existing.state == "unknown"
 
 
 @pytest.mark.parametrize(
