@@ -67,15 +67,15 @@ async def list_actions(invocation: Invocation, /, *, limit: int, **filters: Any)
     return Exit.DONE
 
 
-@click.command("export", cls=FactCommand, short_help="Write every write that matches to a file.")
+@click.command("export", cls=FactCommand, short_help="Export the writes that match, as an audit.")
 @filter_options
 @OUT_OPTION
 @async_command
 async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any) -> int:
-    """Write every write that matches, newest first, as NDJSON unless --output says otherwise.
+    """Export the writes that match, newest first, as NDJSON unless --output says otherwise.
 
-    Who asked, on which machine and by which part of the program, when, what for, which service it went to, and what
-    became of it. Does not contact the service.
+    Each says who asked, on which machine and by which part of the program, when, what for, which service it went to,
+    and what became of it. Does not contact the service.
     """
     if invocation.format is Format.TABLE:
         invocation.format = Format.NDJSON

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def actions() -> None:
-    """List, show and resolve the writes sent from here."""
+    """List, export, show and resolve the writes sent from here."""
 
 
 actions.add_command(list_actions)

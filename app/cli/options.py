@@ -48,13 +48,13 @@ def global_options(*, hidden: bool) -> list[click.Option]:
             type=path,
             metavar="FILE",
             callback=_keep("config_file"),
-            help="Configuration file [RUNWARDEN_CONFIG].",
+            help="Configuration file; beats the environment [RUNWARDEN_CONFIG].",
         ),
         option(
             ["--profile"],
             metavar="NAME",
             callback=_keep("profile_name"),
-            help="Which of the configured services [RUNWARDEN_PROFILE].",
+            help="Which of the configured services; beats the environment [RUNWARDEN_PROFILE].",
         ),
         option(
             ["--data-dir"],

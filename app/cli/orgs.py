@@ -30,7 +30,7 @@ orgs.add_command(import_organizations)
 @click.argument("email")
 @click.option("--offer-code", metavar="CODE", help="A partner offer code. Default: the standard trial.")
 @write_options
-@click.option("--again", is_flag=True, help="Create another one, although EMAIL has one from here.")
+@click.option("--again", is_flag=True, help="Create another one, although one was created for EMAIL before.")
 @click.pass_obj
 def create(invocation: Invocation, /, *, email: str, offer_code: str | None, **options: Any) -> int:
     """Create an organization and invite EMAIL as its administrator."""

@@ -16,7 +16,7 @@ from app.cli.options import FactCommand
 from app.cli.progress import RowProgress
 from app.cli.run_wait import RunLookup
 from app.cli.table import Column
-from app.cli.write_command import request_document, tell_batch, worst, write_options
+from app.cli.write_command import DRY_RUN_OPTION, request_document, tell_batch, worst
 from app.cli.writes import advice, carry_out, exit_of, rehearse
 from storage.errors import StorageError
 from storage.records import Action
@@ -76,14 +76,21 @@ class Retry:
 @click.command("retry", cls=FactCommand, short_help="Try failed runs again.")
 @click.argument("run_ids", nargs=-1, required=True, metavar="RUN_ID...")
 @click.option("--yes", is_flag=True, help="Do not ask before sending.")
-@write_options
+@click.option(
+    "--key",
+    "--idempotency-key",
+    "key",
+    metavar="PREFIX",
+    help="Send each run once under the key PREFIX-RUN_ID. Default: once for each of its failures.",
+)
+@DRY_RUN_OPTION
 @click.pass_obj
 def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: bool, key: str | None, dry_run: bool) -> int:
-    """Send once more what began the last turn of each failed run: the same instructions, repository and branch.
+    """Retry failed runs with the same instructions, repository and branch.
 
-    Only runs that were started or continued from here can be retried: the API does not tell their instructions. They
-    are sent one after the other, in batches of send_cap, after one question. The same command goes on where it was
-    interrupted: a failure is retried once, or with --key PREFIX once under the key PREFIX-RUN_ID.
+    Only runs that were started or continued from here can be retried: the API does not tell the instructions of
+    others. After one question they are sent one after the other, in batches of send_cap. An interrupted command can
+    simply be repeated: each failure is retried once.
     """
     return invocation.run(lambda: _retry(invocation, run_ids, key, is_asked=yes, dry_run=dry_run))
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def runs() -> None:
-    """List, show, start, continue, wait for and export runs."""
+    """List, show, start, continue, retry, wait for and export runs."""
 
 
 for command in (list_runs, export, start, continue_run, retry, wait, sync):

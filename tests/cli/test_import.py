@@ -216,3 +216,21 @@ def test_an_import_whose_ledger_fails_tells_the_rows_that_were_done(
 
     assert (result.code, [row["outcome"] for row in result.json()["rows"]]) == (2, ["created"])
     assert result.json()["error"]["message"] == "The disk is gone."
+
+
+def test_an_email_that_another_process_takes_in_the_middle_is_passed_over(
+    faulty: CommandLine, server: FaultServer, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger decides when the row is entered, not when it was looked up."""
+    server.otherwise = creating
+    faulty("orgs", "create", "a@example.com")
+
+    async def unaware(_: Ledger, subject: str) -> tuple[Action, ...]:
+        return ()
+
+    monkeypatch.setattr(Ledger, "organizations", unaware)
+
+    result = faulty("orgs", "import", str(file), "--json")
+
+    assert [row["outcome"] for row in result.json()["rows"]] == ["already_created", "created", "created"]
+    assert emails(server) == {"a@example.com": 1, "b@example.com": 1, "c@example.com": 1}

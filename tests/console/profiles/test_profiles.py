@@ -17,9 +17,10 @@ from app.console.profiles.engines import ProfileEngines
 from app.console.profiles.overview import GENTLE_S, ProfileOverview
 from app.console.profiles.switcher import ProfileSwitcher
 from app.console.profiles.switching import BETWEEN
-from app.token import StreamToken
+from app.token import EnvToken, StreamToken
 from storage.errors import DatabaseBusyError, StorageError
 from storage.lease import Lease
+from storage.records import RunFilter
 from tests.console.conftest import SMALL, WIDE, Disk, Scene, Staged
 from tests.console.profiles.conftest import FleetStaged
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock
@@ -87,7 +88,7 @@ async def test_another_profile_by_its_letters_and_back_again(fleet_staged: Fleet
         assert scene.app.session.engine.polling.is_poller
         assert len(scene.rows) == 3
         with pytest.raises(StorageError):
-            await left.cache.count(scene.app.session.profile)  # type: ignore[arg-type]  # closed: it is not even looked at
+            await left.cache.count(RunFilter())
 
         await scene.press("2")
         await scene.shows("Code hosts", "github")
@@ -240,6 +241,19 @@ async def test_tokens_leave_the_environment_and_are_read_once(
 
     assert env == {"PATH": "/bin"}
     assert problems == [None] * 4
+
+
+async def test_a_token_that_belongs_to_another_service_is_not_used(several: Settings, clock: SceneClock) -> None:
+    """RUNWARDEN_TOKEN beside RUNWARDEN_BASE_URL: a profile with another address is opened without it."""
+    foreign = replace(several.profile("partner"), token=EnvToken(TOKEN_VARIABLE, belongs_to="https://other.example"))
+    env = {TOKEN_VARIABLE: "token-of-the-other"}
+    profile_engines = ProfileEngines(several, foreign, env, clock)
+    try:
+        problem = (await profile_engines.engine("partner")).token_problem
+    finally:
+        await profile_engines.close()
+
+    assert "https://other.example" in str(problem)
 
 
 async def test_the_switcher_closes_with_its_own_key(fleet_staged: FleetStaged) -> None:
