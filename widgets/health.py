@@ -1,23 +1,26 @@
 """The health of code hosts: a card for each, its last day as a strip, and the incidents."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final, Generic, Literal, TypeVar
 
 from rich.cells import cell_len
 from textual.content import Content
 from textual.widgets import Static
 
-from app.text import SafeText
-from app.times import clock_time, span
+from app.text import SafeText, safe_text
+from app.times import ago, clock_time, span
+from storage.records.activity import ANSWERED, FAILED, PollSpan
 from widgets.badges import STYLES, Badge
 from widgets.cells import fit, shorten
+from widgets.frame.freshness import trouble_word
 
 Slice = Literal["well", "impaired", "bad"] | None
 """None: unknown."""
 
 Part = tuple[str, str]
+T = TypeVar("T")
 
 _GLYPHS: Final[dict[Slice, str]] = {"well": "━", "impaired": "▄", "bad": "█", None: "·"}
 _TONES: Final[dict[Slice, str]] = {
@@ -173,20 +176,22 @@ class IncidentFacts:
     """For example that it flapped, or that its end was not observed."""
 
 
-class IncidentList(Static):
-    """The newest incidents, or a line that says there are none."""
+class HealthList(Static, Generic[T]):
+    """The newest of its items, a line each, or a line that says there are none."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 — Textual's word
+    def __init__(self, draw: Callable[[Sequence[T], str, datetime, int], Content], *, id: str) -> None:  # noqa: A002 — Textual's word
+        """Prepare; `draw` makes the lines of the items, or says otherwise, in a width."""
         super().__init__(id=id, markup=False)
-        self._incidents: Sequence[IncidentFacts] = ()
+        self._draw = draw
+        self._items: Sequence[T] = ()
         self._otherwise = ""
         self._now: datetime | None = None
         self._shown: Content | None = None
 
-    def show(self, incidents: Sequence[IncidentFacts], otherwise: str, now: datetime) -> None:
-        """Show the incidents, newest first; repaint only if they changed."""
-        self._incidents, self._otherwise, self._now = incidents, otherwise, now
-        content = incident_lines(incidents, otherwise, now, self.size.width)
+    def show(self, items: Sequence[T], otherwise: str, now: datetime) -> None:
+        """Show the items, newest first; repaint only if they changed."""
+        self._items, self._otherwise, self._now = items, otherwise, now
+        content = self._draw(items, otherwise, now, self.size.width)
         if self._shown is None or not content.is_same(self._shown):
             self._shown = content
             self.update(content)
@@ -194,7 +199,7 @@ class IncidentList(Static):
     def on_resize(self) -> None:
         """Draw again for the new width."""
         if self._now is not None:
-            self.show(self._incidents, self._otherwise, self._now)
+            self.show(self._items, self._otherwise, self._now)
 
 
 def incident_lines(incidents: Sequence[IncidentFacts], otherwise: str, now: datetime, width: int) -> Content:
@@ -217,3 +222,38 @@ def _line(incident: IncidentFacts, now: datetime, width: int) -> Content:
         (f"{lasted:<14}", "bold" if incident.goes_on else ""),
         (shorten(incident.note, max(0, width - FACTS)), _QUIET),
     )
+
+
+MOST_POLLS: Final = 100
+SHORTEST_S: Final = 60
+"""The shortest span of polls whose length is shown."""
+BEFORE_POLLS: Final = 42
+"""Cells of a line before how often it was asked."""
+_ANSWERED: Final = Badge("✓", ANSWERED, "good")
+_FAILED: Final = Badge("✗", FAILED, "bad")
+
+
+def poll_lines(polls: Sequence[PollSpan], otherwise: str, now: datetime, width: int) -> Content:
+    """Consecutive polls with the same outcome are one line."""
+    lines = [_poll_line(poll, now, width) for poll in polls[:MOST_POLLS]]
+    return Content("\n").join(lines) if lines else Content.styled(otherwise, _QUIET)
+
+
+def _poll_line(poll: PollSpan, now: datetime, width: int) -> Content:
+    badge = _ANSWERED if poll.error_kind is None else _FAILED
+    said = "  ".join(filter(None, (_polls(poll, now), safe_text(poll.error_message or "", limit=200))))
+    return Content.assemble(
+        (fit(badge.text, 16) + " ", badge.style),
+        (fit(safe_text(poll.subject, limit=10), 10) + " ", ""),
+        (f"{clock_time(poll.first_at, now):<14}", _QUIET),
+        (shorten(safe_text(said, limit=300), max(0, width - BEFORE_POLLS)), "" if poll.error_kind else _QUIET),
+    )
+
+
+def _polls(poll: PollSpan, now: datetime) -> SafeText:
+    if poll.polls == 1:
+        return safe_text("once" if poll.error_kind is None else trouble_word(poll.error_kind))
+    lasted_s = (poll.last_at - poll.first_at).total_seconds()
+    over = f" in {span(lasted_s)}" if lasted_s >= SHORTEST_S else ""
+    said = trouble_word(poll.error_kind) if poll.error_kind is not None else f"last {ago(poll.last_at, now)}"
+    return safe_text(f"{poll.polls:,} times{over}, {said}")

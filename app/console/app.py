@@ -16,8 +16,8 @@ from textual.worker import Worker, WorkerFailed
 from app.api.errors import ApiError
 from app.config import Profile, Settings
 from app.console.base_app import BaseApp
-from app.console.base_screen import OVERVIEW, TABS
-from app.console.messages import FollowRun, GoToTab, OpenRun, SwitchProfile
+from app.console.base_screen import OVERVIEW, TABS, BaseScreen
+from app.console.messages import UNKNOWN_PLACE, FollowRun, GoToTab, OpenRun, SwitchProfile
 from app.console.profiles.switching import BETWEEN, OpenEngine, ProfileSwitching
 from app.console.screens import screens_of
 from app.console.session import Session
@@ -29,10 +29,7 @@ from widgets.frame.bars import TabBar
 from widgets.frame.header_bar import HeaderBar, Vitals
 
 if TYPE_CHECKING:
-    from textual.await_remove import AwaitRemove
     from textual.command import Provider
-    from textual.dom import DOMNode
-    from textual.widget import Widget
 
     from app.console.follow.following import Following
     from app.console.profiles.engines import ProfileEngines
@@ -59,18 +56,12 @@ class RunwardenApp(BaseApp[None]):
     COMMANDS: ClassVar[set[Any]] = {_commands}
     BINDINGS: ClassVar[list[BindingType]] = [
         *[Binding(tab.key, f"tab('{tab.name}')", tab.title, show=False, id=f"room.{tab.name}") for tab in TABS],
+        Binding("U", "unknown", "unknown outcome", tooltip="A write that a person has to resolve", id="app.unknown"),
         Binding("colon", "command_palette", "palette", key_display=":", id="app.palette"),
         Binding("q", "quit", "quit", show=False, id="app.quit"),
         Binding("question_mark", "help", "help", key_display="?", id="app.help"),
         Binding("ctrl+o", "profiles", "switch profile", show=False, tooltip="To another service", id="app.profiles"),
-        Binding(
-            "0",
-            f"tab('{OVERVIEW}')",
-            "all profiles",
-            show=False,
-            tooltip="Each with its worst trouble",
-            id="room.profiles",
-        ),
+        Binding("0", f"tab('{OVERVIEW}')", "all profiles", show=False, tooltip="Each at a glance", id="room.profiles"),
         Binding("F", "followed", "followed runs", show=False, tooltip="Those in the strip", id="app.followed"),
         Binding("f8", "mouse", "mouse on/off", show=False, tooltip="Off: the terminal selects text", id="app.mouse"),
         Binding("ctrl+z", "suspend_process", "suspend", show=False, tooltip="fg comes back", id="app.suspend"),
@@ -105,6 +96,7 @@ class RunwardenApp(BaseApp[None]):
         self.following: Following | None = None
         """None: the engine is not open yet."""
         self._modes_before = modes_before
+        self._has_unknown = False
         self._keep_frame_now: Callable[[], None] = lambda: None
         self._begin_with(profile, first, open_engine)
         self._take_settings()
@@ -158,7 +150,7 @@ class RunwardenApp(BaseApp[None]):
 
     def _listen(self) -> None:
         self.session.engine_changed.subscribe(self, self._engine_changed)
-        self.session.vitals_changed.subscribe(self, self._show_title)
+        self.session.vitals_changed.subscribe(self, self._vitals_changed)
 
     async def _check_keys(self) -> None:
         from app.console.keys.keymap import problems
@@ -185,12 +177,17 @@ class RunwardenApp(BaseApp[None]):
         if self.following is None:
             self.session.notify(self.session.not_open)
         else:
-            self.run_worker(partial(self.following.toggle, message.run_id))
+            self.run_worker(partial(self.following.toggle, *message.run_ids))
 
     @on(GoToTab)
     @on(TabBar.Picked)
-    def _go_to_tab(self, message: GoToTab | TabBar.Picked) -> None:
-        self.action_tab(message.name)
+    async def _go_to_tab(self, message: GoToTab | TabBar.Picked) -> None:
+        await self.action_tab(message.name, message.place if isinstance(message, GoToTab) else "")
+
+    @on(HeaderBar.UnknownClicked)
+    async def action_unknown(self) -> None:
+        """Goes to the first write whose outcome a person has to find out."""
+        await self.action_tab("activity", UNKNOWN_PLACE)
 
     @on(SwitchProfile)
     def _switch_to(self, message: SwitchProfile) -> None:
@@ -204,15 +201,17 @@ class RunwardenApp(BaseApp[None]):
         if self.following is not None and not isinstance(self.screen, FollowList):
             self.push_screen(FollowList(self.session, self.following), self._show_run)
 
-    def action_tab(self, name: str) -> None:
-        """Go to a tab, once the engine that it needs is there."""
+    async def action_tab(self, name: str, place: str = "") -> None:
+        """Go to a tab, once the engine that it needs is there, and to a place in it."""
         if name == OVERVIEW and self.profiles is None:
             self.action_profiles()
             return
         if self.current_mode == BETWEEN or (self.session.engine is None and name != "runs"):
             self.session.notify(self.session.not_open)
             return
-        self.switch_mode(name)
+        await self.switch_mode(name)
+        if place and isinstance(self.screen, BaseScreen):
+            self.screen.go_to(place)
 
     @on(HeaderBar.ProfileClicked)
     def action_profiles(self) -> None:
@@ -303,21 +302,22 @@ class RunwardenApp(BaseApp[None]):
         self._begin_with(profile, first, open_engine)
         self.add_mode(self.DEFAULT_MODE, self.get_default_screen)
         self._listen()
-        self._show_title(self.session.vitals)
+        self._vitals_changed(self.session.vitals)
         self.run_worker(self._open)
 
     def _engine_changed(self, event: "Event") -> None:
         if self.following is not None:
             self.following.engine_changed(event)
 
-    def _show_title(self, vitals: Vitals) -> None:
-        self.terminal.say_title(title_of(vitals))
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A key that leads to what is unknown is there while something is."""
+        return bool(self.session.vitals.unknown) if action == "unknown" else super().check_action(action, parameters)
 
-    def _prune(self, *nodes: "Widget", parent: "DOMNode | None" = None) -> "AwaitRemove":
-        # What reads for a screen ends with it: Textual takes its parts away first, and a result would not find them.
-        for node in nodes:
-            self.workers.cancel_node(node)
-        return super()._prune(*nodes, parent=parent)
+    def _vitals_changed(self, vitals: Vitals) -> None:
+        self.terminal.say_title(title_of(vitals))
+        if bool(vitals.unknown) != self._has_unknown:
+            self._has_unknown = bool(vitals.unknown)
+            self.screen.refresh_bindings()
 
     # The one boundary for keys, workers and whatever else Textual would end the console for; screens, sheets and forms
     # have it around their own messages, whose loop would be over by now.

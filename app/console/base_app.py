@@ -9,13 +9,18 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rich.segment import Segments
 from textual import events
 from textual.app import App
 from textual.message_pump import MessagePump
 from textual.worker import Worker, WorkerCancelled, WorkerFailed
+
+if TYPE_CHECKING:
+    from textual.await_remove import AwaitRemove
+    from textual.dom import DOMNode
+    from textual.widget import Widget
 
 Result = TypeVar("Result")
 
@@ -142,6 +147,12 @@ class BaseApp(App[Result]):
         if not self._screen_stack:
             return self
         return self.focused or self.screen
+
+    def _prune(self, *nodes: "Widget", parent: "DOMNode | None" = None) -> "AwaitRemove":
+        # What reads for a screen ends with it: Textual takes its parts away first, and a result would not find them.
+        for node in nodes:
+            self.workers.cancel_node(node)
+        return super()._prune(*nodes, parent=parent)
 
     def _fatal_error(self) -> None:
         # Textual's own prints locals: tokens may be among them.

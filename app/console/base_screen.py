@@ -83,6 +83,9 @@ class BaseScreen(Screen[None]):
     def tick(self, now: datetime) -> None:
         """A second has passed."""
 
+    def go_to(self, place: str) -> None:
+        """Put the cursor on what has this key, as soon as it was read."""
+
     @property
     def focused_run_id(self) -> str | None:
         """The run that keys and commands act on; None: there is none."""
@@ -131,6 +134,7 @@ class BaseScreen(Screen[None]):
 
     def _show_vitals(self, vitals: Vitals) -> None:
         self.query_one(HeaderBar).show(vitals)
+        self.query_one(TabBar).count_unknown("activity", vitals.unknown)
         self.show_trouble()
 
     def _show_pins(self, pins: "tuple[PinnedRun, ...]") -> None:

@@ -1,8 +1,12 @@
 """What screens ask of the app: each message bubbles up from the screen that posts it."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from textual.message import Message
+
+UNKNOWN_PLACE: Final = "unknown"
+"""The place in Activity of the first write whose outcome a person has to find out."""
 
 
 @dataclass
@@ -14,16 +18,18 @@ class OpenRun(Message):
 
 @dataclass
 class FollowRun(Message):
-    """Follow a run to its end; a followed one is unfollowed."""
+    """Follow runs to their end; where all of them are followed, they are unfollowed."""
 
-    run_id: str
+    run_ids: tuple[str, ...]
 
 
 @dataclass
 class GoToTab(Message):
-    """Show another tab."""
+    """Show another tab, and a place in it."""
 
     name: str
+    place: str = ""
+    """The key of what the cursor goes to; empty: it stays."""
 
 
 @dataclass

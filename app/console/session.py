@@ -12,11 +12,12 @@ from app.api.errors import ApiError
 from app.config import Profile, Settings
 from app.console.coalesced_task import CoalescedTask, Start
 from app.console.troubles import READ_ONLY, link_notice, own_failure_text, storage_notice
-from app.events import ActionChanged, Event, LinkChanged, StorageFailed
+from app.events import ActionChanged, CacheChangedElsewhere, Event, LinkChanged, StorageFailed
 from app.text import safe_text
 from app.times import clocks_apart
 from storage.errors import StorageError
 from storage.records import LinkState, RunFilter
+from storage.records.activity import ActivityFilter
 from widgets.frame.freshness import PollTiming
 from widgets.frame.header_bar import Vitals
 
@@ -39,6 +40,8 @@ CLOCK_S: Final = 15.0
 CURE_S: Final = 10.0
 """How long a toast stays that names a cure."""
 TODAY: Final = timedelta(hours=24)
+UNKNOWN: Final = ActivityFilter(outcomes=("unknown",), is_open=True)
+"""The writes that a person has to resolve."""
 
 
 class Session:
@@ -75,6 +78,7 @@ class Session:
         self._toast = toast
         self._copy_text = copy_text
         self._vitals_reader = CoalescedTask(self._read_vitals, cast("Start", owner.run_worker))
+        self._unknown_reader = CoalescedTask(self._read_unknown, cast("Start", owner.run_worker))
         self._unsubscribe: Callable[[], None] | None = None
         self._opened = asyncio.Event()
         self._storage_trouble: str | None = None
@@ -99,6 +103,7 @@ class Session:
         self._unsubscribe = engine.subscribe(self.hear)
         self._opened.set()
         self.refresh_vitals()
+        self._unknown_reader.ask()
         if engine.cache.set_aside is not None:
             self.notify(str(engine.cache.set_aside))
 
@@ -119,6 +124,8 @@ class Session:
         self._has_polled = self._has_polled or isinstance(event, LinkChanged)
         if not isinstance(event, ActionChanged):
             self.refresh_vitals()
+        if isinstance(event, ActionChanged | CacheChangedElsewhere):
+            self._unknown_reader.ask()
         self.engine_changed.publish(event)
 
     @property
@@ -186,12 +193,21 @@ class Session:
         self._run_clock_ahead = await engine.cache.run_clock_ahead()
         self._tell_of_clock(engine.client.budget.clock_ahead)
         vitals = await read_vitals(engine, self.vitals, self.clock())
+        vitals = replace(vitals, unknown=self.vitals.unknown)
         if self._storage_trouble is not None and self._has_polled:
             # The cache was written and read: where the ledger can be read too, the trouble is over.
             await engine.ledger.actions(limit=1)
             self._storage_trouble, vitals = None, replace(vitals, files_fail=False)
         self._has_polled = False
         self.show_vitals(vitals)
+
+    async def _read_unknown(self) -> None:
+        # Apart from the rest: a poll changes none of it, and the ledger may fail where the cache does not.
+        if (engine := self.engine) is None:
+            return
+        unknown = (await engine.ledger.journal(UNKNOWN, limit=0)).matching
+        if unknown != self.vitals.unknown:
+            self.show_vitals(replace(self.vitals, unknown=unknown))
 
     def _tell_of_clock(self, ahead: timedelta) -> None:
         if abs(ahead - self._told_of_clock) < timedelta(minutes=1):

@@ -1,4 +1,4 @@
-"""An entry of the activity log in words: as a line of the table, and as the facts beside it."""
+"""A write in words: as a line of the table, and as the facts beside it."""
 
 import json
 from collections.abc import Iterator
@@ -10,10 +10,8 @@ from typing import Final, cast
 from app.text import SafeText, safe_block, safe_text
 from app.times import ago, span, stamp
 from storage.records import Action, ActionState
-from storage.records.activity import ANSWERED, FAILED, PollSpan
-from widgets.badges import Badge, Tone, action_badge
+from widgets.badges import Badge, action_badge
 from widgets.forms.pages import reason
-from widgets.frame.freshness import trouble_word
 from widgets.line_table import Line, Part
 
 WHAT: Final = {
@@ -22,60 +20,42 @@ WHAT: Final = {
     "agent.start": "start agent",
     "organization.create": "create organization",
     "gitlab.onboard": "onboard project",
-    "poll.runs": "poll runs",
-    "poll.health": "poll health",
 }
 """Kinds in words; other kinds are shown as they are."""
 _SENT_AGAIN: Final = Badge("↻", "sent again", "quiet")
-_ANSWERED: Final = Badge("✓", ANSWERED, "good")
-_FAILED: Final = Badge("✗", FAILED, "bad")
-NO_ACTOR: Final[Part] = (SafeText(), "quiet")
 _BODY_CHARACTERS: Final = 20_000
 _BODY_LINES: Final = 400
-_SHORTEST_S: Final = 60
-"""The shortest span of polls whose length is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry: a write, or a span of polls with the same outcome."""
+    """One write."""
 
-    source: Action | PollSpan
+    source: Action
     about: SafeText
     """Its subject, in one line."""
 
     @property
     def key(self) -> str:
         """Identifies the entry across updates."""
-        return self.source.action_id if isinstance(self.source, Action) else f"poll-{self.source.span_id}"
-
-    @property
-    def at(self) -> datetime:
-        """When it began."""
-        return self.source.created_at if isinstance(self.source, Action) else self.source.first_at
+        return self.source.action_id
 
     @property
     def unknown(self) -> Action | None:
         """The action, if a person still has to find out its outcome."""
-        source = self.source
-        is_unknown = isinstance(source, Action) and source.state == "unknown" and source.resolution is None
-        return source if is_unknown and isinstance(source, Action) else None
+        return self.source if self.source.state == "unknown" and self.source.resolution is None else None
 
     def cells(self, now: datetime) -> Line:
         """Outcome, kind, subject, result, actor and age."""
         badge, source = badge_of(self), self.source
         first: Part = (safe_text(badge.text), badge.tone)
-        when: Part = (safe_text(ago(self.at, now)), "quiet")
-        if isinstance(source, PollSpan):
-            tone: Tone = "quiet" if source.error_kind is None else "plain"
-            return first, (what(source.kind), "quiet"), (_polls(source, now), tone), _result(source), NO_ACTOR, when
         actor: Part = (safe_text(source.actor, limit=60), "quiet")
+        when: Part = (safe_text(ago(source.created_at, now)), "quiet")
         return first, (what(source.kind), "plain"), (self.about, "plain"), _result(source), actor, when
 
-    def facts(self, now: datetime) -> tuple[tuple[str, Part], ...]:
+    def facts(self, now: datetime) -> tuple[tuple[str, Part], ...]:  # noqa: ARG002 — as every item with facts
         """Everything known about the entry; our names, possibly foreign values."""
-        source = self.source
-        return tuple(_poll_facts(source, now) if isinstance(source, PollSpan) else _action_facts(self, source))
+        return tuple(_facts(self, self.source))
 
 
 def what(kind: str) -> SafeText:
@@ -85,24 +65,17 @@ def what(kind: str) -> SafeText:
 
 def outcome_badge(outcome: str) -> Badge:
     """The badge of an outcome, as a filter names it."""
-    if outcome in {ANSWERED, FAILED}:
-        return _ANSWERED if outcome == ANSWERED else _FAILED
-    # Any other outcome is a state of the ledger.
     return action_badge(cast("ActionState", outcome))
 
 
 def badge_of(entry: Entry) -> Badge:
     """The entry's outcome."""
     source = entry.source
-    if isinstance(source, PollSpan):
-        return outcome_badge(source.outcome)
     return _SENT_AGAIN if source.resolution == "sent_again" else action_badge(source.state)
 
 
 def sent(entry: Entry) -> tuple[SafeText, ...]:
-    """The body that was sent, as indented JSON; empty for polls."""
-    if isinstance(entry.source, PollSpan):
-        return ()
+    """The body that was sent, as indented JSON."""
     body = entry.source.body_json
     # Show a body that is not JSON as it is: the ledger holds what was sent.
     with suppress(ValueError, RecursionError):
@@ -110,42 +83,13 @@ def sent(entry: Entry) -> tuple[SafeText, ...]:
     return safe_block(body, limit=_BODY_CHARACTERS, lines=_BODY_LINES)
 
 
-def _polls(source: PollSpan, now: datetime) -> SafeText:
-    count = "1 poll" if source.polls == 1 else f"{source.polls:,} polls"
-    lasted_s = (source.last_at - source.first_at).total_seconds()
-    over = f" in {span(lasted_s)}" if source.polls > 1 and lasted_s >= _SHORTEST_S else ""
-    if source.error_kind is not None:
-        return safe_text(f"{trouble_word(source.error_kind)}, {count}{over}")
-    return safe_text(f"{count}{over}, the last {ago(source.last_at, now)}" if source.polls > 1 else count)
-
-
-def _result(source: Action | PollSpan) -> Part:
-    if isinstance(source, PollSpan):
-        return safe_text(source.error_message or ""), "quiet"
+def _result(source: Action) -> Part:
     if source.error is not None:
         return safe_text(reason(source.error)), "warn" if source.state == "unknown" else "quiet"
     return safe_text(source.result_id or "", limit=120), "plain"
 
 
-def _poll_facts(source: PollSpan, now: datetime) -> Iterator[tuple[str, Part]]:
-    badge = outcome_badge(source.outcome)
-    yield "outcome", (safe_text(badge.text), badge.tone)
-    yield "asked for", (safe_text(source.subject), "plain")
-    count = "once" if source.polls == 1 else f"{source.polls:,} times, each with this outcome"
-    yield "polls", (safe_text(count), "plain")
-    yield "from", (safe_text(stamp(source.first_at)), "plain")
-    if source.polls > 1:
-        lasted = span((source.last_at - source.first_at).total_seconds())
-        yield "to", (safe_text(f"{stamp(source.last_at)}, {ago(source.last_at, now)}"), "plain")
-        yield "for", (safe_text(lasted), "plain")
-    if source.error_kind is not None:
-        yield "reason", (safe_text(trouble_word(source.error_kind)), "bad")
-        yield "message", (safe_text(source.error_message or "-"), "plain")
-    if source.http_status is not None:
-        yield "HTTP", (safe_text(str(source.http_status)), "plain")
-
-
-def _action_facts(entry: Entry, action: Action) -> Iterator[tuple[str, Part]]:
+def _facts(entry: Entry, action: Action) -> Iterator[tuple[str, Part]]:
     badge = badge_of(entry)
     found_out = ", as a person found out" if action.resolution in {"created", "not_created"} else ""
     yield "outcome", (safe_text(f"{badge.text}{found_out}"), badge.tone)

@@ -1,4 +1,4 @@
-"""The table of activity, newest first, and the facts of one entry."""
+"""The table of writes, and the facts of one."""
 
 from datetime import datetime
 from typing import ClassVar, Final
@@ -33,7 +33,7 @@ def _columns_for(width: int) -> tuple[LineColumn, ...]:
 
 
 class ActivityTable(LineTable[Entry]):
-    """Writes and spans of polls, a line each."""
+    """Writes, a line each."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -41,7 +41,7 @@ class ActivityTable(LineTable[Entry]):
             "choose",
             "open",
             key_display="enter",
-            tooltip="Go to its run or tab",
+            tooltip="Go to its run or organization",
             id="activity.open",
         )
     ]

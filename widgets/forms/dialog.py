@@ -77,7 +77,6 @@ class FormDialog(Vertical):
         }
         &.-phase-editing #fields { display: block; }
         &.-phase-preview #preview { display: block; }
-        &.-phase-preview, &.-phase-outcome { height: 24; }
         &.-phase-sending #sending { display: block; }
         &.-phase-outcome #outcome { display: block; }
     }

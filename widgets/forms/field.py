@@ -89,6 +89,8 @@ class FormField(Widget):
         """The value that was last announced."""
         self.touched = False
         """Whether the user has been here: only then is a problem shown."""
+        self._is_typing = False
+        """Whether the user is at it: what is missing yet is then said as a hint, not as a mistake."""
 
     def compose(self) -> ComposeResult:
         """The label beside the control and its line."""
@@ -133,13 +135,24 @@ class FormField(Widget):
         self._redraw()
 
     def complain(self, problem: SafeText | None) -> None:
-        """Show a problem; None: there is none."""
+        """Show a problem, once the user is no longer typing here; None: there is none."""
         self._problem = problem
-        self.set_class(problem is not None, "-error")
+        self.set_class(problem is not None and not self._is_typing, "-error")
         self._redraw()
 
+    def insist(self) -> None:
+        """Count the field as filled in: whatever is wrong with it is a mistake from now on, until it is typed in."""
+        self.touched, self._is_typing = True, False
+
+    @property
+    def guides(self) -> bool:
+        """Whether the hint leads on by itself while something is missing."""
+        return False
+
     def _redraw(self) -> None:
-        line: tuple[SafeText, Tone] = self._hint if self._problem is None else (self._problem, "bad")
+        line: tuple[SafeText, Tone] = self._hint
+        if self._problem is not None and not (self._is_typing and self.guides):
+            line = (self._problem, "quiet" if self._is_typing else "bad")
         if self.is_mounted and line != self._shown:
             self._shown = line
             message = self.query_one(".form-field--message", Static)
@@ -152,7 +165,7 @@ class FormField(Widget):
         if self.value == self._known:
             return
         self._known = self.value
-        self.touched = True
+        self.touched = self._is_typing = True
         self.post_message(self.Changed(self.key))
 
     def on_descendant_focus(self) -> None:
@@ -162,6 +175,7 @@ class FormField(Widget):
     def on_descendant_blur(self) -> None:
         """Counts a field with a value as touched when it is left."""
         self.remove_class("-focused")
+        self._is_typing = False
         if self.value:
             self.touched = True
         self.post_message(self.Left(self.key))
@@ -219,13 +233,23 @@ class ChoiceField(LineField):
     def _narrow(self) -> None:
         self._show_matches()
 
+    @property
+    def guides(self) -> bool:
+        """Whether something matches what was typed."""
+        return bool(self._matching)
+
+    @property
+    def _matching(self) -> list[str]:
+        return [choice for choice in self._choice_control.matches() if choice != self.value]
+
     def _show_matches(self) -> None:
-        found = [choice for choice in self._choice_control.matches() if choice != self.value]
+        found = self._matching
         if not found:
             self.say(self._resting_hint)
             return
-        more = f"  +{len(found) - _SUGGESTIONS_SHOWN}" if len(found) > _SUGGESTIONS_SHOWN else ""
-        self.say(safe_text(f"↓ {'  '.join(found[:_SUGGESTIONS_SHOWN])}{more}"))
+        more = f" and {len(found) - _SUGGESTIONS_SHOWN} more" if len(found) > _SUGGESTIONS_SHOWN else ""
+        match = "" if not self.value else " matches" if len(found) == 1 else " match"
+        self.say(safe_text(f"↓ {', '.join(found[:_SUGGESTIONS_SHOWN])}{more}{match}"))
 
 
 class ParagraphField(FormField):

@@ -41,17 +41,29 @@ class TabBar(ClickableLine):
         super().__init__(self.parts)
         self._tabs = tabs
         self._current = current
+        self._unknown: dict[str, int] = {}
+
+    def count_unknown(self, tab: str, count: int) -> None:
+        """Show how many unknown outcomes a tab has to resolve."""
+        if count != self._unknown.get(tab, 0):
+            self._unknown[tab] = count
+            self.refresh()
 
     def parts(self) -> Iterator[Part]:
         """The tabs with their titles: all in full, or all in brief."""
-        width = 1 + sum(len(tab.key) + len(tab.title) + 5 for tab in self._tabs)
+        width = 1 + sum(len(tab.key) + len(tab.title + self._count(tab)) + 5 for tab in self._tabs)
         yield Content(" "), None
         for tab in self._tabs:
             title = tab.title if width <= self.size.width else tab.brief
             here = tab.name == self._current
             key_style, style = ("$accent bold", "bold underline") if here else (STYLES["quiet"], STYLES["quiet"])
-            yield Content.assemble((f" {tab.key} ", key_style), (f"{title} ", style)), self.Picked(tab.name)
+            count = (self._count(tab), f"{STYLES['warn']} bold")
+            yield Content.assemble((f" {tab.key} ", key_style), (title, style), count, " "), self.Picked(tab.name)
             yield Content("  "), None
+
+    def _count(self, tab: Tab) -> str:
+        count = self._unknown.get(tab.name, 0)
+        return f" ?{count:,}" if count else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,8 @@ class Vitals:
     """The last health poll failed: the hosts' states are old."""
     known: bool = False
     """Whether the counts are known yet."""
+    unknown: int = 0
+    """Writes whose outcome a person has to find out."""
 
     @property
     def counts(self) -> tuple[tuple[str, int, str, str], ...]:
@@ -80,6 +82,10 @@ class HeaderBar(Widget):
     class ProfileClicked(Message):
         """The profile's name was clicked."""
 
+    @dataclass
+    class UnknownClicked(Message):
+        """The number of unknown outcomes was clicked."""
+
     def __init__(
         self, vitals: Vitals, timing: PollTiming, healthy_words: frozenset[str], clock: Callable[[], datetime]
     ) -> None:
@@ -91,6 +97,8 @@ class HeaderBar(Widget):
         self._shown: Content | None = None
         self._name_end = 0
         """The cell where the profile's name ends."""
+        self._unknown_cells = range(0)
+        """Where the number of unknown outcomes stands."""
 
     def show(self, vitals: Vitals) -> None:
         """Show new facts."""
@@ -109,8 +117,10 @@ class HeaderBar(Widget):
         return self._shown
 
     def on_click(self, event: events.Click) -> None:
-        """Announce a click on the profile's name."""
-        if self._vitals.can_switch and event.x < self._name_end:
+        """Announce a click on the profile's name, or on the number of unknown outcomes."""
+        if event.x in self._unknown_cells:
+            self.post_message(self.UnknownClicked())
+        elif self._vitals.can_switch and event.x < self._name_end:
             self.post_message(self.ProfileClicked())
 
     def _content(self) -> Content:
@@ -138,7 +148,16 @@ class HeaderBar(Widget):
             parts.append((" lab", STYLES["wait"]))
         self._name_end = 1 + _width(parts)
         word = fresh.word if brevity < Brevity.GLYPHS else _in_brief(fresh.word)
-        return [*parts, (" " * SPACE, ""), (f"{fresh.glyph} {word}", fresh.style)]
+        parts += [(" " * SPACE, ""), (f"{fresh.glyph} {word}", fresh.style)]
+        return [*parts, *self._unknown(brevity, 1 + _width(parts))]
+
+    def _unknown(self, brevity: Brevity, start: int) -> list[Part]:
+        """What a person owes the ledger; never left out."""
+        count = self._vitals.unknown
+        text = f"? {count:,} unknown" if brevity < Brevity.GLYPHS else f"?{count:,}"
+        gap = SPACE if brevity < Brevity.GLYPHS else 1
+        self._unknown_cells = range(start + gap, start + gap + len(text)) if count else range(0)
+        return [(" " * gap, ""), (text, f"{STYLES['warn']} bold")] if count else []
 
     def _right(self, now: datetime, brevity: Brevity) -> list[Part]:
         counts = self._counts(brevity) if self._vitals.known else []

@@ -116,7 +116,7 @@ def conversation(view: RunView, now: datetime, width: int) -> list[Line]:
     for number, turn in enumerate(view.turns, 1):
         if lines:
             lines.append(line())
-        lines += _turn(number, turn, now, width)
+        lines += turn_lines(number, turn, now, width)
     return lines
 
 
@@ -193,7 +193,8 @@ def _beside(view: RunView, row: RunRow, now: datetime, width: int) -> Line:
     )
 
 
-def _turn(number: int, turn: Turn, now: datetime, width: int) -> list[Line]:
+def turn_lines(number: int, turn: Turn, now: datetime, width: int) -> list[Line]:
+    """One turn: who, when, what became of it, and what was said."""
     badge = action_badge(turn.state)
     head = line(
         (f"{number}  ", QUIET),

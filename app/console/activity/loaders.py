@@ -1,10 +1,8 @@
-"""What happened, read from the ledger and from the poll log, and put into one order."""
+"""What was written, read from the ledger: what is unknown first, then the newest."""
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from heapq import merge
-from itertools import islice
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from app.api.requests import (
@@ -17,7 +15,6 @@ from app.api.requests import (
     request_of,
 )
 from app.text import SafeText, safe_text
-from storage.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Action
 from storage.records.activity import ActivityFilter
@@ -26,10 +23,10 @@ from widgets.activity.formatting import Entry
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The newest of what happened, and how much there is besides."""
+    """The newest writes, and how many there are besides."""
 
     entries: tuple[Entry, ...] = ()
-    """Newest first."""
+    """Those whose outcome a person has to find out first, each part newest first."""
     matching: int = 0
     """How many the filter lets through."""
     kinds: Mapping[str, int] = field(default_factory=dict)
@@ -47,29 +44,28 @@ class Activity:
         return self.matching > len(self.entries)
 
 
-async def read_activity(
-    cache: Cache, ledger: Ledger, wanted: ActivityFilter, *, limit: int, before: Activity
-) -> Activity:
+async def read_activity(ledger: Ledger, wanted: ActivityFilter, *, limit: int, before: Activity) -> Activity:
     """What the filter lets through, at most `limit` of it; requests that are the same as `before` are not parsed again.
 
+    What is unknown comes besides, however old it is.
+
     Raises:
-        StorageError: The cache or the ledger cannot be read.
+        StorageError: The ledger cannot be read.
     """
     known = {entry.source: entry for entry in before.entries}
     writes = await ledger.journal(wanted, limit=limit)
-    polls = await cache.polls(wanted, limit=limit)
-    sources = (
-        [known.get(action) or Entry(action, about(action)) for action in writes.newest],
-        [known.get(stretch) or Entry(stretch, SafeText()) for stretch in polls.newest],
-    )
+    unknown: tuple[Action, ...] = ()
+    if not wanted.outcomes or "unknown" in wanted.outcomes:
+        unknown = (await ledger.journal(replace(wanted, outcomes=("unknown",), is_open=True), limit=limit)).newest
+    pinned = {action.action_id for action in unknown}
+    actions = (*unknown, *(action for action in writes.newest if action.action_id not in pinned))
     kinds: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
-    for tally in (writes.tally, polls.tally):
-        for (kind, outcome), count in tally.items():
-            kinds[kind] += count
-            outcomes[outcome] += count
-    entries = islice(merge(*sources, key=lambda entry: entry.at, reverse=True), limit)
-    return Activity(tuple(entries), writes.matching + polls.matching, kinds, outcomes)
+    for (kind, outcome), count in writes.tally.items():
+        kinds[kind] += count
+        outcomes[outcome] += count
+    entries = tuple(known.get(action) or Entry(action, about(action)) for action in actions)
+    return Activity(entries, writes.matching, kinds, outcomes)
 
 
 def about(action: Action) -> SafeText:

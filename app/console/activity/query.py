@@ -3,18 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, get_args
+from typing import Final
 
 from app.text import safe_text
-from storage.records import ActionKind
-from storage.records.activity import ActivityFilter, Subject
+from storage.records.activity import ActivityFilter
 from widgets.activity.bar import Chip
 from widgets.activity.formatting import outcome_badge, what
 from widgets.badges import Badge
 from widgets.frame.notice import Notice
-
-WRITES: Final[tuple[str, ...]] = get_args(ActionKind)
-POLLS: Final = tuple(f"poll.{subject}" for subject in get_args(Subject))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +24,7 @@ class ActivityView:
 
 
 VIEWS: Final = (
-    ActivityView("All", ActivityFilter(), "Nothing happened yet"),
-    ActivityView("Writes", ActivityFilter(kinds=WRITES), "Nothing was written from here yet"),
-    ActivityView("Polls", ActivityFilter(kinds=POLLS), "The service was not asked yet"),
+    ActivityView("Writes", ActivityFilter(), "Nothing was written from here yet"),
     ActivityView("Open", ActivityFilter(is_open=True), "Every outcome is known"),
 )
 SINCE: Final[Mapping[str, timedelta | None]] = {
@@ -109,8 +103,8 @@ def _few(names: tuple[str, ...]) -> str:
 def nothing(query: ActivityQuery, held: int) -> Notice:
     """Why there is nothing."""
     if query.is_narrowed and held:
-        return Notice("∅", "Nothing that happened matches", (f"{held:,} entries are here; esc shows them again.",))
+        return Notice("∅", "No write matches", (f"{held:,} writes are here; esc shows them again.",))
     if held:
-        return Notice("✓", VIEWS[query.view].empty, (f"{held:,} entries are here; [ and ] change the view.",))
-    lines = ("Every write and every poll is entered here,", "with its outcome, whichever process it was.")
+        return Notice("✓", VIEWS[query.view].empty, (f"{held:,} writes are here; [ and ] change the view.",))
+    lines = ("Every write is entered here before it is sent,", "with its outcome, whichever process it was.")
     return Notice("○", VIEWS[query.view].empty, lines, "plain")

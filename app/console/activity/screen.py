@@ -1,4 +1,4 @@
-"""The Activity tab: every write and every poll, with what became of it; what the bot did unwatched."""
+"""The Activity tab: every write, with what became of it; what a person still has to find out comes first."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -15,12 +15,11 @@ from app.console.activity.loaders import Activity, read_activity
 from app.console.activity.query import VIEWS, ActivityQuery, filters, kind_badge, nothing, views
 from app.console.base_screen import BaseScreen
 from app.console.coalesced_task import CoalescedTask
-from app.console.messages import GoToTab, OpenRun
+from app.console.messages import UNKNOWN_PLACE, GoToTab, OpenRun
 from app.console.session import Session
 from app.console.troubles import UNREADABLE
-from app.events import ActionChanged, CacheChangedElsewhere, Event, LinkChanged
+from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.text import safe_text
-from storage.records import Action
 from widgets.activity.bar import ActivityBar, ActivitySearch, ChipBar
 from widgets.activity.formatting import Entry, outcome_badge
 from widgets.activity.table import ActivityPane, ActivityTable
@@ -38,17 +37,12 @@ PAGE: Final = 300
 SEARCH_PAUSE_S: Final = 0.08
 WIDE: Final = 110
 """Narrower lines name only the filters that are set; the keys for the others stand below."""
-READING: Final = Notice("◌", "Reading the ledger and the poll log…", tone="busy")
-_TABS: Final[Mapping[str, str]] = {
-    "poll.runs": "runs",
-    "poll.health": "health",
-    "organization.create": "organizations",
-}
-"""Where enter leads from what is about no run."""
+READING: Final = Notice("◌", "Reading the ledger…", tone="busy")
+ORGANIZATION: Final = "organization.create"
 
 
 class ActivityScreen(BaseScreen):
-    """What happened, newest first."""
+    """What was written: what is unknown first, then the newest."""
 
     TAB = "activity"
     CSS = """
@@ -85,6 +79,8 @@ class ActivityScreen(BaseScreen):
         self._table = ActivityTable(engine.clock())
         self._query = ActivityQuery()
         self._limit = PAGE
+        self._seeks_unknown = False
+        """Whether the cursor goes to what is unknown at the next reading."""
         self._activity: Activity | None = None
         self._search_pause: Timer | None = None
         self._reader = CoalescedTask(self._read, self.run_worker)
@@ -104,7 +100,15 @@ class ActivityScreen(BaseScreen):
 
     def engine_changed(self, event: Event) -> None:
         """Read again what changed."""
-        if isinstance(event, ActionChanged | LinkChanged | CacheChangedElsewhere):
+        if isinstance(event, ActionChanged | CacheChangedElsewhere):
+            self._reader.ask()
+
+    def go_to(self, place: str) -> None:
+        """Show what is unknown, whatever was filtered for."""
+        if place == UNKNOWN_PLACE:
+            with self.prevent(Input.Changed):
+                self.query_one(ActivitySearch).value = ""
+            self._query, self._limit, self._seeks_unknown = ActivityQuery(), PAGE, True
             self._reader.ask()
 
     def tick(self, now: datetime) -> None:
@@ -125,7 +129,7 @@ class ActivityScreen(BaseScreen):
         """Keys that have nothing to act on are shown as such."""
         entry = self._entry
         if action == "resolve":
-            return True if entry is not None and entry.unknown is not None else None
+            return True if self._first_unknown is not None else None
         if action in {"open", "copy_id"}:
             return True if entry is not None else None
         return super().check_action(action, parameters)
@@ -133,12 +137,12 @@ class ActivityScreen(BaseScreen):
     # What its keys do
 
     async def action_open(self) -> None:
-        """Go to the run that it is about, or to the tab."""
+        """Go to the run or the organization that it is about."""
         entry = self._entry
         if entry is None:
             return
-        if (tab := _TABS.get(entry.source.kind)) is not None:
-            self.post_message(GoToTab(tab))
+        if entry.source.kind == ORGANIZATION:
+            self.post_message(GoToTab("organizations", entry.key))
             return
         run_id = _run_of(entry)
         if run_id is None:
@@ -149,19 +153,20 @@ class ActivityScreen(BaseScreen):
             self.post_message(OpenRun(run_id))
 
     def action_resolve(self) -> None:
-        """Let a person say what became of the write under the cursor."""
+        """Let a person say what became of the write under the cursor; of the first unknown one, from elsewhere."""
         from app.console.forms import ResolveForm
 
         action = self._entry.unknown if self._entry is not None else None
+        if action is None and (first := self._first_unknown) is not None:
+            self._table.seek(first.key)
+            action = first.unknown
         if action is not None:
             self.app.push_screen(ResolveForm(self._engine, action), lambda _: self._reader.ask())
 
     def action_copy_id(self) -> None:
-        """Copy the id of what it made; of the action, where it made nothing; a poll's message."""
+        """Copy the id of what it made; of the action, where it made nothing."""
         if self._entry is not None:
-            source = self._entry.source
-            made = source.result_id or source.action_id if isinstance(source, Action) else source.error_message
-            self.session.copy(made or source.kind)
+            self.session.copy(self._entry.source.result_id or self._entry.source.action_id)
 
     def action_search(self) -> None:
         """The keys go to the search."""
@@ -244,6 +249,11 @@ class ActivityScreen(BaseScreen):
     def _entry(self) -> Entry | None:
         return self._table.item if self.is_mounted else None
 
+    @property
+    def _first_unknown(self) -> Entry | None:
+        entries = self._activity.entries if self._activity is not None else ()
+        return next((entry for entry in entries if entry.unknown is not None), None)
+
     def _search_now(self) -> None:
         if self._search_pause is not None:
             self._search_pause.stop()
@@ -258,14 +268,15 @@ class ActivityScreen(BaseScreen):
         query = self._query
         condition = query.condition(self._engine.clock())
         before = self._activity or Activity()
-        found = await read_activity(
-            self._engine.cache, self._engine.ledger, condition, limit=self._limit, before=before
-        )
+        found = await read_activity(self._engine.ledger, condition, limit=self._limit, before=before)
         if query != self._query:
             return  # The query changed: the next reading is already asked for.
         self._activity = found
         self.query_one("#activity").set_class(not found.entries, "-empty")
         self._table.show(found.entries)
+        if self._seeks_unknown and (first := self._first_unknown) is not None:
+            self._table.seek(first.key)
+        self._seeks_unknown = False
         self._explain()
 
     def _pick(
@@ -301,6 +312,4 @@ class ActivityScreen(BaseScreen):
 
 def _run_of(entry: Entry) -> str | None:
     source = entry.source
-    if not isinstance(source, Action):
-        return None
     return source.result_id or (source.subject if source.kind == "run.continue" else None)

@@ -11,6 +11,7 @@ from app.events import ActionChanged, Event, StorageFailed
 from app.notify.channels import Channels
 from app.notify.watch import Watch
 from app.text import safe_text
+from storage.cache.following import PIN_CAP
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -59,26 +60,33 @@ class Following:
         """Look now."""
         self._looking.ask()
 
-    async def toggle(self, run_id: str) -> None:
-        """Follow a run to its end, or unfollow it, and say which.
+    async def toggle(self, *run_ids: str) -> None:
+        """Follow runs to their end, or unfollow them where all are followed, and say which.
 
         Raises:
             StorageError: The cache cannot be written.
         """
-        following = self._engine.cache.following
-        if await following.unpin(run_id):
+        following, followed = self._engine.cache.following, {pinned.run_id for pinned in self._session.pins}
+        if followed.issuperset(run_ids):
+            for run_id in run_ids:
+                await following.unpin(run_id)
             await self._read_pins()
-            self._session.notify("Unfollowed.")
+            self._session.notify("Unfollowed." if len(run_ids) == 1 else f"Unfollowed {len(run_ids):,} runs.")
             return
-        await following.pin(run_id, at=self._engine.clock())
+        wanted = tuple(run_id for run_id in run_ids if run_id not in followed)[:PIN_CAP]
+        for run_id in wanted:
+            await following.pin(run_id, at=self._engine.clock())
         await self._read_pins()
-        row = next((pinned.row for pinned in self._session.pins if pinned.run_id == run_id), None)
-        has_ended = row is not None and row.is_final
-        self._session.notify(
-            "It has ended; followed for a day, in case it is continued."
-            if has_ended
-            else "Followed to its end, also after a restart. F lists what is followed."
-        )
+        self._session.notify(self._followed(wanted, len(run_ids) - len(wanted)))
+
+    def _followed(self, run_ids: tuple[str, ...], others: int) -> str:
+        if len(run_ids) > 1 or others:
+            besides = f", {others:,} were already or are too many" if others else ""
+            return f"{len(run_ids):,} followed to their end{besides}. F lists what is followed."
+        row = next((pinned.row for pinned in self._session.pins if pinned.run_id in run_ids), None)
+        if row is not None and row.is_final:
+            return "It has ended; followed for a day, in case it is continued."
+        return "Followed to its end, also after a restart. F lists what is followed."
 
     async def unfollow_ended(self) -> None:
         """Unfollow the runs that have ended, and say how many those were.

@@ -69,7 +69,7 @@ class FollowList(Sheet[str | None]):
         """Let go of the run under the cursor."""
         index = self._list.highlighted
         if index is not None and index < len(self._pins):
-            self.post_message(FollowRun(self._pins[index].run_id))
+            self.post_message(FollowRun((self._pins[index].run_id,)))
 
     async def action_let_go_ended(self) -> None:
         """Let go of all that have ended."""

@@ -1,5 +1,7 @@
 """The sending half of every form: once, with the outcome shown for what it is."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
@@ -7,7 +9,9 @@ from textual.binding import Binding, BindingType
 from app.actions import ActionRefusedError, BlockedError
 from app.api.requests import WriteRequest
 from app.console.forms import outcomes
+from app.console.forms.copies import UnfaithfulError, as_command, as_curl
 from app.console.forms.form_screen import FormScreen
+from app.console.messages import FollowRun, OpenRun
 from app.engine import Engine
 from app.text import safe_text
 from app.times import span
@@ -26,18 +30,26 @@ class ActionForm(FormScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("v", "resolve", "Resolve"),
         Binding("y", "copy_id", "Copy id"),
+        Binding("y", "copy_curl", "Copy as curl"),
+        Binding("Y", "copy_command", "Copy as a command"),
+        Binding("enter", "open_run", "Open the run"),
+        Binding("f", "follow", "Follow the run"),
     ]
     VERBS: ClassVar[tuple[FormButton, ...]] = (
         *FormScreen.VERBS,
         FormButton("send", "Send", "^s", "forward", ("preview",), is_primary=True),
         FormButton("resolve", "Resolve", "v", "resolve", ("outcome",)),
         FormButton("copy", "Copy id", "y", "copy_id", ("outcome",)),
+        FormButton("follow", "Follow", "f", "follow", ("outcome",)),
+        FormButton("curl", "Copy as curl", "y", "copy_curl", ("preview",)),
+        FormButton("command", "Copy command", "Y", "copy_command", ("preview",)),
+        FormButton("open", "Open run", "enter", "open_run", ("outcome",), is_primary=True),
         FormButton("done", "Close", "esc", "back", ("outcome",), is_primary=True),
     )
 
-    def __init__(self, engine: Engine, *, draft: str) -> None:
+    def __init__(self, engine: Engine, *, draft: str, fresh_wins: bool = False) -> None:
         """Prepare; see `FormScreen`."""
-        super().__init__(engine, draft=draft)
+        super().__init__(engine, draft=draft, fresh_wins=fresh_wins)
         self._result: Action | None = None
         self._open: Action | None = None
         """The action that a person has to resolve, where there is one."""
@@ -51,6 +63,10 @@ class ActionForm(FormScreen):
             return at_end and self._open is not None
         if action == "copy_id":
             return at_end and self._result is not None
+        if action in {"open_run", "follow"}:
+            return at_end and self._run_id is not None
+        if action in {"copy_curl", "copy_command"}:
+            return self.phase == "preview"
         return super().check_action(action, parameters)
 
     def action_forward(self) -> None:
@@ -82,6 +98,42 @@ class ActionForm(FormScreen):
             self.app.copy_to_clipboard(safe_text(self._result.result_id or self._result.action_id))
             self.notify("Copied.", markup=False)
 
+    def action_copy_curl(self) -> None:
+        """Copy what would be sent, for curl."""
+        self._copy("as curl; it takes the token from RUNWARDEN_TOKEN", partial(as_curl, self.engine.profile.base_url))
+
+    def action_copy_command(self) -> None:
+        """Copy what would be sent, as runwarden commands."""
+        self._copy("as a runwarden command", partial(as_command, self.engine.profile.name))
+
+    def _copy(self, how: str, text_of: Callable[[WriteRequest], str]) -> None:
+        try:
+            text = "\n".join(map(text_of, self.requests(self.values)))
+        except UnfaithfulError as error:
+            self.notify(str(error), severity="warning", markup=False)
+        else:
+            self.app.copy_to_clipboard(text)
+            self.notify(f"Copied {how}.", markup=False)
+
+    @property
+    def _run_id(self) -> str | None:
+        """The run that was started or continued; None: there is none, or its outcome is unknown."""
+        action = self._result
+        is_run = action is not None and action.state == "confirmed" and action.kind in {"run.start", "run.continue"}
+        return action.result_id if action is not None and is_run else None
+
+    def action_open_run(self) -> None:
+        """Close the form, and show the run in full."""
+        app, run_id = self.app, self._run_id
+        if run_id is not None:
+            self.dismiss(self._result)
+            app.post_message(OpenRun(run_id))
+
+    def action_follow(self) -> None:
+        """Follow the run to its end."""
+        if self._run_id is not None:
+            self.app.post_message(FollowRun((self._run_id,)))
+
     def enter(self, phase: Phase) -> None:
         """Go to another phase; time is counted while sending."""
         super().enter(phase)
@@ -93,7 +145,8 @@ class ActionForm(FormScreen):
             self._sending_timer = self.set_interval(1, self._tick)
             self._tick()
         elif phase == "outcome":
-            self.query_one("#verb-back" if self._result is None else "#verb-done").focus()
+            main = "back" if self._result is None else "done" if self._run_id is None else "open"
+            self.query_one(f"#verb-{main}").focus()
 
     def verbs_without_meaning(self) -> frozenset[str]:
         """Buttons that would do nothing just now."""
@@ -103,6 +156,8 @@ class ActionForm(FormScreen):
             "send": self.engine.actions.read_only,
             "resolve": self._open is None,
             "copy": self._result is None or self._open is not None,
+            "open": self._run_id is None,
+            "follow": self._run_id is None,
         }
         return super().verbs_without_meaning() | {name for name, missing in without.items() if missing}
 

@@ -7,11 +7,12 @@ from textual.widget import Widget
 from app.actions import Problem, problems
 from app.api.requests import StartAgent, WriteRequest
 from app.console.forms.action_form import ActionForm
+from app.console.forms.drafts import Values, named
 from app.console.forms.form_screen import Built
 from app.console.forms.values import branch_field, faithful, read_pairs, reading, repository_field
 from app.engine import Engine
 from widgets.forms.field import LineField
-from widgets.forms.pairs import PairsField
+from widgets.forms.pairs import PairsField, unpacked
 
 
 class StartAgentForm(ActionForm):
@@ -24,7 +25,7 @@ class StartAgentForm(ActionForm):
         """Prepare; what cannot be shown faithfully is left out."""
         # The label's platform prefix is ours; this endpoint knows group/project by itself.
         self._begin = (faithful(repository.removeprefix("gitlab:")), faithful(branch))
-        super().__init__(engine, draft="agent.start")
+        super().__init__(engine, draft=named("agent.start", repository))
 
     def make_rows(self) -> Sequence[Widget]:
         """Who, where, and with what."""
@@ -36,13 +37,13 @@ class StartAgentForm(ActionForm):
             PairsField("inputs", "inputs", "Optional. JSON where it is JSON, else text.", reading=reading),
         )
 
-    def build(self) -> Built:
+    def build(self, values: Values) -> Built:
         """The request as typed, or all that is wrong with it."""
-        inputs = read_pairs("inputs", self.pairs("inputs"))
+        inputs = read_pairs("inputs", unpacked(values["inputs"]))
         request = StartAgent(
-            self.values["name"].strip(),
-            self.values["repository"].strip(),
-            self.values["branch_name"].strip() or None,
+            values["name"].strip(),
+            values["repository"].strip(),
+            values["branch_name"].strip() or None,
             {} if isinstance(inputs, Problem) else inputs,
         )
         return (inputs, *problems(request)) if isinstance(inputs, Problem) else request

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -12,6 +12,11 @@ from app.atomic_file import alone, replacing
 
 VERSION: Final = 1
 Values = dict[str, str]
+
+
+def named(kind: str, origin: str) -> str:
+    """The name of a draft: what it asks for, and the run or repository that the form was opened from, if any."""
+    return f"{kind}:{origin}" if origin else kind
 
 
 class DraftsError(Exception):
@@ -104,77 +109,6 @@ class Drafts:
         document = {"version": VERSION, "drafts": {name: _entry(draft) for name, draft in drafts.items()}}
         with replacing(self.path) as file:
             json.dump(document, file)
-
-
-class FormDraft:
-    """One form's draft: the last thing typed is what the file ends up with."""
-
-    def __init__(
-        self, drafts: Drafts, name: str, fresh: Values, clock: Callable[[], datetime], failed: Callable[[str], object]
-    ) -> None:
-        """Prepare, without any I/O; what equals `fresh` is not worth a draft.
-
-        `failed` is told, once until one is kept, why drafts cannot be kept.
-        """
-        self._drafts = drafts
-        self._name = name
-        self._clock = clock
-        self.fresh = fresh
-        self._wanted: Draft | None = None
-        self._stored: Draft | None = None
-        self._one_at_a_time = asyncio.Lock()
-        self._failed = failed
-        self._told: str | None = None
-
-    async def restore(self) -> Draft | None:
-        """The draft an earlier form left."""
-        try:
-            self._wanted = self._stored = await self._drafts.load(self._name)
-        except DraftsError as error:
-            self._tell(str(error))
-        return self._wanted
-
-    def typed(self, values: Values) -> None:
-        """Take what the form holds now; `flush` puts it on disk."""
-        if values == self.fresh:
-            self._wanted = None
-        elif self._wanted is None or self._wanted.values != values:
-            self._wanted = Draft(values, self._clock())
-
-    async def sending(self) -> None:
-        """Put on disk that this very text is about to be sent: a crash from here on leaves its outcome unknown."""
-        if self._wanted is not None:
-            self._wanted = replace(self._wanted, sent_at=self._clock())
-        await self.flush()
-
-    async def not_sent(self) -> None:
-        """It had no effect: an ordinary draft again."""
-        if self._wanted is not None:
-            self._wanted = replace(self._wanted, sent_at=None)
-        await self.flush()
-
-    async def done(self) -> None:
-        """It took effect: there is no draft any more."""
-        self._wanted = None
-        await self.flush()
-
-    async def flush(self) -> None:
-        """Make the file say what was typed last."""
-        async with self._one_at_a_time:
-            wanted = self._wanted
-            if wanted == self._stored:
-                return
-            try:
-                await (self._drafts.discard(self._name) if wanted is None else self._drafts.save(self._name, wanted))
-            except DraftsError as error:
-                self._tell(str(error))
-                return
-            self._stored, self._told = wanted, None
-
-    def _tell(self, problem: str) -> None:
-        if problem != self._told:
-            self._told = problem
-            self._failed(problem)
 
 
 def _entry(draft: Draft) -> dict[str, object]:

@@ -3,9 +3,8 @@
 import json
 import os
 from abc import abstractmethod
-from collections.abc import Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from textual import on, work
 from textual.app import App, ComposeResult, SuspendNotSupported
@@ -19,43 +18,26 @@ from textual.widgets import Input
 from app.actions import Problem, problems
 from app.api.requests import WriteRequest, as_json
 from app.config import data_folder
-from app.console.forms.drafts import Draft, Drafts, FormDraft, Values
-from app.console.forms.instructions import EditorError, TemplatePicker, edit
+from app.console.coalesced_task import CoalescedTask
+from app.console.forms.draft_switch import DraftSwitch
+from app.console.forms.drafts import Drafts, Values
+from app.console.forms.form_draft import FormDraft
+from app.console.forms.instructions import EditorError, TemplatePicker, edit, filled_in
+from app.console.forms.values import offer_branches, offer_repositories
 from app.console.session import CURE_S, guarded
 from app.engine import Engine
+from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.text import SafeText, safe_block, safe_text
-from app.times import ago
-from storage.errors import StorageError
 from storage.records import Action
 from widgets.badges import Tone
 from widgets.forms.dialog import FormButton, FormDialog, Phase
 from widgets.forms.field import ChoiceField, FormField, ParagraphField
 from widgets.forms.pages import RequestPreview
-from widgets.forms.pairs import Pairs, unpacked
 
 if TYPE_CHECKING:
     from textual.timer import Timer
 
-
-_READ_ONLY: Final = "This profile is read-only: you may prepare and preview, nothing is sent."
-
-
-def standing(engine: Engine, draft: Draft | None) -> tuple[SafeText, Tone]:
-    """What hinders sending comes first, then where the text comes from."""
-    if engine.actions.read_only:
-        return safe_text(_READ_ONLY), "warn"
-    if engine.token_problem is not None:
-        return safe_text(str(engine.token_problem)), "warn"
-    return _of_draft(draft, engine.clock())
-
-
-def _of_draft(draft: Draft | None, now: datetime) -> tuple[SafeText, Tone]:
-    if draft is None:
-        return safe_text(""), "quiet"
-    if draft.sent_at is not None:
-        sent = ago(draft.sent_at, now)
-        return safe_text(f"Sent {sent}; the outcome is unknown: look before you send it again."), "warn"
-    return safe_text(f"Your draft from {ago(draft.saved_at, now)}."), "quiet"
+    from app.console.coalesced_task import Start
 
 
 Built = WriteRequest | tuple[Problem, ...]
@@ -69,6 +51,7 @@ _VERBS: Final = (
     FormButton("close", "Close", "esc", "back", ("editing",)),
     FormButton("back", "Back", "esc", "back", ("preview", "outcome")),
     FormButton("swap", "Start fresh", "^n", "swap_draft", ("editing",)),
+    FormButton("draft", "Draft", "^n", "swap_draft", ("editing",)),
     FormButton("editor", "Editor", "^e", "edit", ("editing",)),
     FormButton("template", "Template", "^t", "template", ("editing",)),
     FormButton("preview", "Preview", "^s", "forward", ("editing",), is_primary=True),
@@ -103,7 +86,11 @@ class FormScreen(ModalScreen[Action | None]):
     TITLE_TEXT: ClassVar[str]
     VERBS: ClassVar[tuple[FormButton, ...]] = _VERBS
 
-    def __init__(self, engine: Engine, *, draft: str) -> None:
+    def __init__(self, engine: Engine, *, draft: str, fresh_wins: bool = False) -> None:
+        """Prepare; the draft is called after what the form was opened from.
+
+        With `fresh_wins` the form begins as it was asked for, and the draft waits behind a key.
+        """
         super().__init__()
         self.engine = engine
         self._rows = tuple(self.make_rows())
@@ -113,8 +100,9 @@ class FormScreen(ModalScreen[Action | None]):
         self.set_class(self._instructions is not None, "-long")
         drafts = Drafts(data_folder(engine.settings, engine.profile) / DRAFTS_FILE)
         self.form_draft = FormDraft(drafts, draft, self.values, engine.clock, self._warn)
-        self._other: Values | None = None
-        """What ctrl+n would put in place of what stands there; None: nothing."""
+        self.switch = DraftSwitch(engine, self.form_draft, self.requests, self._note, fresh_wins=fresh_wins)
+        self._judging = CoalescedTask(self._judge, cast("Start", self.run_worker))
+        self._unsubscribe: Callable[[], None] = lambda: None
         self._draft_timer: Timer | None = None
         self._last_typed = ""
         self.phase: Phase = "editing"
@@ -126,12 +114,22 @@ class FormScreen(ModalScreen[Action | None]):
         """Facts and fields, in order."""
 
     @abstractmethod
-    def build(self) -> Built:
-        """The request as typed, or why there is none yet."""
+    def build(self, values: Values) -> Built:
+        """The request that these values ask for, or why there is none yet."""
+
+    def requests(self, values: Values) -> tuple[WriteRequest, ...]:
+        """All that would be sent for these values; none, while something is wrong with them."""
+        built = self.build(values)
+        return () if isinstance(built, tuple) else (built,)
 
     @abstractmethod
     def consequence(self, request: WriteRequest) -> str:
         """What sending does, in a sentence."""
+
+    def placeholders(self) -> dict[str, str]:
+        """What is known for a template's placeholders."""
+        values = self.values
+        return {"repository": values.get("repository", ""), "branch": values.get("branch_name", "")}
 
     def compose(self) -> ComposeResult:
         """One dialog."""
@@ -147,10 +145,6 @@ class FormScreen(ModalScreen[Action | None]):
         """By field, as typed."""
         return {key: field.value for key, field in self._fields.items()}
 
-    def pairs(self, key: str) -> Pairs:
-        """What a field of keys and values holds."""
-        return unpacked(self._fields[key].value)
-
     def field(self, key: str) -> FormField:
         """One field."""
         return self._fields[key]
@@ -160,18 +154,33 @@ class FormScreen(ModalScreen[Action | None]):
 
     async def on_mount(self) -> None:
         """Restore an earlier draft, and focus the first empty field."""
-        draft = await self.form_draft.restore()
-        if draft is not None:
-            self._other = self.form_draft.fresh
-            self._fill(draft.values)
+        self._unsubscribe = self.engine.subscribe(self._engine_changed)
+        if (values := await self.switch.restore()) is not None:
+            self._fill(values)
         self.enter("editing")
-        self.dialog.note(*standing(self.engine, draft))
         self._offer_repositories()
 
     async def on_unmount(self) -> None:
         """Keep the draft, however the form was closed."""
+        self._unsubscribe()
         await self.form_draft.flush()
         forget_closed_theme_watchers(self.app)
+
+    def _engine_changed(self, event: Event) -> None:
+        if isinstance(event, ActionChanged | CacheChangedElsewhere):
+            self.actions_changed()
+
+    def actions_changed(self) -> None:
+        """The ledger changed: an outcome that was unknown may be known."""
+        self._judging.ask()
+
+    async def _judge(self) -> None:
+        if self.phase == "editing":
+            await self.switch.judge()
+
+    def _note(self, text: SafeText, tone: Tone = "quiet") -> None:
+        if self.is_mounted:
+            self.dialog.note(text, tone)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Each key means something in its own phases only; while sending none does."""
@@ -181,7 +190,7 @@ class FormScreen(ModalScreen[Action | None]):
         means = {
             "forward": editing or self.phase == "preview",
             "back": self.phase != "sending",
-            "swap_draft": editing and self._other is not None,
+            "swap_draft": editing and self.switch.other is not None,
             "edit": instructed,
             "template": instructed and bool(self.engine.settings.templates),
         }
@@ -190,11 +199,11 @@ class FormScreen(ModalScreen[Action | None]):
     def action_forward(self) -> None:
         """From the fields to the preview."""
         for field in self._fields.values():
-            field.touched = True
+            field.insist()
         if found := self._complain():
             self._fields.get(found[0].field, next(iter(self._fields.values()))).take_focus()
             return
-        built = self.build()
+        built = self.build(self.values)
         if not isinstance(built, tuple):
             self.request = built
             self._show_preview(built)
@@ -208,11 +217,9 @@ class FormScreen(ModalScreen[Action | None]):
 
     def action_swap_draft(self) -> None:
         """Exchange the draft for an empty form, and back."""
-        if self._other is not None:
-            now, other = self.values, self._other
+        if (other := self.switch.swap(self.values)) is not None:
             self._fill(other)
-            self._other = now
-            self.dialog.note(safe_text("^n brings back what stood here."))
+            self.enter("editing")
 
     def action_edit(self) -> None:
         """Hand the instructions to the person's editor, and the terminal with them."""
@@ -231,11 +238,16 @@ class FormScreen(ModalScreen[Action | None]):
         field.take_focus()
 
     def action_template(self) -> None:
-        """Insert one of the configured texts at the cursor."""
+        """Insert one of the configured texts at the cursor, with what is known in place of its placeholders."""
 
-        def insert(text: str | None) -> None:
-            if text is not None and self._instructions is not None:
-                self._instructions.insert(text)
+        def insert(template: str | None) -> None:
+            if template is None or self._instructions is None:
+                return
+            text, missing = filled_in(template, self.placeholders())
+            self._instructions.insert(text)
+            if missing:
+                names = ", ".join(f"{{{name}}}" for name in missing)
+                self.dialog.note(safe_text(f"Not known here, so left for you to fill in: {names}"), "warn")
 
         self.app.push_screen(TemplatePicker(self.engine.settings.templates), insert)
 
@@ -245,6 +257,7 @@ class FormScreen(ModalScreen[Action | None]):
         self.dialog.enter(phase, self.verbs_without_meaning())
         if phase == "editing":
             self._field_in_need().take_focus()
+            self._judging.ask()
         elif phase == "preview":
             # Never the dangerous one: the preview takes the focus, not its button.
             self.query_one(RequestPreview).focus()
@@ -253,7 +266,8 @@ class FormScreen(ModalScreen[Action | None]):
     def verbs_without_meaning(self) -> frozenset[str]:
         """Buttons that would do nothing just now."""
         without = {
-            "swap": self._other is None,
+            "swap": self.switch.other is None or self.switch.is_fresh,
+            "draft": self.switch.other is None or not self.switch.is_fresh,
             "editor": self._instructions is None,
             "template": self._instructions is None or not self.engine.settings.templates,
         }
@@ -266,6 +280,8 @@ class FormScreen(ModalScreen[Action | None]):
     @on(FormField.Changed)
     def _changed(self, event: FormField.Changed) -> None:
         self._last_typed = event.field
+        if event.field == "repository":
+            self._offer_branches()
         self.dialog.banner(None)
         self._complain()
         self.form_draft.typed(self.values)
@@ -283,15 +299,14 @@ class FormScreen(ModalScreen[Action | None]):
 
     @work(group="offer")
     async def _offer_repositories(self) -> None:
-        fields = self.query(ChoiceField)
-        if not fields:
-            return
-        try:
-            known = await self.engine.cache.repositories()
-        except StorageError:
-            return  # Suggestions are a comfort; the screen behind says that the cache is broken.
-        for field in fields:
-            field.offer(known)
+        if isinstance(field := self._fields.get("repository"), ChoiceField):
+            await offer_repositories(self.engine.cache, field)
+        self._offer_branches()
+
+    @work(group="offer branches", exclusive=True)
+    async def _offer_branches(self) -> None:
+        if isinstance(field := self._fields.get("branch_name"), ChoiceField):
+            await offer_branches(self.engine.cache, field, self.values.get("repository", "").strip())
 
     def _fill(self, values: Values) -> None:
         for key, field in self._fields.items():
@@ -299,7 +314,7 @@ class FormScreen(ModalScreen[Action | None]):
         self._last_typed = ""
 
     def _problems(self) -> tuple[Problem, ...]:
-        built = self.build()
+        built = self.build(self.values)
         return built if isinstance(built, tuple) else problems(built)
 
     def _complain(self) -> tuple[Problem, ...]:

@@ -1,12 +1,13 @@
 """Instructions typed elsewhere than in a form: in the person's own editor, or in the configuration's templates."""
 
 import os
+import re
 import shlex
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
@@ -22,6 +23,18 @@ from app.text import safe_text
 
 class EditorError(Exception):
     """The editor could not be used; the text is as it was. The message names the cure."""
+
+
+PLACEHOLDERS: Final = re.compile(r"\{(repository|branch|previous_instructions)\}")
+
+
+def filled_in(template: str, known: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """The template with what is known in place of its placeholders, and those that stay because nothing is known.
+
+    Other braces are text.
+    """
+    missing = tuple(dict.fromkeys(name for name in PLACEHOLDERS.findall(template) if not known.get(name)))
+    return PLACEHOLDERS.sub(lambda found: known.get(found[1]) or found[0], template), missing
 
 
 def editor_command(env: Mapping[str, str]) -> list[str]:

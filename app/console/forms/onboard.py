@@ -7,6 +7,7 @@ from textual.widget import Widget
 from app.actions import Problem, problems
 from app.api.requests import OnboardProject, WriteRequest
 from app.console.forms.action_form import ActionForm
+from app.console.forms.drafts import Values
 from app.console.forms.form_screen import Built
 from app.engine import Engine
 from widgets.forms.field import LineField
@@ -16,7 +17,7 @@ class OnboardForm(ActionForm):
     """POST /external/gitlab/projects (spec 4.6 names it; the shape is this program's decision)."""
 
     TITLE_TEXT = "Onboard a GitLab project"
-    DEFAULT_CSS = "OnboardForm FormDialog { height: 13; }"
+    DEFAULT_CSS = "OnboardForm FormDialog { height: 20; }"
 
     def __init__(self, engine: Engine) -> None:
         """Prepare with the profile at work."""
@@ -29,10 +30,10 @@ class OnboardForm(ActionForm):
             LineField("project_id", "project id", "A number; it wins where both are given.", placeholder="optional"),
         )
 
-    def build(self) -> Built:
+    def build(self, values: Values) -> Built:
         """The request as typed, or all that is wrong with it."""
-        text = self.values["project_id"].strip()
-        path = self.values["project_path"].strip() or None
+        text = values["project_id"].strip()
+        path = values["project_path"].strip() or None
         if text and not (text.isascii() and text.isdigit()):
             wrong = Problem("project_id", "A project id is a number; or leave it empty.")
             return (wrong, *problems(OnboardProject(path or "-")))

@@ -7,6 +7,7 @@ from textual.widget import Widget
 
 from app.api.requests import CreateOrganization, WriteRequest
 from app.console.forms.action_form import ActionForm
+from app.console.forms.drafts import Values
 from app.console.forms.form_screen import Built
 from app.engine import Engine
 from app.text import safe_text
@@ -28,7 +29,7 @@ class OrganizationForm(ActionForm):
     """POST /external/organizations (spec 4.1)."""
 
     TITLE_TEXT = "New organization"
-    DEFAULT_CSS = "OrganizationForm FormDialog { height: 15; }"
+    DEFAULT_CSS = "OrganizationForm FormDialog { height: 20; }"
 
     def __init__(self, engine: Engine) -> None:
         """Prepare with the profile at work."""
@@ -52,9 +53,14 @@ class OrganizationForm(ActionForm):
         """The earlier attempts are looked up, so that an address says what it already has."""
         self._look_back()
 
-    def build(self) -> Built:
+    def actions_changed(self) -> None:
+        """An attempt was settled: what its address already has may have changed."""
+        super().actions_changed()
+        self._look_back()
+
+    def build(self, values: Values) -> Built:
         """The request as typed."""
-        return CreateOrganization(self.values["email"].strip(), self.values["offer_code"].strip() or None)
+        return CreateOrganization(values["email"].strip(), values["offer_code"].strip() or None)
 
     def consequence(self, request: WriteRequest) -> str:
         """What sending does, earlier successes included."""

@@ -3,12 +3,14 @@
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from textual import work
 from textual.widget import Widget
 
 from app.actions import Problem, problems
 from app.actions.refusals import branch_problem
 from app.api.requests import ContinueRun, StartRun, WriteRequest
 from app.console.forms.action_form import ActionForm
+from app.console.forms.drafts import Values, named
 from app.console.forms.form_screen import Built
 from app.console.forms.values import (
     branch_field,
@@ -18,13 +20,15 @@ from app.console.forms.values import (
     reading,
     repository_field,
 )
+from app.console.turns import instructions_of, turn_of
 from app.engine import Engine
 from app.text import safe_text
 from storage.records import FINAL_STATUSES, Repository, Run
 from widgets.badges import run_badge
+from widgets.forms.conversation import Conversation
 from widgets.forms.facts import FormFact
 from widgets.forms.field import ParagraphField
-from widgets.forms.pairs import PairsField
+from widgets.forms.pairs import PairsField, unpacked
 
 _ANY: Final = Repository.of("github", {})
 """Stands for a repository that cannot be read yet, so that the other fields can be judged."""
@@ -42,10 +46,17 @@ class NewRunForm(ActionForm):
 
     TITLE_TEXT = "New run"
 
-    def __init__(self, engine: Engine, repository: str = "", branch: str = "", instructions: str = "") -> None:
-        """Prepare; a repository or branch that cannot be shown faithfully is left out."""
+    def __init__(
+        self, engine: Engine, repository: str = "", branch: str = "", instructions: str = "", *, like: str = ""
+    ) -> None:
+        """Prepare; a repository or branch that cannot be shown faithfully is left out.
+
+        `like` is the id of the run that it should be like; that run's draft then waits behind a key.
+        """
         self._begin = {"repository": faithful(repository), "branch": faithful(branch), "instructions": instructions}
-        super().__init__(engine, draft="run.start")
+        self._previous = instructions
+        draft = named("run.start.like" if like else "run.start", like or repository)
+        super().__init__(engine, draft=draft, fresh_wins=bool(like))
 
     def make_rows(self) -> Sequence[Widget]:
         """Where, on which branch, what, and anything else the service is told."""
@@ -63,18 +74,22 @@ class NewRunForm(ActionForm):
             PairsField("metadata", "metadata", "Optional. JSON where it is JSON, else text.", reading=reading),
         )
 
-    def build(self) -> Built:
+    def build(self, values: Values) -> Built:
         """The request as typed, or all that is wrong with it."""
-        repository = read_repository(self.values["repository"])
-        metadata = read_pairs("metadata", self.pairs("metadata"))
+        repository = read_repository(values["repository"])
+        metadata = read_pairs("metadata", unpacked(values["metadata"]))
         unread = [part for part in (repository, metadata) if isinstance(part, Problem)]
         request = StartRun(
-            self.values["instructions"],
+            values["instructions"],
             _ANY if isinstance(repository, Problem) else repository,
-            self.values["branch_name"].strip() or None,
+            values["branch_name"].strip() or None,
             {} if isinstance(metadata, Problem) else metadata,
         )
         return (*unread, *problems(request)) if unread else request
+
+    def placeholders(self) -> dict[str, str]:
+        """What is known for a template's placeholders."""
+        return super().placeholders() | {"previous_instructions": self._previous}
 
     def consequence(self, request: WriteRequest) -> str:
         """What sending does."""
@@ -91,15 +106,18 @@ class ContinueRunForm(ActionForm):
 
     def __init__(self, engine: Engine, run: Run, *, final_statuses: Collection[str] = FINAL_STATUSES) -> None:
         self._run, self._has_ended = run, run.status in final_statuses
-        super().__init__(engine, draft=f"run.continue:{run.run_id}")
+        self._conversation = Conversation()
+        self._previous = ""
+        super().__init__(engine, draft=named("run.continue", run.run_id))
 
     def make_rows(self) -> Sequence[Widget]:
-        """Which run, and what it should do next."""
+        """Which run, what was said to it, and what it should do next."""
         run, badge = self._run, run_badge(self._run.status, is_final=self._has_ended)
         where = safe_text(f"{run.repository.label}  {run.branch_name}")
         return (
             FormFact("run", safe_text(run.run_id), badge),
             FormFact("on", where),
+            self._conversation,
             ParagraphField(
                 "instructions",
                 "instructions",
@@ -110,9 +128,30 @@ class ContinueRunForm(ActionForm):
             ),
         )
 
-    def build(self) -> Built:
+    async def on_mount(self) -> None:
+        """The conversation so far is looked up."""
+        self._read_conversation()
+
+    def actions_changed(self) -> None:
+        """A turn was sent or settled."""
+        super().actions_changed()
+        self._read_conversation()
+
+    @work(group="conversation", exclusive=True)
+    async def _read_conversation(self) -> None:
+        turns = await self.engine.ledger.for_run(self._run.run_id)
+        self._previous = next((text for turn in reversed(turns) if (text := instructions_of(turn))), "")
+        self._conversation.show(tuple(map(turn_of, turns)), self.engine.clock())
+
+    def placeholders(self) -> dict[str, str]:
+        """What is known for a template's placeholders."""
+        run = self._run
+        known = {"repository": run.repository.label, "branch": run.branch_name}
+        return known | {"previous_instructions": self._previous}
+
+    def build(self, values: Values) -> Built:
         """The request as typed."""
-        return continuation(self._run, self.values["instructions"])
+        return continuation(self._run, values["instructions"])
 
     def consequence(self, request: WriteRequest) -> str:
         """What sending does."""

@@ -2,13 +2,16 @@
 
 import json
 import math
+from contextlib import suppress
 from typing import Final
 
 from app.actions.refusals import Problem
 from app.api.requests import Json
 from app.text import SafeText, safe_text
-from storage.records import Repository
-from widgets.forms.field import ChoiceField, LineField
+from storage.cache import Cache
+from storage.errors import StorageError
+from storage.records import Repository, RunFilter
+from widgets.forms.field import ChoiceField
 from widgets.forms.inputs import printable
 from widgets.forms.pairs import Pairs
 
@@ -28,10 +31,25 @@ def repository_field(hint: str, value: str) -> ChoiceField:
     return ChoiceField("repository", "repository", hint, value=value, placeholder="owner/repo")
 
 
-def branch_field(value: str) -> LineField:
-    """The field that names a branch."""
+def branch_field(value: str) -> ChoiceField:
+    """The field that names a branch; those that were seen in the repository are offered."""
     hint = "Empty: the service makes one."
-    return LineField("branch_name", "branch", hint, value=value, placeholder="chosen by the service")
+    return ChoiceField("branch_name", "branch", hint, value=value, placeholder="chosen by the service")
+
+
+async def offer_repositories(cache: Cache, field: ChoiceField) -> None:
+    """Offer the repositories that have runs."""
+    # Suggestions are a comfort: the screen behind says that the cache is broken.
+    with suppress(StorageError):
+        field.offer(await cache.repositories())
+
+
+async def offer_branches(cache: Cache, field: ChoiceField, repository: str) -> None:
+    """Offer the branches that were seen in a repository; none, while it is not named."""
+    # An agent's repository is named without its platform.
+    labels = (repository, f"gitlab:{repository}")
+    with suppress(StorageError):
+        field.offer(await cache.branches(RunFilter(repositories=labels)) if repository else ())
 
 
 def read_value(text: str) -> Json:

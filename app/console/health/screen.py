@@ -27,8 +27,9 @@ from app.console.session import Session
 from app.console.troubles import UNREADABLE
 from app.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
 from storage.records import LinkState, PlatformHealth
+from storage.records.activity import ActivityFilter, PollSpan
 from widgets.frame.notice import NoticePage
-from widgets.health import Card, CardFacts, IncidentList
+from widgets.health import MOST_POLLS, Card, CardFacts, HealthList, incident_lines, poll_lines
 
 CARD_CELLS = 46
 
@@ -51,6 +52,8 @@ class HealthScreen(BaseScreen):
         self._links: tuple[LinkState, ...] = ()
         self._pasts: dict[str, Past] = {}
         """By platform."""
+        self._polls: tuple[PollSpan, ...] = ()
+        """Newest first."""
         self._reader = CoalescedTask(self._read, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
@@ -60,9 +63,11 @@ class HealthScreen(BaseScreen):
             yield Static("Code hosts", classes="section", markup=False)
             yield ItemGrid(id="hosts", min_column_width=CARD_CELLS, stretch_height=True)
             yield Static("Incidents, 30 days", classes="section", markup=False)
-            yield IncidentList(id="incidents")
+            yield HealthList(incident_lines, id="incidents")
             yield Static("Between this console and the service", classes="section", markup=False)
             yield ItemGrid(Card(id="link"), Card(id="token"), min_column_width=CARD_CELLS, stretch_height=True)
+            yield Static("Polls", classes="section", markup=False)
+            yield HealthList(poll_lines, id="polls")
 
     def on_mount(self) -> None:
         """Read what is known."""
@@ -105,6 +110,7 @@ class HealthScreen(BaseScreen):
         reader, now = self._past_reader, self.session.clock()
         hosts, self._links = await engine.cache.health(), await engine.cache.links()
         spans = await engine.cache.health_spans(now - LONGEST_WINDOW, longest_gap=reader.longest_gap)
+        self._polls = (await engine.cache.polls(ActivityFilter(), limit=MOST_POLLS)).newest
         self._hosts, self._pasts = hosts, reader.pasts(hosts, spans, now)
         await self._lay_out(self._hosts)
         self._show(self.session.clock())
@@ -128,7 +134,8 @@ class HealthScreen(BaseScreen):
             card.show(facts)
         words = self.session.healthy_words
         found = incident_facts(self._pasts, words, now - LONGEST_WINDOW)
-        self.query_one(IncidentList).show(found, no_incidents(self._pasts), now)
+        self.query_one("#incidents", HealthList).show(found, no_incidents(self._pasts), now)
+        self.query_one("#polls", HealthList).show(self._polls, "The service was not asked yet.", now)
 
     def _host_facts(self, now: datetime) -> list[CardFacts]:
         is_stale = self.session.vitals.health_is_stale

@@ -18,7 +18,8 @@ from app.config import data_folder
 from app.console.base_screen import BaseScreen
 from app.console.coalesced_task import CoalescedTask
 from app.console.export_sheet import typed_path
-from app.console.forms.drafts import Drafts, FormDraft
+from app.console.forms.drafts import Drafts
+from app.console.forms.form_draft import FormDraft
 from app.console.forms.form_screen import DRAFTS_FILE
 from app.console.organizations.import_rows import ImportList, line, why_stopped
 from app.console.session import CURE_S, Session
@@ -158,7 +159,7 @@ class OrganizationImportScreen(BaseScreen):
         self._bar.file.take_focus()
 
     def action_resolve(self) -> None:
-        """Let a person say what became of the row under the cursor."""
+        """Let a person say what became of the row under the cursor; of the first unknown one, from elsewhere."""
         from app.console.forms import ResolveForm
 
         if self._unknown is not None:
@@ -199,14 +200,17 @@ class OrganizationImportScreen(BaseScreen):
 
     @on(LineTable.Chosen)
     def _chosen(self) -> None:
-        self.action_resolve()
+        if self._table.item is not None and self._table.item.unknown is not None:
+            self.action_resolve()
 
     # How it does that
 
     @property
     def _unknown(self) -> Action | None:
         item = self._table.item if self.is_mounted else None
-        return item.unknown if item is not None else None
+        if item is not None and item.unknown is not None:
+            return item.unknown
+        return next((line.unknown for line in self._list.shown if line.unknown is not None), None)
 
     @property
     def _can_read(self) -> bool:

@@ -76,6 +76,8 @@ class OrganizationsScreen(BaseScreen):
         self._engine = engine
         self._attempts: tuple[Attempt, ...] | None = None
         self._known: dict[str, Attempt] = {}
+        self._sought: str | None = None
+        """The action that the cursor goes to at the next reading; None: it stays."""
         self._reader = CoalescedTask(self._read, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
@@ -107,10 +109,10 @@ class OrganizationsScreen(BaseScreen):
 
     def trouble(self) -> Notice | None:
         """What the banner says: what is broken first, then what a person owes."""
-        unknown = sum(attempt.is_unknown for attempt in self._attempts or ())
+        unknown = self._unknown
         if (broken := super().trouble()) is not None or not unknown:
             return broken
-        what = "1 attempt has" if unknown == 1 else f"{unknown} attempts have"
+        what = "1 attempt has" if len(unknown) == 1 else f"{len(unknown)} attempts have"
         return Notice("?", f"{what} no known outcome", ("Its address is blocked; v resolves it.",), "warn")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -119,7 +121,7 @@ class OrganizationsScreen(BaseScreen):
         if action in {"new_organization", "onboard"} and self._engine.actions.read_only:
             return None
         if action == "resolve":
-            return True if selected is not None and selected.is_unknown else None
+            return True if self._unknown else None
         if action in {"open", "close"}:
             is_alone = self.is_mounted and self.query_one("#organizations").has_class("-alone")
             return is_alone if action == "close" else selected is not None and not is_alone
@@ -146,11 +148,20 @@ class OrganizationsScreen(BaseScreen):
         self.app.push_screen(OrganizationImportScreen(self.session, self._engine), lambda _: self._reader.ask())
 
     def action_resolve(self) -> None:
-        """Let a person say what became of the attempt under the cursor."""
+        """Let a person say what became of the attempt under the cursor; of the newest unknown one, from elsewhere."""
         from app.console.forms import ResolveForm
 
-        if self._selected is not None and self._selected.is_unknown:
-            self._open_form(ResolveForm(self._engine, self._selected.action))
+        selected, unknown = self._selected, self._unknown
+        if unknown and (selected is None or not selected.is_unknown):
+            selected = unknown[0]
+            self.query_one(OrganizationTable).seek(selected.key)
+        if selected is not None and selected.is_unknown:
+            self._open_form(ResolveForm(self._engine, selected.action))
+
+    def go_to(self, place: str) -> None:
+        """Put the cursor on the attempt with this action."""
+        self._sought = place
+        self._reader.ask()
 
     def action_open(self) -> None:
         """Show the facts alone."""
@@ -174,6 +185,10 @@ class OrganizationsScreen(BaseScreen):
     @property
     def _selected(self) -> Attempt | None:
         return self.query_one(OrganizationTable).item if self.is_mounted else None
+
+    @property
+    def _unknown(self) -> tuple[Attempt, ...]:
+        return tuple(attempt for attempt in self._attempts or () if attempt.is_unknown)
 
     @property
     def _nothing(self) -> Notice:
@@ -201,6 +216,9 @@ class OrganizationsScreen(BaseScreen):
         self._attempts = tuple(self._known.values())
         table = self.query_one(OrganizationTable)
         table.show(self._attempts)
+        if self._sought is not None:
+            table.seek(self._sought)
+            self._sought = None
         self.query_one("#organizations").set_class(not self._attempts, "-empty")
         self.query_one("#organizations-summary", Static).update(_summary(self._attempts))
         self.show_trouble()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual.binding import Binding
 
+from app.console.messages import FollowRun
 from app.console.runs.query_controller import QueryController
 from app.console.runs.screen_context import ScreenContext
 from app.console.session import LONGEST_COPY
@@ -50,6 +51,7 @@ class BulkActions:
         self._instead: dict[str, Callable[[], None]] = {
             "continue": lambda: context.with_engine(self._continue, "form"),
             "copy_id": self._copy_ids,
+            "follow": self._follow,
         }
         """Actions on one run that are done with all marked runs, while there are marks."""
 
@@ -62,12 +64,17 @@ class BulkActions:
 
     def summary(self, *, is_wide: bool) -> SafeText:
         """How many runs are marked, and the keys that act on them if there is room."""
-        keys = " · c continues · y copies · e exports · esc unmarks" if is_wide else ""
-        return safe_text(f"■ {len(self._table.marks):,} marked{keys}")
+        keys = " · c continues · f follows · y copies · e exports · esc unmarks" if is_wide else ""
+        count, cap = len(self._table.marks), self._session.settings.console.send_cap
+        capped = f" · at most {cap:,} are continued at a time" if count > cap else ""
+        return safe_text(f"■ {count:,} marked{capped}{keys}")
 
     def mark_range(self, first_id: str, last_id: str) -> None:
         """Mark every run from one to another."""
         self._context.with_engine(lambda engine: self._mark_range(engine, first_id, last_id), "pick")
+
+    def _follow(self) -> None:
+        self._context.post(FollowRun(self._table.marks.ids))
 
     def _copy_ids(self) -> None:
         ids = self._table.marks.ids

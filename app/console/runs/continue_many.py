@@ -10,6 +10,7 @@ from textual.widget import Widget
 from app.actions import ActionRefusedError, Actions, BlockedError, Problem
 from app.api.requests import ContinueRun, WriteRequest
 from app.console.forms.action_form import ActionForm
+from app.console.forms.drafts import Values
 from app.console.forms.form_screen import Built
 from app.console.forms.runs import continuation
 from app.engine import Engine
@@ -108,15 +109,28 @@ class ContinueManyForm(ActionForm):
         )
         return (*rows, field)
 
-    def build(self) -> Built:
+    async def on_mount(self) -> None:
+        """What hinders sending is said before a word is typed."""
+        if self._too_many is not None:
+            self.dialog.banner(safe_text(self._too_many))
+
+    @property
+    def _too_many(self) -> str | None:
+        excess = len(self._runs) - self._cap
+        return f"At most {self._cap:,} at a time (send_cap): unmark {excess:,}." if excess > 0 else None
+
+    def build(self, values: Values) -> Built:
         """The first of the requests, or why there is none."""
         count = len(self._runs)
         if not count:
             return (Problem("instructions", "None of the marked runs has ended: there is nothing to continue."),)
-        if count > self._cap:
-            excess = f"At most {self._cap:,} at a time (send_cap): unmark {count - self._cap:,}."
-            return (Problem("instructions", excess),)
-        return continuation(self._runs[0], self.values["instructions"])
+        if self._too_many is not None:
+            return (Problem("instructions", self._too_many),)
+        return continuation(self._runs[0], values["instructions"])
+
+    def requests(self, values: Values) -> tuple[WriteRequest, ...]:
+        """One for each run."""
+        return tuple(continuation(run, values["instructions"]) for run in self._runs)
 
     def consequence(self, request: WriteRequest) -> str:
         """What sending does."""

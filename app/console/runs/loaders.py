@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from app.console.coalesced_task import CoalescedTask
-from app.text import SafeText, safe_block, safe_text
-from storage.records import Action
-from widgets.runs.facts import Branch, RunView, Turn
+from app.console.turns import indented, turn_of
+from widgets.runs.facts import Branch, RunView
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
     from storage.ledger import Ledger
     from widgets.runs.pane import RunPane
     from widgets.runs.table import RunTable
-
-TURN_LINES: Final = 60
-"""Lines of one instruction that are shown; the ledger has it in full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,26 +92,3 @@ async def read_beginning(ledger: "Ledger", run_id: str) -> Beginning:
         if action.kind == "run.start" and isinstance(body, dict):
             return Beginning(str(body.get("instructions") or ""), str(body.get("branch_name") or ""))
     return Beginning("", "")
-
-
-def turn_of(action: Action) -> Turn:
-    """An action of the ledger as a turn of a conversation."""
-    trouble = safe_text(action.error.message) if action.error is not None else None
-    return Turn(action.created_at, safe_text(action.actor, limit=60), action.state, _said(action.body_json), trouble)
-
-
-def indented(raw_json: str) -> tuple[SafeText, ...]:
-    """JSON with one field a line; unchanged where it is not valid JSON."""
-    try:
-        text = json.dumps(json.loads(raw_json), indent=2, ensure_ascii=False)
-    except ValueError:
-        text = raw_json
-    return safe_block(text)
-
-
-def _said(body_json: str) -> tuple[SafeText, ...]:
-    body = json.loads(body_json)
-    text = body.get("instructions") if isinstance(body, dict) else None
-    if isinstance(text, str):
-        return safe_block(text, lines=TURN_LINES)
-    return indented(json.dumps(body.get("inputs", {}) if isinstance(body, dict) else body))

@@ -90,7 +90,7 @@ class RunActions:
     def _follow(self) -> None:
         run_id = self._run_id()
         if run_id is not None:
-            self._context.post(FollowRun(run_id))
+            self._context.post(FollowRun((run_id,)))
 
     def _copy_id(self) -> None:
         run_id = self._run_id()
@@ -123,7 +123,8 @@ class RunActions:
     async def _new(self, engine: "Engine") -> None:
         from app.console.forms import NewRunForm
 
-        self._show(NewRunForm(engine))
+        run = await self._run()
+        self._show(NewRunForm(engine, run.repository.label if run else ""))
 
     async def _new_like(self, engine: "Engine") -> None:
         from app.console.forms import NewRunForm
@@ -134,7 +135,7 @@ class RunActions:
             self._show(NewRunForm(engine))
             return
         begun = await read_beginning(engine.ledger, run.run_id)
-        self._show(NewRunForm(engine, run.repository.label, begun.branch, begun.instructions))
+        self._show(NewRunForm(engine, run.repository.label, begun.branch, begun.instructions, like=run.run_id))
 
     async def _continue(self, engine: "Engine") -> None:
         from app.console.forms import ContinueRunForm

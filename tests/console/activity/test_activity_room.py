@@ -1,4 +1,4 @@
-"""The Activity room, over the real ledger and the real poll log."""
+"""The Activity tab, over the real ledger and the real poll log."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -115,38 +115,47 @@ def lines(scene: Scene) -> list[str]:
     ]
 
 
-async def test_writes_and_polls_stand_in_one_order_with_their_outcomes(staged: Staged) -> None:
-    """Newest first; alike polls are one line."""
+async def test_writes_stand_newest_first_below_what_is_unknown(staged: Staged) -> None:
+    """What a person has to find out comes first, however old it is and however few rows are read."""
     async with room(staged, (200, 40)) as scene:
         found = lines(scene)
 
-    kinds = [line[14:34].strip() for line in found]
-    assert kinds[:4] == ["onboard project", "continue run", "poll runs", "poll runs"]
-    assert "◌ not sent" in found[0]
-    assert "? unknown" in found[1]
-    assert "✗ failed" in found[3]
-    assert "service unreachable, 4 polls in 15m" in found[3]
-    assert any("start agent" in line and "bot:nightly" in line for line in found)
-    assert any("✓ answered" in line and "poll health" in line for line in found)
+    assert [line[14:34].strip() for line in found] == [
+        *("continue run", "onboard project", "create organization", "start run", "start agent", "create organization")
+    ]
+    assert "? unknown" in found[0]
+    assert "◌ not sent" in found[1]
+    assert "bot:nightly" in found[4]
+
+
+async def test_polls_are_listed_under_health(staged: Staged) -> None:
+    """Alike polls are one line, with what became of them; Activity has none."""
+    async with room(staged, (200, 80)) as scene:
+        await scene.press("2")
+        await scene.shows("service unreachable", "4 times in 15m", "Connection refused", "120 times in")
+        shown = scene.text
+        assert "\x1b" not in shown
+        assert "✗ failed" in shown
+        assert "✓ answered" in shown
 
 
 async def test_an_unknown_outcome_is_resolved_here_and_seen_at_once(staged: Staged) -> None:
-    """The facts follow the cursor: what was sent, and what is to do; the line changes under it."""
+    """The facts follow the cursor: what was sent, and what is to do; resolved, it takes its place in time."""
     async with room(staged) as scene:
-        await scene.press("j")
         for fact in ("No answer within 20 s.", "then press v", '"instructions": "Now also'):
             assert fact in scene.text
 
         await scene.press("v", "2", "ctrl+s")
 
+        assert "◌ not sent" in lines(scene)[0]
         assert "⊘ not created" in lines(scene)[1]
         assert scene.app.screen.check_action("resolve", ()) is None
 
 
 async def test_enter_leads_to_where_it_is_shown(staged: Staged) -> None:
-    """A run's page, and back to the same line; polls to their rooms; an execution's id need not be a run's."""
+    """A run's page, and back to the same line; an execution's id need not be a run's."""
     async with room(staged) as scene:
-        await scene.press(*["j"] * 5)
+        await scene.press(*["j"] * 3)
         entry = table(scene).item
         assert entry is not None
         assert entry.source.kind == "run.start"
@@ -155,20 +164,15 @@ async def test_enter_leads_to_where_it_is_shown(staged: Staged) -> None:
         await scene.press("escape")
         assert table(scene).item == entry
 
-        for steps, room_name in ((2, "runs"), (4, "organizations")):
-            await scene.press("6", "g", *["j"] * steps, "enter")
-            assert scene.app.current_mode == room_name
-
-        await scene.press("6", "slash", *"nightly", "enter", "enter")
+        await scene.press("j", "enter")
         assert scene.app.current_mode == "activity"
         assert "No listed run has the id exe_1" in str(scene.toasts)
 
 
 FILTERS = (
-    ("right_square_bracket", 6, "[Writes]"),
-    ("left_square_bracket", 1, "[Open]"),
-    ("w", 4, "since 1h"),
-    ("slash r e f u s e d enter", 2, "2 of"),
+    ("right_square_bracket", 1, "[Open]"),
+    ("w", 1, "since 1h"),
+    ("slash a d d r e s s enter", 1, "1 of"),
     ("f space enter", 1, "what start agent"),
     ("s space enter", 3, "outcome confirmed"),
 )
@@ -185,7 +189,7 @@ async def test_filters_narrow_and_escape_widens_again(staged: Staged) -> None:
             await scene.press("escape", "escape")
             assert len(lines(scene)) == before
         await scene.press("slash", *"zzz", "enter")
-        assert "Nothing that happened matches" in scene.text
+        assert "No write matches" in scene.text
         assert "esc shows them again" in scene.text
 
 
@@ -208,8 +212,6 @@ async def test_older_entries_come_as_the_end_is_reached(staged: Staged, monkeypa
 
 @pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
 async def test_picture(staged: Staged, picture: SnapshotAssertion, size: tuple[int, int], same_ids: None) -> None:
-    """Writes, polls, and an unknown outcome under the cursor."""
+    """An unknown outcome on top, under the cursor."""
     async with room(staged, size) as scene:
-        await scene.press("j")
-
         assert scene.app.export_screenshot() == picture

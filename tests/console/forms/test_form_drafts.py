@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 import pytest
 
 from app.console.forms import NewRunForm
-from app.console.forms.drafts import Draft, Drafts, DraftsError, FormDraft
+from app.console.forms.drafts import Draft, Drafts, DraftsError
+from app.console.forms.form_draft import FormDraft
 from app.engine import Engine
 from tests.console.forms.steps import CREATED, FILLED, drafts_of, opened, painted, press, write
 from tests.console.quiet import toasts
@@ -107,7 +108,7 @@ async def test_a_draft_survives_escape_and_is_swapped_for_a_fresh_form_and_back(
     async with opened(app, FILLED, "escape") as pilot:
         pass
     clock.move(minutes=7)
-    again = stage(lambda engine: NewRunForm(engine, repository="acme/api"))
+    again = stage(NewRunForm)
     async with opened(again) as pilot:
         text, restored = painted(again), again.screen.values
         await press(pilot, "ctrl+n")
@@ -119,7 +120,7 @@ async def test_a_draft_survives_escape_and_is_swapped_for_a_fresh_form_and_back(
     assert "Your draft from 7m ago" in text
     assert restored["instructions"] == "Fix the flaky test.\nThen run it."
     assert json.loads(restored["metadata"]) == [["depth", "3"]]
-    assert fresh == {"repository": "acme/api", "branch_name": "", "instructions": "", "metadata": ""}
+    assert fresh == {"repository": "", "branch_name": "", "instructions": "", "metadata": ""}
     assert back == restored
 
 

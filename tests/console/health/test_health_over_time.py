@@ -9,7 +9,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from storage.records import HealthReport, HealthSample
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
-from widgets.health import Card, IncidentList, fold
+from widgets.health import Card, HealthList, fold
 
 Lived = Callable[..., Awaitable[None]]
 
@@ -101,7 +101,7 @@ async def test_flapping_is_shown_and_is_one_incident(staged: Staged) -> None:
 
         assert "✓ ok" in text(scene, "github")
         assert "⇄ flapping: 7 changes in 15m" in text(scene, "github")
-        assert str(scene.app.screen.query_one(IncidentList).render()).count("unreachable") == 1
+        assert str(scene.app.screen.query_one("#incidents", HealthList).render()).count("unreachable") == 1
 
 
 SLICES = ("well", "well", None, "bad", "well", None, None, "impaired")

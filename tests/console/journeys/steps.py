@@ -31,6 +31,8 @@ class Service:
     """What every reading request is answered with; None: what the board says."""
     loses: set[str] = field(default_factory=set)
     """Emails whose organization is created, and whose answer never arrives."""
+    loses_runs: bool = False
+    """Runs are started and continued, and no answer arrives."""
 
     def __post_init__(self) -> None:
         self.server.otherwise = self._answer
@@ -71,7 +73,7 @@ class Service:
         self.board.put(run_id, "queued", **created, updated=MINUTES_INTO_THE_DAY)
         kept = {key: known[key] for key in ("branch_name", "repository", "created_at") if key in known}
         self.board.runs[run_id] |= kept
-        return Respond(201, self.board.runs[run_id])
+        return Drop() if self.loses_runs else Respond(201, self.board.runs[run_id])
 
 
 def _body(request: Received) -> dict[str, Any]:
@@ -117,6 +119,11 @@ class Hand(ABC):
         control = self.scene.app.screen.query_one(f"#field-{name}").query("Input, TextArea").first()
         assert isinstance(control, Input | TextArea)
         return control
+
+    def value(self, name: str) -> str:
+        """What a field of the form on show holds."""
+        control = self.control(name)
+        return control.value if isinstance(control, Input) else control.text
 
     @property
     def rows(self) -> Widget:

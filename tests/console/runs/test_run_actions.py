@@ -58,7 +58,7 @@ async def test_following_is_asked_of_the_app(desk: Desk) -> None:
     """The app follows for all screens."""
     await on(desk).do("follow")
 
-    assert desk.posted == [FollowRun("run_1")]
+    assert desk.posted == [FollowRun(("run_1",))]
 
 
 @pytest.mark.parametrize("has_browser", [True, False])

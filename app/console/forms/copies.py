@@ -1,0 +1,101 @@
+"""A request as text for a shell: as curl, and as the runwarden command that asks for the same."""
+
+import json
+import shlex
+from collections.abc import Iterator
+
+from app.api.requests import (
+    ContinueRun,
+    CreateOrganization,
+    Json,
+    OnboardProject,
+    StartAgent,
+    StartRun,
+    WriteRequest,
+    as_json,
+)
+from app.text import json_escaped, safe_text
+
+
+class UnfaithfulError(Exception):
+    """A value holds what a shell or a terminal would obey; the message names the way out."""
+
+
+def as_curl(base_url: str, request: WriteRequest) -> str:
+    """The request for curl; the token is left to the shell's RUNWARDEN_TOKEN.
+
+    Raises:
+        UnfaithfulError: The address cannot be pasted into a shell as it is.
+    """
+    url = _faithful(f"{base_url}{request.path}")
+    return " \\\n  ".join(
+        (
+            f"curl --request POST {shlex.quote(url)}",
+            '--header "Authorization: Bearer $RUNWARDEN_TOKEN"',
+            "--header 'Content-Type: application/json'",
+            f"--data-raw {shlex.quote(json_escaped(as_json(request)))}",
+        )
+    )
+
+
+def as_command(profile: str, request: WriteRequest) -> str:
+    """The request as a runwarden command.
+
+    Raises:
+        UnfaithfulError: A value cannot be pasted into a shell as it is.
+    """
+    argv = ("runwarden", f"--profile={profile}", *_arguments(request))
+    return " ".join(shlex.quote(_faithful(each)) for each in argv)
+
+
+def _arguments(request: WriteRequest) -> tuple[str, ...]:
+    match request:
+        case StartRun():
+            repository = f"--repository={request.repository.label}"
+            return "runs", "start", repository, *_work(request), "--", _words(request.instructions)
+        case ContinueRun():
+            return "runs", "continue", *_work(request), "--", request.run_id, _words(request.instructions)
+        case StartAgent():
+            options = (f"--repository={request.repository}", *_branch(request), *_pairs("input", request.inputs))
+            return "agents", "start", *options, "--", request.name
+        case CreateOrganization():
+            offer = (f"--offer-code={request.offer_code}",) if request.offer_code else ()
+            return "orgs", "create", *offer, "--", request.email
+        case OnboardProject():
+            project = request.project_path if request.project_id is None else str(request.project_id)
+            return "gitlab", "onboard", "--", project or ""
+
+
+def _work(request: StartRun | ContinueRun) -> tuple[str, ...]:
+    return *_branch(request), *_pairs("metadata", request.metadata)
+
+
+def _branch(request: StartRun | ContinueRun | StartAgent) -> tuple[str, ...]:
+    return (f"--branch={request.branch_name}",) if request.branch_name else ()
+
+
+def _pairs(option: str, values: dict[str, Json]) -> Iterator[str]:
+    for key, value in values.items():
+        # Text that would be read as JSON keeps its quotes.
+        text = value if isinstance(value, str) and not _is_json(value) else json.dumps(value)
+        yield f"--{option}={key}={text}"
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _words(instructions: str) -> str:
+    if instructions.strip() == "-":
+        raise UnfaithfulError("The command would read - from its input; copy it as curl instead.")
+    return instructions
+
+
+def _faithful(text: str) -> str:
+    if any(safe_text(line, limit=len(line) + 1) != line for line in text.split("\n")):
+        raise UnfaithfulError("A value holds characters that a terminal would obey; copy it as curl instead.")
+    return text

@@ -1,0 +1,195 @@
+"""Acting on runs: each form is about the run that it was opened on, and no unknown outcome goes out of sight."""
+
+from app.console.activity.screen import ActivityScreen
+from app.console.runs.run_screen import RunScreen
+from storage.records import Action
+from tests.console.journeys.conftest import Walked
+from tests.console.journeys.steps import Hand, Keyboard, Service
+
+
+async def named(hand: Hand, key: str, name: str) -> None:
+    """An action without a hint: by its key, or from the palette."""
+    if isinstance(hand, Keyboard):
+        await hand.do(key, "")
+    else:
+        await hand.do(":", ": palette")
+        await hand.type(name)
+        await hand.do("enter", name)
+
+
+async def start_lost(hand: Hand, service: Service, text: str = "Fix the flaky test.") -> Action:
+    """Starts a run whose answer never arrives, and leaves the form; returns the action."""
+    service.loses_runs = True
+    await hand.do("n", "n new run")
+    await hand.fill("instructions", text)
+    await hand.do("ctrl+s", "Preview ^s")
+    await hand.do("ctrl+s", "Send ^s")
+    await hand.see("The outcome is unknown")
+    await hand.do("escape", "Close esc")
+    service.loses_runs = False
+    return (await hand.scene.engine.ledger.actions(limit=1))[0]
+
+
+async def test_a_new_run_like_this_is_about_this_run(walked: Walked, service: Service) -> None:
+    """A draft belongs to the run it was written for: on another one the form begins anew, on this one it is at hand."""
+    async with walked() as hand:
+        await hand.point("acme/web")
+        await named(hand, "N", "New like this")
+        assert hand.value("repository") == "acme/web"
+        await hand.fill("instructions", "Only for web.")
+        await hand.do("escape", "Close esc")
+
+        await hand.point("acme/payment-service")
+        await named(hand, "N", "New like this")
+        assert hand.value("repository") == "acme/payment-service"
+        assert hand.value("instructions") == ""
+        await hand.do("escape", "Close esc")
+
+        await hand.point("acme/web")
+        await named(hand, "N", "New like this")
+        await hand.see("A draft from just now is kept")
+        assert hand.value("instructions") == ""
+        await hand.do("ctrl+n", "Draft ^n")
+        assert hand.value("instructions") == "Only for web."
+        assert service.written == []
+
+
+async def test_n_takes_the_repository_of_the_cursor_and_keeps_its_draft(walked: Walked, service: Service) -> None:
+    """The draft of one repository does not come up on another."""
+    async with walked() as hand:
+        await hand.point("acme/web")
+        await hand.do("n", "n new run")
+        assert hand.value("repository") == "acme/web"
+        await hand.fill("instructions", "Only for web.")
+        await hand.do("escape", "Close esc")
+
+        await hand.point("acme/payment-service")
+        await hand.do("n", "n new run")
+        assert (hand.value("repository"), hand.value("instructions")) == ("acme/payment-service", "")
+        await hand.do("escape", "Close esc")
+
+        await hand.point("acme/web")
+        await hand.do("n", "n new run")
+        await hand.see("Your draft from just now")
+        assert hand.value("instructions") == "Only for web."
+        assert service.written == []
+
+
+async def test_an_unknown_outcome_is_in_sight_in_every_tab_until_it_is_resolved(
+    walked: Walked, service: Service
+) -> None:
+    """The header and the tab count it, a key and a click lead to it, and once it is resolved no form warns of it."""
+    async with walked() as hand:
+        await hand.point("acme/web")
+        action = await start_lost(hand, service)
+        for number, tab in (("2", "Health"), ("3", "Organizations"), ("4", "Insights"), ("1", "Runs")):
+            await hand.do(number, f"{number} {tab}")
+            await hand.see("? 1 unknown", "Activity ?1")
+
+        await hand.do("n", "n new run")
+        await hand.see("the outcome is unknown: look before you send it again")
+        await hand.do("escape", "Close esc")
+
+        await hand.do("U", "U unknown outcome")
+        assert isinstance(hand.scene.app.screen, ActivityScreen)
+        await hand.see("Find out whether it took effect", action.action_id)
+        await hand.do("v", "v resolve")
+        await hand.do("2", "It did not take effect")
+        await hand.do("ctrl+s", "Apply ^s")
+        await hand.see("⊘ not created")
+        assert "unknown" not in hand.scene.lines[0]
+        assert "?1" not in hand.scene.text
+
+        await hand.do("1", "1 Runs")
+        await hand.do("n", "n new run")
+        await hand.see("Your draft from")
+        assert "unknown" not in hand.scene.text
+        assert hand.value("instructions") == "Fix the flaky test."
+
+
+async def test_a_form_on_show_hears_that_the_outcome_was_resolved(walked: Walked, service: Service) -> None:
+    """By another process, too: the warning goes as soon as the ledger says so, and says what became of the text."""
+    async with walked() as hand:
+        await hand.point("acme/web")
+        action = await start_lost(hand, service)
+        await hand.do("n", "n new run")
+        await hand.see("the outcome is unknown: look before you send it again")
+
+        await hand.scene.engine.ledger.resolve_created(action.action_id, "run_found")
+        await hand.scene.ring()
+        await hand.see("took effect: run_found")
+        assert "the outcome is unknown" not in hand.scene.text
+        await hand.do("escape", "Close esc")
+        await hand.do("n", "n new run")
+        assert hand.value("instructions") == ""
+
+
+async def test_the_header_leads_to_what_is_unknown(walked: Walked, service: Service) -> None:
+    """By a click; the cursor is on the open one although newer writes are there, and v works wherever the cursor is."""
+    async with walked() as hand:
+        await hand.point("acme/web")
+        await start_lost(hand, service)
+        await hand.do("n", "n new run")
+        await hand.fill("instructions", " Now really.")
+        await hand.do("ctrl+s", "Preview ^s")
+        await hand.do("ctrl+s", "Send ^s")
+        await hand.see("The run was started")
+        await hand.do("escape", "Close esc")
+
+        await hand.do("U", "? 1 unknown")
+        await hand.see("? unknown start run", "✓ confirmed start run")
+        await hand.point("✓ confirmed")
+        await hand.do("v", "v resolve")
+        await hand.see("Resolve an unknown outcome", "start of a run")
+
+
+async def test_the_hint_of_a_banner_works_on_any_row(walked: Walked, service: Service) -> None:
+    """Organizations: the address is blocked, v resolves it, also where the cursor is on another one."""
+    service.loses = {"lost@globex.example"}
+    async with walked() as hand:
+        await hand.do("3", "3 Organizations")
+        for email in ("lost@globex.example", "ada@globex.example"):
+            await hand.do("n", "n new organization")
+            if email == "ada@globex.example":
+                await hand.do("ctrl+n", "Start fresh ^n")
+            await hand.fill("email", email)
+            await hand.do("ctrl+s", "Preview ^s")
+            await hand.do("ctrl+s", "Send ^s")
+            await hand.do("escape", "Close esc")
+        await hand.point("ada@globex.example")
+        await hand.see("v resolves it")
+        await hand.do("v", "v resolve")
+        await hand.see("Resolve an unknown outcome", "lost@globex.example")
+
+
+async def test_activity_opens_the_organization_of_its_row(walked: Walked, service: Service) -> None:
+    """Not the newest one: the one that the row is about."""
+    async with walked() as hand:
+        await hand.do("3", "3 Organizations")
+        for name in ("ada", "bob"):
+            await hand.do("n", "n new organization")
+            await hand.fill("email", f"{name}@globex.example")
+            await hand.do("ctrl+s", "Preview ^s")
+            await hand.do("ctrl+s", "Send ^s")
+            await hand.do("escape", "Close esc")
+        await hand.do("6", "6 Activity")
+        await hand.open("ada@globex.example")
+        assert hand.scene.app.current_mode == "organizations"
+        await hand.see("organization org_ada")
+
+        await hand.do("6", "6 Activity")
+        await hand.open("bob@globex.example")
+        await hand.see("organization org_bob")
+
+
+async def test_what_is_marked_is_followed_together(walked: Walked, service: Service) -> None:
+    """With three marks f follows three, and f again lets go of the three."""
+    async with walked() as hand:
+        table = hand.scene.table
+        table.mark_all(("run_01JX00007F3KQ9ZT2M0000", "run_01JX00027F3KQ9ZT2M5838", "run_01JX00017F3KQ9ZT2M7919"))
+        await hand.do("f", "f follow")
+        assert len(hand.scene.app.session.pins) == 3
+        await hand.do("f", "f follow")
+        assert hand.scene.app.session.pins == ()
+        assert not isinstance(hand.scene.app.screen, RunScreen)
+        assert service.written == []
