@@ -7,12 +7,15 @@ from typing import ClassVar, Final
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
 
-from widgets.line_text import LineText
-from widgets.runs.facts import QUIET, Turn, line, turn_lines, wrapped
+from widgets.runs.facts import QUIET, Turn, line, turn_lines
 
-NONE_FROM_HERE: Final = "Nothing was sent to this run from this machine."
-ELSEWHERE: Final = "What was said from elsewhere is not known here: the service lists runs, not what was said to them."
+ELSEWHERE: Final = "Sent from this machine; what was said from elsewhere is not known."
+NONE_FROM_HERE: Final = "Nothing was sent to it from this machine; what was said elsewhere is not known."
+UNWRAPPED: Final = 10_000
+"""Cells: the view wraps the lines by itself."""
 
 
 class Conversation(VerticalScroll):
@@ -30,33 +33,20 @@ class Conversation(VerticalScroll):
         Binding("k", "scroll_up", "Up", show=False),
     ]
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._shown: tuple[Sequence[Turn], datetime] | None = None
-        """None: the turns were not read yet."""
-
     def compose(self) -> ComposeResult:
-        """The lines."""
-        yield LineText()
+        """The turns."""
+        yield Static(markup=False)
 
     def show(self, turns: Sequence[Turn], now: datetime) -> None:
         """Show the turns, oldest first, and say what is not known."""
-        self._shown = turns, now
-        self._draw()
-        self.call_after_refresh(self.scroll_end, animate=False)
-
-    def on_resize(self) -> None:
-        """Wrap the lines to the new width."""
-        self._draw()
-
-    def _draw(self) -> None:
-        width = self.scrollable_content_region.width
-        if self._shown is None or width <= 0:
-            return
-        turns, now = self._shown
-        lines = wrapped(ELSEWHERE if turns else f"{NONE_FROM_HERE} {ELSEWHERE}", width, QUIET)
+        lines = [Content.styled(ELSEWHERE if turns else NONE_FROM_HERE, QUIET)]
         for number, turn in enumerate(turns, 1):
-            lines += (
-                [line(), *turn_lines(number, turn, now, width)] if number > 1 else turn_lines(number, turn, now, width)
-            )
-        self.query_one(LineText).take(lines)
+            lines += [line()] if number > 1 else []
+            lines += turn_lines(number, turn, now, UNWRAPPED)
+        self.query_one(Static).update(Content("\n").join(lines))
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        # What is updated while its page is hidden keeps the height that it had.
+        self.query_one(Static).refresh(layout=True)
+        self.scroll_end(animate=False)

@@ -58,12 +58,12 @@ class TabBar(ClickableLine):
             here = tab.name == self._current
             key_style, style = ("$accent bold", "bold underline") if here else (STYLES["quiet"], STYLES["quiet"])
             count = (self._count(tab), f"{STYLES['warn']} bold")
-            yield Content.assemble((f" {tab.key} ", key_style), (title, style), count, " "), self.Picked(tab.name)
+            yield Content.assemble((f" {tab.key} ", key_style), (f"{title} ", style), count), self.Picked(tab.name)
             yield Content("  "), None
 
     def _count(self, tab: Tab) -> str:
         count = self._unknown.get(tab.name, 0)
-        return f" ?{count:,}" if count else ""
+        return f"?{count:,} " if count else ""
 
 
 @dataclass(frozen=True, slots=True)

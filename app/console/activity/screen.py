@@ -11,6 +11,7 @@ from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import Input
 
+from app.actions import ActionRefusedError
 from app.console.activity.loaders import Activity, read_activity
 from app.console.activity.query import VIEWS, ActivityQuery, filters, kind_badge, nothing, views
 from app.console.base_screen import BaseScreen
@@ -20,6 +21,7 @@ from app.console.session import Session
 from app.console.troubles import UNREADABLE
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.text import safe_text
+from storage.ledger import LedgerRefusedError
 from widgets.activity.bar import ActivityBar, ActivitySearch, ChipBar
 from widgets.activity.formatting import Entry, outcome_badge
 from widgets.activity.table import ActivityPane, ActivityTable
@@ -58,6 +60,7 @@ class ActivityScreen(BaseScreen):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("v", "resolve", "resolve", tooltip="Say what became of an unknown outcome", id="activity.resolve"),
+        Binding("z", "undo", "undo", tooltip="Take back what was said of an outcome", id="activity.undo"),
         Binding(
             "slash", "search", "search", key_display="/", tooltip="What was asked, sent or said", id="activity.find"
         ),
@@ -130,6 +133,8 @@ class ActivityScreen(BaseScreen):
         entry = self._entry
         if action == "resolve":
             return True if self._first_unknown is not None else None
+        if action == "undo":
+            return entry is not None and entry.source.resolution in {"created", "not_created"}
         if action in {"open", "copy_id"}:
             return True if entry is not None else None
         return super().check_action(action, parameters)
@@ -162,6 +167,17 @@ class ActivityScreen(BaseScreen):
             action = first.unknown
         if action is not None:
             self.app.push_screen(ResolveForm(self._engine, action), lambda _: self._reader.ask())
+
+    async def action_undo(self) -> None:
+        """Make the outcome unknown again: what a person said of it was a mistake."""
+        if self._entry is None:
+            return
+        try:
+            await self._engine.actions.undo_resolution(self._entry.source.action_id)
+        except (ActionRefusedError, LedgerRefusedError) as error:
+            self.session.notify(str(error), severity="warning")
+        else:
+            self.session.notify("Its outcome is unknown again; v resolves it.")
 
     def action_copy_id(self) -> None:
         """Copy the id of what it made; of the action, where it made nothing."""

@@ -166,10 +166,19 @@ class ActionForm(FormScreen):
         limit = span(self.engine.profile.poll.deadline_s)
         self.dialog.sending(safe_text(f"Sending…  {waited} of at most {limit}"))
 
+    async def submit(self, request: WriteRequest) -> Action:
+        """Send it, through the ledger.
+
+        Raises:
+            ActionRefusedError: Nothing was sent.
+            StorageError: The ledger cannot be written.
+        """
+        return await self.engine.actions.submit(request)
+
     async def _send(self, request: WriteRequest) -> None:
         await self.form_draft.sending()
         try:
-            action = await self.engine.actions.submit(request)
+            action = await self.submit(request)
         except BlockedError as refused:
             await self.form_draft.not_sent()
             self._open = refused.existing if refused.existing.state == "unknown" else None

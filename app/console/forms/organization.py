@@ -1,10 +1,12 @@
 """The form that creates a partner organization: the one write that must never happen twice by accident."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from textual import work
 from textual.widget import Widget
 
+from app.actions import Problem
 from app.api.requests import CreateOrganization, WriteRequest
 from app.console.forms.action_form import ActionForm
 from app.console.forms.drafts import Values
@@ -15,6 +17,7 @@ from app.times import ago
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.badges import Tone
+from widgets.forms.dialog import Phase
 from widgets.forms.facts import FormNotice
 from widgets.forms.field import FormField, LineField
 
@@ -22,6 +25,8 @@ _NOTICE = (
     "Every success makes another organization, also for an address that has one. "
     "Where the outcome of an attempt is unknown, its address is blocked until you resolve it."
 )
+AGAIN: Final = "again"
+"""The field for a knowing yes."""
 _EMAIL_HINT = "Gets the invitation, which is good for 30 days."
 
 
@@ -47,10 +52,17 @@ class OrganizationForm(ActionForm):
                 "A partner offer. Empty: the standard trial.",
                 placeholder="standard trial",
             ),
+            LineField(AGAIN, "once more", "Type the address again to make another organization for it."),
         )
+
+    @property
+    def values(self) -> Values:
+        """What is asked for; the knowing yes is part of no draft."""
+        return {key: value for key, value in super().values.items() if key != AGAIN}
 
     async def on_mount(self) -> None:
         """The earlier attempts are looked up, so that an address says what it already has."""
+        self.field(AGAIN).display = False
         self._look_back()
 
     def actions_changed(self) -> None:
@@ -61,6 +73,27 @@ class OrganizationForm(ActionForm):
     def build(self, values: Values) -> Built:
         """The request as typed."""
         return CreateOrganization(values["email"].strip(), values["offer_code"].strip() or None)
+
+    async def submit(self, request: WriteRequest) -> Action:
+        """Send it; where the address has an organization, only since a person said so knowingly."""
+        return await self.engine.actions.submit(request, again=self._has_one)
+
+    def enter(self, phase: Phase) -> None:
+        """Go to another phase; what the ledger says of the address may have changed before the fields are back."""
+        super().enter(phase)
+        if phase == "editing":
+            self._look_back()
+
+    def _problems(self) -> tuple[Problem, ...]:
+        found, email = super()._problems(), self.values["email"].strip()
+        if self._has_one and self.field(AGAIN).value.strip().casefold() != email.casefold():
+            return (*found, Problem(AGAIN, f"Type {email} again to make one more."))
+        return found
+
+    @property
+    def _has_one(self) -> bool:
+        request = CreateOrganization(self.values["email"].strip())
+        return any(attempt.state == "confirmed" for attempt in self._attempts_for(request))
 
     def consequence(self, request: WriteRequest) -> str:
         """What sending does, earlier successes included."""
@@ -86,6 +119,7 @@ class OrganizationForm(ActionForm):
     def _say_history(self) -> None:
         text, tone = self._history()
         self.field("email").say(safe_text(text), tone)
+        self.field(AGAIN).display = self._has_one
 
     def _history(self) -> tuple[str, Tone]:
         request = CreateOrganization(self.values["email"].strip())

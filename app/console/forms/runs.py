@@ -129,8 +129,8 @@ class ContinueRunForm(ActionForm):
         )
 
     async def on_mount(self) -> None:
-        """The conversation so far is looked up."""
-        self._read_conversation()
+        """The conversation so far is looked up, once there is room to show it."""
+        self.call_after_refresh(self._read_conversation)
 
     def actions_changed(self) -> None:
         """A turn was sent or settled."""

@@ -132,7 +132,7 @@ async def test_polls_are_listed_under_health(staged: Staged) -> None:
     """Alike polls are one line, with what became of them; Activity has none."""
     async with room(staged, (200, 80)) as scene:
         await scene.press("2")
-        await scene.shows("service unreachable", "4 times in 15m", "Connection refused", "120 times in")
+        await scene.shows("service unreachable", "4 times in 15m", "Connection refused", "100 times in")
         shown = scene.text
         assert "\x1b" not in shown
         assert "✗ failed" in shown
@@ -150,6 +150,11 @@ async def test_an_unknown_outcome_is_resolved_here_and_seen_at_once(staged: Stag
         assert "◌ not sent" in lines(scene)[0]
         assert "⊘ not created" in lines(scene)[1]
         assert scene.app.screen.check_action("resolve", ()) is None
+
+        await scene.press("z")
+        assert "? unknown" in lines(scene)[0]
+        assert "Its outcome is unknown again" in str(scene.toasts)
+        assert scene.app.screen.check_action("undo", ()) is False
 
 
 async def test_enter_leads_to_where_it_is_shown(staged: Staged) -> None:
@@ -171,7 +176,7 @@ async def test_enter_leads_to_where_it_is_shown(staged: Staged) -> None:
 
 FILTERS = (
     ("right_square_bracket", 1, "[Open]"),
-    ("w", 1, "since 1h"),
+    ("w", 2, "since 1h"),
     ("slash a d d r e s s enter", 1, "1 of"),
     ("f space enter", 1, "what start agent"),
     ("s space enter", 3, "outcome confirmed"),

@@ -46,7 +46,7 @@ async def test_a_problem_shows_under_its_field_as_one_types_and_nothing_moves(st
     app = stage(NewRunForm)
     async with opened(app) as pilot:
         before = painted(app).splitlines()
-        await write(pilot, "\tfix..x")
+        await write(pilot, "\tfix..x\t")
         await settle(pilot)
         after = painted(app).splitlines()
 

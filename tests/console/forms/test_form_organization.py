@@ -16,8 +16,8 @@ CREATED = {
 
 
 async def test_an_address_that_has_an_organization_is_pointed_out(stage: Any, post: Any, clock: Any) -> None:
-    """While typing and again in the preview; it is allowed, since the service allows it."""
-    post.next(Respond(201, CREATED))
+    """While typing and again in the preview; another one takes the address typed again, which no draft holds."""
+    post.next(Respond(201, CREATED), Respond(201, CREATED | {"organization_id": "org_10"}))
     async with opened(stage(OrganizationForm), "ada@globex.example", "ctrl+s") as pilot:
         assert "Creates one organization and invites ada@globex.example" in words(pilot.app)
         await press(pilot, "ctrl+s")
@@ -26,9 +26,20 @@ async def test_an_address_that_has_an_organization_is_pointed_out(stage: Any, po
     app = stage(OrganizationForm)
     async with opened(app, "ADA@globex.example") as pilot:
         typed = words(app)
+        await press(pilot, "ctrl+s", "ctrl+s")
+        refused, phase = words(app), app.screen.phase
+        await write(pilot, "ada@globex.example")
         await press(pilot, "ctrl+s")
         preview = words(app)
+        drafted = app.screen.form_draft.current
+        await press(pilot, "ctrl+s")
+        assert "org_10" in words(app)
 
+    assert "Type ADA@globex.example again to make one more." in refused
+    assert phase == "editing"
+    assert drafted is not None
+    assert "again" not in drafted.values
+    assert len(post.requests) == 2
     assert "Has one already, made 2d ago; this adds one." in typed
     assert "It has 1 from here already; this makes one more." in preview
 

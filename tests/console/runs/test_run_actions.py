@@ -27,10 +27,12 @@ async def test_every_key_has_an_action(desk: Desk) -> None:
     assert names > WRITES
 
 
-@pytest.mark.parametrize(("name", "form"), [("new", NewRunForm), ("continue", ContinueRunForm)])
-async def test_a_form_is_shown(desk: Desk, name: str, form: type) -> None:
+@pytest.mark.parametrize(
+    ("name", "run_id", "form"), [("new", None, NewRunForm), ("continue", "run_1", ContinueRunForm)]
+)
+async def test_a_form_is_shown(desk: Desk, name: str, run_id: str | None, form: type) -> None:
     """Once what it begins with was read."""
-    await on(desk).do(name)
+    await on(desk, run_id).do(name)
     await desk.work()
 
     assert [type(screen) for screen, _ in desk.screens] == [form]

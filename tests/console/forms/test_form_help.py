@@ -1,0 +1,156 @@
+"""What helps to fill a form in: branches and repositories that were seen, templates, and what was said before."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.api.requests import ContinueRun
+from app.config import Template
+from app.console.forms import ContinueRunForm, NewRunForm, StartAgentForm
+from app.console.forms.instructions import filled_in
+from app.engine import Engine
+from storage.records import Repository, Run
+from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write
+from tests.fault_server import Drop, Respond
+
+API, TOOLS = Repository.parse("acme/api"), Repository.parse("gitlab:acme/tools")
+
+
+def a_run(clock: Any, number: int, branch: str, repository: Repository = API) -> Run:
+    return Run(f"run_{number}", "failed", branch, repository, clock(), clock(), "{}")
+
+
+@pytest.fixture
+async def seen(engine: Engine, clock: Any) -> None:
+    """Runs on two repositories."""
+    runs = [a_run(clock, 1, "main"), a_run(clock, 2, "fix/login"), a_run(clock, 3, "only/tools", TOOLS)]
+    await engine.cache.store_runs([*runs, a_run(clock, 4, "evil\x1b[2J")], asked_at=clock())
+
+
+@pytest.mark.parametrize(
+    ("form", "repository", "offered", "others"),
+    [
+        (NewRunForm, "acme/api", "fix/login, main", "only/tools"),
+        (StartAgentForm, "acme/tools", "only/tools", "fix/login"),
+    ],
+)
+async def test_branches_of_the_repository_are_offered(
+    stage: Any, seen: None, form: Any, repository: str, offered: str, others: str
+) -> None:
+    """As soon as it is named; what cannot be shown is not offered, and down takes one."""
+    app = stage(form)
+    async with opened(app, ("reviewer\t" if form is StartAgentForm else "") + repository) as pilot:
+        assert f"↓ {offered}" in painted(app)
+        assert others not in painted(app)
+        await press(pilot, "tab", "down")
+        assert app.screen.values["branch_name"] == offered.split(", ", maxsplit=1)[0]
+
+
+async def test_what_is_missing_is_a_hint_while_typing_and_a_mistake_once_left(stage: Any, seen: None) -> None:
+    """What matches is named; where nothing does, it is said what to write; no red before the field is left."""
+    app = stage(NewRunForm)
+    async with opened(app, "acme") as pilot:
+        assert "↓ acme/api, gitlab:acme/tools match" in painted(app)
+        await write(pilot, "x")
+        await settle(pilot)
+        typing = painted(app)
+        assert "Write owner/repo, or gitlab:group/project." in typing
+        await press(pilot, "tab")
+        left = painted(app)
+
+    assert "✗" not in typing
+    assert "✗ Write owner/repo, or gitlab:group/project." in left
+
+
+def test_placeholders_are_filled_in_where_something_is_known() -> None:
+    """The rest stays and is named; other braces are text."""
+    known = {"repository": "acme/api", "branch": "", "previous_instructions": "Use {branch}."}
+    text = "On {repository}, {branch} {other}: {previous_instructions} {branch}"
+
+    assert filled_in(text, known) == ("On acme/api, {branch} {other}: Use {branch}. {branch}", ("branch",))
+
+
+async def test_a_template_says_what_it_does_not_know(stage: Any, engine: Engine, clock: Any, post: Any) -> None:
+    """Continuing, it has the run's repository and branch, and what was said to it last."""
+    post.next(Respond(201, CREATED | {"run_id": "run_1"}))
+    await engine.actions.submit(ContinueRun("run_1", "First try.", API, "main"))
+    again = Template("again", "{previous_instructions} Again, on {repository} {branch}.")
+    changed = replace(engine, settings=replace(engine.settings, templates=(again,)))
+    app = stage(lambda _: ContinueRunForm(changed, a_run(clock, 1, "main")))
+    async with opened(app, "", "ctrl+t", "enter"):
+        assert app.screen.values["instructions"] == "First try. Again, on acme/api main."
+
+    app = stage(lambda _: NewRunForm(changed))
+    async with opened(app, "acme/api", "ctrl+t", "enter"):
+        assert app.screen.values["instructions"] == "{previous_instructions} Again, on acme/api {branch}."
+        assert "left for you to fill in: {previous_instructions}, {branch}" in words(app)
+
+
+async def test_the_conversation_so_far_is_above_what_comes_next(
+    stage: Any, engine: Engine, clock: Any, post: Any
+) -> None:
+    """Each turn with its outcome, as it changes; and that what was said elsewhere is not known."""
+    run = a_run(clock, 1, "main")
+    app = stage(lambda engine: ContinueRunForm(engine, run))
+    async with opened(app):
+        assert "Nothing was sent to it from this machine; what was said elsewhere is not known." in words(app)
+
+    post.next(Respond(201, CREATED | {"run_id": "run_1"}), Drop())
+    await engine.actions.submit(ContinueRun("run_1", "Fix \x1b[2J[/b] it.", API))
+    lost = await engine.actions.submit(ContinueRun("run_1", "And the docs.", API))
+    app = stage(lambda engine: ContinueRunForm(engine, run))
+    async with opened(app, size=(100, 40)) as pilot:
+        for shown in ("✓ confirmed", "[2J[/b] it.", "And the docs.", "? unknown", "elsewhere is not known"):
+            assert shown in words(app)
+        await engine.actions.resolve_not_created(lost.action_id)
+        await settle(pilot)
+
+        assert "⊘ not created" in words(app)
+        assert "\x1b" not in painted(app)
+
+
+@pytest.mark.parametrize("key", ["y", "Y"])
+async def test_a_preview_is_copied_for_a_shell(stage: Any, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As curl, with the token by its name, and as a command; nothing is sent by it."""
+    copied: list[str] = []
+    app = stage(NewRunForm)
+    monkeypatch.setattr(app, "copy_to_clipboard", copied.append)
+    async with opened(app, "acme/api\tmain\tIt's broken.", "ctrl+s", key) as pilot:
+        assert app.screen.phase == "preview"
+        await press(pilot, "escape")
+
+    (text,) = copied
+    assert "'It'\"'\"'s broken.'" in text or "It'\"'\"'s broken." in text
+    if key == "y":
+        assert text.startswith("curl --request POST ")
+        assert '"Authorization: Bearer $RUNWARDEN_TOKEN"' in text
+    else:
+        assert text.startswith("runwarden --profile=acme runs start --repository=acme/api --branch=main -- ")
+
+
+async def test_every_stage_of_a_form_has_the_same_height(stage: Any, post: Any) -> None:
+    """Nothing jumps from the fields to the preview to the outcome."""
+    from app.console.forms import OrganizationForm
+    from widgets.forms.dialog import FormDialog
+
+    post.next(
+        Respond(
+            201,
+            {
+                "organization_id": "org_9",
+                "organization_name": "G",
+                "organization_slug": "g",
+                "parent_organization_id": "o",
+            },
+        )
+    )
+    app = stage(OrganizationForm)
+    regions = []
+    async with opened(app, "ada@globex.example") as pilot:
+        for _ in range(3):
+            regions.append(app.screen.query_one(FormDialog).region)
+            await press(pilot, "ctrl+s")
+        assert app.screen.phase == "outcome"
+
+    assert len(set(regions)) == 1
