@@ -133,6 +133,9 @@ class FormScreen(ModalScreen[Action | None]):
 
     def compose(self) -> ComposeResult:
         """One dialog."""
+        # From the first frame on: what is typed before the draft was read belongs into the same field as afterwards.
+        first = self._field_in_need().key
+        self.AUTO_FOCUS = f"#field-{first} Input, #field-{first} TextArea"  # type: ignore[misc]  # read from here
         yield FormDialog(self.TITLE_TEXT, self._rows, self.VERBS)
 
     @property

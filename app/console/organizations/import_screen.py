@@ -12,7 +12,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from app.actions import ActionRefusedError, AlreadyAskedError
-from app.actions.imports import Import, ImportFileError, read_rows
+from app.actions.imports import Import, Imported, ImportFileError, read_rows
 from app.api.requests import CreateOrganization
 from app.config import data_folder
 from app.console.base_screen import BaseScreen
@@ -81,6 +81,10 @@ class OrganizationImportScreen(BaseScreen):
         """Whether ctrl+s, pressed once more, sends."""
         self._is_sending = False
         self._is_stopping = False
+        self._stopped_by: Imported | None = None
+        """The row that ended the last sending, while that is to be said; None: nothing did."""
+        self._paused = ""
+        """Why the last sending ended before its last row, where no row ended it."""
         drafts = Drafts(data_folder(engine.settings, engine.profile) / DRAFTS_FILE)
         warn = partial(session.notify, severity="warning", timeout=CURE_S)
         fresh = {"path": "", "most": str(MOST)}
@@ -146,7 +150,7 @@ class OrganizationImportScreen(BaseScreen):
             self._ask()
             self._table.focus()
             return
-        self._is_asked, self._is_sending, self._is_stopping = False, True, False
+        self._is_asked, self._is_sending, self._is_stopping, self._paused = False, True, False, ""
         self.refresh_bindings()
         self.run_worker(self._send, group="import")
 
@@ -231,7 +235,7 @@ class OrganizationImportScreen(BaseScreen):
         text = self._bar.file.value.strip()
         if not text or self._is_sending:
             return
-        self._read_text = text
+        self._read_text, self._stopped_by, self._paused = text, None, ""
         try:
             self._list.load(await asyncio.to_thread(lambda: read_rows(typed_path(text))))
         except ImportFileError as error:
@@ -260,10 +264,18 @@ class OrganizationImportScreen(BaseScreen):
     def _what_now(self) -> tuple[str, Tone]:
         if not self._list.shown:
             return "", "quiet"
+        if self._stopped_by is not None and self._is_still_so(self._stopped_by):
+            return why_stopped(self._stopped_by), "warn"
         if self._engine.actions.read_only:
             return "Read-only: nothing can be sent from here.", "warn"
+        if self._paused:
+            return self._paused, "warn"
         count = len(self._list.to_send)
         return (f"^s creates {_organizations(count)}." if count else "Nothing is left to create."), "quiet"
+
+    def _is_still_so(self, stopped_by: Imported) -> bool:
+        here = next((each for each in self._list.shown if each.line == stopped_by.row.line), None)
+        return stopped_by.outcome != "unknown" or (here is not None and here.unknown is not None)
 
     def _ask(self) -> None:
         most, count = self._most or MOST, len(self._list.to_send)
@@ -301,16 +313,15 @@ class OrganizationImportScreen(BaseScreen):
 
     async def _ended(self, work: Import) -> None:
         self._is_sending = self._bar.disabled = False
-        self._followed = ""
+        self._followed, self._stopped_by = "", work.stopped_by
+        left = len(self._list.to_send)
+        if work.stopped_by is None and left and self._is_stopping:
+            self._paused = f"Stopped. ^s goes on with {_organizations(left)}."
+        elif work.stopped_by is None and left and work.is_spent:
+            self._paused = f"{work.sent:,} were sent, as many as may be at once. ^s goes on with the next."
         await self._plan()
         if not self._list.to_send and work.stopped_by is None:
             await self._form_draft.done()
-        if work.stopped_by is not None:
-            self._say(why_stopped(work.stopped_by), "warn")
-        elif self._list.to_send and self._is_stopping:
-            self._say(f"Stopped. ^s goes on with {_organizations(len(self._list.to_send))}.", "warn")
-        elif self._list.to_send and work.is_spent:
-            self._say(f"{work.sent:,} were sent, as many as may be at once. ^s goes on with the next.", "warn")
         self._is_stopping = False
 
     async def _submit(self, request: CreateOrganization, key: str) -> Action:
