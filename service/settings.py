@@ -55,6 +55,8 @@ class Execution(_Section):
 
     concurrency: Annotated[int, Field(ge=1, le=64)] = 2
     """Turns at work at the same time in one process."""
+    organization_places: Annotated[int, Field(ge=1)] | None = None
+    """Turns of one organization at work at the same time, on all workers; None: all but one where there are others."""
     sandbox: Sandboxing = "prefer"
     """`require` refuses to run agents without bubblewrap, `prefer` logs a warning, `none` does without."""
     git_timeout_s: Annotated[float, Field(gt=0)] = 120

@@ -9,7 +9,7 @@ import click
 from service.cli.output import AdminContext, admin_command
 from service.clock import now_micros, rfc3339
 from service.setup import OfferEntry, OrganizationEntry, SetupError, TokenEntry, find_organization, make_token
-from service.store import invitations, organizations, trials
+from service.store import invitations, organizations, trials, turns
 from service.store.organizations import ENTITLEMENTS, Organization
 from service.store.trials import KINDS, Offer, Trial
 
@@ -78,7 +78,10 @@ def list_organizations(admin: AdminContext) -> None:
 @click.argument("slug")
 @admin_command
 def deactivate(admin: AdminContext, slug: str) -> None:
-    """Make an organization inactive: its tokens are refused until it is activated again."""
+    """Make an organization inactive: tokens are refused until it is activated again, and its open turns are failed."""
+    with admin.write() as connection:
+        found = find_organization(connection, slug)
+        turns.cancel_all(connection, found.id, "cancelled: the organization was deactivated", now_micros())
     _change(admin, slug, lambda found: (False, {*found.entitlements}))
 
 

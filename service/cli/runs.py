@@ -5,27 +5,61 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from service.cli.output import AdminContext, admin_command
-from service.clock import rfc3339
+from service.clock import now_micros, rfc3339
 from service.setup import SetupError
 from service.store import runs, turns
+from service.store.runs import Run
 from service.store.turns import Turn
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-@click.command("run")
+class _ShowsByDefault(click.Group):
+    """`run ID` is `run show ID`."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        named = args[0] in self.commands
+        return super().resolve_command(ctx, args if named else ["show", *args])
+
+
+@click.group("run", cls=_ShowsByDefault)
+def run() -> None:
+    """Show a run's turns, its log or its diff (`run ID`); cancel a run."""
+
+
+@run.command("cancel")
+@click.argument("run_id")
+@admin_command
+def cancel(admin: AdminContext, run_id: str) -> None:
+    """End an active run as failed; what works on it is interrupted, and nothing of it is pushed."""
+    with admin.write() as connection:
+        found = _found(connection, run_id)
+        if not turns.cancel(connection, run_id, "cancelled by the operator", now_micros()):
+            raise SetupError(f"the run {run_id} has ended already: it is {found.status}")
+        ended = _found(connection, run_id)
+    admin.show({"run_id": run_id, "status": ended.status}, [f"{run_id}  {ended.status}: cancelled"])
+
+
+def _found(connection: "Connection", run_id: str) -> Run:
+    found = runs.by_id(connection, run_id)
+    if found is None:
+        raise SetupError(f"there is no run {run_id!r} in this service; list them with: runwarden runs list")
+    return found
+
+
+@run.command("show")
 @click.argument("run_id")
 @click.option("--log", "what", flag_value="log", help="What happened, turn by turn.")
 @click.option("--diff", "what", flag_value="diff", help="What each turn committed.")
 @click.option("--turn", "number", type=click.IntRange(1), help="This turn alone.")
 @admin_command
-def run(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, number: int | None) -> None:
+def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, number: int | None) -> None:
     """Show a run's turns, its log or its diff."""
     with admin.read() as connection:
-        run = runs.by_id(connection, run_id)
-        if run is None:
-            raise SetupError(f"there is no run {run_id!r} in this service; list them with: runwarden runs list")
+        run = _found(connection, run_id)
         found = [turn for turn in turns.of(connection, run_id) if number in {None, turn.number}]
         if not found:
             raise SetupError(f"the run {run_id} has no turn {number}; it has {run.turn}")

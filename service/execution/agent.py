@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,10 +31,6 @@ _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ")
 
 class AgentFailedError(Exception):
     """The agent could not be started, failed, or passed a limit; the text says which."""
-
-
-class InterruptedTurnError(Exception):
-    """The service stops; the next worker recovers the turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +69,12 @@ class AgentCommand:
         }
 
 
-def run(command: AgentCommand, log: IO[bytes], limits: AgentLimits, stopping: threading.Event) -> None:
+def run(command: AgentCommand, log: IO[bytes], limits: AgentLimits, check: Callable[[], None]) -> None:
     """Run an agent to its end, its output into the log.
 
     Raises:
         AgentFailedError: It could not start, exited with another status than 0, or passed a limit.
-        InterruptedTurnError: `stopping` was set while it ran.
+        Exception: What `check` raised, which is asked several times a second whether the agent may run on.
     """
     free, reserve = free_bytes(command.workspace.root), limits.disk_reserve_bytes
     if free < reserve:
@@ -91,7 +86,7 @@ def run(command: AgentCommand, log: IO[bytes], limits: AgentLimits, stopping: th
         supervised = _SupervisedAgent(process, ours, _capped(log, limits.output_bytes))
         report = ""
         try:
-            report = supervised.watch(UsageWatch(process.pid, command.workspace.root, limits), command.agent, stopping)
+            report = supervised.watch(UsageWatch(process.pid, command.workspace.root, limits), command.agent, check)
         finally:
             _end(process, report or supervised.end(), command.workspace)
     _check_report(report, limits)
@@ -125,7 +120,7 @@ class _SupervisedAgent:
         if process.stdout is not None:
             os.set_blocking(process.stdout.fileno(), False)
 
-    def watch(self, usage: UsageWatch, agent: Agent, stopping: threading.Event) -> str:
+    def watch(self, usage: UsageWatch, agent: Agent, check: Callable[[], None]) -> str:
         """Wait for the end and return the supervisor's report, empty when the supervisor was killed."""
         deadline = time.monotonic() + agent.timeout_s
         measure_due = 0.0
@@ -135,8 +130,7 @@ class _SupervisedAgent:
                 selector.register(self._process.stdout, selectors.EVENT_READ)
             while True:
                 now = time.monotonic()
-                if stopping.is_set():
-                    raise InterruptedTurnError
+                check()
                 if now > deadline:
                     raise AgentFailedError(f"the agent passed its time limit of {agent.timeout_s:g} s and was ended")
                 if now >= measure_due:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from service.clock import rfc3339
 from service.store.database import Database, DatabaseError
-from service.store.turns import WaitingTurn
+from service.store.dispatch import WaitingTurn
 
 if TYPE_CHECKING:
     from dbos import DBOS, DBOSClient, Queue, StepOptions

@@ -26,8 +26,12 @@ _SUBJECT_LENGTH: Final = 60
 _log = logging.getLogger(__name__)
 
 
+class InterruptedTurnError(Exception):
+    """The service stops; the next worker recovers the turn."""
+
+
 class SupersededError(Exception):
-    """Another attempt took over the turn; this one must leave no trace."""
+    """Another attempt took over the turn, or it was ended; this one must leave no trace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,8 @@ class TurnExecution:
         self._database = database
         self._folder = folder
         self._settings = settings
+        self._ended: dict[tuple[str, int], threading.Event] = {}
+        """The turns at work here; set: the turn has been ended, by a caller or an operator."""
         self.sandbox = sandbox
         """What stands around every agent here."""
         self._clock = clock
@@ -96,11 +102,24 @@ class TurnExecution:
         log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with log_file.open("ab") as log:
             attempt = Attempt(run, turn, agent, conversation, workspace, self._git(workspace, run.url, token), log)
+            self._ended[run_id, number] = threading.Event()
             try:
                 return self._carry_out(attempt)
             finally:
+                del self._ended[run_id, number]
                 workspace.remove()
                 self._share_files(run_id, number)
+
+    def interrupt_ended(self) -> None:
+        """Interrupt what works on turns that have been ended."""
+        at_work = list(self._ended.items())
+        if not at_work:
+            return
+        with self._database.read() as connection:
+            ended = turns.ended_among(connection, [key for key, _ in at_work])
+        for key, event in at_work:
+            if key in ended:
+                event.set()
 
     def settle(self, run_id: str, number: int, outcome: TurnOutcome) -> None:
         """Record the end of a turn, once."""
@@ -143,8 +162,15 @@ class TurnExecution:
         attempt.say(f"branch {attempt.run.branch} at {base or 'nothing: the repository is empty'}", self._clock)
         attempt.say(f"sandbox: {self.sandbox}", self._clock)
         command = AgentCommand(attempt.agent, attempt.workspace, snapshot.git_dir / "objects", self.sandbox)
-        agent_process.run(command, attempt.log, self._settings.agent, self.stopping)
+        agent_process.run(command, attempt.log, self._settings.agent, lambda: self._check(attempt))
         return self._publish(attempt, snapshot, base)
+
+    def _check(self, attempt: Attempt) -> None:
+        if self.stopping.is_set():
+            raise InterruptedTurnError
+        if self._ended[attempt.run.id, attempt.turn.number].is_set():
+            attempt.say("interrupted: the turn was ended", self._clock)
+            raise SupersededError(f"{attempt.trailer} was ended while it was at work")
 
     def _publish(self, attempt: Attempt, snapshot: Snapshot, base: str | None) -> TurnOutcome:
         result = attempt.workspace.result()

@@ -9,16 +9,16 @@ import time
 from dataclasses import asdict
 from typing import Any, Final
 
+import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from service.clock import SECOND_MICROS, Clock
-from service.execution.agent import InterruptedTurnError
 from service.execution.queue import TurnQueue
 from service.execution.retention import RetentionThread
-from service.execution.turn import SupersededError, TurnExecution
+from service.execution.turn import InterruptedTurnError, SupersededError, TurnExecution
 from service.execution.workspace import Workspaces
 from service.settings import DataFolder, Execution
-from service.store import turns, workers
+from service.store import dispatch, turns, workers
 from service.store.database import Database
 from service.store.doorbell import Doorbell
 from service.store.turns import TurnOutcome
@@ -156,6 +156,8 @@ class TurnWorker:
 
     def _settle(self, run_id: str, number: int, outcome: dict[str, Any]) -> None:
         self._execution.settle(run_id, number, TurnOutcome(**outcome))
+        # Its place is free.
+        self.wake()
 
     def _own_workspaces(self) -> Workspaces:
         if self._workspaces is None:
@@ -175,6 +177,7 @@ class TurnWorker:
             try:
                 # Also while draining: a worker without a heartbeat counts as dead, and loses its turns.
                 self._beat()
+                self._execution.interrupt_ended()
                 if not self._ended.is_set():
                     self._dispatch()
                     self._recover_dead_workers()
@@ -189,7 +192,7 @@ class TurnWorker:
             if not mine:
                 return
             with self._database.read() as connection:
-                found = turns.waiting(connection)
+                found = dispatch.next_turns(connection, self._places(connection), self._settings.organization_places)
             for turn in found:
                 # Queueing a turn twice is harmless: a crash before it is marked only costs time.
                 self._queue.put(turn)
@@ -197,6 +200,13 @@ class TurnWorker:
                 self._queue.mark_busy()
                 with self._database.write() as connection:
                     turns.mark_dispatched(connection, [(turn.run_id, turn.number) for turn in found], self._clock())
+
+    def _places(self, connection: sa.Connection) -> int:
+        """Return how many turns all workers together execute at the same time."""
+        if self._database.is_sqlite:
+            return self.me.concurrency
+        ttl_micros = int(self._settings.worker_ttl_s * SECOND_MICROS)
+        return sum(worker.concurrency for worker in workers.heard_within(connection, ttl_micros, self._clock))
 
     def _beat(self) -> None:
         now = time.monotonic()

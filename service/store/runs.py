@@ -128,6 +128,9 @@ def resume(connection: sa.Connection, run: Run, request: TurnRequest, now: int) 
 
 def by_id(connection: sa.Connection, run_id: str) -> Run | None:
     """Return the run with an id."""
+    if "\0" in run_id:
+        # Ids come from paths, and PostgreSQL refuses to be asked for NUL.
+        return None
     row = connection.execute(sa.select(*columns_of(runs, Run)).where(runs.c.id == run_id)).first()
     return None if row is None else Run(*row)
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from service.store import doorbell
 from service.store import runs as run_store
 from service.store.schema import columns_of, runs, turn_files, turns
 
@@ -33,16 +34,6 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingTurn:
-    """A turn that was accepted and is not yet in the queue."""
-
-    run_id: str
-    number: int
-    url: str
-    branch: str
-
-
-@dataclass(frozen=True, slots=True)
 class TurnOutcome:
     """How a turn ended."""
 
@@ -52,18 +43,6 @@ class TurnOutcome:
     failure: str | None = None
     attempt: int | None = None
     """The attempt that ended; None ends the turn whichever attempt is current."""
-
-
-def waiting(connection: sa.Connection, limit: int = 100) -> list[WaitingTurn]:
-    """Return accepted turns that are not yet in the queue, oldest first."""
-    query = (
-        sa.select(turns.c.run_id, turns.c.number, runs.c.url, runs.c.branch)
-        .join(runs, runs.c.id == turns.c.run_id)
-        .where(turns.c.dispatched_at.is_(None))
-        .order_by(turns.c.accepted_at)
-        .limit(limit)
-    )
-    return [WaitingTurn(*row) for row in connection.execute(query)]
 
 
 def mark_dispatched(connection: sa.Connection, dispatched: Sequence[tuple[str, int]], now: int) -> None:
@@ -92,9 +71,9 @@ def claim(connection: sa.Connection, run_id: str, number: int, executor: str, no
 
 
 def holds(connection: sa.Connection, turn: Turn) -> bool:
-    """Whether this attempt is still the latest: asked before anything leaves the machine."""
-    attempt = connection.execute(sa.select(turns.c.attempt).where(*_is(turn.run_id, turn.number))).scalar()
-    return attempt == turn.attempt
+    """Whether this attempt is still the latest of an open turn: asked before anything leaves the machine."""
+    of_open = sa.select(turns.c.attempt).where(*_is(turn.run_id, turn.number), turns.c.status.notin_(run_store.FINAL))
+    return connection.execute(of_open).scalar() == turn.attempt
 
 
 def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome, now: int) -> bool:
@@ -113,7 +92,29 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
     )
     if changed.rowcount:
         run_store.set_status(connection, run_id, outcome.status, now)
+        doorbell.ring(connection)
     return changed.rowcount > 0
+
+
+def cancel(connection: sa.Connection, run_id: str, reason: str, now: int) -> bool:
+    """End a run's open turn as failed, wherever it is; False when it had none. What works on it is interrupted."""
+    query = sa.select(turns.c.number).where(turns.c.run_id == run_id, turns.c.status.notin_(run_store.FINAL))
+    number = connection.execute(query).scalar()
+    return number is not None and end(connection, run_id, number, TurnOutcome("failed", failure=reason), now)
+
+
+def cancel_all(connection: sa.Connection, organization_id: str, reason: str, now: int) -> int:
+    """End every open turn of an organization as failed; return how many there were."""
+    mine = sa.select(runs.c.id).where(runs.c.organization_id == organization_id)
+    query = sa.select(turns.c.run_id).where(turns.c.run_id.in_(mine), turns.c.status.notin_(run_store.FINAL))
+    return sum(cancel(connection, run_id, reason, now) for run_id in connection.execute(query).scalars().all())
+
+
+def ended_among(connection: sa.Connection, keys: Sequence[tuple[str, int]]) -> frozenset[tuple[str, int]]:
+    """Return those of some turns, each a run's id with the turn's number, that have ended."""
+    key = sa.tuple_(turns.c.run_id, turns.c.number)
+    query = sa.select(turns.c.run_id, turns.c.number).where(key.in_(keys), turns.c.status.in_(run_store.FINAL))
+    return frozenset((row[0], row[1]) for row in connection.execute(query))
 
 
 def unfinished(connection: sa.Connection) -> list[tuple[str, int]]:

@@ -27,6 +27,10 @@ def narrowed(specification: dict[str, Any]) -> dict[str, Any]:
     schemas["OrganizationCreation"]["properties"] = {"email": EMAIL, "offer_code": {"enum": ["PARTNER", "OLD", None]}}
     schemas["RepositoryReference"]["additionalProperties"] = False
     schemas["RepositoryReference"]["properties"]["data"]["additionalProperties"] = PLAIN_VALUE
+    # The connected GitLab group.
+    segment = "(/[A-Za-z0-9_][A-Za-z0-9._-]{0,99})"
+    schemas["Group"]["pattern"] = f"^acme{segment}{{0,3}}$"
+    schemas["ProjectPath"]["pattern"] = f"^acme{segment}{{1,4}}$"
     # A run that exists has its own repository; continuing one is the subject of other tests.
     schemas["RunStart"]["properties"] |= {"branch_name": BRANCH, "run_id": {"type": "null"}, "metadata": FREE_OBJECT}
     schemas["AgentStart"]["properties"] = {
