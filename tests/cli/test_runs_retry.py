@@ -152,3 +152,16 @@ def test_a_retry_of_a_start_that_carried_its_own_id_carries_its_own(
     second = faulty(*RETRY, "run_0").json()["rows"][0]["action_id"]
 
     assert [json.loads(body)["branch_name"] for body in posts(server)] == [f"b/{first}", f"b/{second}"]
+
+
+def test_an_agent_of_the_real_service_is_waited_for_and_retried(real: CommandLine) -> None:
+    """Its run has the execution's id; it fails, and so does the next one, which is another."""
+    start = ("agents", "start", "scribe", "-R", "acme/web", "--input", "instructions=fail", "--wait", "--json")
+
+    failed = real(*start).json()
+    retried = real(*RETRY, failed["execution"]["execution_id"]).json()
+
+    assert (failed["run"]["status"], failed["run"]["run_id"]) == ("failed", failed["execution"]["execution_id"])
+    [row] = retried["rows"]
+    assert (row["outcome"], row["result_id"] != row["run_id"]) == ("sent", True)
+    assert real("runs", "wait", row["result_id"]).code == 1
