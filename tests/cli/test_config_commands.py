@@ -12,14 +12,6 @@ def test_the_path_is_told_whether_or_not_the_file_is_there(lone: CommandLine) ->
     assert lone("config", "path").out.strip() == result.json()["path"]
 
 
-def test_an_explicit_file_wins_over_the_environments(lone: CommandLine) -> None:
-    """--config, then RUNWARDEN_CONFIG."""
-    named = lone("config", "path", RUNWARDEN_CONFIG="/a.toml")
-    asked = lone("--config", "/b.toml", "config", "path", RUNWARDEN_CONFIG="/a.toml")
-
-    assert (named.out.strip(), asked.out.strip()) == ("/a.toml", "/b.toml")
-
-
 def test_init_writes_a_file_that_is_ones_own_and_never_over_another(lone: CommandLine) -> None:
     """0600, and only --force replaces."""
     first = lone("config", "init", "--json")

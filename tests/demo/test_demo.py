@@ -14,7 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.service.conftest import BARE, eventually
+from tests.service.conftest import BARE
+from tests.waiting import eventually
 
 PATIENCE_S = 120.0
 

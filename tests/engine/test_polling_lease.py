@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +15,7 @@ from app.events import CacheChangedElsewhere, Event, LinkChanged, PollDelayed
 from app.polling import STANDBY_S
 from storage.records import PollOutcome
 from tests.fault_server import Drop, FaultServer, Received, Respond
+from tests.waiting import until
 
 
 @contextmanager
@@ -41,12 +42,6 @@ async def opened(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RUNWARDEN_TOKEN", token)
         return await Engine.open(settings, settings.profile(), actor="test", announce=events.append)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 — a fact of another thread, which sets no event
-            await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("otherwise", [Respond(401), Respond(403), Drop()], ids=["401", "403", "no link"])

@@ -4,7 +4,6 @@ import contextlib
 import json
 import secrets
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +17,7 @@ from service.store.database import Database
 from tests import service_process
 from tests.service.gitlab_server import GitLabServer
 from tests.service.postgres import Cluster, NoPostgresError, cluster
+from tests.waiting import eventually
 
 OPERATIONS: Final[dict[str, tuple[str, str, Any, int]]] = {
     "create_organization": ("POST", "/external/organizations", {"email": "a@customer.example"}, 201),
@@ -154,14 +154,6 @@ class Laboratory:
         answer = self.post("/reset", {})
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
-
-
-def eventually(fact: Callable[[], bool], name: str, deadline_s: float = 300) -> None:
-    """Ask for a fact until it holds; fail with its name when it does not in time."""
-    deadline = time.monotonic() + deadline_s
-    while not fact():
-        assert time.monotonic() < deadline, f"not in {deadline_s:g} s: {name}"
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="session")

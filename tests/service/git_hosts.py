@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.fault_server import FaultServer, Received, Respond, free_port
-from tests.service.conftest import eventually
+from tests.waiting import eventually
 
 
 class GitHttpHost:

@@ -12,9 +12,10 @@ from click.testing import CliRunner
 
 from service.cli import main
 from service.execution import supervisor
-from tests.service.conftest import SANDBOXES, Api, eventually
+from tests.service.conftest import SANDBOXES, Api
 from tests.service.processes import running
 from tests.service_process import demo_setup, start_service
+from tests.waiting import eventually
 
 SETTINGS = """
 [execution]

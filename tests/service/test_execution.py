@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tests.fault_server import FaultServer, Respond
-from tests.service.conftest import NEEDS_SANDBOX, eventually
+from tests.service.conftest import NEEDS_SANDBOX
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import git, make_repository
+from tests.waiting import eventually
 
 
 def task_of(api: Any, run_id: str, turn: int) -> dict[str, Any]:

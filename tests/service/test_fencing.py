@@ -16,8 +16,8 @@ from service.store import organizations, runs, turns
 from service.store.database import Database
 from service.store.runs import TurnRequest
 from service.store.turns import TurnOutcome
-from tests.service.conftest import eventually
 from tests.service_process import git, make_repository
+from tests.waiting import eventually
 
 SLEEPER = """
 import pathlib, time

@@ -9,10 +9,10 @@ from service.hosts.health import HealthProbes, Verdict
 from service.store.hosts import Host
 from service.store.repositories import Repository
 from tests.fault_server import FaultServer, Hang
-from tests.service.conftest import eventually
 from tests.service.git_hosts import GitHttpHost, git_daemon
 from tests.service.processes import naming
 from tests.service_process import make_repository
+from tests.waiting import eventually
 
 
 def asked(probes: HealthProbes, url: str | None, *, host: str = "127.0.0.1", token_env: str | None = None) -> Verdict:

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from service.cli import main
-from tests.service.conftest import eventually
 from tests.service.mail_servers import MailServer
+from tests.waiting import eventually
 
 
 def smtp(server: MailServer, retry_s: float = 0.1) -> str:

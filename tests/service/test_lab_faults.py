@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.service.conftest import OPERATIONS, eventually
+from tests.service.conftest import OPERATIONS
+from tests.waiting import eventually
 
 
 @dataclass

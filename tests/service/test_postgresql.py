@@ -10,10 +10,11 @@ import pytest
 
 from service.store.database import Database
 from service.store.doorbell import Doorbell, ring
-from tests.service.conftest import Api, eventually
+from tests.service.conftest import Api
 from tests.service.deployment import Deployment, deployment
 from tests.service.postgres import Cluster, NoPostgresError, cluster
 from tests.service_process import Node, git, refused_start
+from tests.waiting import eventually
 
 # An hour, so that a worker which is only slow is never taken for dead.
 SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 3600\ndrain_s = 0.1\n[limits]\nrequests_per_minute = 100000\n'

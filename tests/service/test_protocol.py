@@ -14,8 +14,9 @@ import httpx
 import pytest
 
 from tests.fault_server import FaultServer, Hang, Received, Respond
-from tests.service.conftest import Api, eventually
+from tests.service.conftest import Api
 from tests.service_process import start_service
+from tests.waiting import eventually
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.service.conftest import eventually
 from tests.service_process import git, make_repository, refused_start
+from tests.waiting import eventually
 
 UNBOXED = '[execution]\nsandbox = "none"\ndrain_s = 0.1\n'
 

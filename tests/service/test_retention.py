@@ -17,9 +17,10 @@ from service.execution.retention import Pruned, Pruning, RetentionThread
 from service.settings import DataFolder, Retention
 from service.store.database import Database
 from service.store.schema import turn_files
-from tests.service.conftest import Api, eventually
+from tests.service.conftest import Api
 from tests.service.deployment import Deployment, deployment
 from tests.service_process import ROOT, Node
+from tests.waiting import eventually
 
 SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 2\ndrain_s = 1\n'
 AT_ONCE = "[retention]\nlogs_days = 0.0000001\n"

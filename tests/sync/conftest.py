@@ -180,10 +180,3 @@ def slow_down() -> Answer:
 async def held(engine: Engine) -> int:
     """How many runs the cache holds."""
     return await engine.cache.count(RunFilter())
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    """Wait for what happens on another thread."""
-    async with asyncio.timeout(60):
-        while not is_so():  # noqa: ASYNC110 — see above
-            await asyncio.sleep(0.002)

@@ -18,8 +18,9 @@ from app.events import BackfillMoved, Event
 from app.sync.backfill import Backfill
 from app.sync.fill import PARALLEL, UNSTORED
 from tests.service_process import ROOT
-from tests.sync.conftest import Desk, ended, held, until
+from tests.sync.conftest import Desk, ended, held
 from tests.sync.peer import MINUTE, Answer, Peer
+from tests.waiting import until
 
 HOUR = timedelta(hours=1)
 

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from tests.sync.conftest import Desk, ended, held, until
+from tests.sync.conftest import Desk, ended, held
 from tests.sync.peer import MINUTE, Peer
+from tests.waiting import until
 
 
 async def test_older_runs_are_fetched_on_demand(history: Peer, desk: Desk) -> None:

@@ -1,7 +1,7 @@
 """Of several processes the one that can poll does."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,28 +10,21 @@ from app.events import Event, LinkChanged
 from storage.records import LinkState
 from tests.sync.conftest import Desk
 from tests.sync.peer import Asked
+from tests.waiting import until
 
 
 async def _first_answers(desk: Desk, *tokens: str) -> int:
     """Consoles start one after the other; how many requests are answered well in the seconds after that."""
     async with desk.engine(token=tokens[0], runs_s=1) as first, desk.engine(token=tokens[1], runs_s=1) as second:
         first.start_polling()
-        await _until(lambda: len(desk.peer.log) >= 2)
+        await until(lambda: len(desk.peer.log) >= 2)
         second.start_polling()
-        await _until(lambda: len(_answered(desk)) >= 8)
+        await until(lambda: len(_answered(desk)) >= 8)
     return len(_answered(desk))
 
 
 def _answered(desk: Desk) -> list[Asked]:
     return [asked for asked in desk.peer.log if asked.status == 200]
-
-
-async def _until(is_so: Callable[[], bool]) -> None:
-    """Wait for the fact, for 20 s at most: what did not happen by then is for the assertion to say."""
-    for _ in range(200):
-        if is_so():
-            return
-        await asyncio.sleep(0.1)
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -52,7 +45,7 @@ async def _refused(desk: Desk, told: list[Event]) -> Sequence[LinkState]:
     """The state of the link after runs and health were asked for in vain, while another process polls."""
     async with desk.engine(token="good") as poller, desk.engine(token="expired") as other:
         poller.start_polling()
-        await _until(lambda: len(_answered(desk)) >= 4)
+        await until(lambda: len(_answered(desk)) >= 4)
         other.subscribe(told.append)
         for refresh in (other.runs.refresh, other.health.refresh):
             with pytest.raises(ApiError):

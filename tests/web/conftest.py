@@ -2,8 +2,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -67,14 +66,6 @@ def web(environment: dict[str, str]) -> Iterator[Web]:
     web = Web(environment)
     yield web
     web.end()
-
-
-def eventually(fact: Callable[[], bool]) -> None:
-    """Waits until a fact holds of which nobody tells us, such as the end of another process's child."""
-    end = time.monotonic() + PATIENCE_S
-    while not fact():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,8 @@ from app.config import Profile
 from app.config.write import add_profile
 from app.token import EnvToken
 from tests.run_board import Board
-from tests.web.conftest import PATIENCE_S, ROOT, Web, eventually
+from tests.waiting import eventually
+from tests.web.conftest import PATIENCE_S, ROOT, Web
 
 
 def browser_of(web: Web) -> aiohttp.ClientSession:

@@ -15,9 +15,9 @@ from app.console.session import STILL_OPENING
 from app.engine import Engine
 from storage.records import RunFilter, RunSort
 from tests.console.conftest import Scene, Staged
-from tests.console.keys.conftest import until
 from tests.console.quiet import answered
 from tests.console.scenes import SceneClock, engine_on, settings_for
+from tests.waiting import until
 from widgets.forms.field import FormField
 from widgets.runs.table import RunTable
 

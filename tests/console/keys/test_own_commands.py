@@ -18,7 +18,7 @@ from app.console.keys.own_commands import (
 )
 from storage.records import Repository, Run
 from tests.console.conftest import Staged
-from tests.console.keys.conftest import until
+from tests.waiting import until
 
 RUN = Run("run_1", "failed", "agent/flaky-retry", Repository.parse("acme/api"), None, None, "{}")
 KNOWN = facts("acme", "https://api.example.com/v1", RUN)

@@ -1,0 +1,20 @@
+"""Waiting for what other threads and processes do, and no event tells."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+
+async def until(fact: Callable[[], bool], deadline_s: float = 60) -> None:
+    """Wait until a fact holds, on the running loop."""
+    async with asyncio.timeout(deadline_s):
+        while not fact():  # noqa: ASYNC110 — see above
+            await asyncio.sleep(0.005)
+
+
+def eventually(fact: Callable[[], bool], name: str = "the fact", deadline_s: float = 300) -> None:
+    """Ask for a fact until it holds; fail with its name when it does not in time."""
+    deadline = time.monotonic() + deadline_s
+    while not fact():
+        assert time.monotonic() < deadline, f"not in {deadline_s:g} s: {name}"
+        time.sleep(0.02)
