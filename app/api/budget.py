@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import islice
 from typing import Final, Protocol, TypeVar
 
 from app.api import pace
@@ -96,8 +97,6 @@ class Budget:
     """When the last successes were."""
     _ahead_s: deque[float] = field(default_factory=lambda: deque(maxlen=5))
     """How far the service's clock was ahead in the last answers."""
-    _untold: int = 0
-    """Successes that the shared state does not count yet."""
     _changes: set[asyncio.Task[None]] = field(default_factory=set)
     """Under way; what is asked next waits for them."""
 
@@ -151,14 +150,14 @@ class Budget:
         try:
             yield
         except ApiError as error:
-            self._note(error, sent_s)
+            self._note(priority, error, sent_s)
             raise
         except BaseException:
             # Given up before its answer: another one may find out whether the service is back.
             self._later(pace.released, needed=probes)
             raise
         else:
-            self._note(None, sent_s)
+            self._note(priority, None, sent_s)
 
     def hear(self, headers: Mapping[str, str], sent_s: float) -> None:
         """Learn from the headers of an answer: a limit that is spent with it, and how far the clocks are apart."""
@@ -190,7 +189,8 @@ class Budget:
         if priority is Priority.ASKED:
             return free_s if error.retry_after_s is not None else math.inf
         # Others of the organization wait for the same moment.
-        return free_s + self.draw() * min(1 / max(self._state.rate, pace.SLOWEST), pace.LONGEST_PAUSE_S)
+        longest_s = min(1 / max(self._state.rate, pace.SLOWEST), pace.LONGEST_PAUSE_S)
+        return free_s + (pace.ASIDE + self.draw()) * longest_s
 
     async def _admit(self, priority: Priority, until_s: float) -> bool:
         """Wait for the turn; whether this request is the one that finds out."""
@@ -212,42 +212,38 @@ class Budget:
             await asyncio.sleep(max(0.001, min(free_s - now_s, left_s, LOOK_AGAIN_S)))
 
     async def _take(self, priority: Priority, now_s: float) -> tuple[BudgetState, BudgetState]:
-        taken = partial(pace.admitted, priority=priority, now_s=now_s, successes=self._untold)
+        taken = partial(pace.admitted, priority=priority, now_s=now_s)
         if priority is Priority.WRITE:
             # A write waits for no database: what it takes is told later.
             self._later(taken, needed=False)
             return self._state, self._state
         before, self._state = await self.store.change(taken)
-        if self._state != before:
-            self._untold = 0
         return before, self._state
 
-    def _note(self, error: ApiError | None, sent_s: float) -> None:
+    def _note(self, priority: Priority, error: ApiError | None, sent_s: float) -> None:
         now_s = self.now_s()
         if isinstance(error, RateLimitedError):
-            wait_s = error.retry_after_s
-            limited = partial(pace.limited, now_s=now_s, sent_s=sent_s, wait_s=wait_s, draw=self.draw())
-            self._later(partial(limited, observed=self._observed(now_s, wait_s)))
-            self._untold = 0
+            wait_s, passed = error.retry_after_s, self._passed(now_s + (error.retry_after_s or 0.0))
+            self._later(
+                partial(pace.limited, now_s=now_s, sent_s=sent_s, wait_s=wait_s, passed=passed, draw=self.draw())
+            )
         elif error is None or (isinstance(error, RefusedError) and not isinstance(error, ServerFailedError)):
             # A service that refuses is not down.
             self._succeeded.append(now_s)
-            self._untold += 1
             state = self._state
-            self._later(pace.answered, needed=bool(state.failures or state.refusals or state.probing_until_s))
+            needed = state.rate or state.failures or state.refusals or state.probing_until_s
+            self._later(partial(pace.answered, priority=priority, now_s=now_s), needed=bool(needed))
         elif isinstance(error, (NoTokenError, NotSendableError)):
             self._later(pace.released, needed=self._state.probing_until_s > 0)
         else:
             self._later(partial(pace.failed, now_s=now_s, draw=self.draw()))
 
-    def _observed(self, now_s: float, wait_s: float | None) -> float:
-        """How many requests a second succeeded of late, the wait that followed them included."""
-        times = [at_s for at_s in self._succeeded if now_s - pace.MEASURED_S <= at_s <= now_s]
-        window_s = pace.MEASURED_S
-        if times and wait_s is not None and wait_s > pace.SHORT_WAIT_S:
-            window_s = now_s - times[0] + wait_s
-        lucky = pace.CHANCE * min(1.0, window_s / pace.MEASURED_S)
-        return max(1.0, len(times) - lucky) / max(1.0, window_s)
+    def _passed(self, opens_s: float) -> pace.Passed:
+        """What was let through in the last minute; the limit opens again then."""
+        times = [at_s for at_s in self._succeeded if self.now_s() - pace.MEASURED_S <= at_s <= self.now_s()]
+        # The best of any number of the last ones: before them, less may have been asked than was allowed.
+        speeds = (count / max(1.0, opens_s - at_s) for count, at_s in enumerate(reversed(times), 1))
+        return pace.Passed(len(times), max(islice(speeds, pace.CHANCE, None), default=0.0))
 
     def _later(self, change: Change, *, needed: bool = True) -> None:
         # Not awaited: between an answer and its reader nothing may fail or wait.

@@ -1,14 +1,23 @@
 """How fast the service may be asked, learned from its answers: pure changes of a `BudgetState`.
 
-No limit is assumed until the service answers 429. From then on requests are spaced (AIMD): each 429 lowers the rate by
-a part, time raises it by a little, and a long row of successes raises it faster.
+No limit is assumed until the service answers 429. From then on requests are spaced (AIMD): a 429 lowers the rate by a
+part, or to what was let through since the limit opened last; successes raise it, quickly until the limit is near.
 """
 
 from dataclasses import replace
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from storage.records.budget import BudgetState, WaitReason
+
+
+class Passed(NamedTuple):
+    """What a process saw the service let through in the minute before a 429."""
+
+    count: int
+    """Requests."""
+    per_s: float
+    """How fast, at the best, counted to the end of the wait that the service states. 0: too few to say."""
 
 
 class Priority(IntEnum):
@@ -29,36 +38,51 @@ POLL: Final = 4.0
 """Requests of a steady poll of runs; history leaves as many to it."""
 HISTORY_SHARE: Final = 0.25
 """The part of the rate that polls leave to history while it waits."""
-DEBT: Final = {Priority.ASKED: 4.0, Priority.ACTIVE: 32.0, Priority.HEALTH: 4.0}
+DEBT: Final = {Priority.ASKED: 4.0, Priority.ACTIVE: 32.0, Priority.HEALTH: 1.0}
 """Requests that may be sent ahead of the rate: a poll that has begun goes on, and the next one waits for longer."""
-DECREASE: Final = 0.7
-STEP: Final = 0.02 / 60 / 60
+STEP: Final = 2e-6
 """Requests per second that each second adds, but where requests are rarer, only this part of one a request:"""
 STEP_SHARE: Final = 0.5
 FORGOTTEN_S: Final = 3_600.0
 """After this time without a request, no limit is known."""
+
+SEARCHING: Final = 0.7
+"""The part that a success adds to the rate while no limit is known, only that there is one."""
+QUICKLY: Final = 0.1
+"""The part that a success adds, and a second at most, below the limit that was met;"""
+GENTLY: Final = 0.01
+"""near it, that is from this part of it on:"""
+NEAR: Final = 0.9
+BEYOND: Final = 0.05
+"""after a long row, in successes or, where they are more, in seconds:"""
 LONG_ROW: Final = 40
-"""Successes without a 429 after which the limit seems to be elsewhere: each further one adds a tenth."""
-SHORT_ROW: Final = 6
-OFTEN: Final = 3 / 60
-"""From this rate on, in requests per second, a short row is enough: it is much less than a share among many."""
-FASTER: Final = 1.1
-NEAR: Final = 0.8
-GENTLY: Final = 1.02
-"""Instead of a tenth, from this part of the rate on at which the last 429 came."""
-SLOW_ONCE_S: Final = 10.0
+SHARED: Final = 3 / 60
+"""Below this rate, in requests per second, many share the limit: only time and a long row raise it."""
+
+DECREASE: Final = 0.7
+"""The part of the rate that a 429 leaves, or less where less was let through since the one before, but not below:"""
+DEEPEST: Final = 0.3
+RARE: Final = 1 / 150
+"""Requests per second: what was let through at a rate below says too little."""
+SLOW_ONCE_S: Final = 1.0
 """The time in which 429s lower the rate once."""
+CHANCE: Final = 8
+"""Successes in a minute that say little of the limit: of many who ask at once, some are the first ones."""
+FIRST: Final = 0.03
+"""The first rate for each of so few, and for the request that was refused, in requests per second."""
+CAREFUL: Final = 0.9
+"""The part of the rate that more of them show."""
+BURSTY: Final = 2.0
+"""Where so many times the rate was let through, the 429 came from a burst, not from the rate."""
 SLOWEST: Final = 1 / 600
 FASTEST: Final = 50.0
 """A higher rate is no limit at all."""
 MEASURED_S: Final = 60.0
 """The time over which successes are counted to estimate a limit."""
-CHANCE: Final = 8
-"""Successes in a minute that say nothing: of many who ask at once, some are the first ones."""
-SHORT_WAIT_S: Final = 2.0
-"""A stated wait this short tells when the next request may come, not how many."""
 LONGEST_PAUSE_S: Final = 60.0
 """The most that polls and history wait beyond what the service states."""
+ASIDE: Final = 0.3
+"""The part of it that each of them waits at the least."""
 FAILURES_TO_OPEN: Final = 5
 """Failures in a row after which the service counts as down."""
 LONGEST_PROBE_WAIT_S: Final = 60.0
@@ -94,12 +118,12 @@ def wait_until(
     return None
 
 
-def admitted(state: BudgetState, priority: Priority, now_s: float, successes: int) -> BudgetState:
-    """Count one request that is about to be sent, and the successes since the last one; unchanged if it has to wait."""
+def admitted(state: BudgetState, priority: Priority, now_s: float) -> BudgetState:
+    """Count one request that is about to be sent; unchanged if it has to wait."""
     if priority is not Priority.WRITE and wait_until(state, priority, now_s) is not None:
         return state
     if state.rate:
-        state = _raised(_refilled(state, now_s), successes)
+        state = _refilled(state, now_s)
         state = replace(state, tokens=state.tokens - 1) if state.rate else state
     if state.failures >= FAILURES_TO_OPEN and priority is not Priority.WRITE:
         state = replace(state, probing_until_s=now_s + PROBE_TERM_S)
@@ -113,27 +137,28 @@ def paused(state: BudgetState, now_s: float, wait_s: float) -> BudgetState:
 
 
 def limited(
-    state: BudgetState, now_s: float, *, sent_s: float, wait_s: float | None, observed: float, draw: float
+    state: BudgetState, now_s: float, *, sent_s: float, wait_s: float | None, passed: Passed, draw: float
 ) -> BudgetState:
     """Slow down after a 429 to a request sent at `sent_s`.
 
-    `wait_s` is what the service stated, `observed` the successes per second before it, `draw` a random number in 0..1.
+    `wait_s` is what the service stated, `passed` what it let through before, `draw` a random number in 0..1.
     """
-    refusals, slowed_at_s, rate = state.refusals + 1, state.slowed_at_s, state.rate
-    if not rate or sent_s >= slowed_at_s + SLOW_ONCE_S or slowed_at_s > now_s + CLOCK_SLACK_S:
+    if not state.rate or sent_s >= state.slowed_at_s + SLOW_ONCE_S or state.slowed_at_s > now_s + CLOCK_SLACK_S:
         # Refusals that belong together are one reason to slow down, not many.
-        state = replace(state, refused_rate=rate)
-        rate, slowed_at_s = max(SLOWEST, DECREASE * (rate or observed)), now_s
+        state = replace(_slowed(state, now_s + (wait_s or 0.0), passed), slowed_at_s=now_s)
+    refusals = state.refusals + 1
     # Others of the organization wait for the same moment.
     backoff_s = draw * min(LONGEST_PAUSE_S, 2.0**refusals)
-    tokens = min(0.0, state.tokens) - min(1.0, backoff_s * rate)
-    slower = replace(state, rate=rate, slowed_at_s=slowed_at_s, refusals=refusals, successes=0.0)
-    slower = replace(slower, tokens=tokens, tokens_at_s=now_s, failures=0.0, probing_until_s=0.0)
+    tokens = min(0.0, state.tokens) - min(1.0, backoff_s * state.rate)
+    slower = replace(state, refusals=refusals, successes=0.0, tokens=tokens, tokens_at_s=now_s)
+    slower = replace(slower, failures=0.0, probing_until_s=0.0)
     return slower if wait_s is None else paused(slower, now_s, wait_s)
 
 
-def answered(state: BudgetState) -> BudgetState:
-    """The service is there."""
+def answered(state: BudgetState, priority: Priority, now_s: float) -> BudgetState:
+    """The service is there, and let a request through."""
+    if state.rate:
+        state = _raised(_refilled(state, now_s), priority)
     return replace(state, failures=0.0, refusals=0.0, probing_until_s=0.0)
 
 
@@ -145,6 +170,8 @@ def failed(state: BudgetState, now_s: float, draw: float) -> BudgetState:
         # All will come back at once when it is there again: no faster than we asked before.
         state = replace(_refilled(state, now_s), tokens=min(0.0, state.tokens))
         longest_s = max(longest_s, min(SLOWEST_PROBE_S, POLL / state.rate))
+    # What was let through while it was down says nothing of the limit.
+    state = replace(state, opened_at_s=now_s, successes=0.0)
     return replace(state, failures=failures, probe_from_s=now_s + draw * longest_s, probing_until_s=0.0)
 
 
@@ -182,14 +209,39 @@ def _refilled(state: BudgetState, now_s: float) -> BudgetState:
     return replace(state, rate=state.rate + step * elapsed_s, tokens=tokens, tokens_at_s=max(now_s, at_s))
 
 
-def _raised(state: BudgetState, successes: int) -> BudgetState:
-    """Raise the rate after a long row of successes: there seems to be room."""
-    total = state.successes + successes
-    surplus = min(successes, max(0.0, total - (SHORT_ROW if state.rate >= OFTEN else LONG_ROW)))
-    if state.tokens >= BURST:
-        surplus = 0.0  # A rate that is not used up proves nothing of a higher one.
-    is_near = state.rate > NEAR * state.refused_rate > 0 and total < LONG_ROW
-    rate = state.rate * (GENTLY if is_near else FASTER) ** surplus
+def _slowed(state: BudgetState, opens_at_s: float, passed: Passed) -> BudgetState:
+    """The rate after a 429, by what was let through between the last opening of the limit and the next one.
+
+    Whatever the limiter's kind, that is what it grants: a window's requests, or what dripped into an empty bucket.
+    """
+    rate, is_searching = state.rate, not state.refused_rate
+    if is_searching and passed.per_s:
+        return replace(state, rate=CAREFUL * passed.per_s, refused_rate=passed.per_s, opened_at_s=opens_at_s)
+    if not rate:
+        return replace(state, rate=FIRST * (1 + passed.count), opened_at_s=opens_at_s)
+    # Where nothing came through, it would have taken longer.
+    measured = max(0.5, state.successes) / max(1.0, opens_at_s - state.opened_at_s)
+    lower = max(SLOWEST, min(DECREASE * rate, max(measured, DEEPEST * rate, RARE)))
+    is_unknown = is_searching and (not state.successes or measured > BURSTY * rate)
+    met = 0.0 if is_unknown else max(lower, min(rate, measured))
+    return replace(state, rate=lower, refused_rate=met, opened_at_s=opens_at_s)
+
+
+def _raised(state: BudgetState, priority: Priority) -> BudgetState:
+    """Raise the rate after a success: quickly while no limit is known, gently near the one that was met."""
+    state = replace(state, successes=state.successes + 1)
+    rate, met = state.rate, state.refused_rate
+    if state.tokens - (POLL if priority is Priority.BACKFILL else 0.0) >= POLL:
+        return state  # A rate that is not used up proves nothing of a higher one.
+    if not met:
+        part = SEARCHING
+    elif rate >= NEAR * met and state.successes >= LONG_ROW * max(1.0, rate):
+        part = BEYOND
+    elif rate < SHARED:
+        part = 0.0
+    else:
+        part = QUICKLY if rate < NEAR * met else GENTLY
+    rate *= 1 + (part if not met else part * min(1.0, 1 / rate))
     if rate > FASTEST:
-        return replace(state, rate=0.0, successes=0.0, tokens=0.0)
-    return replace(state, rate=rate, successes=state.successes + successes)
+        return replace(state, rate=0.0, refused_rate=0.0, successes=0.0, tokens=0.0)
+    return replace(state, rate=rate)

@@ -30,11 +30,13 @@ class BudgetState:
     rate: float = 0.0
     """Requests per second that we allow ourselves. 0: no limit was met."""
     successes: float = 0.0
-    """Requests since the last 429."""
+    """Since the last 429, or the last failure."""
     refused_rate: float = 0.0
-    """The rate at which the last 429 came. 0: none was known then."""
+    """The limit as the last 429 showed it. 0: it is not known."""
     slowed_at_s: float = 0.0
     """When the rate was last lowered."""
+    opened_at_s: float = 0.0
+    """When the limit opened, or opens, after the last 429, as the service stated."""
     tokens: float = 0.0
     """Requests that may be sent at once; below 0: sent ahead of the rate."""
     tokens_at_s: float = 0.0

@@ -86,6 +86,11 @@ class Jobs:
     def add(self, job: Job) -> None:
         self.tasks.append(asyncio.create_task(self._run(job)))
 
+    async def stop(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
     async def _run(self, job: Job) -> None:
         while True:  # noqa: ASYNC110 — what a schedule is
             await asyncio.sleep(await job.work())

@@ -1,0 +1,170 @@
+"""The gap of a closed laptop: the real engine on the scripted service, whose limit it has to find, in virtual time."""
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import httpx
+import pytest
+
+from app.api.errors import RateLimitedError
+from app.api.transport import Transport
+from app.engine import Engine
+from app.polling import Polling
+from storage.records import RunFilter
+from tests.engine.test_many_consoles import Jobs
+from tests.limiters import KINDS, Limiter, LimiterKind
+from tests.sync.conftest import Desk
+from tests.sync.peer import START, Answer, Asked, Peer, rate_limited
+from tests.virtual_time import in_virtual_time
+
+HELD, MISSED = 300, 3_000
+AWAY = timedelta(hours=2)
+LIMIT, WINDOW_S = 12, 10.0
+PAGES = MISSED / 100
+MOVES_S = 15.0
+
+
+@dataclass
+class LimitedPeer(Peer):
+    """Allows 12 requests in 10 seconds, in one of the usual ways."""
+
+    limiter: Limiter | None = None
+
+    def _limited(self) -> Answer | None:
+        wait_s = self.limiter.wait_s(self.clock_s()) if self.limiter else None
+        return None if wait_s is None else rate_limited(self, wait_s)
+
+
+@dataclass
+class Laptop:
+    """A data folder whose console was closed for two hours, and is about to be opened."""
+
+    peer: LimitedPeer
+    desk: Desk
+
+    @asynccontextmanager
+    async def engine(self) -> AsyncIterator[Engine]:
+        async with self.desk.engine(clock=lambda: self.peer.now) as engine:
+            engine.client.budget.now_s = lambda: self.peer.now.timestamp()  # noqa: PLW0108 — time passes
+            yield engine
+
+    async def close_for_hours(self, kind: LimiterKind) -> None:
+        """Three thousand runs come while it is closed; one of them goes on."""
+        self.peer.fill(HELD)
+        async with self.engine() as engine:
+            await engine.refresh()
+            await engine.backfill.run()
+            assert (await engine.cache.coverage()).whole
+        closed_at = self.peer.now
+        await asyncio.sleep(AWAY.total_seconds())
+        for n in range(MISSED - 1):
+            self.peer.put(f"missed_{n:04}", created=closed_at + AWAY * (n + 1) / MISSED)
+        self.peer.put("active", "queued", created=closed_at + AWAY / MISSED / 2)
+        self.peer.limiter = Limiter(kind, LIMIT, WINDOW_S)
+        self.peer.log.clear()
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laptop:
+    """Requests take 50 ms; nothing else takes time, and all clocks are the loop's."""
+
+    def passed_s() -> float:
+        return asyncio.get_running_loop().time()
+
+    peer = LimitedPeer(clock=lambda: START + timedelta(seconds=passed_s()), clock_s=passed_s)
+    peer.base_url = "https://laptop.test/v1"
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(0.05)
+        found, _ = peer.answer(request.method, request.url.raw_path.decode(), "test-token", request.content)
+        stream = httpx.ByteStream(json.dumps(found.body).encode())
+        return httpx.Response(found.status, stream=stream, headers=found.headers)
+
+    async def lane(_: Transport, *, writes: bool) -> httpx.MockTransport:
+        assert not writes
+        return httpx.MockTransport(answer)
+
+    clock = SimpleNamespace(monotonic=passed_s, time=lambda: START.timestamp() + passed_s())
+    for module in ("app.polling", "app.sync.backfill", "app.sync.fill", "app.sync.reread", "storage.budget"):
+        monkeypatch.setattr(f"{module}.time", clock)
+    monkeypatch.setattr(Transport, "_lane", lane)
+    monkeypatch.setattr(Polling, "_listen", lambda _: asyncio.sleep(math.inf))
+    return Laptop(peer, Desk(peer, tmp_path))
+
+
+async def is_closed(engine: Engine) -> bool:
+    is_whole = (await engine.cache.coverage()).whole
+    return is_whole and await engine.cache.count(RunFilter()) == HELD + MISSED
+
+
+def is_history(asked: Asked) -> bool:
+    """A page of a gap: asked for by its dates."""
+    return "date_to" in asked.query and asked.status == httpx.codes.OK
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@in_virtual_time
+async def test_the_gap_closes_while_active_runs_stay_current(kind: LimiterKind, laptop: Laptop) -> None:
+    """Polls go on at their interval beside it, so that few pages of history lie between two looks at active runs."""
+    await laptop.close_for_hours(kind)
+    loop, peer = asyncio.get_running_loop(), laptop.peer
+    opened_s, late = loop.time(), []
+
+    async def moves(engine: Engine) -> None:
+        for status in ["working", "queued"] * 40:
+            peer.move("active", status)
+            await asyncio.sleep(MOVES_S)
+            detail = await engine.cache.detail("active")
+            late.append(detail is None or detail.run.status != status)
+
+    async with laptop.engine() as engine:
+        engine.polling._schedule = Jobs()  # type: ignore[assignment]
+        engine.start_polling()
+        moving = asyncio.create_task(moves(engine))
+        while not await is_closed(engine):
+            await asyncio.sleep(1)
+            assert loop.time() < opened_s + 120, [asked.status for asked in peer.log]
+        moving.cancel()
+    between, most = 0, 0
+    for asked in peer.log:
+        between = 0 if asked.query.get("status") == "working" and asked.status == httpx.codes.OK else between
+        between += is_history(asked)
+        most = max(most, between)
+
+    assert not any(late)
+    assert most <= 1.5 * LIMIT
+    assert sum(is_history(asked) for asked in peer.log) <= 1.4 * PAGES
+    assert sum(asked.status == httpx.codes.TOO_MANY_REQUESTS for asked in peer.log) <= 0.1 * len(peer.log)
+
+
+@pytest.mark.parametrize("others", [0, LIMIT - 3, LIMIT], ids=["alone", "little left", "nothing left"])
+@pytest.mark.parametrize("kind", KINDS)
+@in_virtual_time
+async def test_a_person_waits_for_little_more_than_the_limit_asks_for(
+    kind: LimiterKind, others: int, laptop: Laptop
+) -> None:
+    """One early 429 does not make `runs sync` slow, whether this process or others spent the limit before."""
+    await laptop.close_for_hours(kind)
+    loop, peer = asyncio.get_running_loop(), laptop.peer
+    assert peer.limiter is not None
+    for _ in range(others):
+        peer.limiter.wait_s(loop.time())
+    began_s = loop.time()
+    async with laptop.engine() as engine:
+        with suppress(RateLimitedError):
+            await engine.runs.refresh()
+        while not await is_closed(engine):
+            try:
+                await engine.backfill.run(is_asked=True)
+            except RateLimitedError as error:
+                await asyncio.sleep(error.retry_after_s or 10)
+
+    assert loop.time() < began_s + 2 * PAGES * WINDOW_S / LIMIT
+    assert sum(asked.status == httpx.codes.TOO_MANY_REQUESTS for asked in peer.log) <= 0.25 * len(peer.log)
