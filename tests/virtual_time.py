@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial, wraps
 from typing import Any
 
+from app.schedule import Job
+
 
 class _Selector(selectors.DefaultSelector):
     """Passes the time instead of waiting for it."""
@@ -58,3 +60,22 @@ async def _alone(work: Awaitable[None]) -> None:
         for task in rest:
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
+
+
+class Jobs:
+    """Runs jobs as a schedule does, by the loop's clock alone."""
+
+    def start(self) -> None:
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def add(self, job: Job) -> None:
+        self.tasks.append(asyncio.create_task(self._run(job)))
+
+    async def stop(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    async def _run(self, job: Job) -> None:
+        while True:  # noqa: ASYNC110 — what a schedule is
+            await asyncio.sleep(await job.work())

@@ -14,8 +14,7 @@ from storage.records.budget import BudgetState, WaitReason
 class Passed(NamedTuple):
     """What a process saw the service let through in the minute before a 429."""
 
-    count: int
-    """Requests."""
+    requests: int
     per_s: float
     """How fast, at the best, counted to the end of the wait that the service states. 0: too few to say."""
 
@@ -218,7 +217,7 @@ def _slowed(state: BudgetState, opens_at_s: float, passed: Passed) -> BudgetStat
     if is_searching and passed.per_s:
         return replace(state, rate=CAREFUL * passed.per_s, refused_rate=passed.per_s, opened_at_s=opens_at_s)
     if not rate:
-        return replace(state, rate=FIRST * (1 + passed.count), opened_at_s=opens_at_s)
+        return replace(state, rate=FIRST * (1 + passed.requests), opened_at_s=opens_at_s)
     # Where nothing came through, it would have taken longer.
     measured = max(0.5, state.successes) / max(1.0, opens_at_s - state.opened_at_s)
     lower = max(SLOWEST, min(DECREASE * rate, max(measured, DEEPEST * rate, RARE)))

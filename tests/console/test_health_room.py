@@ -1,11 +1,18 @@
 """The Health room: hosts, link and token are three things."""
 
+from datetime import UTC, datetime, timedelta
+
 from rich.color import Color
 
+from app.console.health.cards import link_card
+from app.times import clock_time
+from storage.records import LinkState
 from storage.records.activity import PollOutcome
+from storage.records.budget import Wait
 from tests.console.conftest import Scene, Staged
 from tests.console.quiet import strips
 from tests.run_board import Board
+from widgets.frame.freshness import PollTiming
 
 
 def card(scene: Scene, name: str) -> str:
@@ -32,6 +39,19 @@ async def test_a_token_without_the_scope_says_which_it_needs(staged: Staged) -> 
 
         assert "✗ not permitted (403)" in card(scene, "#token")
         assert "Administrator scope" in card(scene, "#token")
+
+
+def test_a_link_that_fails_says_when_it_is_tried_next() -> None:
+    """As the header does; a wait that is over is not said."""
+    now = datetime(2026, 5, 1, 12, tzinfo=UTC)
+    link = LinkState("runs", failing_since=now, failures=5, error_kind="unreachable")
+    facts = [
+        link_card((link,), PollTiming(now, 10), now, Wait("service_down", now + timedelta(seconds=wait_s)))
+        for wait_s in (70, -1)
+    ]
+
+    assert clock_time(now + timedelta(seconds=70), now) in facts[0].since
+    assert "waiting until" not in facts[1].since
 
 
 async def test_hosts_of_old_turn_grey_in_the_header_although_their_words_stay(staged: Staged) -> None:

@@ -12,8 +12,8 @@ import pytest
 from app.api.budget import Budget, Priority
 from app.api.errors import RateLimitedError, ServerFailedError
 from app.polling import Polling
-from app.schedule import Job
-from tests.virtual_time import in_virtual_time
+from tests.limiters import KINDS, Limiter
+from tests.virtual_time import Jobs, in_virtual_time
 
 CONSOLES = 100
 NO_CACHE = SimpleNamespace(process="one")
@@ -29,8 +29,11 @@ class Service:
     kind: Literal["bucket", "bucket without a wait", "fixed window", "sliding window"]
     statuses: list[tuple[float, int]] = field(default_factory=list)
     passed: list[float] = field(default_factory=list)
-    tokens: float = PER_MINUTE
-    filled_at_s: float = 0.0
+    limiter: Limiter = field(init=False)
+
+    def __post_init__(self) -> None:
+        found = next(kind for kind in KINDS if self.kind.startswith(kind))
+        self.limiter = Limiter(found, PER_MINUTE, 60.0)
 
     async def answer(self) -> None:
         await asyncio.sleep(0.1)
@@ -38,23 +41,11 @@ class Service:
         if OUTAGE_S[0] <= now < OUTAGE_S[1]:
             self.statuses.append((now, 503))
             raise ServerFailedError("down", status=503)
-        if (wait_s := self._refused(now)) is not None:
+        if (wait_s := self.limiter.wait_s(now)) is not None:
             self.statuses.append((now, 429))
             raise RateLimitedError("slow", retry_after_s=None if "without" in self.kind else math.ceil(wait_s))
         self.passed.append(now)
         self.statuses.append((now, 200))
-
-    def _refused(self, now: float) -> float | None:
-        if self.kind.startswith("bucket"):
-            self.tokens = min(PER_MINUTE, self.tokens + (now - self.filled_at_s) * PER_MINUTE / 60)
-            self.filled_at_s = now
-            self.tokens -= (passes := self.tokens >= 1)
-            return None if passes else (1 - self.tokens) * 60 / PER_MINUTE
-        start = now - now % 60 if self.kind == "fixed window" else now - 60
-        recent = [at for at in self.passed[-PER_MINUTE:] if at > start]
-        return (
-            None if len(recent) < PER_MINUTE else (start + 60 if self.kind == "fixed window" else recent[0]) + 60 - now
-        )
 
     def refused_share(self, start_s: float, end_s: float) -> float:
         statuses = [status for at, status in self.statuses if start_s <= at < end_s]
@@ -75,25 +66,6 @@ class Sync:
         for _ in range(self.requests):
             await self.budget.ask(self.priority, self.service.answer)
         self.polled.append(asyncio.get_running_loop().time())
-
-
-class Jobs:
-    """Runs jobs as a schedule does, by the loop's clock alone."""
-
-    def start(self) -> None:
-        self.tasks: list[asyncio.Task[None]] = []
-
-    def add(self, job: Job) -> None:
-        self.tasks.append(asyncio.create_task(self._run(job)))
-
-    async def stop(self) -> None:
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-
-    async def _run(self, job: Job) -> None:
-        while True:  # noqa: ASYNC110 — what a schedule is
-            await asyncio.sleep(await job.work())
 
 
 class AlwaysMine:

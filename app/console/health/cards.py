@@ -12,6 +12,7 @@ from app.health import Incident, Level, Uptime, flips, incidents, slices, uptime
 from app.text import safe_text
 from app.times import age, ago, clock_time, span
 from storage.records import HealthSpan, LinkState, PlatformHealth
+from storage.records.budget import Wait
 from widgets.badges import Badge, health_badge
 from widgets.frame.freshness import PollTiming, freshness, trouble_word
 from widgets.health import CardFacts, Figure, IncidentFacts
@@ -30,12 +31,14 @@ _LINK_ADVICE: Final = {
 RENEW: Final = "Create an API token in the organization's settings, give it to this profile, then start again."
 
 
-def link_card(links: tuple[LinkState, ...], patience: PollTiming, now: datetime) -> CardFacts:
-    """Whether the service answers at all; one that refuses the token does answer."""
+def link_card(links: tuple[LinkState, ...], patience: PollTiming, now: datetime, wait: Wait | None = None) -> CardFacts:
+    """Whether the service answers at all, and when it is asked next; one that refuses the token does answer."""
     runs = link_of(links, "runs")
     fields = tuple((link.subject, _poll(link, now)) for link in links)
     if runs is not None and runs.is_failing and runs.error_kind not in REFUSALS:
         since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
+        if wait is not None and wait.until > now:
+            since = f"{since} · waiting until {clock_time(wait.until, now)}".removeprefix(" · ")
         note = (
             f"{safe_text(runs.error_message or '', limit=200)}\n{_LINK_ADVICE.get(runs.error_kind or '', WAIT)}".strip()
         )
@@ -46,7 +49,7 @@ def link_card(links: tuple[LinkState, ...], patience: PollTiming, now: datetime)
         return CardFacts("our link to the service", Badge("◌", "connecting…", "wait"), fields=fields)
     if runs.is_failing:
         return CardFacts("our link to the service", Badge("✓", "answers", "good"), "and refuses the token", fields)
-    badge = freshness(runs, patience, now)
+    badge = freshness(runs, patience, now, wait)
     word = "up" if badge.tone == "good" else badge.word
     return CardFacts(
         "our link to the service", Badge("✓" if word == "up" else badge.glyph, word, badge.tone), fields=fields

@@ -128,7 +128,8 @@ class HealthScreen(BaseScreen):
     def _show(self, now: datetime) -> None:
         if self._hosts is None:
             return
-        self.query_one("#link", Card).show(link_card(self._links, self.session.patience, now))
+        vitals = self.session.vitals
+        self.query_one("#link", Card).show(link_card(self._links, self.session.patience, now, vitals.wait))
         self.query_one("#token", Card).show(token_card(self._links, now))
         for card, facts in zip(self.query_one("#hosts").query(Card), self._host_facts(now), strict=False):
             card.show(facts)
