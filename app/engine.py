@@ -16,10 +16,11 @@ from app.actions import Actions
 from app.api.budget import Budget, Priority
 from app.api.client import Client
 from app.api.errors import ApiError
-from app.config import CACHE_FILE, LEDGER_FILE, Profile, Settings, data_folder
+from app.config import CACHE_FILE, LEDGER_FILE, PollSettings, Profile, Settings, data_folder
 from app.events import Announce, Doorbell
 from app.polling import Polling
 from app.reconcile.reconciliation import Reconciliation
+from app.schedule import Work
 from app.sync import HealthSync, RunSync
 from app.sync.backfill import Backfill
 from app.sync.listing import Listing
@@ -96,22 +97,14 @@ class Engine:
         clock: Callable[[], datetime],
     ) -> Self:
         client, cache, ledger = opened.client, opened.cache, opened.ledger
-        ring, poll, at = doorbell.ring, profile.poll, client.at
-        # A person waits for what a command asks; a console and a bot poll by themselves.
-        for_runs, for_health = (client, client) if actor == "cli" else (at(Priority.ACTIVE), at(Priority.HEALTH))
-        runs = RunSync(for_runs, cache, ring, clock=clock, page_size=poll.page_size, first_runs=poll.first_runs)
-        health = HealthSync(for_health, cache, ring, clock=clock)
+        ring, poll = doorbell.ring, profile.poll
+        runs, health = _syncs(client, cache, ring, clock, poll, is_asked=actor == "cli")
         backfill = Backfill(runs, client, ring, settings.history)
         reread = Reread(runs, client, settings.history)
         retention = Retention(cache, ledger, ring, settings.history, clock)
         listing = Listing(runs)
         reconciliation = Reconciliation(runs, listing, ledger, ring)
-        chores = {
-            "retention": retention.work,
-            "backfill": backfill.work,
-            "reread": reread.work,
-            "reconciliation": reconciliation.work,
-        }
+        chores = _chores(retention=retention, backfill=backfill, reread=reread, reconciliation=reconciliation)
         actor = f"{actor}:{_login()}"
         actions = Actions(client, ledger, runs.store, ring, clock, actor, read_only=profile.read_only)
         lease, budget = Lease(cache), client.budget
@@ -217,3 +210,16 @@ def _login() -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         return str(os.getuid())  # A container's user without an entry in passwd.
+
+
+def _syncs(
+    client: Client, cache: Cache, ring: Announce, clock: Callable[[], datetime], poll: PollSettings, *, is_asked: bool
+) -> tuple[RunSync, HealthSync]:
+    # A person waits for what a command asks; a console and a bot poll by themselves.
+    active, health = (client, client) if is_asked else (client.at(Priority.ACTIVE), client.at(Priority.HEALTH))
+    runs = RunSync(active, cache, ring, clock=clock, page_size=poll.page_size, first_runs=poll.first_runs)
+    return runs, HealthSync(health, cache, ring, clock=clock)
+
+
+def _chores(**workers: Backfill | Reread | Retention | Reconciliation) -> dict[str, Work]:
+    return {name: worker.work for name, worker in workers.items()}

@@ -1,4 +1,4 @@
-"""Which waiting turns go into the queue next: organizations take turns at the places, whoever asked first and most."""
+"""Which waiting turns are queued next: organizations take turns at the places, however early or much each asked."""
 
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass

@@ -11,8 +11,9 @@ from service.store.database import Database
 from service.store.dispatch import next_turns
 from service.store.runs import TurnRequest
 from service.store.turns import TurnOutcome
-from tests.service.conftest import Api, eventually
+from tests.service.conftest import Api
 from tests.service_process import demo_setup, git
+from tests.waiting import eventually
 
 PATIENT = """
 import json, pathlib, sys, time
