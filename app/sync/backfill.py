@@ -3,7 +3,8 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -32,6 +33,8 @@ LONGEST_WAIT_S: Final = 300.0
 """After a failure; it doubles from the first to the longest."""
 TELL_S: Final = 0.25
 """How often progress is told."""
+SHARE_S: Final = 1.0
+"""How often other processes are told, and heard."""
 OLDER_RUNS: Final = 1_000
 """How many runs further a person comes by asking once."""
 
@@ -96,7 +99,9 @@ class Backfill:
         try:
             done = await self.run(for_s=SLICE_S)
         except ApiError as error:
-            return self._wait(error)
+            wait_s = self._wait(error)
+            await self._cache.keep_progress(self.progress, self._runs.clock())
+            return wait_s
         self._wait_s = FIRST_WAIT_S
         return REST_S if done else LOOK_S if self._asked_for else 0.0
 
@@ -120,9 +125,13 @@ class Backfill:
                 lambda: (is_asked or not self._is_paused) and not self._asked_for and time.monotonic() < end_s,
             )
             reader = self._on_demand if is_asked else self._in_background
-            await self._fill(reader, missing, effort, LONGEST)
+            async with self._shared(hears_pause=not is_asked):
+                await self._fill(reader, missing, effort, LONGEST)
             is_done = effort.room <= 0 or not await missing()
+        before = self.progress.phase
         self._tell("paused" if self._is_paused else "done" if is_done else "running")
+        if self.progress.phase != before:
+            await self._cache.keep_progress(self.progress, self._runs.clock())
         return is_done
 
     async def pause(self) -> None:
@@ -159,7 +168,8 @@ class Backfill:
             async with self._turn:
                 left: Sequence[CoverageGap] | None = None
                 while left != (left := await missing()):
-                    await self._fill(self._on_demand, missing, self._effort(most, lambda: True), max(1.0, longest))
+                    async with self._shared():
+                        await self._fill(self._on_demand, missing, self._effort(most, lambda: True), max(1.0, longest))
                     if run_id is None or await self._cache.detail(run_id):
                         return
         finally:
@@ -213,6 +223,23 @@ class Backfill:
         ]
 
     # how far
+
+    @asynccontextmanager
+    async def _shared(self, *, hears_pause: bool = False) -> AsyncIterator[None]:
+        """Let other processes see how far it is, and let them pause it, while it goes on."""
+
+        async def share() -> None:
+            while True:
+                await asyncio.sleep(SHARE_S)
+                await self._cache.keep_progress(self.progress, self._runs.clock())
+                self._is_paused = self._is_paused or (hears_pause and await self._cache.backfill_paused())
+
+        sharing = asyncio.create_task(share())
+        try:
+            yield
+        finally:
+            sharing.cancel()
+            await asyncio.gather(sharing, return_exceptions=True)
 
     def _effort(self, room: float, may_go_on: Callable[[], bool]) -> _Effort:
         self._began = (time.monotonic(), self.progress.done_runs)

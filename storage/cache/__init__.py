@@ -119,6 +119,7 @@ class Cache:
     learn_final = writes(learnt.learn_final)
     learn_left = writes(learnt.learn_left)
     pause_backfill = writes(backfill_queries.pause)
+    keep_progress = writes(backfill_queries.keep_progress)
     keep_place = writes(backfill_queries.keep_place)
     keep_reread = writes(backfill_queries.keep_reread)
 
@@ -155,6 +156,7 @@ class Cache:
     final_statuses = reads(learnt.final_statuses)
     unsettled_statuses = reads(learnt.unsettled_statuses)
     backfill_paused = reads(backfill_queries.is_paused)
+    backfill_progress = reads(backfill_queries.progress)
     place = reads(backfill_queries.place)
     reread = reads(backfill_queries.reread)
     polls = reads(poll_queries.polls)

@@ -1,14 +1,16 @@
 """Where the backfill stands: whether it is paused, the places its walks reached, and that of the re-reading."""
 
 import sqlite3
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from storage.database import immediate
-from storage.records.backfill import ListPlace, RereadPlace
+from storage.records.backfill import BackfillProgress, ListPlace, RereadPlace
 from storage.values import from_us, from_us_or_none, sqlite_text, to_sortable_us, to_us
 
 _KEPT_PLACES: Final = 8
+SILENT: Final = timedelta(seconds=10)
+"""A process that fills tells how far it is more often than that."""
 
 
 def is_paused(connection: sqlite3.Connection) -> bool:
@@ -24,6 +26,32 @@ def pause(connection: sqlite3.Connection, *, paused: bool) -> None:
             " ON CONFLICT DO UPDATE SET is_paused = excluded.is_paused",
             {"paused": int(paused)},
         )
+
+
+def keep_progress(connection: sqlite3.Connection, progress: BackfillProgress, at: datetime) -> None:
+    """Let other processes see how far the backfill of this one is."""
+    until_us = None if progress.until is None else to_us(progress.until)
+    how_far = (progress.phase, progress.done_runs, progress.estimated_runs, progress.seconds_left)
+    with immediate(connection):
+        connection.execute(
+            "INSERT OR REPLACE INTO backfill_progress VALUES (1, ?, ?, ?, ?, ?, ?, ?)",
+            (*how_far, until_us, progress.why, to_us(at)),
+        )
+
+
+def progress(connection: sqlite3.Connection, now: datetime) -> BackfillProgress | None:
+    """How far the backfill of the process that fills is. None: nothing was heard of one lately."""
+    row = connection.execute(
+        "SELECT phase, done_runs, estimated_runs, seconds_left, until_us, why, told_us FROM backfill_progress"
+    ).fetchone()
+    if row is None:
+        return None
+    phase, done_runs, estimated_runs, seconds_left, until_us, why, told_us = row
+    until, told_at = from_us_or_none(until_us), from_us(told_us)
+    # While it waits it says nothing until the wait is over.
+    if not told_at - SILENT <= now <= max(until or told_at, told_at) + SILENT:
+        return None
+    return BackfillProgress(phase, done_runs, estimated_runs, seconds_left=seconds_left, until=until, why=why)
 
 
 def reread(connection: sqlite3.Connection) -> RereadPlace | None:

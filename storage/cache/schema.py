@@ -137,6 +137,16 @@ CREATE TABLE backfill (
     last_began_us INTEGER,
     token TEXT
 ) STRICT;
+CREATE TABLE backfill_progress (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    phase TEXT NOT NULL,
+    done_runs INTEGER NOT NULL,
+    estimated_runs INTEGER,
+    seconds_left REAL,
+    until_us INTEGER,
+    why TEXT NOT NULL,
+    told_us INTEGER NOT NULL
+) STRICT;
 """
 
 _FOLLOWING: Final = """

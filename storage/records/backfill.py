@@ -14,7 +14,7 @@ class BackfillProgress:
 
     phase: BackfillPhase = "idle"
     done_runs: int = 0
-    """Fetched by this process."""
+    """Fetched by the process that fills."""
     estimated_runs: int | None = None
     """How many that will be in the end, about. None: not known."""
     oldest: datetime | None = None

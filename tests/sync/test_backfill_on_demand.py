@@ -31,6 +31,27 @@ async def test_older_runs_are_fetched_on_demand(history: Peer, desk: Desk) -> No
         assert (await engine.cache.coverage()).whole
 
 
+async def test_every_process_sees_how_far_it_is_and_can_pause_it(history: Peer, desk: Desk) -> None:
+    """One that does not fetch reads the progress in the cache; its pause is heard in the middle of a filling."""
+    ended(history, 3_000, "old", after=1_000)
+    history.latency_s = 0.1
+    async with desk.begun() as one, desk.engine() as other:
+        filling = asyncio.create_task(one.backfill.run())
+        await until(lambda: one.backfill.progress.done_runs > 0)
+        told = None
+        while told is None:
+            told = await other.cache.backfill_progress(other.clock())
+        await other.backfill.pause()
+
+        assert told.phase == "running"
+        assert told.estimated_runs is not None
+        assert await filling is False
+        told = await other.cache.backfill_progress(other.clock())
+        assert told is not None
+        assert told.phase == "paused"
+        assert await other.cache.backfill_progress(other.clock() + MINUTE) is None
+
+
 async def test_fetching_older_runs_can_be_stopped(history: Peer, desk: Desk) -> None:
     """What came is kept, and nothing more is asked for."""
     history.latency_s = 0.02

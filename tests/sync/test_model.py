@@ -313,6 +313,7 @@ class TestSmall(SyncModel.TestCase):
 
 
 @pytest.mark.campaign
+@pytest.mark.timeout(6 * 3_600)
 class TestCampaign(SyncModel.TestCase):
     """Hundreds of them, longer ones, and others each time."""
 

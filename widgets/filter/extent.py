@@ -45,6 +45,8 @@ class Extent:
     """The service's list goes on, and its times do not say how far."""
     is_paused: bool = False
     """A person paused the fetching of what is missing."""
+    progress: BackfillProgress | None = None
+    """Of the process that fetches it. None: not heard of."""
 
     def gap(self, condition: RunFilter) -> CoverageGap | None:
         """The newest gap in which runs may be that pass the filter; None: none that is known."""

@@ -63,9 +63,12 @@ class OlderRuns:
 
     @property
     def progress(self) -> BackfillProgress:
-        """How the fetching in this process goes."""
-        engine = self._session.engine
-        return IDLE if engine is None else engine.backfill.progress
+        """How the fetching goes: in this process, or in the one that does it."""
+        engine, told = self._session.engine, None if self.extent is None else self.extent.progress
+        if engine is None:
+            return IDLE
+        is_ours = engine.polling.is_poller or self.is_fetching
+        return engine.backfill.progress if is_ours or told is None else told
 
     @property
     def is_fetching(self) -> bool:

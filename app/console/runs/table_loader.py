@@ -192,4 +192,5 @@ async def read_extent(cache: "Cache", matching: int, condition: RunFilter, *, is
         is_counted=is_counted,
         goes_on=await cache.is_unread(),
         is_paused=await cache.backfill_paused(),
+        progress=await cache.backfill_progress(cache.clock()),
     )

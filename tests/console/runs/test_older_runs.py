@@ -219,6 +219,19 @@ async def test_the_backfill_is_paused_and_resumed_by_a_key(begun: Staged) -> Non
         assert "paused" not in scene.text
 
 
+async def test_what_another_console_fetches_is_shown_here(begun: Staged) -> None:
+    """With its bar and the key that pauses it, until nothing more is heard of it."""
+    async with begun() as scene:
+        await scene.engine.cache.keep_progress(RUNNING, scene.clock())
+        await scene.ring()
+        assert "20 runs · fetching ██░░░░░░  30%  2m left" in scene.text
+        assert "P pause fetching" in scene.lines[-1]
+
+        await scene.tick(minutes=1)
+        await scene.ring()
+        assert "fetching" not in scene.text
+
+
 async def test_what_fills_in_the_background_is_read_once_a_second(
     begun: Staged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
