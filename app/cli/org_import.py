@@ -19,7 +19,6 @@ from app.cli.progress import RowProgress
 from app.cli.table import Column
 from app.cli.write_command import DRY_RUN_OPTION, request_document, tell_batch, worst
 from app.cli.writes import advice, carry_out, exit_of
-from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +42,7 @@ async def import_organizations(invocation: Invocation, /, *, file: Path, dry_run
     at the first row whose outcome is unknown, or when the service cannot be reached.
     """
     from app.actions.imports import Imported
+    from storage.errors import StorageError
 
     rows = _rows(file)
     results: list[Imported] = []

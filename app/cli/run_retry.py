@@ -18,7 +18,6 @@ from app.cli.run_wait import RunLookup
 from app.cli.table import Column
 from app.cli.write_command import DRY_RUN_OPTION, request_document, tell_batch, worst
 from app.cli.writes import advice, carry_out, exit_of, rehearse
-from storage.errors import StorageError
 from storage.records import Action
 from storage.values import to_us
 
@@ -164,6 +163,8 @@ def _confirm(count: int, others: int, cap: int) -> None:
 
 
 async def _send(invocation: Invocation, engine: "Engine", planned: Sequence[Retry]) -> list[Retry]:
+    from storage.errors import StorageError
+
     results: list[Retry] = []
     is_stopped = False
     cap = engine.settings.console.send_cap
