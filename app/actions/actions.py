@@ -82,6 +82,8 @@ class InFlight:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             await asyncio.wait([task])
+            if not task.cancelled() and (failure := task.exception()) is not None:
+                log.warning("%s", failure)
             raise
 
     async def close(self) -> None:
@@ -118,7 +120,7 @@ class Actions:
         """
         self.check(request)
         again = again or not isinstance(request, CreateOrganization)
-        return await self._carry_out(request, new_action_id(self.clock()), key, again=again)
+        return await self._carry_out(request, new_action_id(self.clock()), key=key, again=again)
 
     async def rehearse(self, request: WriteRequest, *, key: str | None = None, again: bool = False) -> None:
         """Check whether `submit` would send the request; nothing is sent or recorded.
@@ -143,10 +145,7 @@ class Actions:
         request = request_of(old)
         self.check(request)
         await self.adopt_orphans()
-        successor = new_action_id(self.clock())
-        await self.ledger.supersede(old.action_id, by=successor)
-        self._tell(ActionChanged(old.action_id))
-        return await self._carry_out(request, successor, None, again=True)
+        return await self._carry_out(request, new_action_id(self.clock()), supersedes=old.action_id)
 
     async def resolve_created(self, action_id: str, result_id: str) -> Action:
         """Record what an unknown action made, as a person found out.
@@ -199,7 +198,15 @@ class Actions:
         if found := problems(request):
             raise InvalidRequestError(found)
 
-    async def _carry_out(self, request: WriteRequest, action_id: str, key: str | None, *, again: bool) -> Action:
+    async def _carry_out(
+        self,
+        request: WriteRequest,
+        action_id: str,
+        *,
+        key: str | None = None,
+        again: bool = True,
+        supersedes: str | None = None,
+    ) -> Action:
         try:
             with _refusing():
                 action = await self.ledger.prepare(
@@ -212,6 +219,7 @@ class Actions:
                     actor=self.actor,
                     base_url=self.client.base_url,
                     again=again,
+                    supersedes=supersedes,
                 )
         except AlreadyAskedError as asked:
             if (asked.existing.path, asked.existing.body_json) != (
@@ -220,6 +228,8 @@ class Actions:
             ):
                 raise
             raise AlreadyAskedError(await self._settled(asked.existing)) from asked
+        if supersedes is not None:
+            self._tell(ActionChanged(supersedes))
         self._ring(action)
         return await self._send(request, action)
 

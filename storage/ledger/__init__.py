@@ -97,6 +97,7 @@ class Ledger:
         actor: str,
         base_url: str | None = None,
         again: bool = True,
+        supersedes: str | None = None,
     ) -> Action:
         """Enter an action, owned by this process; nothing of it is sent yet.
 
@@ -110,8 +111,11 @@ class Ledger:
             actor: Who asked.
             base_url: Where it goes, without credentials.
             again: Whether it may follow a confirmed action of the same kind and subject.
+            supersedes: The unknown action that a person has sent again as this one. Its own outcome stays unknown, and
+                is open again if this one turns out to have had no effect.
 
         Raises:
+            WrongStateError: What it supersedes is not unknown, or was resolved.
             KeyTakenError: An action with the same key may have had an effect.
             SubjectBlockedError: An action of the same kind and subject has an open outcome.
             AlreadyDoneError: An action of the same kind and subject was confirmed, and this one may not follow it.
@@ -123,7 +127,7 @@ class Ledger:
         def enter(connection: sqlite3.Connection) -> Action:
             # What a dead process left behind must not block as if it were being sent.
             transitions.adopt(connection, self._author, at)
-            return entries.prepare(connection, entry, this_process(), at)
+            return transitions.enter(connection, entry, this_process(), at, supersedes)
 
         return await self._write(enter)
 
@@ -173,13 +177,6 @@ class Ledger:
             KeyTakenError: Another action was sent under its key.
         """
         return await self._apply(action_id, transitions.UNRESOLVE)
-
-    async def supersede(self, action_id: str, by: str) -> Action:
-        """A person had it sent again, as the action `by`; its own outcome stays unknown.
-
-        Raises as `sending`, from any state but `unknown` and unresolved.
-        """
-        return await self._apply(action_id, transitions.SUPERSEDE, transitions.Outcome(superseded_by=by))
 
     async def adopt_orphans(self) -> tuple[Action, ...]:
         """Settle the actions of processes that died: `prepared` was not sent, `sending` is unknown; those settled."""

@@ -6,7 +6,6 @@ from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import Final
 
-from storage.database import immediate
 from storage.ledger import audit
 from storage.ledger.errors import AlreadyDoneError, KeyTakenError, NoSuchActionError, SubjectBlockedError
 from storage.ledger.owner import Owner
@@ -51,24 +50,23 @@ class Entry:
 
 
 def prepare(connection: sqlite3.Connection, entry: Entry, owner: Owner, at: datetime) -> Action:
-    """Enter the action; raises as `Ledger.prepare`."""
-    with immediate(connection):
-        check(connection, entry.kind, entry.subject, entry.key, again=entry.again)
-        connection.execute(
-            "INSERT INTO actions (action_id, kind, subject, key, path, body_json, actor, state, created_us,"
-            " base_url, user, host, surface, owner_pid, owner_started, owner_boot, owner_namespace)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, 'prepared', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                entry.action_id,
-                entry.kind,
-                *map(sqlite_text, (entry.subject, entry.key, entry.path, entry.body_json, entry.actor)),
-                to_us(at),
-                *map(sqlite_text_or_none, (entry.base_url, *astuple(entry.author))),
-                *astuple(owner),
-            ),
-        )
-        audit.add(connection, entry.action_id, "prepared", entry.base_url, entry.author, at)
-        return existing(connection, entry.action_id)
+    """Enter the action, inside the caller's transaction; raises as `Ledger.prepare`."""
+    check(connection, entry.kind, entry.subject, entry.key, again=entry.again)
+    connection.execute(
+        "INSERT INTO actions (action_id, kind, subject, key, path, body_json, actor, state, created_us,"
+        " base_url, user, host, surface, owner_pid, owner_started, owner_boot, owner_namespace)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, 'prepared', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            entry.action_id,
+            entry.kind,
+            *map(sqlite_text, (entry.subject, entry.key, entry.path, entry.body_json, entry.actor)),
+            to_us(at),
+            *map(sqlite_text_or_none, (entry.base_url, *astuple(entry.author))),
+            *astuple(owner),
+        ),
+    )
+    audit.add(connection, entry.action_id, "prepared", entry.base_url, entry.author, at)
+    return existing(connection, entry.action_id)
 
 
 def check(connection: sqlite3.Connection, kind: ActionKind, subject: str, key: str | None, *, again: bool) -> None:

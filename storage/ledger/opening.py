@@ -83,6 +83,7 @@ def _author(db: "Database") -> None:
     actions.create_index(["key"])
     db.execute("CREATE INDEX actions_under_way ON actions (state) WHERE state IN ('prepared', 'sending')")
     db.execute("CREATE INDEX actions_unresolved ON actions (seq) WHERE state = 'unknown' AND resolution IS NULL")
+    db.execute("CREATE INDEX actions_superseded ON actions (superseded_by) WHERE superseded_by IS NOT NULL")
     columns = {"seq": int, "at_us": int, "action_id": str, "transition": str, "detail": str}
     db.table("audit", strict=True).create(
         {**columns, "user": str, "host": str, "surface": str},

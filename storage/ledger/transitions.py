@@ -7,9 +7,10 @@ from typing import Final
 
 from storage.database import immediate
 from storage.ledger import audit
-from storage.ledger.entries import existing, refuse_blocked, refuse_taken_key
+from storage.ledger.entries import Entry, existing, prepare, refuse_blocked, refuse_taken_key
 from storage.ledger.errors import WrongStateError
 from storage.ledger.owner import Owner, is_dead
+from storage.ledger.queries import select
 from storage.records import UNUSED_STATES, Action, ActionError, ActionState, Author, Resolution
 from storage.values import sqlite_text, sqlite_text_or_none, to_us
 
@@ -69,6 +70,9 @@ UNRESOLVE: Final = Transition(
     "unknown",
     undoes=frozenset[Resolution | None]({"created", "not_created"}),
 )
+REOPEN: Final = Transition(
+    "reopening", "reopened", _UNKNOWN, "unknown", undoes=frozenset[Resolution | None]({"sent_again"})
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,18 @@ def apply(connection: sqlite3.Connection, action_id: str, step: Step) -> Action:
         return _apply_within(connection, action_id, step)
 
 
+def enter(connection: sqlite3.Connection, entry: Entry, owner: Owner, at: datetime, supersedes: str | None) -> Action:
+    """Enter an action, in the place of an unknown one where one is named: both or neither.
+
+    Raises as `Ledger.prepare`.
+    """
+    with immediate(connection):
+        if supersedes is not None:
+            outcome = Outcome(superseded_by=entry.action_id)
+            _apply_within(connection, supersedes, Step(SUPERSEDE, entry.author, at, outcome))
+        return prepare(connection, entry, owner, at)
+
+
 def _apply_within(connection: sqlite3.Connection, action_id: str, step: Step) -> Action:
     action = existing(connection, action_id)
     transition = step.transition
@@ -105,7 +121,16 @@ def _apply_within(connection: sqlite3.Connection, action_id: str, step: Step) ->
     _write(connection, action_id, step)
     detail = action.resolution if transition is UNRESOLVE else step.outcome.detail
     audit.add(connection, action_id, transition.record, detail, step.author, step.at)
+    if transition.target in UNUSED_STATES:
+        _reopen(connection, action_id, step)
     return existing(connection, action_id)
+
+
+def _reopen(connection: sqlite3.Connection, successor: str, step: Step) -> None:
+    """Put an unknown outcome back into sight where sending it again had no effect."""
+    for old in select(connection, "WHERE superseded_by = ? AND resolution = 'sent_again'", (successor,)):
+        _write(connection, old.action_id, Step(REOPEN, step.author, step.at))
+        audit.add(connection, old.action_id, REOPEN.record, successor, step.author, step.at)
 
 
 def _write(connection: sqlite3.Connection, action_id: str, step: Step) -> None:

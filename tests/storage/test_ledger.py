@@ -17,12 +17,30 @@ from storage.ledger import (
     WrongStateError,
     new_action_id,
 )
-from storage.records import Action, ActionError, Author
+from storage.records import OPEN_STATES, Action, ActionError, Author
 from tests.storage.conftest import NOON
 
 Prepare = Callable[..., Awaitable[Action]]
 
 ERROR = ActionError("timed_out", "No answer within 20 s.", http_status=None, error_code=None)
+
+
+async def superseded(ledger: Ledger, action_id: str, by: str) -> Action:
+    """The action, sent again."""
+    await ledger.prepare(
+        action_id=by,
+        kind="organization.create",
+        subject="ann@acme.test",
+        key=by,
+        path="/",
+        body_json="{}",
+        actor="cli:ann",
+        supersedes=action_id,
+    )
+    action = await ledger.action(action_id)
+    assert action is not None
+    return action
+
 
 MOVES: dict[str, Callable[[Ledger, str], Awaitable[Action]]] = {
     "sending": lambda ledger, id_: ledger.sending(id_),
@@ -32,7 +50,7 @@ MOVES: dict[str, Callable[[Ledger, str], Awaitable[Action]]] = {
     "not_sent": lambda ledger, id_: ledger.not_sent(id_, ERROR),
     "resolve_created": lambda ledger, id_: ledger.resolve_created(id_, "org_2"),
     "resolve_not_created": lambda ledger, id_: ledger.resolve_not_created(id_),
-    "supersede": lambda ledger, id_: ledger.supersede(id_, by="act_next"),
+    "supersede": lambda ledger, id_: superseded(ledger, id_, "act_NEXT"),
     "unresolve": lambda ledger, id_: ledger.unresolve(id_),
 }
 
@@ -232,7 +250,7 @@ async def test_every_step_stays_on_record(ledger_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "blocks"), [(state, state in {"prepared", "sending", "unknown"}) for state in WAY_TO]
+    ("state", "blocks"), [(state, state in OPEN_STATES) for state in WAY_TO if state != "superseded"]
 )
 async def test_an_open_action_blocks_its_subject(ledger: Ledger, prepare: Prepare, state: str, *, blocks: bool) -> None:
     """Until its outcome is known, or a person has spoken; other subjects and kinds go their way."""
@@ -254,17 +272,38 @@ async def test_an_empty_subject_blocks_nothing(prepare: Prepare) -> None:
     await prepare("second", subject="", kind="run.start")
 
 
-async def test_sending_again_names_the_next_action(ledger: Ledger, prepare: Prepare) -> None:
-    """The old one's outcome stays unknown, resolved as sent again; its subject is free for the new one."""
+async def test_sending_again_puts_the_next_action_in_the_old_ones_place(ledger: Ledger, prepare: Prepare) -> None:
+    """Its outcome stays unknown, resolved as sent again; its subject is the new one's. Both happen, or neither."""
     old = await brought(ledger, await prepare("first"), "unknown")
-    next_id = new_action_id(NOON)
+    with pytest.raises(KeyTakenError):
+        await prepare("first", supersedes=old.action_id)
+    assert await ledger.action(old.action_id) == old
 
-    superseded = await ledger.supersede(old.action_id, by=next_id)
-    again = await prepare("second", action_id=next_id)
+    again = await superseded(ledger, old.action_id, "act_NEXT")
 
-    assert (superseded.state, superseded.resolution, superseded.superseded_by) == ("unknown", "sent_again", next_id)
-    assert not superseded.is_open
-    assert again.action_id == next_id
+    assert (again.state, again.resolution, again.superseded_by) == ("unknown", "sent_again", "act_NEXT")
+    assert not again.is_open
+    with pytest.raises(SubjectBlockedError):
+        await prepare("third")
+
+
+@pytest.mark.parametrize(
+    ("state", "reopened"), [("not_sent", True), ("rejected", True), ("not_created", True), ("confirmed", False)]
+)
+async def test_an_unknown_outcome_is_back_in_sight_where_sending_again_did_nothing(
+    ledger: Ledger, prepare: Prepare, state: str, *, reopened: bool
+) -> None:
+    """Nothing was found out about the first attempt: it is open again, blocks again, and both steps are on record."""
+    old = await brought(ledger, await prepare("first"), "unknown")
+    await superseded(ledger, old.action_id, "act_NEXT")
+    again = await ledger.action("act_NEXT")
+    assert again is not None
+
+    await brought(ledger, again, state)
+
+    assert (await ledger.action(old.action_id) == old) == reopened
+    steps = [(step.transition, step.detail) for step in await ledger.audit(old.action_id)][3:]
+    assert steps == [("sent_again", "act_NEXT"), ("reopened", "act_NEXT")][: 1 + reopened]
 
 
 async def test_an_action_that_is_not_there(ledger: Ledger) -> None:

@@ -44,6 +44,7 @@ class Entry:
     state: str = "prepared"
     resolution: str | None = None
     steps: tuple[str, ...] = ("prepared",)
+    successor: str | None = None
 
     @property
     def is_open(self) -> bool:
@@ -101,16 +102,19 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def enter(self, action_id: str, key: str, subject: str, process: int, *, again: bool) -> bool:
         expected = self.refusal(key, subject, again=again)
-        entry = entries.Entry(
-            action_id, "organization.create", subject, key, "/", "{}", "cli:ann", None, ANN, again=again
-        )
-        owner = Owner(process, "?", "?", "?")
-        refused = refusal_of(lambda: entries.prepare(self.connection, entry, owner, NOON))
+        refused = refusal_of(lambda: self.entered(action_id, key, subject, process, again=again))
         assert refused is expected
         if refused is not None:
             return False
         self.model[action_id] = Entry(key, subject, process)
         return True
+
+    def entered(
+        self, action_id: str, key: str, subject: str, process: int, *, again: bool, supersedes: str | None = None
+    ) -> Action:
+        facts = (action_id, "organization.create", subject, key, "/", "{}", "cli:ann", None, ANN)
+        entry = entries.Entry(*facts, again=again)
+        return transitions.enter(self.connection, entry, Owner(process, "?", "?", "?"), NOON, supersedes)
 
     @rule(
         target=ids,
@@ -159,6 +163,10 @@ class LedgerMachine(RuleBasedStateMachine):
             resolution=transition.resolution,
             steps=(*entry.steps, transition.record),
         )
+        for old_id, old in self.model.items():
+            if transition.target in UNUSED_STATES and (old.successor, old.resolution) == (action_id, "sent_again"):
+                steps = (*old.steps, "reopened")
+                self.model[old_id] = replace(old, resolution=None, successor=None, steps=steps)
 
     @rule(target=ids, action_id=ids, process=st.integers(1, 3))
     def send_again(self, action_id: str, process: int) -> object:
@@ -166,13 +174,17 @@ class LedgerMachine(RuleBasedStateMachine):
         entry = self.model[action_id]
         self.number += 1
         successor = f"act_{self.number}"
-        refused = refusal_of(lambda: self.apply(action_id, transitions.SUPERSEDE, by=successor))
+        self.adopt()
+        self.dead.discard(process)
+        entry = self.model[action_id]
+        facts = (successor, successor, entry.subject, process)
+        refused = refusal_of(lambda: self.entered(*facts, again=True, supersedes=action_id))
         assert (refused is None) == ((entry.state, entry.resolution) == ("unknown", None))
         if refused is not None:
             return multiple()
-        self.adopt()
-        self.dead.discard(process)
-        assert self.enter(successor, successor, entry.subject, process, again=True)
+        self.record(action_id, transitions.SUPERSEDE)
+        self.model[action_id] = replace(self.model[action_id], successor=successor)
+        self.model[successor] = Entry(successor, entry.subject, process)
         return successor
 
     @rule(process=st.integers(1, 3))
