@@ -52,6 +52,8 @@ class RepositoryEntry(_Entry):
     path: Name
     url: Name | None = None
     """A URL, or a folder (relative to the document); None: the clone URL of the platform's connected host."""
+    protected: tuple[Name, ...] | None = None
+    """Patterns of branches that no run may work on; None: the default branch alone; empty: no branch."""
 
 
 class OrganizationEntry(_Entry):
@@ -202,7 +204,7 @@ def add_repository(
     try:
         path = checked_path(entry.platform, entry.path)
         url = _clone_address(connection, organization, entry, path, folder)
-        made = repositories.Repository(entry.name, entry.platform, path, url)
+        made = repositories.Repository(entry.name, entry.platform, path, url, protected=entry.protected)
         repositories.put(connection, organization.id, made, now)
     except ValueError as error:
         raise SetupError(f"repository {entry.name}: {error}") from error

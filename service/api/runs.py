@@ -2,16 +2,19 @@
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Final
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Depends
+from fastapi.concurrency import run_in_threadpool
 
-from service.api.auth import Administrator
+from service.api.auth import Administrator, Caller
 from service.api.bodies import AgentStart, ReadBody, RunStart, schema_of
 from service.api.context import Context, Services
 from service.api.errors import ApiError, bad_request, documented
 from service.clock import rfc3339
+from service.hosts.branches import default_branch
 from service.reference import PLATFORMS, Reference, branch_fault, checked_path, location, reference
 from service.store import agents, hosts, repositories, runs, turns
 from service.store.agents import DEFAULT_NAME
@@ -28,6 +31,8 @@ class _Target:
 
     reference: Reference
     url: str
+    protected: tuple[str, ...] | None = None
+    """Patterns of branches that no run may work on; None: the default branch alone."""
 
 
 def run_body(run: Run) -> dict[str, Any]:
@@ -53,10 +58,18 @@ def checked_branch(name: str | None) -> str | None:
 @router.post(
     "/external/runs", status_code=201, openapi_extra=schema_of(RunStart), responses=documented(400, 409, 413, 415)
 )
-def start_run(
+async def start_run(
     context: Services, caller: Administrator, start: Annotated[RunStart, Depends(ReadBody(RunStart))]
 ) -> dict[str, Any]:
     """Accept a run: what this answers with 201 will be executed, whatever happens to the service (spec 4.3)."""
+    target, request = await run_in_threadpool(_run_request, context, caller, start)
+    await _refuse_protected(context, target, request)
+    if start.run_id is None:
+        return run_body(await run_in_threadpool(accept, context, request))
+    return run_body(await run_in_threadpool(_resume, context, start.run_id, request, target))
+
+
+def _run_request(context: Context, caller: Caller, start: RunStart) -> tuple[_Target, TurnRequest]:
     branch = checked_branch(start.branch_name)
     _check_metadata(context, start.metadata)
     try:
@@ -65,7 +78,7 @@ def start_run(
         raise bad_request("invalid_repository", str(error)) from error
     with context.database.read() as connection:
         target = _target_by_reference(connection, caller.organization.id, wanted)
-    request = TurnRequest(
+    return target, TurnRequest(
         organization_id=caller.organization.id,
         agent=DEFAULT_NAME,
         platform=target.reference.platform,
@@ -75,8 +88,23 @@ def start_run(
         instructions=start.instructions,
         metadata=start.metadata,
     )
-    run = accept(context, request) if start.run_id is None else _resume(context, start.run_id, request, target)
-    return run_body(run)
+
+
+async def _refuse_protected(context: Context, target: _Target, request: TurnRequest) -> None:
+    """Refuse a run on a protected branch; the worker looks again, as the default branch may change."""
+    if not request.branch:
+        return
+    default = None
+    if target.protected is None:
+        owner, timeout_s = request.organization_id, context.settings.probing.timeout_s
+        ask = partial(default_branch, context.database, owner, request.platform, request.url, timeout_s)
+        default = await context.outgoing.run(ask, owner)
+    if repositories.is_protected(request.branch, default, target.protected):
+        raise bad_request(
+            "branch_protected",
+            f"branch_name: {request.branch} is protected; leave it out for a new branch, or name another; "
+            "the operator protects with runwarden service repository add --protect",
+        )
 
 
 def _check_metadata(context: Context, metadata: dict[str, Any] | None) -> None:
@@ -137,16 +165,7 @@ def _check_same(run: Run, request: TurnRequest, target: _Target) -> None:
         )
 
 
-@router.post(
-    "/external/agents/{name}/runs",
-    status_code=201,
-    openapi_extra=schema_of(AgentStart),
-    responses=documented(400, 413, 415),
-)
-def start_agent(
-    name: str, context: Services, caller: Administrator, start: Annotated[AgentStart, Depends(ReadBody(AgentStart))]
-) -> dict[str, Any]:
-    """Accept an execution; its execution_id is the run_id of the run that carries it (spec 2.6, 4.4)."""
+def _agent_request(context: Context, caller: Caller, name: str, start: AgentStart) -> tuple[_Target, TurnRequest]:
     branch = checked_branch(start.branch_name)
     with context.database.read() as connection:
         agent = agents.by_name(connection, caller.organization.id, name)
@@ -157,7 +176,7 @@ def start_agent(
         target = _target_by_text(connection, caller.organization.id, start.repository)
     inputs = start.inputs or {}
     asked = inputs.get("instructions")
-    request = TurnRequest(
+    return target, TurnRequest(
         organization_id=caller.organization.id,
         agent=agent.name,
         platform=target.reference.platform,
@@ -167,7 +186,21 @@ def start_agent(
         instructions=asked if isinstance(asked, str) and asked.strip() else f"{agent.name}: {_INSTRUCTIONS}",
         inputs=inputs,
     )
-    run = accept(context, request)
+
+
+@router.post(
+    "/external/agents/{name}/runs",
+    status_code=201,
+    openapi_extra=schema_of(AgentStart),
+    responses=documented(400, 413, 415),
+)
+async def start_agent(
+    name: str, context: Services, caller: Administrator, start: Annotated[AgentStart, Depends(ReadBody(AgentStart))]
+) -> dict[str, Any]:
+    """Accept an execution; its execution_id is the run_id of the run that carries it (spec 2.6, 4.4)."""
+    target, request = await run_in_threadpool(_agent_request, context, caller, name, start)
+    await _refuse_protected(context, target, request)
+    run = await run_in_threadpool(accept, context, request)
     return {
         "agent_name": run.agent,
         "execution_id": run.id,
@@ -242,7 +275,7 @@ def _on_host(connection: sa.Connection, organization_id: str, reference: Referen
 
 
 def _target(repository: Repository) -> _Target:
-    return _Target(Reference(repository.platform, repository.path), repository.url)
+    return _Target(Reference(repository.platform, repository.path), repository.url, repository.protected)
 
 
 def _unknown_repository(text: str) -> ApiError:

@@ -99,10 +99,14 @@ def _repository_line(one: Repository) -> str:
 @click.option("--platform", type=click.Choice(PLATFORMS), required=True)
 @click.option("--path", required=True, help="owner/repo or group/project.")
 @click.option("--url", help="What git clones: a URL or a folder; the connected host's clone URL if left out.")
+@click.option("--protect", "patterns", multiple=True, help="A pattern of branches no run may work on; may be repeated.")
+@click.option("--protect-nothing", is_flag=True, help="Let runs work on every branch, the default one too.")
 @admin_command
-def add(admin: AdminContext, name: str, slug: str, **options: str | None) -> None:
+def add(admin: AdminContext, name: str, slug: str, *, protect_nothing: bool, **options: Any) -> None:
     """Configure a repository, or change the one at its path."""
-    entry = RepositoryEntry.model_validate({"name": name, **options})
+    patterns = options.pop("patterns") or None
+    protected = () if protect_nothing else patterns
+    entry = RepositoryEntry.model_validate({"name": name, "protected": protected, **options})
     with admin.write() as connection:
         organization = find_organization(connection, slug)
         made = add_repository(connection, organization, entry, Path.cwd(), now_micros())

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from service.execution.git import Git, GitError
+
+_GONE: Final = "couldn't find remote ref"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,7 @@ class Snapshot:
     default_branch: str | None
     """None: the repository is empty, or its HEAD points nowhere."""
     branches: dict[str, str]
-    """Branch name to commit."""
+    """Branch name to commit: of the turn's branch and the default branch, where they exist."""
 
 
 class Mirror:
@@ -32,28 +35,37 @@ class Mirror:
         self._url = url
         self._git = git
 
-    def fetch(self) -> Snapshot:
-        """Bring the mirror up to date and return what the repository holds.
+    def fetch(self, branch: str) -> Snapshot:
+        """Bring one branch and the default branch up to date: a turn needs no other, and there may be thousands.
 
         Raises:
             GitError: The repository cannot be read.
         """
         with self._locked():
             try:
-                return self._fetch()
-            except GitError:
-                if not self._break_stale_locks():
+                return self._fetch(branch)
+            except GitError as error:
+                # A branch may have gone between the listing and the fetch.
+                if not self._break_stale_locks() and _GONE not in str(error):
                     raise
-                return self._fetch()
+                return self._fetch(branch)
 
-    def _fetch(self) -> Snapshot:
+    def _fetch(self, branch: str) -> Snapshot:
         # Also where the mirror exists: that repairs one whose first initialization was cut off.
         self._git("init", "--quiet", "--bare", "--", str(self.git_dir))
-        listed = self._git("ls-remote", "--symref", "--", self._url, "HEAD", "refs/heads/*", git_dir=self.git_dir)
-        if "refs/heads/" in listed:
-            fetch = ("fetch", "--quiet", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
-            self._git(*fetch, "--", self._url, "+refs/heads/*:refs/heads/*", git_dir=self.git_dir)
-        return self._snapshot(listed)
+        wanted = f"refs/heads/{branch}"
+        listed = self._git("ls-remote", "--symref", "--", self._url, "HEAD", wanted, git_dir=self.git_dir)
+        # A pattern matches the ends of names, too.
+        there = {line.partition("\t")[2] for line in listed.splitlines() if not line.startswith("ref: ")}
+        default = default_of(listed) if "HEAD" in there else None
+        names = {name for name in (default, branch if wanted in there else None) if name}
+        if names:
+            fetch = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
+            refs = [f"+refs/heads/{name}:{_kept_as(name)}" for name in sorted(names)]
+            self._git(*fetch, "--", self._url, *refs, git_dir=self.git_dir)
+        # From the mirror itself: what was fetched, not what was announced a moment before.
+        branches = {name: self._git("rev-parse", "--verify", _kept_as(name), git_dir=self.git_dir) for name in names}
+        return Snapshot(self.git_dir, default, branches)
 
     def _break_stale_locks(self) -> bool:
         """Remove lock files that a power cut left: no git command runs as long as these are old."""
@@ -63,22 +75,21 @@ class Mirror:
             file.unlink()
         return bool(stale)
 
-    def _snapshot(self, listed: str) -> Snapshot:
-        """Read the branches from the mirror itself: what was fetched, not what was announced a moment before."""
-        held = self._git(
-            "for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads/", git_dir=self.git_dir
-        )
-        branches = {}
-        for line in held.splitlines() if "refs/heads/" in listed else ():
-            commit, _, branch = line.partition(" ")
-            branches[branch] = commit
-        head = next((line for line in listed.splitlines() if line.startswith("ref: refs/heads/")), None)
-        default = None if head is None else head.removeprefix("ref: refs/heads/").partition("\t")[0]
-        return Snapshot(self.git_dir, default if default in branches else None, branches)
-
     @contextmanager
     def _locked(self) -> Iterator[None]:
         # A file lock holds between threads (each opens its own) and between processes.
         with self._lock_file.open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+def default_of(listed: str) -> str | None:
+    """Return the default branch that `git ls-remote --symref` names; None when it names none."""
+    mark = "ref: refs/heads/"
+    heads = (line.partition("\t") for line in listed.splitlines() if line.startswith(mark))
+    return next((target.removeprefix(mark) for target, _, name in heads if name == "HEAD"), None)
+
+
+def _kept_as(branch: str) -> str:
+    # By its hash: a branch `a` that went does not stand in the way of `a/b`.
+    return f"refs/fetched/{hashlib.sha256(branch.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}"

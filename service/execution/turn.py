@@ -12,9 +12,9 @@ from service.execution.git import Git, GitError, login
 from service.execution.mirror import Mirror, Snapshot
 from service.execution.sandbox import Sandbox
 from service.execution.workspace import Workspace, Workspaces
-from service.hosts.http import host_token
+from service.hosts.http import token_for
 from service.settings import DataFolder, Execution
-from service.store import agents, runs, turns
+from service.store import agents, repositories, runs, turns
 from service.store.agents import Agent
 from service.store.database import Database
 from service.store.runs import Run
@@ -91,7 +91,7 @@ class TurnExecution:
             run = runs.by_id(connection, run_id)
             conversation = [past for past in turns.of(connection, run_id) if past.number < number]
             agent = None if run is None else agents.by_name(connection, run.organization_id, run.agent)
-            token = None if run is None else host_token(connection, run)
+            token = None if run is None else token_for(connection, run.organization_id, run.platform, run.url)
         if turn is None or run is None:
             raise SupersededError(f"{run_id} turn {number} has ended already")
         if agent is None:
@@ -152,7 +152,8 @@ class TurnExecution:
         return outcome
 
     def _work(self, attempt: Attempt) -> TurnOutcome:
-        snapshot = Mirror(self._folder.mirrors, attempt.run.url, attempt.git).fetch()
+        snapshot = self._fetch(attempt)
+        self._check_branch(attempt, snapshot)
         done = _own_commit(attempt, snapshot) if attempt.turn.attempt > 1 else None
         if done is not None:
             attempt.say(f"an earlier attempt has already pushed {done[0]}", self._clock)
@@ -164,6 +165,24 @@ class TurnExecution:
         command = AgentCommand(attempt.agent, attempt.workspace, snapshot.git_dir / "objects", self.sandbox)
         agent_process.run(command, attempt.log, self._settings.agent, lambda: self._check(attempt))
         return self._publish(attempt, snapshot, base)
+
+    def _fetch(self, attempt: Attempt) -> Snapshot:
+        return Mirror(self._folder.mirrors, attempt.run.url, attempt.git).fetch(attempt.run.branch)
+
+    def _check_branch(self, attempt: Attempt, snapshot: Snapshot) -> None:
+        """Refuse a protected branch: here the default one is known for certain.
+
+        Raises:
+            GitError: It is protected.
+        """
+        run = attempt.run
+        with self._database.write() as connection:
+            if snapshot.default_branch is not None:
+                repositories.note_default_branch(connection, run.url, snapshot.default_branch)
+            configured = repositories.by_path(connection, run.organization_id, run.platform, run.path)
+        patterns = None if configured is None else configured.protected
+        if repositories.is_protected(run.branch, snapshot.default_branch, patterns):
+            raise GitError(f"the branch {run.branch} is protected; start a run on another branch, or without one")
 
     def _check(self, attempt: Attempt) -> None:
         if self.stopping.is_set():
@@ -195,7 +214,7 @@ class TurnExecution:
             attempt.workspace.push(attempt.git, attempt.run.url, attempt.run.branch, commit, expected)
         except GitError:
             # A push may land and its answer be lost, or the push of a killed attempt arrive after we looked.
-            done = _own_commit(attempt, Mirror(self._folder.mirrors, attempt.run.url, attempt.git).fetch())
+            done = _own_commit(attempt, self._fetch(attempt))
             if done is None:
                 raise
             return done[0]

@@ -16,7 +16,6 @@ from service.deadline import cut_off
 from service.reference import location
 from service.store import hosts
 from service.store.hosts import Host
-from service.store.runs import Run
 
 _LARGEST_ANSWER: Final = 1 << 20
 
@@ -32,10 +31,10 @@ def token_at(host: Host, url: str) -> str | None:
     return token_of(host) if where is not None and where.host == host.host else None
 
 
-def host_token(connection: sa.Connection, run: Run) -> str | None:
-    """Return the token for a run's repository; None when no connected host is the one it is on."""
-    of_platform = (host for host in hosts.of(connection, run.organization_id) if host.platform == run.platform)
-    return next((token for host in of_platform if (token := token_at(host, run.url))), None)
+def token_for(connection: sa.Connection, organization_id: str, platform: str, url: str) -> str | None:
+    """Return the token for a repository; None when no connected host is the one it is on."""
+    of_platform = (host for host in hosts.of(connection, organization_id) if host.platform == platform)
+    return next((token for host in of_platform if (token := token_at(host, url))), None)
 
 
 class UnreachableError(Exception):

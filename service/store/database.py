@@ -11,7 +11,18 @@ from sqlalchemy import event
 from sqlalchemy.dialects import postgresql, sqlite
 
 from service.clock import SECOND_MICROS, Clock
-from service.store.schema import VERSION, agents, invitations, mails, meta, metadata, offers, workers
+from service.store.schema import (
+    VERSION,
+    agents,
+    default_branches,
+    invitations,
+    mails,
+    meta,
+    metadata,
+    offers,
+    repositories,
+    workers,
+)
 
 __all__ = ["Database", "DatabaseError", "insert_new", "now_in", "one_at_a_time"]
 _LOCKS: Final = 0x52754E
@@ -74,7 +85,13 @@ def _from_2(connection: sa.Connection) -> None:
     next(index for index in agents.indexes if index.name == "agents_for_all").create(connection, checkfirst=True)
 
 
-_STEPS: Final[dict[int, Callable[[sa.Connection], None]]] = {1: _from_1, 2: _from_2}
+def _from_3(connection: sa.Connection) -> None:
+    default_branches.create(connection, checkfirst=True)
+    if "protected" not in {column["name"] for column in sa.inspect(connection).get_columns(repositories.name)}:
+        connection.execute(sa.text("ALTER TABLE repositories ADD COLUMN protected JSON"))
+
+
+_STEPS: Final[dict[int, Callable[[sa.Connection], None]]] = {1: _from_1, 2: _from_2, 3: _from_3}
 """What leads from a version to the next."""
 
 

@@ -1,12 +1,13 @@
 """Repositories that an organization configured by name (spec 4.4) or onboarded."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
 
 import sqlalchemy as sa
 
 from service import ids
-from service.store.database import one_at_a_time
-from service.store.schema import columns_of, repositories
+from service.store.database import insert_new, one_at_a_time
+from service.store.schema import columns_of, default_branches, repositories
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,29 @@ class Repository:
     """What git is given: a URL or an absolute path."""
     project_id: int | None = None
     webhook_configured: bool = False
+    protected: tuple[str, ...] | None = None
+    """Patterns of branches that no run may work on; None: the default branch alone."""
+
+
+def is_protected(branch: str, default: str | None, patterns: tuple[str, ...] | None) -> bool:
+    """Whether a branch matches the patterns; without any, whether it is the default one."""
+    if patterns is None:
+        return branch == default
+    return any(fnmatchcase(branch, pattern) for pattern in patterns)
+
+
+def default_branch(connection: sa.Connection, url: str) -> str | None:
+    """Return the default branch that a repository had when it was last asked; None: it never was."""
+    query = sa.select(default_branches.c.branch).where(default_branches.c.url == url)
+    return connection.execute(query).scalar()
+
+
+def note_default_branch(connection: sa.Connection, url: str, branch: str) -> None:
+    """Remember a repository's default branch."""
+    if default_branch(connection, url) == branch:
+        return
+    if not insert_new(connection, default_branches, {"url": url, "branch": branch}):
+        connection.execute(sa.update(default_branches).where(default_branches.c.url == url).values(branch=branch))
 
 
 def begin_change(connection: sa.Connection, organization_id: str) -> None:
@@ -45,7 +69,8 @@ def put(connection: sa.Connection, organization_id: str, repository: Repository,
         raise ValueError(f"the name {repository.name!r} belongs to {namesake}; choose another name")
     removed = connection.execute(sa.delete(repositories).where(same)).rowcount
     key = {"id": f"repo_{ids.ulid(now)}", "organization_id": organization_id, "path_key": repository.path.lower()}
-    connection.execute(sa.insert(repositories).values(asdict(repository) | key))
+    patterns = None if repository.protected is None else list(repository.protected)
+    connection.execute(sa.insert(repositories).values(asdict(repository) | key | {"protected": patterns}))
     return removed == 0
 
 
@@ -83,4 +108,5 @@ def _first(connection: sa.Connection, organization_id: str, *conditions: sa.Colu
 def _where(connection: sa.Connection, organization_id: str, *conditions: sa.ColumnElement[bool]) -> list[Repository]:
     mine = repositories.c.organization_id == organization_id
     query = sa.select(*columns_of(repositories, Repository)).where(mine, *conditions).order_by(repositories.c.name)
-    return [Repository(*row) for row in connection.execute(query)]
+    found = (Repository(*row) for row in connection.execute(query))
+    return [replace(one, protected=None if one.protected is None else tuple(one.protected)) for one in found]

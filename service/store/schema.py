@@ -7,7 +7,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.schema import SchemaItem
 
-VERSION: Final = 3
+VERSION: Final = 4
 
 metadata = sa.MetaData()
 
@@ -127,9 +127,12 @@ repositories = _table(
     *_texts("name", "platform", "path", "path_key", "url"),
     sa.Column("project_id", sa.BigInteger),
     sa.Column("webhook_configured", sa.Boolean, nullable=False, default=False),
+    sa.Column("protected", sa.JSON(none_as_null=True)),
     sa.UniqueConstraint("organization_id", "platform", "path_key"),
     sa.UniqueConstraint("organization_id", "name"),
 )
+
+default_branches = _table("default_branches", _text("url", key=True), _text("branch"))
 
 agents = _table(
     "agents",

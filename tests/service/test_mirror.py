@@ -26,47 +26,62 @@ def move(repository: Path, branch: str, onto: str) -> str:
     return git("rev-parse", branch, cwd=repository)
 
 
-def test_it_follows_the_repository(mirror: Mirror, repository: Path) -> None:
-    """Branches that move, appear and go are so in the next snapshot."""
-    first = mirror.fetch()
+def test_it_follows_the_branch_and_the_default_branch(mirror: Mirror, repository: Path) -> None:
+    """Branches that move, appear and go are so in the next snapshot; the others are not fetched."""
+    git("branch", "other", "main", cwd=repository)
+    first = mirror.fetch("next")
     moved = move(repository, "main", "next")
     git("branch", "-D", "next", cwd=repository)
-    git("branch", "newer", "main", cwd=repository)
-    second = mirror.fetch()
+    git("branch", "next/newer", "main", cwd=repository)
+    second, third, fourth = (mirror.fetch(name) for name in ("next", "next/newer", "main"))
 
     assert (first.default_branch, set(first.branches)) == ("main", {"main", "next"})
-    assert second.branches == {"main": moved, "newer": moved}
+    assert second.branches == {"main": moved}
+    assert third.branches == {"main": moved, "next/newer": moved}
+    assert fourth.branches == {"main": moved}
+    assert len(git("for-each-ref", cwd=mirror.git_dir).splitlines()) == 3
+
+
+def test_branches_whose_names_end_alike_are_told_apart(mirror: Mirror, repository: Path) -> None:
+    """Git matches the ends of names."""
+    for name in ("refs/heads/fix", "a/HEAD"):
+        git("update-ref", f"refs/heads/{name}", "next", cwd=repository)
+    snapshot = mirror.fetch("fix")
+
+    assert (snapshot.default_branch, set(snapshot.branches)) == ("main", {"main"})
 
 
 def test_a_head_that_points_nowhere_is_no_default_branch(mirror: Mirror, repository: Path) -> None:
-    """None, and the branches are there all the same."""
+    """None, and the branch is there all the same."""
     git("symbolic-ref", "HEAD", "refs/heads/gone", cwd=repository)
-    snapshot = mirror.fetch()
+    snapshot = mirror.fetch("next")
 
-    assert (snapshot.default_branch, set(snapshot.branches)) == (None, {"main", "next"})
+    assert (snapshot.default_branch, set(snapshot.branches)) == (None, {"next"})
 
 
 def test_a_lock_that_a_power_cut_left_is_broken(mirror: Mirror, repository: Path) -> None:
     """Older than any command of ours may last: nobody holds it."""
-    mirror.fetch()
+    mirror.fetch("main")
     moved = move(repository, "main", "next")
-    lock = mirror.git_dir / "refs" / "heads" / "main.lock"
+    (kept,) = (mirror.git_dir / "refs" / "fetched").iterdir()
+    lock = kept.with_suffix(".lock")
     lock.touch()
     os.utime(lock, (1, 1))
 
-    assert mirror.fetch().branches["main"] == moved
+    assert mirror.fetch("main").branches["main"] == moved
     assert not lock.exists()
 
 
 def test_a_lock_that_somebody_may_hold_is_respected(mirror: Mirror, repository: Path) -> None:
     """A fresh lock is an error, and stays."""
-    mirror.fetch()
+    mirror.fetch("main")
     move(repository, "main", "next")
-    lock = mirror.git_dir / "refs" / "heads" / "main.lock"
+    (kept,) = (mirror.git_dir / "refs" / "fetched").iterdir()
+    lock = kept.with_suffix(".lock")
     lock.touch()
 
     with pytest.raises(GitError, match="fetch failed"):
-        mirror.fetch()
+        mirror.fetch("main")
     assert lock.exists()
 
 
@@ -76,5 +91,5 @@ def test_an_address_that_is_no_repository_is_an_error_and_no_command(tmp_path: P
     mirror = Mirror(tmp_path, url, Git(tmp_path, timeout_s=300))
 
     with pytest.raises(GitError):
-        mirror.fetch()
+        mirror.fetch("main")
     assert not list(tmp_path.rglob("sprung"))

@@ -1,9 +1,13 @@
 """POST /external/runs (spec 4.3)."""
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.service_process import git, make_repository
 
 API = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
 WEB = {"platform": "github", "data": {"owner": "acme", "repo": "web"}}
@@ -179,3 +183,46 @@ def test_livez_needs_no_token(api: Any) -> None:
     root = api.service.base_url.removesuffix("/v1")
 
     assert api.http.get(f"{root}/livez", headers={"Authorization": ""}).json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize("path", ["/external/runs", "/external/agents/scribe/runs"])
+@pytest.mark.parametrize(
+    ("protected", "branch", "status"),
+    [
+        (None, "main", 400),
+        (None, "other", 201),
+        (["release/*"], "release/1", 400),
+        (["release/*"], "main", 201),
+        ([], "main", 201),
+    ],
+)
+def test_a_protected_branch_is_refused(
+    tenant: Callable[..., Any], tmp_path: Path, path: str, protected: list[str] | None, branch: str, status: int
+) -> None:
+    """The default branch unless patterns say otherwise, and the cure is named; nothing is accepted."""
+    bare = make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
+    entry = {"name": "api", "platform": "github", "path": "acme/api", "url": str(bare), "protected": protected}
+    api = tenant(repositories=[{key: value for key, value in entry.items() if value is not None}])
+    plain = path == "/external/runs"
+    given = {"instructions": "go", "repository": API} if plain else {"repository": "acme/api"}
+    answer = api.post(path, given | {"branch_name": branch})
+
+    assert answer.status_code == status, answer.text
+    assert len(list(api.runs())) == (status == 201)
+    if status == 400:
+        assert answer.json()["error_code"] == "branch_protected"
+        assert "name another" in answer.json()["message"]
+
+
+def test_a_branch_that_became_the_default_one_is_not_pushed_to(tenant: Callable[..., Any], tmp_path: Path) -> None:
+    """The worker looks again: what the API knew may be old."""
+    bare = make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"}, {"next": {"a": "1"}})
+    api = tenant(repositories=[{"name": "api", "platform": "github", "path": "acme/api", "url": str(bare)}])
+    api.ended(api.start("first"))
+    before = git("rev-parse", "next", cwd=bare)
+    git("symbolic-ref", "HEAD", "refs/heads/next", cwd=bare)
+    run = api.ended(api.start("second", branch_name="next"))
+
+    assert run["status"] == "failed"
+    assert "protected" in api.service.admin("run", run["run_id"])["turns"][0]["failure"]
+    assert git("rev-parse", "next", cwd=bare) == before

@@ -1,0 +1,30 @@
+"""Default branches: what a run must not work on unless its repository says otherwise (spec 4.3)."""
+
+import tempfile
+from pathlib import Path
+
+from service.execution.git import Git, GitError, login
+from service.execution.mirror import default_of
+from service.hosts.http import token_for
+from service.store import repositories
+from service.store.database import Database
+
+
+def default_branch(database: Database, organization_id: str, platform: str, url: str, timeout_s: float) -> str | None:
+    """Return a repository's default branch: as known, else as its host says; None when it has none or says nothing."""
+    with database.read() as connection:
+        known = repositories.default_branch(connection, url)
+        token = token_for(connection, organization_id, platform, url)
+    if known is not None:
+        return known
+    with tempfile.TemporaryDirectory(prefix="runwarden-branch-") as home:
+        try:
+            git = Git(Path(home), timeout_s, login(url, token))
+            found = default_of(git("ls-remote", "--symref", "--", url, "HEAD"))
+        except GitError:
+            # The worker looks again before the run starts.
+            return None
+    if found is not None:
+        with database.write() as connection:
+            repositories.note_default_branch(connection, url, found)
+    return found
