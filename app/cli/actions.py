@@ -56,7 +56,7 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
         if action.is_open:
             output.note(advice(action))
         for each in proposed:
-            output.text(safe_text(f"candidate  {each.run.run_id}  {each.run.status}  {each.evidence}", limit=300))
+            output.text(safe_text(f"candidate  {each.line}", limit=300))
     return Exit.DONE
 
 

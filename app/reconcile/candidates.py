@@ -52,6 +52,11 @@ class Candidate:
         mark = "carries this action's id" if self.is_marked else "same metadata" if self.has_metadata else ""
         return ", ".join(filter(None, (when, mark)))
 
+    @property
+    def line(self) -> str:
+        """It in one line."""
+        return f"{self.run.run_id}  {self.evidence}  {self.run.status}"
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
@@ -142,7 +147,8 @@ class Send:
         if begun and begun[0] <= until:
             return self._marked(Candidate(detail.run, self.after(begun[0]), is_turn=True, is_observed=True))
         changed = detail.run.updated_at
-        if changed is None or changed < since or begun or following is not None:
+        recent = self.shown_at - (EXACT if self.clock.is_known else CLOSE)
+        if changed is None or changed < recent or begun or following is not None:
             return None
         return self._marked(Candidate(detail.run, self.after(changed), is_turn=True))
 

@@ -127,7 +127,7 @@ def test_candidates_for_a_lost_run_are_proposed(faulty: CommandLine, server: Fau
     assert asked == shown
     assert len(server.requests) == sent
     assert ([each["run_id"] for each in shown["candidates"]], shown["certain"]) == (["run_made1"], False)
-    assert "candidate  run_made1  queued  " in faulty("actions", "show", action_id).out
+    assert "candidate  run_made1  " in faulty("actions", "show", action_id).out
 
 
 def test_an_id_that_does_not_look_right_needs_force_and_a_mistake_can_be_undone(

@@ -34,6 +34,8 @@ class Entry:
     source: Action
     about: SafeText
     """Its subject, in one line."""
+    candidates: tuple[SafeText, ...] = ()
+    """Runs that it may have made, while its outcome is unknown; the likeliest first."""
 
     @property
     def key(self) -> str:
@@ -100,6 +102,8 @@ def _facts(entry: Entry, action: Action) -> Iterator[tuple[str, Part]]:
         yield "made", (safe_text(action.result_id), "plain")
     if action.error is not None:
         yield "reason", (safe_text(reason(action.error)), "warn" if action.state == "unknown" else "bad")
+    for place, candidate in enumerate(entry.candidates):
+        yield "may be" if place == 0 else "", (candidate, "plain")
     if entry.unknown is not None:
         yield (
             "to do",

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import Final, assert_never
 
 from app.api.requests import (
     ContinueRun,
@@ -14,6 +14,7 @@ from app.api.requests import (
     WriteRequest,
     request_of,
 )
+from app.reconcile.reconciliation import Reconciliation
 from app.text import SafeText, safe_text
 from storage.ledger import Ledger
 from storage.records import Action
@@ -66,6 +67,28 @@ async def read_activity(ledger: Ledger, wanted: ActivityFilter, *, limit: int, b
         outcomes[outcome] += count
     entries = tuple(known.get(action) or Entry(action, about(action)) for action in actions)
     return Activity(entries, writes.matching, kinds, outcomes)
+
+
+SEARCHED: Final = 20
+"""Unknown writes of which it is said what they may have made."""
+CANDIDATES: Final = 3
+"""Runs that are named for each of them."""
+
+
+async def with_candidates(found: Activity, reconciliation: Reconciliation) -> Activity:
+    """The same, with the runs that the newest unknown writes may have made, as far as the cache knows.
+
+    Raises:
+        StorageError: The cache or the ledger cannot be read.
+    """
+    entries = list(found.entries)
+    unknown = [(at, entry.unknown) for at, entry in enumerate(entries)]
+    for at, action in [(at, action) for at, action in unknown if action is not None][:SEARCHED]:
+        likely = (await reconciliation.cached(action)).candidates[:CANDIDATES]
+        entries[at] = replace(
+            entries[at], candidates=tuple(safe_text(candidate.line, limit=200) for candidate in likely)
+        )
+    return replace(found, entries=tuple(entries))
 
 
 def about(action: Action) -> SafeText:

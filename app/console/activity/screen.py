@@ -12,14 +12,14 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from app.actions import ActionRefusedError
-from app.console.activity.loaders import Activity, read_activity
+from app.console.activity.loaders import Activity, read_activity, with_candidates
 from app.console.activity.query import VIEWS, ActivityQuery, filters, kind_badge, nothing, views
 from app.console.base_screen import BaseScreen
 from app.console.coalesced_task import CoalescedTask
 from app.console.messages import UNKNOWN_PLACE, GoToTab, OpenRun
 from app.console.session import Session
 from app.console.troubles import UNREADABLE
-from app.events import ActionChanged, CacheChangedElsewhere, Event
+from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from app.text import safe_text
 from storage.ledger import LedgerRefusedError
 from widgets.activity.bar import ActivityBar, ActivitySearch, ChipBar
@@ -103,7 +103,8 @@ class ActivityScreen(BaseScreen):
 
     def engine_changed(self, event: Event) -> None:
         """Read again what changed."""
-        if isinstance(event, ActionChanged | CacheChangedElsewhere):
+        may_explain = isinstance(event, RunsChanged) and self._first_unknown is not None
+        if may_explain or isinstance(event, ActionChanged | CacheChangedElsewhere):
             self._reader.ask()
 
     def go_to(self, place: str) -> None:
@@ -285,6 +286,7 @@ class ActivityScreen(BaseScreen):
         condition = query.condition(self._engine.clock())
         before = self._activity or Activity()
         found = await read_activity(self._engine.ledger, condition, limit=self._limit, before=before)
+        found = await with_candidates(found, self._engine.reconciliation)
         if query != self._query:
             return  # The query changed: the next reading is already asked for.
         self._activity = found

@@ -266,7 +266,7 @@ def _about(action: Action) -> str:
 
 def _candidate_lines(found: Sequence[Candidate]) -> list[SafeText]:
     shown = found if len(found) <= _LINES else found[: _LINES - 1]
-    lines = [safe_text(f"{each.run.run_id}  {each.evidence}  {each.run.status}", limit=200) for each in shown]
+    lines = [safe_text(each.line, limit=200) for each in shown]
     if len(shown) < len(found):
         lines.append(safe_text(f"and {len(found) - len(shown)} more: ↓ in the field of the id"))
     return lines or [safe_text("none so far")]
