@@ -112,12 +112,12 @@ def _label(platform: str, data_json: str) -> str:
     return sqlite_text(Repository(platform, data_json).label)
 
 
-def _sightings(connection: sqlite3.Connection, run_ids: Sequence[str]) -> dict[str, tuple[int, int, int]]:
-    """By run id: its number, its digest, and when the answer that was stored last was asked for."""
+def _sightings(connection: sqlite3.Connection, run_ids: Sequence[str]) -> dict[str, tuple[str, int, int, int]]:
+    """By run id: it, its number, its digest, and when the answer that was stored last was asked for."""
     return {
-        run_id: (number, digest, asked_us)
+        found[0]: found
         for some in _chunks(run_ids)
-        for run_id, number, digest, asked_us in connection.execute(
+        for found in connection.execute(
             "SELECT r.run_id, r.id, s.digest, s.asked_us FROM runs AS r JOIN sightings AS s ON s.id = r.id"
             f" WHERE r.run_id IN ({_marks(some)})",
             some,
@@ -147,7 +147,7 @@ class _Merging:
             if seen is None:
                 new.append(found)
                 continue
-            number, digest, seen_us = seen
+            _, number, digest, seen_us = seen
             if asked_us < seen_us <= asked_us + _CLOCK_SET_BACK_US:
                 continue
             if digest == found[2]:
