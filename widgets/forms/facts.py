@@ -62,8 +62,8 @@ class FactList(Vertical):
     }
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, classes: str | None = None) -> None:
+        super().__init__(classes=classes)
         self._facts: tuple[tuple[str, Content], ...] = ()
 
     def show(self, facts: tuple[tuple[str, Content], ...]) -> None:

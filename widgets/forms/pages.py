@@ -106,15 +106,21 @@ class OutcomePage(VerticalScroll):
         padding: 1 2;
         .outcome-page--headline { text-style: bold; margin-bottom: 1; }
         FactList { margin-bottom: 1; }
+        .outcome-page--live { margin-top: 1; }
     }
     """
     can_focus = False
+
+    def list_below(self, facts: Sequence[tuple[str, Content]]) -> None:
+        """Show what the outcome led to since, below it; only what changed is painted again."""
+        self.query_one(".outcome-page--live", FactList).show(tuple(facts))
 
     def compose(self) -> ComposeResult:
         """The headline, the facts and the meaning."""
         yield Static(classes="outcome-page--headline")
         yield FactList()
         yield Static(classes="outcome-page--meaning")
+        yield FactList(classes="outcome-page--live")
 
     def show(self, outcome: Outcome) -> None:
         """Show the outcome."""
@@ -122,6 +128,7 @@ class OutcomePage(VerticalScroll):
         self.query_one(".outcome-page--headline", Static).update(
             Content.assemble((f"{mark.glyph} {outcome.headline}", mark.style))
         )
-        self.query_one(FactList).show(tuple((name, Content(value)) for name, value in outcome.facts))
+        self.query(FactList).first().show(tuple((name, Content(value)) for name, value in outcome.facts))
+        self.list_below(())
         self.query_one(".outcome-page--meaning", Static).update(Content("\n\n".join(outcome.meaning)))
         self.scroll_home(animate=False)

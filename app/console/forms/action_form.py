@@ -63,8 +63,10 @@ class ActionForm(FormScreen):
             return at_end and self._open is not None
         if action == "copy_id":
             return at_end and self._result is not None
-        if action in {"open_run", "follow"}:
-            return at_end and self._run_id is not None
+        if action == "open_run":
+            return at_end and len(self.run_ids) == 1
+        if action == "follow":
+            return at_end and bool(self.run_ids)
         if action in {"copy_curl", "copy_command"}:
             return self.phase == "preview"
         return super().check_action(action, parameters)
@@ -116,23 +118,24 @@ class ActionForm(FormScreen):
             self.notify(f"Copied {how}.", markup=False)
 
     @property
-    def _run_id(self) -> str | None:
-        """The run that was started or continued; None: there is none, or its outcome is unknown."""
+    def run_ids(self) -> tuple[str, ...]:
+        """The runs that were started or continued; none, where the outcome is unknown."""
         action = self._result
-        is_run = action is not None and action.state == "confirmed" and action.kind in {"run.start", "run.continue"}
-        return action.result_id if action is not None and is_run else None
+        if action is None or action.state != "confirmed" or action.kind not in {"run.start", "run.continue"}:
+            return ()
+        return (action.result_id,) if action.result_id is not None else ()
 
     def action_open_run(self) -> None:
         """Close the form, and show the run in full."""
-        app, run_id = self.app, self._run_id
-        if run_id is not None:
+        app, run_ids = self.app, self.run_ids
+        if run_ids:
             self.dismiss(self._result)
-            app.post_message(OpenRun(run_id))
+            app.post_message(OpenRun(run_ids[0]))
 
     def action_follow(self) -> None:
-        """Follow the run to its end."""
-        if self._run_id is not None:
-            self.app.post_message(FollowRun((self._run_id,)))
+        """Follow the runs to their end."""
+        if self.run_ids:
+            self.app.post_message(FollowRun(self.run_ids))
 
     def enter(self, phase: Phase) -> None:
         """Go to another phase; time is counted while sending."""
@@ -145,7 +148,7 @@ class ActionForm(FormScreen):
             self._sending_timer = self.set_interval(1, self._tick)
             self._tick()
         elif phase == "outcome":
-            main = "back" if self._result is None else "done" if self._run_id is None else "open"
+            main = "back" if self._result is None else "open" if len(self.run_ids) == 1 else "done"
             self.query_one(f"#verb-{main}").focus()
 
     def verbs_without_meaning(self) -> frozenset[str]:
@@ -156,8 +159,8 @@ class ActionForm(FormScreen):
             "send": self.engine.actions.read_only,
             "resolve": self._open is None,
             "copy": self._result is None or self._open is not None,
-            "open": self._run_id is None,
-            "follow": self._run_id is None,
+            "open": len(self.run_ids) != 1,
+            "follow": not self.run_ids,
         }
         return super().verbs_without_meaning() | {name for name, missing in without.items() if missing}
 

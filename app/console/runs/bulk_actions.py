@@ -32,6 +32,7 @@ BULK_BINDINGS: Final = (
         tooltip="Everything that matches",
         id="runs.mark_all",
     ),
+    _hidden("T", "run('retry')", "retry failed", tooltip="The same instructions again", id="runs.retry"),
     _hidden("e", "run('export')", "export", tooltip="The marked runs, or all that match, to a file", id="runs.export"),
 )
 
@@ -47,9 +48,11 @@ class BulkActions:
         self._actions: dict[str, Callable[[], None]] = {
             "mark_all": lambda: context.with_engine(self._mark_all, "pick"),
             "export": lambda: context.with_engine(self._export, "form"),
+            "retry": lambda: context.with_engine(partial(self._many, name="retry"), "form"),
         }
         self._instead: dict[str, Callable[[], None]] = {
-            "continue": lambda: context.with_engine(self._continue, "form"),
+            "continue": lambda: context.with_engine(partial(self._many, name="continue"), "form"),
+            "new_like": lambda: context.with_engine(partial(self._many, name="like"), "form"),
             "copy_id": self._copy_ids,
             "follow": self._follow,
         }
@@ -64,9 +67,9 @@ class BulkActions:
 
     def summary(self, *, is_wide: bool) -> SafeText:
         """How many runs are marked, and the keys that act on them if there is room."""
-        keys = " · c continues · f follows · y copies · e exports · esc unmarks" if is_wide else ""
+        keys = " · c continues · T retries · N starts alike · f follows · e exports · esc unmarks" if is_wide else ""
         count, cap = len(self._table.marks), self._session.settings.console.send_cap
-        capped = f" · at most {cap:,} are continued at a time" if count > cap else ""
+        capped = f" · sent to {cap:,} at a time" if count > cap else ""
         return safe_text(f"■ {count:,} marked{capped}{keys}")
 
     def mark_range(self, first_id: str, last_id: str) -> None:
@@ -111,17 +114,21 @@ class BulkActions:
     def _refuse(self, why: str) -> None:
         self._session.notify(why, severity="warning")
 
-    async def _continue(self, engine: "Engine") -> None:
-        from app.console.runs.continue_many import ContinueManyForm
+    async def _many(self, engine: "Engine", name: str) -> None:
+        from app.console.runs.many import continued, retried, started_like
+        from app.console.runs.many_form import ManyForm
 
-        ids = self._table.marks.ids
+        ids = self._table.marks.ids or ((self._table.row.run_id,) if self._table.row is not None else ())
         held = await engine.cache.details(ids)
         runs = tuple(held[run_id].run for run_id in ids if run_id in held)
-        cap, finals = self._session.settings.console.send_cap, await engine.cache.final_statuses()
-        form = ContinueManyForm(engine, runs, cap=cap, final_statuses=finals)
-        self._context.push_screen(form, lambda _: self._continued(form.confirmed))
+        if name == "retry":
+            task = await retried(engine.ledger, runs)
+        else:
+            task = continued(runs, await engine.cache.final_statuses()) if name == "continue" else started_like(runs)
+        form = ManyForm(engine, task, cap=self._session.settings.console.send_cap)
+        self._context.push_screen(form, lambda _: self._sent(form.confirmed))
 
-    def _continued(self, run_ids: tuple[str, ...]) -> None:
+    def _sent(self, run_ids: tuple[str, ...]) -> None:
         if run_ids:
             # Runs that were left out stay marked, for another try.
             self._table.unmark(run_ids)

@@ -17,7 +17,7 @@ from storage.records import Action, Run
 if TYPE_CHECKING:
     from app.engine import Engine
 
-WRITES: Final = frozenset({"new", "continue", "agent", "new_like"})
+WRITES: Final = frozenset({"new", "continue", "agent", "new_like", "retry"})
 
 _hidden = partial(Binding, show=False)
 RUN_BINDINGS: Final = (

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
-from app.console.runs.continue_many import ContinueManyForm
+from app.api.requests import StartRun
+from app.console.runs.many import continued, retried, started_like
+from app.console.runs.many_form import ManyForm
 from app.engine import Engine
-from storage.records import Repository, Run
-from tests.console.forms.steps import CREATED, opened, painted, press, words, write
+from storage.records import FINAL_STATUSES, Repository, Run
+from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write
 from tests.fault_server import Drop, Respond
 
 
@@ -31,7 +33,7 @@ async def test_every_run_gets_the_same_words(stage: Any, clock: Any, engine: Eng
     """The preview names them all; each is a POST and an action of its own; the active one is left out."""
     post.next(goes_on(1), goes_on(2))
     runs = (a_run(clock, 1), a_run(clock, 2), a_run(clock, 3, "working"))
-    form = ContinueManyForm(engine, runs, cap=25)
+    form = ManyForm(engine, continued(runs, FINAL_STATUSES), cap=25)
     app = stage(lambda _: form)
     async with opened(app) as pilot:
         assert "2 on 1 repository" in painted(app)
@@ -42,7 +44,7 @@ async def test_every_run_gets_the_same_words(stage: Any, clock: Any, engine: Eng
         assert post.requests == []
         await press(pilot, "ctrl+s")
 
-        assert "✓ 2 of 2 runs go on" in painted(app)
+        assert "✓ 2 of 2 runs continued" in painted(app)
         await press(pilot, "escape")
 
     assert "run_1" in preview
@@ -57,12 +59,12 @@ async def test_every_run_gets_the_same_words(stage: Any, clock: Any, engine: Eng
 async def test_one_that_is_refused_does_not_stop_the_others(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
     """A conflict is that run's own; the outcome says whose."""
     post.next(goes_on(1), Respond(409, {"message": "still active"}), goes_on(3))
-    form = ContinueManyForm(engine, [a_run(clock, n) for n in (1, 2, 3)], cap=25)
+    form = ManyForm(engine, continued([a_run(clock, n) for n in (1, 2, 3)], FINAL_STATUSES), cap=25)
     app = stage(lambda _: form)
     async with opened(app) as pilot:
         await sent(pilot)
 
-        assert "2 of 3 runs go on" in painted(app)
+        assert "2 of 3 runs continued" in painted(app)
         assert "rejected" in painted(app)
         assert "run_2: still active" in words(app)
     assert form.confirmed == ("run_1", "run_3")
@@ -71,8 +73,8 @@ async def test_one_that_is_refused_does_not_stop_the_others(stage: Any, clock: A
 @pytest.mark.parametrize(
     ("answer", "state", "said"),
     [
-        (Respond(429, {"message": "slow down"}, {"Retry-After": "9"}), "rejected", "2 were not sent to"),
-        (Respond(401, {"message": "expired"}), "rejected", "2 were not sent to"),
+        (Respond(429, {"message": "slow down"}, {"Retry-After": "9"}), "rejected", "3 are left, and stay marked"),
+        (Respond(401, {"message": "expired"}), "rejected", "3 are left, and stay marked"),
         (Drop(), "unknown", "v resolves it"),
     ],
 )
@@ -81,12 +83,12 @@ async def test_what_the_next_would_suffer_too_stops_it(
 ) -> None:
     """A spent rate limit, a refused token, an outcome that nobody knows: nothing more is sent."""
     post.next(goes_on(1), answer)
-    form = ContinueManyForm(engine, [a_run(clock, n) for n in (1, 2, 3, 4)], cap=25)
+    form = ManyForm(engine, continued([a_run(clock, n) for n in (1, 2, 3, 4)], FINAL_STATUSES), cap=25)
     app = stage(lambda _: form)
     async with opened(app) as pilot:
         await sent(pilot)
 
-        assert "1 of 4 runs goes on" in words(app)
+        assert "1 of 4 runs continued" in words(app)
         assert said in words(app)
     assert len(post.requests) == 2
     assert [action.state for action in await engine.ledger.actions()] == [state, "confirmed"]
@@ -95,7 +97,7 @@ async def test_what_the_next_would_suffer_too_stops_it(
 
 async def test_sending_stops_between_two_runs(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
     """Escape while the first is on its way: it is settled, the second is never sent."""
-    form = ContinueManyForm(engine, [a_run(clock, 1), a_run(clock, 2)], cap=25)
+    form = ManyForm(engine, continued([a_run(clock, 1), a_run(clock, 2)], FINAL_STATUSES), cap=25)
     app = stage(lambda _: form)
 
     class Stopping(list[Any]):
@@ -107,23 +109,106 @@ async def test_sending_stops_between_two_runs(stage: Any, clock: Any, engine: En
     async with opened(app) as pilot:
         await sent(pilot)
 
-        assert "1 of 2 runs goes on" in words(app)
-        assert "1 was not sent to; it stays marked" in words(app)
+        assert "1 of 2 runs continued" in words(app)
+        assert "1 is left, and stays marked" in words(app)
     assert len(post.requests) == 1
 
 
-@pytest.mark.parametrize(
-    ("count", "status", "said"),
-    [(3, "failed", "At most 2 at a time (send_cap): unmark 1."), (2, "working", "None of the marked runs has ended")],
-)
-async def test_too_many_or_none_are_said_before_anything_is_sent(
-    stage: Any, clock: Any, engine: Engine, post: Any, count: int, status: str, said: str
-) -> None:
+async def test_none_is_said_before_anything_is_sent(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
     """In the form."""
-    app = stage(lambda engine: ContinueManyForm(engine, [a_run(clock, n, status) for n in range(count)], cap=2))
+    count, status, said = 2, "working", "None of the marked runs has ended"
+    app = stage(
+        lambda engine: ManyForm(
+            engine, continued([a_run(clock, n, status) for n in range(count)], FINAL_STATUSES), cap=2
+        )
+    )
     async with opened(app, size=(140, 40)) as pilot:
         await sent(pilot)
 
         assert said in words(app)
         assert app.screen.phase == "editing"
     assert post.requests == []
+
+
+async def test_more_than_the_cap_are_sent_in_batches(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
+    """One confirmation; the cap is said before a word is typed, and each next batch waits for a key."""
+    post.next(*(goes_on(number) for number in (1, 2, 3)))
+    form = ManyForm(engine, continued([a_run(clock, n) for n in (1, 2, 3)], FINAL_STATUSES), cap=2)
+    app = stage(lambda _: form)
+    async with opened(app, size=(100, 34)) as pilot:
+        assert "first 2, then the next: at most 2 at a time (send_cap)" in words(app)
+        await sent(pilot)
+        assert "2 of 3 runs continued" in words(app)
+        assert "^s sends the next 1" in words(app)
+        assert len(post.requests) == 2
+        await press(pilot, "ctrl+s")
+
+        assert "3 of 3 runs continued" in words(app)
+    assert [request.json()["run_id"] for request in post.requests] == ["run_1", "run_2", "run_3"]
+
+
+async def test_the_next_batch_waits_until_an_unknown_outcome_is_resolved(
+    stage: Any, clock: Any, engine: Engine, post: Any
+) -> None:
+    """Resolved on the spot, it takes its place among the others, and the rest is sent."""
+    post.next(Drop(), goes_on(2))
+    form = ManyForm(engine, continued([a_run(clock, n) for n in (1, 2)], FINAL_STATUSES), cap=25)
+    app = stage(lambda _: form)
+    async with opened(app, size=(100, 34)) as pilot:
+        await sent(pilot)
+        await press(pilot, "ctrl+s")
+        assert len(post.requests) == 1
+        await press(pilot, "v", "2", "ctrl+s")
+        await press(pilot, "ctrl+s")
+
+        assert "1 of 2 runs continued" in words(app)
+        assert "⊘ not created" in words(app)
+    assert [request.json()["run_id"] for request in post.requests] == ["run_1", "run_2"]
+
+
+async def started(engine: Engine, post: Any, *said: str) -> None:
+    """Runs that were started from here, run_1 first."""
+    for number, words_ in enumerate(said, 1):
+        post.next(goes_on(number))
+        await engine.actions.submit(StartRun(words_, Repository.parse("acme/web"), f"agent/{number}"))
+
+
+async def test_failed_runs_are_retried_with_their_own_words_once(
+    stage: Any, clock: Any, engine: Engine, post: Any
+) -> None:
+    """From the ledger; those started elsewhere are left out, and what was retried before is not sent a second time."""
+    await started(engine, post, "Fix one.", "Fix two.")
+    runs = [a_run(clock, 1), a_run(clock, 2), a_run(clock, 3), a_run(clock, 4, "completed")]
+    post.next(goes_on(11), goes_on(12))
+    for expected in (4, 4):
+        form = ManyForm(engine, await retried(engine.ledger, runs), cap=25)
+        app = stage(lambda _, form=form: form)
+        async with opened(app, size=(100, 34)) as pilot:
+            assert "1 did not fail, 1 not started from this machine" in words(app)
+            await press(pilot, "ctrl+s", "ctrl+s")
+
+            assert "2 of 2 runs started again" in words(app)
+            assert form.run_ids == ("run_11", "run_12")
+        assert len(post.requests) == expected
+
+    sent_again = [request.json() for request in post.requests[2:]]
+    assert [body["instructions"] for body in sent_again] == ["Fix one.", "Fix two."]
+    assert [body["branch_name"] for body in sent_again] == ["agent/1", "agent/2"]
+
+
+async def test_runs_like_these_are_followed_as_one_batch(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
+    """One line says how far all of them are; it and the list below it move with the runs."""
+    post.next(goes_on(11), goes_on(12))
+    form = ManyForm(engine, started_like([a_run(clock, 1), a_run(clock, 2)]), cap=25)
+    app = stage(lambda _: form)
+    async with opened(app, size=(100, 34)) as pilot:
+        await sent(pilot, "Do it.")
+        assert "0 of 2 done" in words(app)
+        assert "○ queued" in words(app)
+        clock.move(minutes=5)
+        changed = [a_run(clock, 11, "completed"), a_run(clock, 12)]
+        await engine.runs.store(changed)
+        await settle(pilot)
+
+        assert "2 of 2 done, 1 failed" in words(app)
+        assert "✗ failed" in words(app)

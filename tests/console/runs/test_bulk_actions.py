@@ -11,8 +11,8 @@ import pytest
 from app.console.export_sheet import ExportScreen
 from app.console.runs import bulk_actions
 from app.console.runs.bulk_actions import BulkActions
-from app.console.runs.continue_many import ContinueManyForm
 from app.console.runs.export import Export, write
+from app.console.runs.many_form import ManyForm
 from app.console.runs.preferences import PreferencesFile, PreferencesWriter
 from app.console.runs.query_controller import QueryController
 from storage.records import RunFilter, RunSort
@@ -88,15 +88,17 @@ async def test_more_than_the_cap_are_not_marked(held: Held, monkeypatch: pytest.
     ]
 
 
-async def test_the_marked_runs_are_continued_and_those_sent_to_unmarked(held: Held) -> None:
+async def test_the_marked_runs_are_continued_and_those_sent_to_unmarked(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Runs that were left out stay marked; the service is asked for the others."""
     held.table.mark_all(["run_1", "run_2"])
     held.actions.do("continue")
     await held.desk.work()
     form, _ = held.desk.screens[-1]
-    assert isinstance(form, ContinueManyForm)
+    assert isinstance(form, ManyForm)
 
-    form.confirmed = ("run_1",)
+    monkeypatch.setattr(type(form), "confirmed", ("run_1",))
     held.desk.answer(None)
     assert held.marks == ("run_2",)
     assert held.desk.polled == ["now"]

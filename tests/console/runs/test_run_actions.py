@@ -24,7 +24,7 @@ async def test_every_key_has_an_action(desk: Desk) -> None:
     for name in names:
         await on(desk, None).do(name)
 
-    assert names > WRITES
+    assert names > WRITES - {"retry"}
 
 
 @pytest.mark.parametrize(
