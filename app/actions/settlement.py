@@ -75,20 +75,20 @@ class CommitPoint:
     action: Action
     """`sending` as soon as a byte may have left; before that `prepared`."""
     ring: Callable[[Action], Action]
-    is_clear: bool = True
-    """False: the ledger may have it as `sending` though no byte left."""
+    _committing: "asyncio.Task[Action] | None" = None
 
     async def pass_by(self) -> None:
         """Commit `sending`. If this raises, no byte leaves; once it has returned, bytes may have left."""
-        # Where the deadline ends the waiting, the commit may still be made.
-        self.is_clear = False
-        try:
-            self.action = self.ring(await self.ledger.sending(self.action.action_id))
-        except StorageError:
-            # Rolled back.
-            self.is_clear = True
-            raise
-        self.is_clear = True
+        # Where the deadline ends the waiting, the commit goes on: only its end says what the ledger has.
+        self._committing = asyncio.create_task(self.ledger.sending(self.action.action_id))
+        self._committing.add_done_callback(lambda task: task.cancelled() or task.exception())
+        self.action = self.ring(await asyncio.shield(self._committing))
+
+    @property
+    def was_committed(self) -> bool:
+        """Whether the ledger has it as `sending`; asked once a later write to the ledger has ended."""
+        task = self._committing
+        return task is not None and task.done() and not task.cancelled() and task.exception() is None
 
 
 @dataclass(slots=True)
@@ -143,8 +143,8 @@ class Settlement:
         action, verdict = self.commit.action, self.verdict
         if isinstance(verdict, Done):
             return self._unknown(f"The service confirmed {verdict.result_id}. {why}", f"--created {verdict.result_id}")
-        if not self._was_sent and self.commit.is_clear:
-            return replace(action, state="not_sent", sending_at=None, error=verdict.error)
+        if not self._was_sent and not self.commit.was_committed:
+            return replace(action, state="not_sent", error=verdict.error)
         if not self._was_sent:
             return self._unknown(f"Nothing was sent: {verdict.error.message} {why}", "--not-created")
         if isinstance(verdict, Refused):
