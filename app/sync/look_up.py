@@ -196,7 +196,7 @@ class LookUp:
                 missing -= {run.run_id for run in stored.page.runs}
                 if stored.page.next_token is None:
                     return Sight(tuple(shown), ended=not dropped)
-                if not most or (wanted and not missing) or _is_far(span, stored.page.runs, most):
+                if not most or (wanted and not missing) or _is_far(span, shown, stored.page.runs, most):
                     break
         return Sight(tuple(shown), ended=False)
 
@@ -250,12 +250,17 @@ class LookUp:
         return low * QUARTER
 
 
-def _is_far(span: Span | None, shown: Sequence[Run], most: int) -> bool:
-    """Whether the start of the span is more pages away than this, by the density of the last one."""
-    times = [run.created_at for run in shown if run.created_at is not None]
-    if span is None or span.end is None or len(times) < 2:  # noqa: PLR2004 — a first and a last
+def _is_far(span: Span | None, shown: Sequence[Run], last: Sequence[Run], most: int) -> bool:
+    """Whether the start of the span is more pages away than this, by the density of the last one of those shown."""
+    if span is None or span.end is None:
         return False
-    return min(times) - span.start > most * (max(times) - min(times) + SECOND)
+    # Lengths, not times: they may be shown as local ones.
+    return span.end - span.start - _length(shown) > most * (_length(last) + SECOND)
+
+
+def _length(runs: Sequence[Run]) -> timedelta:
+    times = [run.created_at for run in runs if run.created_at is not None]
+    return max(times) - min(times) if times else timedelta(0)
 
 
 def _is_plausible(run: Run) -> bool:

@@ -91,10 +91,11 @@ def test_filters_that_are_ignored(desk: Desk, shows_times: bool) -> None:  # noq
     assert at_rest(desk) <= 10
 
 
+@pytest.mark.parametrize("local", [None, 5.5 * HOUR])
 @pytest.mark.parametrize("date_filter", ["created", "updated", "ignored"])
-def test_active_runs_where_the_status_is_ignored(desk: Desk, date_filter: Any) -> None:
+def test_active_runs_where_the_status_is_ignored(desk: Desk, date_filter: Any, local: timedelta | None) -> None:
     """31 of them below the head are all confirmed, and a poll costs a few pages, of a new process too."""
-    desk.peer.has_status_filter, desk.peer.date_filter = False, date_filter
+    desk.peer.has_status_filter, desk.peer.date_filter, desk.peer.local_offset = False, date_filter, local
     desk.peer.archive = Archive(range(20_000), newest=desk.peer.now - 3 * HOUR)
     desk.peer.fill(31, "working", until=desk.peer.now - 2 * HOUR)
     desk.poll()
