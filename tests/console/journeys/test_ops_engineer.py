@@ -45,10 +45,10 @@ async def test_a_run_is_found_and_looked_at(walked: Walked, service: Service) ->
 
 
 async def test_a_run_is_started(walked: Walked, service: Service) -> None:
-    """It is previewed, sent once, and the cursor is on it as soon as the service lists it."""
+    """On the cursor's repository: previewed, sent once, and the cursor is on it as soon as the service lists it."""
     async with walked() as hand:
+        await hand.point("acme/web")
         await hand.do("n", "n new run")
-        await hand.fill("repository", "acme/web")
         await hand.fill("instructions", "Fix the flaky test.")
         await hand.do("ctrl+s", "Preview ^s")
         await hand.see("Starts one run on acme/web", '"instructions": "Fix the flaky test."')
