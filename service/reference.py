@@ -96,6 +96,15 @@ def location(url: str) -> Location | None:
     return Location(host.lower(), path) if path else None
 
 
+def without_login(url: str) -> str:
+    """Return an http(s) address without the user and password that may stand in it; anything else as it is."""
+    scheme, mark, rest = url.partition("://")
+    if scheme.lower() not in {"http", "https"}:
+        return url
+    host, slash, path = rest.partition("/")
+    return scheme + mark + host.rpartition("@")[2] + slash + path
+
+
 def _text(data: Mapping[str, object], field: str) -> str:
     value = data.get(field)
     if not isinstance(value, str) or not value:

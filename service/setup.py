@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from service.clock import parse_duration, rfc3339
 from service.mail.address import checked_address
-from service.reference import checked_path, location
+from service.reference import checked_path, location, without_login
 from service.store import agents, hosts, organizations, repositories, tokens, trials
 from service.store.organizations import Organization
 
@@ -243,7 +243,7 @@ def _organization(connection: sa.Connection, entry: OrganizationEntry, folder: P
         "tokens": [_token(connection, organization, token, now) for token in entry.tokens],
         "hosts": [connect_host(connection, organization, host, now).platform for host in entry.hosts],
         "repositories": [
-            {"name": made.name, "platform": made.platform, "path": made.path, "url": made.url}
+            {"name": made.name, "platform": made.platform, "path": made.path, "url": without_login(made.url)}
             for made in (add_repository(connection, organization, one, folder, now) for one in entry.repositories)
         ],
     }

@@ -102,7 +102,9 @@ def build_worker(database: Database, folder: DataFolder, settings: Settings, con
         raise ServiceError(str(error)) from error
     _log.log(logging.INFO if sandbox.program else logging.WARNING, "sandbox: %s", sandbox)
     _log.info("limits of an agent: %s", settings.execution.agent)
-    execution = TurnExecution(database, folder, settings.execution, sandbox, now_micros)
+    smtp, gitlab = settings.mail.smtp, settings.gitlab
+    secret_names = [None if smtp is None else smtp.password_env, gitlab.webhook_secret_env]
+    execution = TurnExecution(database, folder, settings.execution, sandbox, now_micros, secret_names)
     retention = RetentionThread(database, folder, settings.retention, now_micros)
     places = concurrency or settings.execution.concurrency
     return TurnWorker(database, folder, settings.execution, execution, retention, now_micros, concurrency=places)

@@ -11,11 +11,16 @@ import click
 from service.cli.output import AdminContext, admin_command, organization_option
 from service.clock import now_micros
 from service.hosts.health import HealthProbes
-from service.reference import PLATFORMS
+from service.reference import PLATFORMS, without_login
 from service.setup import HostEntry, RepositoryEntry, SetupError, add_repository, connect_host, find_organization
 from service.store import hosts, repositories
 from service.store.hosts import PROBES, Host
 from service.store.repositories import Repository
+
+
+def _document(one: Host | Repository) -> dict[str, Any]:
+    # A login in an address is for git alone.
+    return {name: without_login(value) if isinstance(value, str) else value for name, value in asdict(one).items()}
 
 
 @click.group("host")
@@ -45,7 +50,7 @@ def connect(admin: AdminContext, slug: str, **options: str | None) -> None:
     entry = HostEntry.model_validate(options)
     with admin.write() as connection:
         made = connect_host(connection, find_organization(connection, slug), entry, now_micros())
-    admin.show(asdict(made), [_host_line(made)])
+    admin.show(_document(made), [_host_line(made)])
 
 
 @host.command("check")
@@ -90,7 +95,7 @@ def repository() -> None:
 
 
 def _repository_line(one: Repository) -> str:
-    return f"{one.name}  {one.platform}:{one.path}  {one.url}"
+    return f"{one.name}  {one.platform}:{one.path}  {without_login(one.url)}"
 
 
 @repository.command("add")
@@ -110,7 +115,7 @@ def add(admin: AdminContext, name: str, slug: str, *, protect_nothing: bool, **o
     with admin.write() as connection:
         organization = find_organization(connection, slug)
         made = add_repository(connection, organization, entry, Path.cwd(), now_micros())
-    admin.show(asdict(made), [_repository_line(made)])
+    admin.show(_document(made), [_repository_line(made)])
 
 
 @repository.command("remove")
@@ -130,7 +135,7 @@ def _list_command(group: click.Group, key: str, about: str, of: Callable[..., An
     def show_all(admin: AdminContext, slug: str) -> None:
         with admin.read() as connection:
             found = of(connection, find_organization(connection, slug).id)
-        admin.show({key: [asdict(one) for one in found]}, [line(one) for one in found])
+        admin.show({key: [_document(one) for one in found]}, [line(one) for one in found])
 
 
 def _take_away(

@@ -16,6 +16,7 @@ from typing import IO, Final
 from service.execution import processes, supervisor
 from service.execution.processes import UsageWatch, free_bytes
 from service.execution.sandbox import PACKAGE_ROOT, Sandbox
+from service.execution.secrets import Secrets
 from service.execution.workspace import Workspace
 from service.settings import AgentLimits
 from service.store.agents import Agent
@@ -69,8 +70,10 @@ class AgentCommand:
         }
 
 
-def run(command: AgentCommand, log: IO[bytes], limits: AgentLimits, check: Callable[[], None]) -> None:
-    """Run an agent to its end, its output into the log.
+def run(
+    command: AgentCommand, log: IO[bytes], limits: AgentLimits, secrets: Secrets, check: Callable[[], None]
+) -> None:
+    """Run an agent to its end, its output into the log, without the secrets.
 
     Raises:
         AgentFailedError: It could not start, exited with another status than 0, or passed a limit.
@@ -83,12 +86,14 @@ def run(command: AgentCommand, log: IO[bytes], limits: AgentLimits, check: Calla
     with ours:
         with theirs, command.workspace.task_file.open("rb") as task:
             process = _spawn(command, task, theirs, limits)
-        supervised = _SupervisedAgent(process, ours, _capped(log, limits.output_bytes))
+        write, end_output = secrets.masking(_capped(log, limits.output_bytes))
+        supervised = _SupervisedAgent(process, ours, write)
         report = ""
         try:
             report = supervised.watch(UsageWatch(process.pid, command.workspace.root, limits), command.agent, check)
         finally:
             _end(process, report or supervised.end(), command.workspace)
+            end_output()
     _check_report(report, limits)
 
 

@@ -9,6 +9,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote
+
+from service.reference import without_login
 
 ALLOWED_PROTOCOLS: Final = "file:git:http:https:ssh"
 _HARDENING: Final = (
@@ -53,7 +56,11 @@ def login(url: str, token: str | None) -> dict[str, str]:
     """Return the variables that let git use a token for one http(s) address: never in argv, never in a file."""
     if token is None or not url.startswith(("http://", "https://")):
         return {}
-    basic = base64.b64encode(f"x-access-token:{token}".encode()).decode()
+    return _header(url, f"x-access-token:{token}")
+
+
+def _header(url: str, login: str) -> dict[str, str]:
+    basic = base64.b64encode(login.encode()).decode()
     return {
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": f"http.{url}.extraHeader",
@@ -65,6 +72,21 @@ def _cure(said: str) -> str:
     if re.search(r"returned error: 30[1-8]\b", said):
         return "; the repository has moved, and redirects are not followed: configure its new address"
     return ""
+
+
+def _logins_apart(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Take the user and password out of the addresses among some arguments, which every user of the machine can read.
+
+    Return the arguments, and the variables with which git logs in all the same.
+    """
+    apart, variables = [], dict[str, str]()
+    for argument in arguments:
+        clean = without_login(argument)
+        apart.append(clean)
+        if clean != argument:
+            user, _, password = argument.partition("://")[2].partition("/")[0].rpartition("@")[0].partition(":")
+            variables = _header(clean, f"{unquote(user)}:{unquote(password)}")
+    return apart, variables
 
 
 class Git:
@@ -93,13 +115,16 @@ class Git:
         """
         places = [f"--git-dir={git_dir}"] if git_dir else []
         places += [f"--work-tree={work_tree}"] if work_tree else []
-        done = self._run(["git", *_HARDENING, *places, *arguments], text, work_tree or git_dir)
+        apart, variables = _logins_apart(arguments)
+        done = self._run(["git", *_HARDENING, *places, *apart], text, work_tree or git_dir, variables)
         if done.returncode:
             said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()[-_SHOWN_OUTPUT:]
             raise GitError(f"git {arguments[0]} failed ({done.returncode}): {said}{_cure(said)}")
         return done.stdout.decode("utf-8", "surrogateescape")
 
-    def _run(self, argv: Sequence[str], text: str | None, folder: Path | None) -> subprocess.CompletedProcess[bytes]:
+    def _run(
+        self, argv: Sequence[str], text: str | None, folder: Path | None, variables: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[bytes]:
         given = None if text is None else text.encode("utf-8", "surrogateescape")
         try:
             with subprocess.Popen(
@@ -108,7 +133,7 @@ class Git:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=folder,
-                env=self._environment,
+                env={**self._environment, **variables},
                 # A terminal's Ctrl-C is for the service, which then ends things in order.
                 start_new_session=True,
             ) as process:

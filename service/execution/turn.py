@@ -2,7 +2,8 @@
 
 import logging
 import threading
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import IO, Any, Final
 
 from service.clock import Clock, rfc3339
@@ -11,10 +12,12 @@ from service.execution.agent import AgentCommand, AgentFailedError
 from service.execution.git import Git, GitError, login
 from service.execution.mirror import Mirror, Snapshot
 from service.execution.sandbox import Sandbox
+from service.execution.secrets import Secrets, of_environment, of_url
 from service.execution.workspace import Workspace, Workspaces
 from service.hosts.http import token_for
+from service.reference import without_login
 from service.settings import DataFolder, Execution
-from service.store import agents, repositories, runs, turns
+from service.store import agents, hosts, repositories, runs, turns
 from service.store.agents import Agent
 from service.store.database import Database
 from service.store.runs import Run
@@ -45,6 +48,8 @@ class Attempt:
     workspace: Workspace
     git: Git
     log: IO[bytes]
+    secrets: Secrets
+    """Stand in nothing that is kept of it."""
 
     @property
     def trailer(self) -> str:
@@ -53,7 +58,7 @@ class Attempt:
 
     def say(self, text: str, clock: Clock) -> None:
         """Write a line into the turn's log."""
-        self.log.write(f"{rfc3339(clock())} {text}\n".encode("utf-8", "replace"))
+        self.log.write(f"{rfc3339(clock())} {self.secrets.mask(text)}\n".encode("utf-8", "replace"))
         self.log.flush()
 
 
@@ -67,7 +72,10 @@ class TurnExecution:
         settings: Execution,
         sandbox: Sandbox,
         clock: Clock,
+        secret_names: Sequence[str | None] = (),
     ) -> None:
+        self._secret_names = secret_names
+        """Variables whose values are secret for other reasons than an agent's or a code host's."""
         self.stopping = threading.Event()
         """Set when the service goes down: agents at work are interrupted."""
         self._database = database
@@ -91,6 +99,7 @@ class TurnExecution:
             run = runs.by_id(connection, run_id)
             conversation = [past for past in turns.of(connection, run_id) if past.number < number]
             agent = None if run is None else agents.by_name(connection, run.organization_id, run.agent)
+            connected = [] if run is None else hosts.of(connection, run.organization_id)
             token = None if run is None else token_for(connection, run.organization_id, run.platform, run.url)
         if turn is None or run is None:
             raise SupersededError(f"{run_id} turn {number} has ended already")
@@ -101,7 +110,10 @@ class TurnExecution:
         log_file = self._folder.turn_log(run_id, number)
         log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with log_file.open("ab") as log:
-            attempt = Attempt(run, turn, agent, conversation, workspace, self._git(workspace, run.url, token), log)
+            names = [*self._secret_names, *agent.environment, *(host.token_env for host in connected)]
+            secrets = Secrets(of_environment(names) | of_url(run.url))
+            git = self._git(workspace, run.url, token)
+            attempt = Attempt(run, turn, agent, conversation, workspace, git, log, secrets)
             self._ended[run_id, number] = threading.Event()
             try:
                 return self._carry_out(attempt)
@@ -143,11 +155,14 @@ class TurnExecution:
         return Git(workspace.home, self._settings.git_timeout_s, identity | login(url, token))
 
     def _carry_out(self, attempt: Attempt) -> TurnOutcome:
-        attempt.say(f"attempt {attempt.turn.attempt}: {attempt.run.agent} on {attempt.run.url}", self._clock)
+        attempt.say(
+            f"attempt {attempt.turn.attempt}: {attempt.run.agent} on {without_login(attempt.run.url)}", self._clock
+        )
         try:
             outcome = self._work(attempt)
         except (GitError, AgentFailedError, OSError) as error:
             outcome = TurnOutcome("failed", failure=str(error), attempt=attempt.turn.attempt)
+        outcome = replace(outcome, failure=_masked(attempt, outcome.failure), summary=_masked(attempt, outcome.summary))
         attempt.say(f"{outcome.status}{f': {outcome.failure}' if outcome.failure else ''}", self._clock)
         return outcome
 
@@ -163,7 +178,7 @@ class TurnExecution:
         attempt.say(f"branch {attempt.run.branch} at {base or 'nothing: the repository is empty'}", self._clock)
         attempt.say(f"sandbox: {self.sandbox}", self._clock)
         command = AgentCommand(attempt.agent, attempt.workspace, snapshot.git_dir / "objects", self.sandbox)
-        agent_process.run(command, attempt.log, self._settings.agent, lambda: self._check(attempt))
+        agent_process.run(command, attempt.log, self._settings.agent, attempt.secrets, lambda: self._check(attempt))
         return self._publish(attempt, snapshot, base)
 
     def _fetch(self, attempt: Attempt) -> Snapshot:
@@ -193,13 +208,16 @@ class TurnExecution:
 
     def _publish(self, attempt: Attempt, snapshot: Snapshot, base: str | None) -> TurnOutcome:
         result = attempt.workspace.result()
-        message = _message(attempt, result.commit_message)
+        message = attempt.secrets.mask(_message(attempt, result.commit_message))
         commit = attempt.workspace.commit(attempt.git, snapshot, base, message)
         if commit is None:
             attempt.say("the agent changed nothing: no commit", self._clock)
             return TurnOutcome("completed", summary=result.summary, attempt=attempt.turn.attempt)
+        if name := attempt.secrets.named_in(attempt.workspace.changed(attempt.git, base, commit)):
+            raise AgentFailedError(f"the change holds the value of {name}, and was not pushed; keep the agent from it")
         diff_file = self._folder.turn_diff(attempt.run.id, attempt.turn.number)
-        diff_file.write_bytes(attempt.workspace.diff(attempt.git, base, commit).encode("utf-8", "surrogateescape"))
+        diff = attempt.secrets.mask(attempt.workspace.diff(attempt.git, base, commit))
+        diff_file.write_bytes(diff.encode("utf-8", "surrogateescape"))
         with self._database.read() as connection:
             if not turns.holds(connection, attempt.turn):
                 raise SupersededError(f"{attempt.trailer}: another attempt has it")
@@ -244,6 +262,10 @@ def _task(attempt: Attempt, snapshot: Snapshot) -> dict[str, Any]:
             for past in attempt.conversation
         ],
     }
+
+
+def _masked(attempt: Attempt, text: str | None) -> str | None:
+    return None if text is None else attempt.secrets.mask(text)
 
 
 def _own_commit(attempt: Attempt, snapshot: Snapshot) -> tuple[str, str] | None:

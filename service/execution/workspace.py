@@ -1,5 +1,6 @@
 """Workspaces: the folders of one attempt at one turn, removed when it ends or its worker dies."""
 
+import contextlib
 import fcntl
 import json
 import logging
@@ -14,6 +15,7 @@ from service.execution.git import Git
 from service.execution.mirror import Snapshot
 from service.settings import DataFolder
 
+_PIECE = 1 << 20
 _LARGEST_RESULT = 256 * 1024
 _LONGEST_SUMMARY = 4000
 _LONGEST_MESSAGE = 20_000
@@ -76,12 +78,22 @@ class Workspace:
         parents = ("-p", base) if base else ()
         return git.feed(message, "commit-tree", tree, *parents, "-F", "-", git_dir=self._ours).strip()
 
+    def changed(self, git: Git, base: str | None, commit: str) -> Iterator[bytes]:
+        """Yield what a commit adds: the names of changed files and their contents, piece by piece."""
+        names = git("diff-tree", "-r", "-z", "--no-renames", "--name-only", *_against(base), commit, git_dir=self._ours)
+        for name in names.split("\0"):
+            yield name.encode("utf-8", "surrogateescape") + b"\n"
+            with contextlib.suppress(OSError):
+                descriptor = os.open(self.tree / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                with os.fdopen(descriptor, "rb") as file:
+                    yield from iter(lambda: file.read(_PIECE), b"")
+            with contextlib.suppress(OSError):
+                yield os.readlink(os.fsencode(self.tree / name))  # noqa: PTH115 — as bytes
+
     def diff(self, git: Git, base: str | None, commit: str) -> str:
         """Return the change that a commit makes, as a patch."""
         shape = ("--no-ext-diff", "--no-textconv", "--binary", "-p")
-        if base:
-            return git("diff-tree", *shape, base, commit, git_dir=self._ours)
-        return git("diff-tree", *shape, "--root", "--no-commit-id", commit, git_dir=self._ours)
+        return git("diff-tree", *shape, *_against(base), commit, git_dir=self._ours)
 
     def push(self, git: Git, url: str, branch: str, commit: str, expected: str | None) -> None:
         """Push a commit to its branch if the branch still is where we found it (absent, when `expected` is None).
@@ -119,6 +131,10 @@ class Workspace:
         git("config", "core.bare", "false", git_dir=git_dir)
         # Over the repository's own: what is checked out and committed are the bytes as they are stored.
         (git_dir / "info" / "attributes").write_text("* -text -ident -filter -working-tree-encoding\n", "utf-8")
+
+
+def _against(base: str | None) -> tuple[str, ...]:
+    return (base,) if base else ("--root", "--no-commit-id")
 
 
 def _clean(value: object, length: int) -> str | None:

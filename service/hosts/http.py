@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 import sqlalchemy as sa
 
 from service.deadline import cut_off
-from service.reference import location
+from service.reference import location, without_login
 from service.store import hosts
 from service.store.hosts import Host
 
@@ -129,10 +129,7 @@ def _reason(error: Exception, started: float, timeout_s: float) -> str:
 
 
 def _shown(url: str) -> str:
-    # Without a login that an operator may have written into the address.
-    scheme, mark, rest = url.partition("?")[0].partition("://")
-    host, slash, path = rest.partition("/")
-    return scheme + mark + host.rpartition("@")[2] + slash + path
+    return without_login(url.partition("?")[0])
 
 
 def _json(raw: bytes) -> Any:

@@ -1,0 +1,94 @@
+"""Secrets that the service knows: masked in everything it keeps, and never pushed."""
+
+import json
+import os
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+from urllib.parse import quote, unquote, urlsplit
+
+MASK: Final = "[masked]"
+_HARMLESS: Final = re.compile(
+    r"PATH|LANG|LANGUAGE|LC_\w+|TZ|TERM|USER|SHELL|.*_(URL|HOST|PORT|MODEL|REGION|PROXY|PATH|DIR|LEVEL|TIMEOUT)",
+    re.IGNORECASE,
+)
+"""Names of variables that agents are given for other reasons; whatever else they are given counts as secret."""
+_SHORTEST: Final = 6
+"""Of a value that is masked: shorter ones stand in any text."""
+
+
+class Secrets:
+    """The values of some names, in each form in which a program is likely to print them."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._names = {
+            form: name for name, value in values.items() if len(value) >= _SHORTEST for form in _forms(value)
+        }
+        # The longest first: one may be the beginning of another.
+        self._forms = sorted(self._names, key=len, reverse=True)
+        self._longest = max(map(len, self._forms), default=0)
+
+    def mask(self, text: str) -> str:
+        """Return the text without the values."""
+        return self._masked(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+
+    def named_in(self, pieces: Iterable[bytes]) -> str | None:
+        """Return the name of the first value that stands in a stream of bytes; None when there is none."""
+        held = b""
+        for piece in pieces:
+            held += piece
+            for form in self._forms:
+                if form in held:
+                    return self._names[form]
+            held = self._tail(held)
+        return None
+
+    def masking(self, write: Callable[[bytes], None]) -> tuple[Callable[[bytes], None], Callable[[], None]]:
+        """Return a writer that masks a stream before `write`, also across its pieces, and what ends the stream."""
+        held = b""
+
+        def take(piece: bytes) -> None:
+            nonlocal held
+            ready = self._masked(held + piece)
+            held = self._tail(ready)
+            if out := ready[: len(ready) - len(held)]:
+                write(out)
+
+        def end() -> None:
+            if held:
+                write(held)
+
+        return take, end
+
+    def _masked(self, data: bytes) -> bytes:
+        for form in self._forms:
+            data = data.replace(form, MASK.encode())
+        return data
+
+    def _tail(self, data: bytes) -> bytes:
+        """Return what a value may have begun with at the end of some data."""
+        longest = data[max(0, len(data) - self._longest + 1) :] if self._longest else b""
+        starts = (longest[at:] for at in range(len(longest)))
+        return next((start for start in starts if any(form.startswith(start) for form in self._forms)), b"")
+
+
+def _forms(value: str) -> set[bytes]:
+    plain = value.encode("utf-8", "surrogateescape")
+    logins = (plain, b"x-access-token:" + plain)
+    encoded = {b64encode(one).rstrip(b"=") for one in logins}
+    return {plain, quote(value, safe="").encode(), json.dumps(value)[1:-1].encode(), *encoded}
+
+
+def of_environment(names: Iterable[str | None]) -> dict[str, str]:
+    """Return the named variables of the service's own environment that have a value, harmless ones left out."""
+    return {name: value for name in names if name and not _HARMLESS.fullmatch(name) and (value := os.environ.get(name))}
+
+
+def of_url(url: str) -> dict[str, str]:
+    """Return the password that an address holds, under a name that says where it stands."""
+    try:
+        password = urlsplit(url).password if "://" in url else None
+    except ValueError:
+        return {}
+    return {"the repository's URL": unquote(password)} if password else {}
