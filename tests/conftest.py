@@ -4,9 +4,14 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.fault_server import FaultServer
 from tests.run_board import Board, served
+
+# Hypothesis would fail what takes longer than 200 ms, which a busy machine decides.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -337,8 +337,8 @@ class RunwardenApp(BaseApp[None]):
         cause = error.error if isinstance(error, WorkerFailed) else error
         if isinstance(cause, StorageError | ApiError):
             self.session.failed(cause)
-        # A screen that is taken down half-built complains of what it lacks: after the end it concerns no user.
-        elif not self._exit:
+        # A screen that is taken down complains of what it lacks already: after the end it concerns no user.
+        elif self.is_running and not self._exit:
             super()._handle_exception(error)
 
     def get_default_screen(self) -> Screen[Any]:

@@ -27,6 +27,7 @@ class Secrets:
         }
         # The longest first: one may be the beginning of another.
         self._forms = sorted(self._names, key=len, reverse=True)
+        self._pattern = re.compile(b"|".join(map(re.escape, self._forms)) or b"(?!)")
         self._longest = max(map(len, self._forms), default=0)
 
     def mask(self, text: str) -> str:
@@ -50,21 +51,31 @@ class Secrets:
 
         def take(piece: bytes) -> None:
             nonlocal held
-            ready = self._masked(held + piece)
-            held = self._tail(ready)
-            if out := ready[: len(ready) - len(held)]:
-                write(out)
+            held += piece
+            at = self._settled(held)
+            if at:
+                write(self._masked(held[:at]))
+                held = held[at:]
 
         def end() -> None:
             if held:
-                write(held)
+                write(self._masked(held))
 
         return take, end
 
     def _masked(self, data: bytes) -> bytes:
-        for form in self._forms:
-            data = data.replace(form, MASK.encode())
-        return data
+        return self._pattern.sub(MASK.encode(), data)
+
+    def _settled(self, data: bytes) -> int:
+        """Return up to where no more data can change what is masked."""
+        certain = len(data) - self._longest
+        ends = 0
+        for found in self._pattern.finditer(data):
+            if found.start() > certain:
+                # It may turn out to be the beginning of a longer one.
+                return found.start()
+            ends = found.end()
+        return max(ends, len(data) - len(self._tail(data)))
 
     def _tail(self, data: bytes) -> bytes:
         """Return what a value may have begun with at the end of some data."""

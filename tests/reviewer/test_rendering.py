@@ -73,7 +73,7 @@ def a_review(paths: list[str], text: str, turn: int) -> Review:
     )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=60)
 @given(st.lists(HOSTILE, min_size=1, max_size=4, unique=True), HOSTILE, st.integers(1, 2))
 def test_no_text_marks_up_a_whole_review(paths: list[str], text: str, turn: int) -> None:
     """Headings are ours, links and images there are none, and the only HTML is the record at the end."""
@@ -99,7 +99,6 @@ def test_no_text_marks_up_a_whole_review(paths: list[str], text: str, turn: int)
     assert document.encode("utf-8").decode("utf-8") == document
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(HOSTILE, st.integers(0, 10**6)), max_size=5))
 def test_records_come_back_as_they_were(places: list[tuple[str, int]]) -> None:
     """Any path survives the record, and none can end the comment that holds it."""

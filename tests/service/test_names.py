@@ -12,7 +12,7 @@ from service.reference import Location, Reference, branch_fault, checked_path, d
 AWKWARD = st.text(alphabet="a/.-@{}~^:?*[\\ \x7f\x01lockHEDrfsé", max_size=12)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @example("a.lock/b")
 @example("@")
 @example("x/.y")

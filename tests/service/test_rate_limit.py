@@ -89,7 +89,7 @@ def test_neither_a_restart_nor_a_clock_set_back_refills_or_blocks(database: Data
     assert limiter(database, 1, clock).wait_s("org") == 60
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 5)), max_size=80))
 def test_no_order_of_requests_gets_more_than_the_bucket_held(
     database: Database, requests: list[tuple[int, float]]

@@ -34,7 +34,7 @@ def merged(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 @given(parts=st.lists(ranges, min_size=1, max_size=12))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_ranges_are_merged_as_a_union(connection: Connection, parts: list[tuple[int, int]]) -> None:
     """In whatever order they come: what is held is their union, and the newest of its ranges is what is told."""
     connection.execute("DELETE FROM coverage")

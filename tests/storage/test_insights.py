@@ -89,7 +89,7 @@ async def test_nothing_at_all_gives_figures_of_nothing(cache: Cache) -> None:
     assert await cache.repository_figures(NOON) == ()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10_000))
 async def test_concurrency_is_what_counting_run_by_run_gives(
     tmp_path_factory: pytest.TempPathFactory, seed: int

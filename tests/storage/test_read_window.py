@@ -147,7 +147,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connections]:
         yield opened
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(wanted=filters, sort=orders, journey=journeys)
 def test_a_journey_finds_the_same_rows(
     crowded: Connections, wanted: RunFilter, sort: RunSort, journey: list[tuple[int, int]]

@@ -300,7 +300,6 @@ SMALL: Final = settings(
     max_examples=30,
     stateful_step_count=20,
     derandomize=True,
-    deadline=None,
     database=None,
     suppress_health_check=list(HealthCheck),
 )

@@ -68,7 +68,7 @@ def chosen(moves: list[tuple[str, str, str]]) -> ColumnChoice:
     return choice
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, max_size=12), st.integers(20, 200))
 def test_any_choice_of_columns_can_be_drawn(moves: list[tuple[str, str, str]], width: int) -> None:
     """At least one column, none twice, those that stay in view in front, none over another."""

@@ -1,0 +1,122 @@
+"""Secrets that the service knows: in nothing it keeps, prints or pushes."""
+
+import contextlib
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.execution.secrets import MASK, Secrets
+from tests.service.conftest import Api
+from tests.service.git_hosts import GitHttpHost
+from tests.service_process import demo_setup, git, make_repository
+
+KEY = "k3y/of+the:model?"
+
+TELLTALE = """
+import base64, json, os, pathlib, sys
+key = os.environ["MODEL_KEY"]
+how = json.load(sys.stdin)["inputs"]["how"]
+print("plain", key, "json", json.dumps(key), "base64", base64.b64encode(key.encode()).decode(), flush=True)
+for letter in key: print(letter, end="", flush=True)
+print()
+result = {"summary": f"used {key}", "commit_message": f"with {key}"}
+pathlib.Path(os.environ["RUNWARDEN_RESULT"]).write_text(json.dumps(result))
+pathlib.Path("notes.txt").write_text("nothing")
+if how == "file": pathlib.Path("notes.txt").write_bytes(b"\\0" * 3_000_000 + key.encode())
+if how == "name": pathlib.Path(key.replace("/", "")).write_text("x")
+if how == "link": pathlib.Path("link").symlink_to(key)
+if how == "fail": sys.exit(f"failed with {key}")
+"""
+
+
+@pytest.fixture
+def telltale(start: Callable[..., Api], tmp_path: Path) -> Api:
+    """A service whose agent is given a key and prints it in several ways."""
+    (tmp_path / "telltale.py").write_text(TELLTALE, "utf-8")
+    setup = demo_setup(tmp_path)
+    argv = ["{python}", str(tmp_path / "telltale.py")]
+    setup["agents"] += [{"name": "telltale", "argv": argv, "environment": ["MODEL_KEY"]}]
+    return start(setup=setup, environment={"MODEL_KEY": KEY})
+
+
+def kept(api: Api, secret: str) -> bytes:
+    """Return the files under the data folder that hold a secret."""
+    found = subprocess.run(["grep", "-rlF", secret, str(api.service.data_dir)], capture_output=True, check=False)
+    return found.stdout
+
+
+@pytest.mark.parametrize(
+    ("how", "status"), [("none", "completed"), ("file", "failed"), ("link", "failed"), ("fail", "failed")]
+)
+def test_an_agent_s_key_is_kept_nowhere_and_never_pushed(telltale: Api, how: str, status: str) -> None:
+    """Log, summary, message and diff are masked; a change that holds it is refused and says which."""
+    run_id = telltale.begin("telltale", how=how)
+    run = telltale.ended(run_id)
+    turn = telltale.service.admin("run", run_id, "--log")["turns"][0]
+    repository = telltale.service.repositories["acme/api"]
+    branches = git("branch", "--format=%(refname:short)", cwd=repository).split()
+
+    assert run["status"] == ("completed" if how == "none" else "failed"), turn
+    assert KEY not in str(turn)
+    assert f"plain {MASK} json" in turn["log"]
+    assert kept(telltale, KEY) == b""
+    assert KEY not in telltale.service.log
+    if how == "none":
+        assert turn["summary"] == f"used {MASK}"
+        assert git("log", "-1", "--format=%s", run["branch_name"], cwd=repository) == f"with {MASK}"
+    else:
+        assert run["branch_name"] not in branches
+    if how in {"file", "link"}:
+        assert "MODEL_KEY" in turn["failure"]
+
+
+def test_a_password_in_an_address_is_shown_nowhere(tenant: Callable[..., Any], tmp_path: Path) -> None:
+    """Git uses it, and neither its arguments, nor the log, nor the lists hold it."""
+    make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
+    with contextlib.closing(GitHttpHost(tmp_path, "pa55/word")) as there:
+        url = f"{there.url}/acme/api.git".replace("http://", "http://x-access-token:pa55%2Fword@")
+        api = tenant(repositories=[{"name": "api", "platform": "github", "path": "acme/api", "url": url}])
+        run_id = api.start("write it")
+        run = api.ended(run_id)
+        shown = api.service.admin("run", run_id, "--log")
+        listed = api.service.admin("repository", "list", "--org", api.organization["slug"])
+
+    assert run["status"] == "completed", shown
+    for text in (str(shown), str(listed), api.service.log, str(api.organization["repositories"])):
+        assert "pa55" not in text
+    assert f"{there.url}/acme/api.git" in str(shown)
+
+
+@given(st.lists(st.binary(max_size=12), max_size=12), st.integers(0, 11))
+def test_a_stream_is_masked_wherever_it_is_cut(pieces: list[bytes], at: int) -> None:
+    """What comes out is what masking the whole would give, and holds no secret."""
+    secrets = Secrets({"A": "secret-value", "B": "secret"})
+    pieces.insert(min(at, len(pieces)), b"secret-va")
+    pieces.insert(min(at + 1, len(pieces)), b"lue and secret")
+    out: list[bytes] = []
+    write, end = secrets.masking(out.append)
+    for piece in pieces:
+        write(piece)
+    end()
+
+    assert b"secret" not in b"".join(out)
+    assert b"".join(out) == b"".join(pieces).replace(b"secret-value", b"[masked]").replace(b"secret", b"[masked]")
+
+
+def test_short_and_harmless_values_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mask on `main` or on an address would make every log unreadable."""
+    from service.execution.secrets import of_environment
+
+    for name, value in {"MODEL": "opus", "BASE_URL": "https://api.example", "API_KEY": "abcdefgh"}.items():
+        monkeypatch.setenv(name, value)
+    names = ["MODEL", "BASE_URL", "API_KEY", "NOT_SET", None]
+
+    assert of_environment(names) == {"MODEL": "opus", "API_KEY": "abcdefgh"}
+    assert (
+        Secrets(of_environment(names)).mask("opus abcdefgh https://api.example") == f"opus {MASK} https://api.example"
+    )
