@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from copy import copy
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, Self, TypeVar
 
@@ -39,8 +40,14 @@ class EndCheck:
         self._met = IdSet()
         self._barren = 0
 
+    def meet(self, page: RunPage) -> RunPage:
+        """The page, with the runs that an earlier one had."""
+        ids = dict.fromkeys(run.run_id for run in page.runs)
+        repeated = frozenset(run_id for run_id in ids if not self._met.add(run_id))
+        return replace(page, repeated=repeated) if repeated else page
+
     def step(self, page: RunPage) -> None:
-        """Take in the next page.
+        """Take in the next page, as `meet` gave it back.
 
         Raises:
             EndlessListError: A token came twice, an empty page promises another, or two pages brought only known runs.
@@ -52,8 +59,8 @@ class EndCheck:
             raise EndlessListError("The service repeated a page token; the list would never end.")
         if not page.runs and not page.dropped:
             raise EndlessListError("The service sent an empty page and promised another; the list would never end.")
-        are_new = [self._met.add(run.run_id) for run in page.runs]
-        self._barren = 0 if any(are_new) else self._barren + 1
+        has_new = any(run.run_id not in page.repeated for run in page.runs)
+        self._barren = 0 if has_new else self._barren + 1
         if self._barren >= (BARREN if page.runs else NAMELESS):
             raise EndlessListError(f"The service sent {self._barren} pages of no new run; the list would never end.")
         self._tokens.add(token)
@@ -69,7 +76,7 @@ async def pages(fetch: FetchPage) -> AsyncIterator[RunPage]:
     check = EndCheck()
     token: str | None = None
     while True:
-        page = await fetch(token)
+        page = check.meet(await fetch(token))
         yield page
         if page.next_token is None:
             return

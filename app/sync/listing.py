@@ -8,7 +8,6 @@ from itertools import islice
 from typing import Final
 
 from app.api.budget import Priority
-from app.api.client import IdSet
 from app.api.errors import EndlessListError, RejectedError
 from app.sync.reader import RunQuery, RunReader, StoredPage
 from app.sync.runs import RunSync
@@ -45,14 +44,14 @@ class Listing:
         # Where we filter here, most of a page may fall away: small pages would cost many requests.
         size = most if limit is None or not _is_all(query, condition) else max(1, min(most, limit))
         finals = await self.runs.cache.final_statuses()
-        met = IdSet()
         count = 0
         walk = await self.runs.begin_walk() if query == RunQuery() else None
         async for stored in self.runs.reader.read(query, size=size):
             if walk is not None:
                 await self.runs.claim(walk, stored)
             await self.runs.judge_stuck()
-            passing = (run for run in stored.page.runs if matches(run, condition, finals) and met.add(run.run_id))
+            once = {run.run_id: run for run in stored.page.runs if run.run_id not in stored.page.repeated}
+            passing = (run for run in once.values() if matches(run, condition, finals))
             found = tuple(islice(passing, None if limit is None else limit - count))
             count += len(found)
             yield Listed(found, stored.page.dropped)

@@ -100,7 +100,7 @@ class Reread:
             return False  # The same page again.
         self._checked = place.token
         try:
-            self._check.step(page)
+            self._check.step(self._check.meet(page))
         except EndlessListError:
             return True
         return False

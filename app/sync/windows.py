@@ -113,7 +113,7 @@ class Windows:
             self._open.remove(window)
             return whole
         try:
-            window.check.step(page)
+            window.check.step(window.check.meet(page))
         except EndlessListError:
             self._open.remove(window)
             raise

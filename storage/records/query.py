@@ -109,3 +109,5 @@ class RunPage:
     """As received, where it is a number; never trusted for paging, since the spec does not say what it counts."""
     dropped: int = 0
     """Entries that had no usable id."""
+    repeated: frozenset[str] = frozenset()
+    """Runs that an earlier page of the same walk had; only a walk knows."""
