@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 
 class ReaderGoneError(Exception):
@@ -53,6 +54,15 @@ def printing() -> Iterator[None]:
         raise NotPrintedError(error.strerror or type(error).__name__) from error
 
 
-def let_go_of_stdout() -> None:
+@contextmanager
+def remarking(stream: TextIO) -> Iterator[None]:
+    """Go on without the stream where it cannot be written: a remark never decides what becomes of a command."""
+    try:
+        yield
+    except OSError:
+        let_go_of(stream)
+
+
+def let_go_of(stream: TextIO) -> None:
     """Drop buffered output, so that the interpreter's flush at exit does not complain about it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

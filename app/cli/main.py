@@ -13,7 +13,7 @@ from app.cli.context import Invocation, StoppedError
 from app.cli.exits import EXIT_BY_KIND, CommandFailedError, ErrorDetail, Exit, Failure, of_api_error
 from app.cli.output import Format
 from app.config import ConfigError
-from app.streams import NotPrintedError, ReaderGoneError, let_go_of_stdout, printing
+from app.streams import NotPrintedError, ReaderGoneError, let_go_of, printing, remarking
 from app.token import TokenError
 
 
@@ -107,11 +107,11 @@ def run_command_line(argv: Sequence[str]) -> int:
         with printing():
             sys.stdout.flush()
     except ReaderGoneError:
-        let_go_of_stdout()
+        let_go_of(sys.stdout)
         # What became of a write matters more than who reads it.
         return BROKEN_PIPE if invocation.outcome is None else invocation.outcome
     except NotPrintedError as error:
-        let_go_of_stdout()
+        let_go_of(sys.stdout)
         invocation.output.note(
             f"runwarden: {error} The command itself was carried out; for a write, see: runwarden actions list"
         )
@@ -141,7 +141,8 @@ def _tell(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> 
         invocation.is_plugin = error.ctx is not None and error.ctx.info_name == "health"
     failure = failure_of(error)
     if failure is None:
-        traceback.print_exception(error)
+        with remarking(sys.stderr):
+            traceback.print_exception(error)
         failure = Failure("internal", f"Runwarden itself failed: {type(error).__name__}.", Exit.FAILED)
         (invocation.rows or invocation.output).failure(failure)
         return CRASHED

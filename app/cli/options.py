@@ -133,6 +133,13 @@ class ScreenCommand(click.Command):
         self.params += global_options(hidden=True)
 
 
+def as_key(_: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Callback for an option that is an idempotency key: an empty one would send each time."""
+    if value is not None and not value.strip():
+        raise click.BadParameter("the key is empty. Is the variable that holds it set?", param=param)
+    return value
+
+
 def as_duration(_: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
     """Callback for an option that is a duration; a bare number means seconds, as usual on a command line."""
     if value is None:

@@ -15,7 +15,7 @@ from typing import Final, Generic, TextIO, TypeVar
 
 from app.cli.exits import Failure, failed
 from app.cli.table import GAP, Column, Table
-from app.streams import NotPrintedError, printing
+from app.streams import NotPrintedError, printing, remarking
 from app.text import csv_cell, json_escaped, safe_text
 
 T = TypeVar("T")
@@ -107,7 +107,8 @@ class Output:
     def note(self, line: str) -> None:
         """Print a remark on stderr."""
         if line:
-            print(safe_text(line, limit=4000), file=self.stderr, flush=True)
+            with remarking(self.stderr):
+                print(safe_text(line, limit=4000), file=self.stderr, flush=True)
 
     def failure(self, failure: Failure, beside: Document | None = None) -> None:
         """Print an error: a JSON format prints it on stdout, with further fields; the others a sentence on stderr."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TextIO
 
 from app.events import BackfillMoved, Event
+from app.streams import remarking
 from app.text import safe_text
 from app.times import span
 
@@ -53,7 +54,8 @@ class Bar:
         """Replace the line."""
         if self._stream is not None:
             self._is_drawn = True
-            print(f"\r\x1b[K{text}", end="", file=self._stream, flush=True)
+            with remarking(self._stream):
+                print(f"\r\x1b[K{text}", end="", file=self._stream, flush=True)
 
     def close(self) -> None:
         """Leave the line empty."""

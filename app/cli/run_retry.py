@@ -12,7 +12,7 @@ import click
 from app.cli.context import Invocation
 from app.cli.documents import error_document
 from app.cli.exits import CommandFailedError, Exit, failed
-from app.cli.options import FactCommand
+from app.cli.options import FactCommand, as_key
 from app.cli.progress import RowProgress
 from app.cli.run_wait import RunLookup
 from app.cli.table import Column
@@ -79,6 +79,7 @@ class Retry:
     "--key",
     "--idempotency-key",
     "key",
+    callback=as_key,
     metavar="PREFIX",
     help="Send each run once under the key PREFIX-RUN_ID. Default: once for each of its failures.",
 )

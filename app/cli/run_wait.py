@@ -291,7 +291,9 @@ async def finish(
     document = write_document(action)
     invocation.beside_error = document
     # An execution shows as a run of the same id, or not at all (spec 4.4).
-    waiter = RunWaiter(engine, output.note, may_appear=action.kind == "agent.start")
+    # A run that the cache could not take is not lost: the service is asked.
+    may_appear = action.kind == "agent.start" or await engine.cache.detail(action.result_id) is None
+    waiter = RunWaiter(engine, output.note, may_appear=may_appear)
     results = await waiter.until_final([action.result_id], patience)
     result = results[action.result_id]
     if result.run is not None:

@@ -12,6 +12,7 @@ import click
 from app.cli.context import Invocation
 from app.cli.documents import unsent_document
 from app.cli.exits import Exit
+from app.cli.options import as_key
 from app.cli.output import Document, Format, Output
 from app.cli.run_wait import finish
 from app.cli.table import Column
@@ -34,6 +35,7 @@ def write_options(function: F) -> F:
         "--key",
         "--idempotency-key",
         "key",
+        callback=as_key,
         metavar="KEY",
         help="Send the same request under the same KEY only once, however often it is asked for.",
     )

@@ -52,6 +52,29 @@ def test_a_confirmed_write_is_reported_though_the_cache_is_locked(faulty: Comman
     assert "warning: The run is not in the cache" in result.err
 
 
+@pytest.mark.parametrize("name", ["cache.sqlite3"])
+def test_a_run_that_the_cache_could_not_take_is_waited_for(
+    faulty: CommandLine, server: FaultServer, locked: sqlite3.Connection
+) -> None:
+    """It is not lost: the service is asked, and its word counts."""
+    lock = server.otherwise
+    ended = {**RUN, "status": "completed", "updated_at": "2026-05-01T12:05:00Z"}
+
+    def answer(received: Received) -> Respond:
+        if received.method == "POST":
+            return lock(received)
+        if locked.in_transaction:
+            locked.execute("ROLLBACK")
+        return Respond(200, {"runs": [ended], "next_token": None, "total_count": 1, "page_size": 100})
+
+    server.otherwise = answer
+    result = faulty(*START, "--wait")
+
+    document = result.json()
+    assert (result.code, document["state"], document["run"]["status"]) == (0, "confirmed", "completed")
+    assert "error" not in document
+
+
 @pytest.mark.parametrize("name", ["ledger.sqlite3"])
 def test_a_write_that_the_ledger_could_not_record_is_unknown(faulty: CommandLine, locked: sqlite3.Connection) -> None:
     """Exit code 6 with its id and what the service said; once its process is dead the ledger says the same."""
@@ -93,6 +116,39 @@ def test_a_reader_that_has_gone_does_not_change_a_writes_exit_code(
     done = redirected(faulty, "| exec true; echo ${PIPESTATUS[0]}", *CREATE)
 
     assert (done.stdout.strip(), len(posts(server))) == (code, 1)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize(
+    ("redirection", "step", "code"),
+    [
+        ("2>/dev/full", Respond(201, ORGANIZATION), 0),
+        ("2>/dev/full", Drop(), 6),
+        (">/dev/full 2>&1", Respond(201, ORGANIZATION), 74),
+        (">/dev/full 2>&1", Drop(), 6),
+        ("2> >(exec true)", Drop(), 6),
+    ],
+)
+@pytest.mark.parametrize("form", ["--json", "--output=table"])
+def test_a_stderr_that_cannot_be_written_changes_nothing(
+    faulty: CommandLine, server: FaultServer, redirection: str, step: Respond | Drop, code: int, form: str
+) -> None:
+    """A log on a full disk neither keeps a write from being sent nor changes its exit code."""
+    server.script(step)
+
+    done = redirected(faulty, redirection, "orgs", "create", "ada@customer.test", form)
+
+    assert (done.returncode, len(posts(server))) == (code, 1)
+
+
+@pytest.mark.parametrize("key", ["", " "])
+@pytest.mark.parametrize("command", [START, CREATE, ("runs", "retry", "run_1", "--yes", "--json")])
+def test_an_empty_key_is_refused(faulty: CommandLine, server: FaultServer, command: tuple[str, ...], key: str) -> None:
+    """A variable that is not set must not quietly drop the promise that a key makes."""
+    result = faulty(*command, "--key", key)
+
+    assert (result.code, result.json()["error"]["kind"], posts(server)) == (2, "usage", [])
+    assert "the key is empty" in result.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("content", [b"no database " * 500, None])
