@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import service
+from service.execution.seccomp import filter_program
 from service.execution.workspace import Workspace
 from service.settings import Sandboxing
 
@@ -56,16 +57,18 @@ class Sandbox:
             view += ["--bind", str(path), str(path)]
         # bubblewrap's own root and /dev would otherwise be writable memory without a limit.
         view += ["--remount-ro", "/dev", "--remount-ro", "/"]
-        return [
-            self.program,
-            *_isolation(network=network),
-            *view,
-            "--chdir",
-            str(workspace.tree),
-            "--",
-            *_STARTER,
-            *argv,
-        ]
+        view += ["--chdir", str(workspace.tree)]
+        return _filtered(self.program, workspace, [*_isolation(network=network), *view, "--", *_STARTER, *argv])
+
+
+def _filtered(program: str, workspace: Workspace, arguments: list[str]) -> list[str]:
+    """Return bubblewrap's command, with the filter on a descriptor that a shell opens for it."""
+    content = filter_program()
+    if content is None:
+        return [program, *arguments]
+    workspace.filter_file.write_bytes(content)
+    opening = 'exec 9<"$0" && exec "$@"'
+    return ["/bin/sh", "-c", opening, str(workspace.filter_file), program, "--seccomp", "9", *arguments]
 
 
 def find(wanted: Sandboxing) -> Sandbox:
@@ -98,7 +101,9 @@ def _fault(program: str) -> str | None:
 
 def _isolation(*, network: bool) -> list[str]:
     shared = ["--share-net"] if network else []
-    return ["--unshare-all", *shared, "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "agent"]
+    # No user namespace inside: in one, an agent could mount memory that no limit counts.
+    alone = ["--unshare-all", "--unshare-user", "--disable-userns", *shared]
+    return [*alone, "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "agent"]
 
 
 def _system_mounts(*, network: bool) -> list[str]:

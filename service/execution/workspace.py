@@ -44,6 +44,7 @@ class Workspace:
         """What the sandbox shows as /tmp and /dev/shm: on the disk, so that one limit covers all it writes."""
         self.result_file = root / "result" / "result.json"
         self.task_file = root / "task.json"
+        self.filter_file = root / "seccomp.bpf"
         self._ours = root / "commit.git"
         """Made after the agent ended, so that nothing it wrote can steer our git."""
 

@@ -98,6 +98,17 @@ def burrowing():
 def burying():
     burrow(300); filling()
 
+def nesting():
+    inner = "mount -t tmpfs none /mnt && exec head -c 600000000 /dev/zero > /mnt/file"
+    os.execvp("unshare", ["unshare", "-Urm", "sh", "-c", inner])
+
+def detaching():
+    # Memory of no process: made, filled and detached, again and again.
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.shmget(0, 8 * MIB, 0o1600) < 0: sys.exit(f"shmget refused: {os.strerror(ctypes.get_errno())}")
+    forever()
+
 def huge():
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     with open("huge", "wb") as file:
@@ -216,6 +227,16 @@ def test_nothing_else_in_the_sandbox_can_be_written(rogue: Rogue) -> None:
         turn, log = rogue(f"filling {folder}")
         assert turn["failure"].startswith("the agent exited with status 1")
         assert "Read-only file system" in log
+
+
+@BOXED
+@pytest.mark.parametrize(("deed", "words"), [("nesting", "unshare"), ("detaching", "shmget refused")])
+def test_memory_beside_the_processes_cannot_be_had(rogue: Rogue, deed: str, words: str) -> None:
+    """A tmpfs in a user namespace of its own, and segments that no process holds: both are refused."""
+    turn, log = rogue(deed)
+
+    assert turn["status"] == "failed"
+    assert words in log, log
 
 
 def test_a_deep_checkout_neither_stops_the_turn_nor_the_worker(rogue: Rogue) -> None:
