@@ -190,9 +190,14 @@ class RunSync:
     async def claim(self, walk: Walk, stored: StoredPage) -> bool:
         """Take the walk's next page in and record what it completed; whether it met what was complete before.
 
-        Where it did not meet it, a gap stays for the backfill.
+        Where it did not meet it, a gap stays for the backfill. Where it met another history, all is fetched again.
         """
         walk.step(stored)
+        if walk.refutes_known():
+            await self.cache.forget_coverage()
+            walk.known = None
+        if walk.slipped:
+            return False
         found, known = walk.range(), walk.known
         joined = walk.ended or walk.meets(await self._held(walk, by_time=found is not None))
         if found is not None:
@@ -213,7 +218,7 @@ class RunSync:
         """Those of its runs that lie where nothing was missing before."""
         known = walk.known
         if by_time and known is not None and known.end is not None:
-            return {run.run_id for run in walk.shown() if run.created_at is not None and _holds(known, run.created_at)}
+            return {run.run_id for run in walk.shown() if known.holds(run.created_at)}
         return await self.cache.anchored([run.run_id for run in walk.shown()]) or ()
 
     async def _sweeps(self, shown: Showing) -> None:
@@ -296,12 +301,6 @@ def _joined(found: CoverageRange, newest: CoverageRange) -> CoverageRange:
     start = None if found.start is None or newest.start is None else min(found.start, newest.start)
     ends = [end for end in (found.end, newest.start, newest.end) if end is not None]
     return CoverageRange(start, max(ends, default=None))
-
-
-def _holds(covered: CoverageRange, created_at: datetime) -> bool:
-    return (covered.start is None or covered.start <= created_at) and (
-        covered.end is not None and created_at <= covered.end
-    )
 
 
 def _combined(parts: list[RunChanges]) -> RunChanges:

@@ -73,12 +73,17 @@ class Walk:
     runs: int = 0
     token: str | None = None
     """The next page."""
+    slipped: bool = False
+    """Runs were deleted on the way: with tokens that count places, the runs after them slipped to the page before."""
+    _total: int | None = None
     _top: datetime | None = None
     _recent: deque[Run] = field(default_factory=lambda: deque(maxlen=RECENT))
 
     def step(self, stored: StoredPage) -> None:
         """Take in the next page."""
         page = stored.page
+        shrank = self._total is not None and page.total_count is not None and page.total_count < self._total
+        self.slipped, self._total = self.slipped or shrank, page.total_count
         self.pages = [*self.pages[1 - KEPT :], stored]
         if self.runs == 0:
             self._top = top(page.runs)
@@ -106,6 +111,15 @@ class Walk:
             if row == IN_A_ROW:
                 return True
         return False
+
+    def refutes_known(self) -> bool:
+        """Whether most runs of the last page were not held, where none was missing: it is another history."""
+        stored, known = self.pages[-1], self.known
+        if known is None:
+            return False
+        new = set(stored.changes.new)
+        missed = sum(run.run_id in new and known.holds(run.created_at) for run in stored.page.runs)
+        return missed >= IN_A_ROW and 2 * missed > len(stored.page.runs)
 
     def shown(self) -> Iterator[Run]:
         """The runs of the pages that are kept, in their order."""

@@ -50,6 +50,13 @@ def touch(connection: sqlite3.Connection, as_of: datetime) -> Coverage:
         return _coverage(connection)
 
 
+def forget(connection: sqlite3.Connection) -> None:
+    """Claim nothing any more: the service shows another history."""
+    with immediate(connection):
+        connection.execute("DELETE FROM coverage")
+        connection.execute("DELETE FROM places")
+
+
 def mark_unread(connection: sqlite3.Connection, *, is_unread: bool) -> None:
     """Remember whether a list whose times say nothing goes on below what was read of it."""
     with immediate(connection):

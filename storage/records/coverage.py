@@ -13,6 +13,12 @@ class CoverageRange:
     end: datetime | None
     """None: the list was empty, or its times cannot be read; nothing is claimed above."""
 
+    def holds(self, created_at: datetime | None) -> bool:
+        """Whether a run of this creation is held for certain."""
+        if created_at is None or self.end is None:
+            return False
+        return created_at <= self.end and (self.start is None or self.start <= created_at)
+
 
 @dataclass(frozen=True, slots=True)
 class CoverageGap:

@@ -144,3 +144,32 @@ def test_unread_ids_do_not_matter_to_a_whole_history(desk: Desk) -> None:
 
     assert len(document["runs"]) == 151
     assert document["complete"][0]["from"] is None
+
+
+@pytest.mark.parametrize("days", [0, 3], ids=["of the same days", "of older days"])
+def test_another_history_at_the_same_address(desk: Desk, days: int) -> None:
+    """Other runs where every run was held, as of another organization: nothing of the old claim is left."""
+    desk.peer.fill(600)
+    desk.poll()
+    desk.peer.runs.clear()
+    for n in range(500):
+        desk.peer.put(f"other_{n}", created=desk.peer.now - timedelta(days=days, minutes=n, seconds=13))
+    claims = [desk.facts("runs", "list", "--limit", "50"), desk.facts("runs", "list", "--cached")]
+
+    assert desk.missing()
+    assert not any(map(desk.false_claims, claims))
+    desk.settle()
+    assert not desk.missing()
+
+
+def test_deletions_between_the_pages_of_a_list(desk: Desk) -> None:
+    """Where tokens count places, runs slip past the list that reads all of them; it does not vouch for them."""
+    desk.peer.paging = "offset"
+    desk.peer.fill(1_000, until=desk.peer.now - HOUR)
+    desk.peer.before(4, lambda: [desk.peer.runs.pop(f"run_{n:05}") for n in range(900, 920)])
+    claims = [desk.facts("runs", "list", "--all"), desk.facts("runs", "list", "--cached")]
+
+    assert desk.missing()
+    assert not any(map(desk.false_claims, claims))
+    desk.settle()
+    assert not desk.missing()
