@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.message import Message
@@ -14,7 +13,7 @@ from textual.widgets import Static
 from app.text import SafeText
 from widgets.badges import STYLES
 from widgets.clickable import ClickableLine, Part
-from widgets.forms.inputs import LineInput
+from widgets.list_search import ListSearch
 
 GAP = 2
 PLACEHOLDERS: Final = ("/ search what was asked, sent or said", "/ search")
@@ -59,32 +58,6 @@ class ChipBar(ClickableLine):
             yield Content(" " * GAP), None
 
 
-class ActivitySearch(LineInput):
-    """The search; escape clears it, enter and down go to the rows."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,down,tab", "leave(False)", "to the list", key_display="enter", id="search.leave"),
-        Binding("escape", "leave(True)", "clear", id="search.clear"),
-    ]
-
-    @dataclass
-    class Left(Message):
-        """The focus goes back to the rows."""
-
-    def __init__(self) -> None:
-        super().__init__(placeholder=PLACEHOLDERS[0], compact=True, select_on_focus=False)
-
-    def on_resize(self) -> None:
-        """Choose the longest placeholder that fits."""
-        self.placeholder = next((words for words in PLACEHOLDERS if len(words) < self.size.width), PLACEHOLDERS[-1])
-
-    def action_leave(self, clear: bool) -> None:  # noqa: FBT001 — an action's argument has no name
-        """Leave the search, after clearing it if asked to."""
-        if clear:
-            self.value = ""
-        self.post_message(self.Left())
-
-
 class ActivityBar(Horizontal):
     """Views, search, filters and extent."""
 
@@ -92,11 +65,11 @@ class ActivityBar(Horizontal):
     ActivityBar {
         height: 1;
         padding: 0 1;
-        ActivitySearch {
+        ListSearch {
             width: 1fr; min-width: 8; max-width: 44; height: 1; margin: 0 2 0 0; padding: 0 1;
             border: none; background: $surface;
         }
-        ActivitySearch:focus { border: none; background: $panel; }
+        ListSearch:focus { border: none; background: $panel; }
         #activity-extent { width: auto; dock: right; }
     }
     """
@@ -104,7 +77,7 @@ class ActivityBar(Horizontal):
     def compose(self) -> ComposeResult:
         """From left to right."""
         yield ChipBar(id="activity-views")
-        yield ActivitySearch()
+        yield ListSearch(PLACEHOLDERS)
         yield ChipBar(id="activity-filters")
         yield Static(id="activity-extent", markup=False)
 

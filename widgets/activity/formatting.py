@@ -47,6 +47,16 @@ class Entry:
         """The action, if a person still has to find out its outcome."""
         return self.source if self.source.state == "unknown" and self.source.resolution is None else None
 
+    @property
+    def is_resendable(self) -> bool:
+        """Whether it had no effect, for certain; what is unknown is resolved instead."""
+        return self.source.state in {"rejected", "not_sent"} and self.source.superseded_by is None
+
+    @property
+    def run_id(self) -> str | None:
+        """The run that it made or continued; None: it made none."""
+        return self.source.result_id or (self.source.subject if self.source.kind == "run.continue" else None)
+
     def cells(self, now: datetime) -> Line:
         """Outcome, kind, subject, result, actor and age."""
         badge, source = badge_of(self), self.source

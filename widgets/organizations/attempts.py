@@ -1,6 +1,6 @@
 """Attempts to create an organization: the table of them, and the facts of one."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -51,6 +51,18 @@ class Attempt:
         """The action's id."""
         return self.action.action_id
 
+    @property
+    def name(self) -> str:
+        """The organization's, as the service told it; the address, where there is none."""
+        return (self.organization and self.organization.organization_name) or self.email
+
+    def matches(self, words: Iterable[str]) -> bool:
+        """Whether all the folded words occur in its address, name, slug or ids."""
+        found, action = self.organization, self.action
+        made = (found.organization_name, found.organization_slug, found.organization_id) if found is not None else ()
+        text = "\n".join((self.email, action.action_id, action.result_id or "", *made)).casefold()
+        return all(word in text for word in words)
+
     def cells(self, now: datetime) -> Line:
         """State, email, organization, invitation, and when it was requested."""
         badge = attempt_badge(self)
@@ -65,6 +77,14 @@ class Attempt:
     def facts(self, now: datetime) -> tuple[tuple[str, Part], ...]:
         """Everything known about the attempt; our names, possibly foreign values."""
         return tuple(_facts(self, now))
+
+
+SORTS: Final[Mapping[str, Callable[[Attempt], tuple[bool, str]] | None]] = {
+    "newest": None,
+    "name": lambda attempt: (False, attempt.name.casefold()),
+    "state": lambda attempt: (not attempt.is_unknown, attempt_badge(attempt).word),
+}
+"""Orders by name; None: as the ledger gives them. By state, what a person has to find out comes first."""
 
 
 def attempt_badge(attempt: Attempt) -> Badge:

@@ -22,17 +22,19 @@ from app.console.troubles import UNREADABLE
 from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from app.text import safe_text
 from storage.ledger import LedgerRefusedError
-from widgets.activity.bar import ActivityBar, ActivitySearch, ChipBar
+from widgets.activity.bar import ActivityBar, ChipBar
 from widgets.activity.formatting import Entry, outcome_badge
 from widgets.activity.table import ActivityPane, ActivityTable
 from widgets.badges import Badge
 from widgets.frame.notice import Notice
 from widgets.line_table import LineTable
+from widgets.list_search import ListSearch
 
 if TYPE_CHECKING:
     from textual.timer import Timer
 
     from app.engine import Engine
+    from storage.records import Action
 
 PAGE: Final = 300
 """Entries read at first, and again each time that the last one is reached."""
@@ -61,6 +63,7 @@ class ActivityScreen(BaseScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("v", "resolve", "resolve", tooltip="Say what became of an unknown outcome", id="activity.resolve"),
         Binding("z", "undo", "undo", tooltip="Take back what was said of an outcome", id="activity.undo"),
+        Binding("e", "resend", "edit and resend", tooltip="What was rejected or not sent", id="activity.resend"),
         Binding(
             "slash", "search", "search", key_display="/", tooltip="What was asked, sent or said", id="activity.find"
         ),
@@ -111,7 +114,7 @@ class ActivityScreen(BaseScreen):
         """Show what is unknown, whatever was filtered for."""
         if place == UNKNOWN_PLACE:
             with self.prevent(Input.Changed):
-                self.query_one(ActivitySearch).value = ""
+                self.query_one(ListSearch).value = ""
             self._query, self._limit, self._seeks_unknown = ActivityQuery(), PAGE, True
             self._reader.ask()
 
@@ -136,6 +139,8 @@ class ActivityScreen(BaseScreen):
             return True if self._first_unknown is not None else None
         if action == "undo":
             return entry is not None and entry.source.resolution in {"created", "not_created"}
+        if action == "resend":
+            return entry is not None and entry.is_resendable and not self._engine.actions.read_only
         if action in {"open", "copy_id"}:
             return True if entry is not None else None
         return super().check_action(action, parameters)
@@ -150,8 +155,7 @@ class ActivityScreen(BaseScreen):
         if entry.source.kind == ORGANIZATION:
             self.post_message(GoToTab("organizations", entry.key))
             return
-        run_id = _run_of(entry)
-        if run_id is None:
+        if (run_id := entry.run_id) is None:
             self.session.notify("It made no run: there is nothing to go to.")
         elif await self._engine.cache.detail(run_id) is None:
             self.session.notify(f"No listed run has the id {safe_text(run_id)}.", severity="warning")
@@ -180,6 +184,24 @@ class ActivityScreen(BaseScreen):
         else:
             self.session.notify("Its outcome is unknown again; v resolves it.")
 
+    async def action_resend(self) -> None:
+        """Open the form with what was sent: to put it right, and to send it as a new action."""
+        from app.console.forms.resend import UnfaithfulError, form_for
+
+        if self._entry is None or not self._entry.is_resendable:
+            return
+        try:
+            form = await form_for(self._engine, self._entry.source)
+        except UnfaithfulError as error:
+            self.session.notify(str(error), severity="warning")
+        else:
+            self.app.push_screen(form, self._form_closed)
+
+    def _form_closed(self, action: "Action | None") -> None:
+        self._reader.ask()
+        if action is not None and action.state == "confirmed":
+            self.session.poll_soon()
+
     def action_copy_id(self) -> None:
         """Copy the id of what it made; of the action, where it made nothing."""
         if self._entry is not None:
@@ -187,7 +209,7 @@ class ActivityScreen(BaseScreen):
 
     def action_search(self) -> None:
         """The keys go to the search."""
-        self.query_one(ActivitySearch).focus()
+        self.query_one(ListSearch).focus()
 
     def action_view(self, step: int) -> None:
         """The next view, or the one before."""
@@ -216,7 +238,7 @@ class ActivityScreen(BaseScreen):
         """Take the filters away, then the view."""
         view = self._query.view if self._query.is_narrowed else 0
         with self.prevent(Input.Changed):
-            self.query_one(ActivitySearch).value = ""
+            self.query_one(ListSearch).value = ""
         self._ask(ActivityQuery(view=view))
 
     # What it hears from its widgets
@@ -242,7 +264,7 @@ class ActivityScreen(BaseScreen):
             self._search_pause.stop()
         self._search_pause = self.set_timer(SEARCH_PAUSE_S, self._search_now)
 
-    @on(ActivitySearch.Left)
+    @on(ListSearch.Left)
     def _search_left(self) -> None:
         self._search_now()
         self._table.focus()
@@ -274,7 +296,7 @@ class ActivityScreen(BaseScreen):
     def _search_now(self) -> None:
         if self._search_pause is not None:
             self._search_pause.stop()
-        self._ask(replace(self._query, search=" ".join(self.query_one(ActivitySearch).value.split())))
+        self._ask(replace(self._query, search=" ".join(self.query_one(ListSearch).value.split())))
 
     def _ask(self, query: ActivityQuery) -> None:
         if query != self._query:
@@ -326,8 +348,3 @@ class ActivityScreen(BaseScreen):
             chips = tuple(chip for chip in chips if chip.is_set)
         self.query_one(ActivityBar).show(views(query), chips, extent)
         self._table.say(self._nothing)
-
-
-def _run_of(entry: Entry) -> str | None:
-    source = entry.source
-    return source.result_id or (source.subject if source.kind == "run.continue" else None)

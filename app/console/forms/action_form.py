@@ -10,6 +10,7 @@ from app.actions import ActionRefusedError, BlockedError
 from app.api.requests import WriteRequest
 from app.console.forms import outcomes
 from app.console.forms.copies import UnfaithfulError, as_command, as_curl
+from app.console.forms.drafts import Values
 from app.console.forms.form_screen import FormScreen
 from app.console.messages import FollowRun, OpenRun
 from app.engine import Engine
@@ -55,6 +56,11 @@ class ActionForm(FormScreen):
         """The action that a person has to resolve, where there is one."""
         self._sending_timer: Timer | None = None
         self._began = engine.clock()
+
+    def begin_with(self, values: Values, draft: str) -> None:
+        """Begin with these values, unless that draft has others; call it before the form is shown."""
+        self.beginning = values
+        self.form_draft.belong_to(draft, values)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Each key means something in its own phases only; while sending none does."""

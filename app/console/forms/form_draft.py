@@ -56,6 +56,10 @@ class FormDraft:
         self._failed = failed
         self._told: str | None = None
 
+    def belong_to(self, name: str, fresh: Values) -> None:
+        """Take another name and beginning, before anything was read or kept."""
+        self._name, self.fresh = name, fresh
+
     @property
     def current(self) -> Draft | None:
         """What would come back if the program ended now; None: nothing worth keeping."""

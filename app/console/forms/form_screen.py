@@ -106,6 +106,8 @@ class FormScreen(ModalScreen[Action | None]):
         self._draft_timer: Timer | None = None
         self._last_typed = ""
         self.phase: Phase = "editing"
+        self.beginning: Values | None = None
+        """What the fields begin with where no draft does; None: as they were made."""
         self.request: WriteRequest | None = None
         """The request that was previewed."""
 
@@ -158,7 +160,7 @@ class FormScreen(ModalScreen[Action | None]):
     async def on_mount(self) -> None:
         """Restore an earlier draft, and focus the first empty field."""
         self._unsubscribe = self.engine.subscribe(self._engine_changed)
-        if (values := await self.switch.restore()) is not None:
+        if (values := await self.switch.restore() or self.beginning) is not None:
             self._fill(values)
         self.enter("editing")
         self._offer_repositories()

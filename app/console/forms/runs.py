@@ -1,6 +1,7 @@
 """The two forms about runs: a new one, and the next turn of one."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Final
 
 from textual import work
@@ -104,8 +105,17 @@ class ContinueRunForm(ActionForm):
 
     TITLE_TEXT = "Continue a run"
 
-    def __init__(self, engine: Engine, run: Run, *, final_statuses: Collection[str] = FINAL_STATUSES) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        run: Run,
+        *,
+        final_statuses: Collection[str] = FINAL_STATUSES,
+        sent: ContinueRun | None = None,
+    ) -> None:
+        """Prepare for this run; with `sent`, all but the instructions is sent as it was then."""
         self._run, self._has_ended = run, run.status in final_statuses
+        self._sent = sent
         self._conversation = Conversation()
         self._previous = ""
         super().__init__(engine, draft=named("run.continue", run.run_id))
@@ -151,6 +161,8 @@ class ContinueRunForm(ActionForm):
 
     def build(self, values: Values) -> Built:
         """The request as typed."""
+        if self._sent is not None:
+            return replace(self._sent, instructions=values["instructions"])
         return continuation(self._run, values["instructions"])
 
     def consequence(self, request: WriteRequest) -> str:

@@ -8,20 +8,23 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Container
+from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
 from app.console.base_screen import BaseScreen
 from app.console.coalesced_task import CoalescedTask
 from app.console.session import Session
 from app.console.troubles import UNREADABLE
 from app.events import ActionChanged, CacheChangedElsewhere, Event
+from app.text import safe_text
 from storage.records import Action
+from widgets.activity.bar import Chip, ChipBar
 from widgets.frame.notice import Notice
-from widgets.organizations.attempts import Attempt, OrganizationPane, OrganizationTable, attempt_badge
+from widgets.list_search import ListSearch
+from widgets.organizations.attempts import SORTS, Attempt, OrganizationPane, OrganizationTable, attempt_badge
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -39,17 +42,25 @@ NOTHING_YET: Final = Notice(
     ),
     "plain",
 )
+NO_MATCH: Final = Notice("∅", "No attempt matches", ("esc shows them all again.",))
+SEARCHED: Final = ("/ search address, name, slug, id", "/ search")
 NEVER_HERE: Final = replace(NOTHING_YET, lines=(*NOTHING_YET.lines[:-1], "This profile is read-only: it creates none."))
 
 
 class OrganizationsScreen(BaseScreen):
-    """The ledger's attempts to create organizations, newest first."""
+    """The ledger's attempts to create organizations."""
 
     TAB = "organizations"
     CSS = """
     #organizations { height: 1fr; layout: vertical; }
-    #organizations-summary { height: 1; padding: 0 1; }
-    OrganizationsScreen.-tall #organizations-summary { margin-bottom: 1; }
+    #organizations-bar { height: 1; padding: 0 1; }
+    #organizations-bar ListSearch {
+        width: 18; height: 1; margin: 0 2 0 0; padding: 0 1; border: none; background: $surface;
+    }
+    OrganizationsScreen.-wide #organizations-bar ListSearch { width: 38; }
+    #organizations-bar ListSearch:focus { border: none; background: $panel; }
+    #organizations-summary { width: 1fr; height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
+    OrganizationsScreen.-tall #organizations-bar { margin-bottom: 1; }
     OrganizationsScreen.-wide #organizations { layout: horizontal; }
     OrganizationsScreen.-wide OrganizationPane {
         width: 42%; max-width: 76; height: 1fr; border-top: none; border-left: solid $panel;
@@ -62,11 +73,14 @@ class OrganizationsScreen(BaseScreen):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n,o", "new_organization", "new organization", tooltip="Create one and invite its administrator"),
+        Binding("escape", "clear", "show all", key_display="esc", id="org.clear"),
+        Binding("n", "new_organization", "new organization", tooltip="Create one and invite its administrator"),
         Binding("v", "resolve", "resolve", tooltip="Say what became of an unknown outcome", id="org.resolve"),
         Binding("enter", "open", "details", key_display="enter", id="org.open"),
         Binding("escape", "close", "back to the list", id="org.close"),
         Binding("y", "copy_id", "copy id", show=False, id="org.copy_id"),
+        Binding("slash", "search", "search", key_display="/", tooltip="By address, name, slug or id", id="org.find"),
+        Binding("o", "sort", "sort", tooltip="By newest, name or state", id="org.sort"),
         Binding("i", "import", "import", tooltip="Create many, from a CSV file", id="org.import"),
         Binding("p", "onboard", "onboard project", tooltip="Connect a GitLab project", id="gitlab.onboard"),
     ]
@@ -78,11 +92,16 @@ class OrganizationsScreen(BaseScreen):
         self._known: dict[str, Attempt] = {}
         self._sought: str | None = None
         """The action that the cursor goes to at the next reading; None: it stays."""
+        self._sort = "newest"
+        """One of `SORTS`."""
         self._reader = CoalescedTask(self._read, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
-        """How many of which kind; the table, the facts."""
-        yield Static(id="organizations-summary")
+        """The search, how many of which kind, and their order; the table, the facts."""
+        with Horizontal(id="organizations-bar"):
+            yield ListSearch(SEARCHED)
+            yield Static(id="organizations-summary")
+            yield ChipBar(id="organizations-sort")
         with Container(id="organizations", classes="-empty"):
             yield OrganizationTable(self._engine.clock())
             yield OrganizationPane()
@@ -122,6 +141,8 @@ class OrganizationsScreen(BaseScreen):
             return None
         if action == "resolve":
             return True if self._unknown else None
+        if action == "clear":
+            return self.is_mounted and bool(self._words)
         if action in {"open", "close"}:
             is_alone = self.is_mounted and self.query_one("#organizations").has_class("-alone")
             return is_alone if action == "close" else selected is not None and not is_alone
@@ -159,7 +180,8 @@ class OrganizationsScreen(BaseScreen):
             self._open_form(ResolveForm(self._engine, selected.action))
 
     def go_to(self, place: str) -> None:
-        """Put the cursor on the attempt with this action."""
+        """Put the cursor on the attempt with this action, whatever was searched for."""
+        self.action_clear()
         self._sought = place
         self._reader.ask()
 
@@ -175,6 +197,21 @@ class OrganizationsScreen(BaseScreen):
         self.query_one("#organizations").remove_class("-alone")
         self.query_one(OrganizationTable).focus()
         self.refresh_bindings()
+
+    def action_search(self) -> None:
+        """The keys go to the search."""
+        self.action_close()
+        self.query_one(ListSearch).focus()
+
+    def action_sort(self) -> None:
+        """Take the next order; the cursor stays on its attempt."""
+        names = tuple(SORTS)
+        self._sort = names[(names.index(self._sort) + 1) % len(names)]
+        self._show()
+
+    def action_clear(self) -> None:
+        """Show all attempts again."""
+        self.query_one(ListSearch).value = ""
 
     def action_copy_id(self) -> None:
         """Copy the organization's id; the action's, where there is none."""
@@ -196,12 +233,26 @@ class OrganizationsScreen(BaseScreen):
             return UNREADABLE
         if self._attempts is None:
             return READING
+        if self._attempts:
+            return NO_MATCH
         return NEVER_HERE if self._engine.actions.read_only else NOTHING_YET
 
     @on(OrganizationTable.Highlighted)
     def _highlighted(self) -> None:
         self.query_one(OrganizationPane).show(self._selected, self._engine.clock())
         self.refresh_bindings()
+
+    @on(Input.Changed)
+    def _search_changed(self) -> None:
+        self._show()
+
+    @on(ListSearch.Left)
+    def _search_left(self) -> None:
+        self.query_one(OrganizationTable).focus()
+
+    @on(ChipBar.Clicked)
+    def _sort_clicked(self) -> None:
+        self.action_sort()
 
     @on(OrganizationTable.Chosen)
     def _chosen(self) -> None:
@@ -214,14 +265,29 @@ class OrganizationsScreen(BaseScreen):
         actions = await self._engine.ledger.organizations()
         self._known = {action.action_id: self._attempt(action) for action in actions}
         self._attempts = tuple(self._known.values())
+        self._show()
+
+    def _show(self) -> None:
+        """Show the attempts that match, in order; a cursor whose attempt is gone stays near."""
+        attempts, words, order = self._attempts or (), self._words, SORTS[self._sort]
+        shown = [attempt for attempt in attempts if attempt.matches(words)]
+        if order is not None:
+            shown.sort(key=order)
         table = self.query_one(OrganizationTable)
-        table.show(self._attempts)
-        if self._sought is not None:
+        table.show(shown)
+        if self._sought is not None and self._attempts is not None:
             table.seek(self._sought)
             self._sought = None
-        self.query_one("#organizations").set_class(not self._attempts, "-empty")
-        self.query_one("#organizations-summary", Static).update(_summary(self._attempts))
+        self.query_one("#organizations").set_class(not shown, "-empty")
+        extent = Content(f"{len(shown):,} of {len(attempts):,}   " if words else "")
+        self.query_one("#organizations-summary", Static).update(extent + _summary(shown))
+        chips = (Chip("sort", safe_text(f"sort {self._sort} ▾"), self._sort != "newest"),)
+        self.query_one("#organizations-sort", ChipBar).show(chips if attempts else ())
         self.show_trouble()
+
+    @property
+    def _words(self) -> tuple[str, ...]:
+        return tuple(self.query_one(ListSearch).value.casefold().split())
 
     def _attempt(self, action: Action) -> Attempt:
         """Read the action's request and answer; those read before are not read again."""
@@ -242,6 +308,6 @@ class OrganizationsScreen(BaseScreen):
 
 def _summary(attempts: Iterable[Attempt]) -> Content:
     counts: Counter[Badge] = Counter(attempt_badge(attempt) for attempt in attempts)
-    return Content("   ").join(
+    return Content("  ").join(
         Content.assemble((badge.glyph, badge.style), f" {count} {badge.word}") for badge, count in counts.most_common()
     )

@@ -29,6 +29,8 @@ class Service:
     board: Board
     refuses: Step | None = None
     """What every reading request is answered with; None: what the board says."""
+    rejects: Step | None = None
+    """What every write is answered with; None: it is done."""
     loses: set[str] = field(default_factory=set)
     """Emails whose organization is created, and whose answer never arrives."""
     loses_runs: bool = False
@@ -48,6 +50,8 @@ class Service:
         return Counter(str(_body(each)["email"]) for each in self.written if each.path.endswith("organizations"))
 
     def _answer(self, request: Received) -> Step:
+        if request.method == "POST" and self.rejects is not None:
+            return self.rejects
         if request.method == "POST":
             return self._create(request) if request.path.endswith("organizations") else self._run(request)
         if self.refuses is not None:

@@ -1,0 +1,112 @@
+"""A form that begins with a request as it was sent, to be put right and sent as a new action."""
+
+import json
+from contextlib import suppress
+
+from app.api.requests import (
+    ContinueRun,
+    CreateOrganization,
+    Json,
+    OnboardProject,
+    StartAgent,
+    StartRun,
+    WriteRequest,
+    asked_of,
+)
+from app.console.forms.action_form import ActionForm
+from app.console.forms.agent import StartAgentForm
+from app.console.forms.copies import UnfaithfulError
+from app.console.forms.drafts import Values, named
+from app.console.forms.onboard import OnboardForm
+from app.console.forms.organization import OrganizationForm
+from app.console.forms.runs import ContinueRunForm, NewRunForm
+from app.console.forms.values import faithful, read_value
+from app.engine import Engine
+from storage.records import Action
+from widgets.forms.inputs import LONGEST_LINE, printable
+from widgets.forms.pairs import packed, unpacked
+
+
+async def form_for(engine: Engine, action: Action) -> ActionForm:
+    """The right form, filled in with what the action sent; edits are a draft of that action.
+
+    Raises:
+        UnfaithfulError: No form shows the request exactly as it was sent.
+        StorageError: The cache cannot be read.
+    """
+    request = _asked(action)
+    form, values = await _form(engine, request), _values(request)
+    if form.build(values) != request or not all(_is_shown(*value) for value in values.items()):
+        raise UnfaithfulError("It holds what no form can show as it was sent; send it again from the command line.")
+    form.begin_with(values, named("resend", action.action_id))
+    return form
+
+
+def _asked(action: Action) -> WriteRequest:
+    with suppress(KeyError, TypeError, ValueError, IndexError):
+        return asked_of(action)
+    raise UnfaithfulError("Another version of Runwarden wrote it; send it again from the command line.")
+
+
+async def _form(engine: Engine, request: WriteRequest) -> ActionForm:
+    match request:
+        case StartRun():
+            return NewRunForm(engine)
+        case ContinueRun():
+            detail = await engine.cache.detail(request.run_id)
+            if detail is None:
+                raise UnfaithfulError("Its run is not listed here: fetch older runs first, with M under Runs.")
+            finals = await engine.cache.final_statuses()
+            return ContinueRunForm(engine, detail.run, final_statuses=finals, sent=request)
+        case StartAgent():
+            return StartAgentForm(engine)
+        case CreateOrganization():
+            return OrganizationForm(engine)
+        case OnboardProject():
+            return OnboardForm(engine)
+
+
+def _values(request: WriteRequest) -> Values:
+    """What each of the form's fields holds."""
+    match request:
+        case StartRun():
+            values = {
+                "repository": request.repository.label,
+                "branch_name": request.branch_name,
+                "instructions": request.instructions,
+                "metadata": _pairs(request.metadata),
+            }
+        case ContinueRun():
+            values = {"instructions": request.instructions}
+        case StartAgent():
+            values = {
+                "name": request.name,
+                "repository": request.repository,
+                "branch_name": request.branch_name,
+                "inputs": _pairs(request.inputs),
+            }
+        case CreateOrganization():
+            values = {"email": request.email, "offer_code": request.offer_code}
+        case OnboardProject():
+            number = None if request.project_id is None else str(request.project_id)
+            values = {"project_path": request.project_path, "project_id": number}
+    return {key: text or "" for key, text in values.items()}
+
+
+def _pairs(values: dict[str, Json]) -> str:
+    """Keys and values as they would have been typed."""
+    return packed(tuple((key, _typed(value)) for key, value in values.items()))
+
+
+def _typed(value: Json) -> str:
+    # Text that would be read or shown as something else gets quotes.
+    is_plain = isinstance(value, str) and read_value(value) == value == faithful(value)
+    return str(value) if is_plain else json.dumps(value)
+
+
+def _is_shown(field: str, text: str) -> bool:
+    """Whether the field shows exactly this."""
+    if field == "instructions":
+        return printable(text) == text
+    lines = [part for pair in unpacked(text) for part in pair] if field in {"metadata", "inputs"} else [text]
+    return all(faithful(line) == line and len(line) <= LONGEST_LINE for line in lines)
