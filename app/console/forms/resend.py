@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from typing import assert_never
 
 from app.api.requests import (
     ContinueRun,
@@ -25,6 +26,8 @@ from app.engine import Engine
 from storage.records import Action
 from widgets.forms.inputs import LONGEST_LINE, printable
 from widgets.forms.pairs import packed, unpacked
+
+__all__ = ["UnfaithfulError", "form_for"]
 
 
 async def form_for(engine: Engine, action: Action) -> ActionForm:
@@ -68,6 +71,7 @@ async def _form(engine: Engine, request: WriteRequest) -> ActionForm:
 
 def _values(request: WriteRequest) -> Values:
     """What each of the form's fields holds."""
+    values: dict[str, str | None]
     match request:
         case StartRun():
             values = {
@@ -90,6 +94,8 @@ def _values(request: WriteRequest) -> Values:
         case OnboardProject():
             number = None if request.project_id is None else str(request.project_id)
             values = {"project_path": request.project_path, "project_id": number}
+        case _:
+            assert_never(request)
     return {key: text or "" for key, text in values.items()}
 
 
