@@ -87,6 +87,8 @@ async def check_result_id(action: Action, result_id: str, reconciliation: Reconc
         return
     known = await _known_ids(action, reconciliation)
     form = IdForm.learnt(known)
+    if form is None and action.kind == "organization.create":
+        await _check_is_no_run(action, result_id, reconciliation)
     fits = form.fits(result_id) if form else _PLAUSIBLE.fullmatch(result_id)
     if not fits and result_id not in known:
         like = f": those of this service look like {form.example}" if form else ""
@@ -98,6 +100,12 @@ async def check_result_id(action: Action, result_id: str, reconciliation: Reconc
             raise DoubtfulIdError(f"{result_id} is what {other.action_id} made. {WHERE_TO_LOOK[action.kind]}")
     if action.kind in FINDABLE:
         await _check_run(action, result_id, reconciliation)
+
+
+async def _check_is_no_run(action: Action, result_id: str, reconciliation: Reconciliation) -> None:
+    runs = IdForm.learnt([run.run_id for run in await reconciliation.runs.cache.runs(RunFilter(), _KNOWN)])
+    if runs is not None and _prefix(result_id) and runs.fits(result_id):
+        raise DoubtfulIdError(f"{result_id!r} looks like a run's id. {WHERE_TO_LOOK[action.kind]}")
 
 
 def _check_project(action: Action, path: str) -> None:

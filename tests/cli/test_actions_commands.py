@@ -154,6 +154,18 @@ def test_an_id_that_does_not_look_right_needs_force_and_a_mistake_can_be_undone(
     assert twice.code == 2
 
 
+def test_a_runs_id_is_no_organizations_id_even_where_no_organization_is_known(
+    faulty: CommandLine, server: FaultServer
+) -> None:
+    """The runs in the cache say what theirs look like."""
+    server.script(Respond(200, {"runs": [{**RUN, "run_id": f"run_{n}"} for n in range(3)]}), Drop())
+    faulty("runs", "list", "--json")
+    action_id = faulty("orgs", "create", "eve@example.com", "--json").json()["action_id"]
+    refused = faulty("actions", "resolve", action_id, "--json", "--created", "run_7").json()["error"]
+
+    assert (refused["kind"], "looks like a run's id" in refused["message"]) == ("doubtful_id", True)
+
+
 def test_fields_nobody_knows_are_printed_as_received(faulty: CommandLine, server: FaultServer) -> None:
     """The service may say more than the spec."""
     server.script(Respond(201, {**RUN, "cost": {"tokens": 3}}), Respond(200, {**EXECUTION, "queue": 1}))
