@@ -96,7 +96,7 @@ async def check_result_id(action: Action, result_id: str, reconciliation: Reconc
             f"{result_id!r} does not look like {THINGS[action.kind]}{like}. {WHERE_TO_LOOK[action.kind]}"
         )
     for other in await reconciliation.ledger.actions(kinds=[action.kind], states=["confirmed"], limit=1_000):
-        if other.result_id == result_id and action.kind != "run.continue":
+        if other.result_id == result_id and other.action_id != action.action_id and action.kind != "run.continue":
             raise DoubtfulIdError(f"{result_id} is what {other.action_id} made. {WHERE_TO_LOOK[action.kind]}")
     if action.kind in FINDABLE:
         await _check_run(action, result_id, reconciliation)

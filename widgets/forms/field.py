@@ -122,12 +122,9 @@ class FormField(Widget):
         """Focus the control with the cursor behind the value; tabbing in would select the value."""
         control = self.query("Input, TextArea").first()
         if isinstance(control, Input):
+            # Until the field is left: when the focus arrives is not known here.
             control.select_on_focus = False
-            self.call_after_refresh(self._select_again, control)
         control.focus()
-
-    def _select_again(self, control: Input) -> None:
-        control.select_on_focus = True
 
     def say(self, text: SafeText, tone: Tone = "quiet") -> None:
         """Set the hint, shown while there is no problem."""
@@ -176,6 +173,8 @@ class FormField(Widget):
         """Counts a field with a value as touched when it is left."""
         self.remove_class("-focused")
         self._is_typing = False
+        for control in self.query(Input):
+            control.select_on_focus = True
         if self.value:
             self.touched = True
         self.post_message(self.Left(self.key))
@@ -222,11 +221,16 @@ class ChoiceField(LineField):
         super().__init__(key, label, hint, value=value, placeholder=placeholder)
         self._choice_control = ChoiceInput(value, placeholder)
         self._control = self._choice_control
-        self._resting_hint = safe_text(hint)
+        self._resting_hint: tuple[SafeText, Tone] = self._hint
 
     def offer(self, choices: tuple[str, ...]) -> None:
         """Set the suggestions, best first."""
         self._choice_control.offer(choices)
+        self._show_matches()
+
+    def rest(self, hint: SafeText, tone: Tone = "quiet") -> None:
+        """Set the hint that is shown while there is nothing to suggest."""
+        self._resting_hint = (hint, tone)
         self._show_matches()
 
     @on(Input.Changed)
@@ -245,7 +249,7 @@ class ChoiceField(LineField):
     def _show_matches(self) -> None:
         found = self._matching
         if not found:
-            self.say(self._resting_hint)
+            self.say(*self._resting_hint)
             return
         more = f" and {len(found) - _SUGGESTIONS_SHOWN} more" if len(found) > _SUGGESTIONS_SHOWN else ""
         match = "" if not self.value else " matches" if len(found) == 1 else " match"

@@ -81,7 +81,7 @@ class Following:
 
     def _followed(self, run_ids: tuple[str, ...], others: int) -> str:
         if len(run_ids) > 1 or others:
-            besides = f", {others:,} were already or are too many" if others else ""
+            besides = f", {others:,} are followed already or too many" if others else ""
             return f"{len(run_ids):,} followed to their end{besides}. F lists what is followed."
         row = next((pinned.row for pinned in self._session.pins if pinned.run_id in run_ids), None)
         if row is not None and row.is_final:

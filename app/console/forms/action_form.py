@@ -104,7 +104,7 @@ class ActionForm(FormScreen):
         """Copy the id of what was made."""
         if self._result is not None:
             self.app.copy_to_clipboard(safe_text(self._result.result_id or self._result.action_id))
-            self.notify("Copied.", markup=False)
+            self.dialog.did(safe_text("Copied."))
 
     def action_copy_curl(self) -> None:
         """Copy what would be sent, for curl."""
@@ -121,7 +121,7 @@ class ActionForm(FormScreen):
             self.notify(str(error), severity="warning", markup=False)
         else:
             self.app.copy_to_clipboard(text)
-            self.notify(f"Copied {how}.", markup=False)
+            self.dialog.did(safe_text(f"Copied {how}."))
 
     @property
     def run_ids(self) -> tuple[str, ...]:

@@ -331,12 +331,12 @@ class FormScreen(ModalScreen[Action | None]):
         return found
 
     def _field_in_need(self) -> FormField:
-        """The one last typed in; at first the one that most needs typing."""
+        """The one last typed in; at first the one that most needs typing, or the instructions, where none does."""
         if self._last_typed in self._fields:
             return self._fields[self._last_typed]
         wrong = {problem.field for problem in self._problems()}
         fields = tuple(self._fields.values())
-        return next((field for field in fields if field.key in wrong), fields[0])
+        return next((field for field in fields if field.key in wrong), self._instructions or fields[0])
 
     def _show_preview(self, request: WriteRequest) -> None:
         body = json.dumps(json.loads(as_json(request)), indent=2, ensure_ascii=False)

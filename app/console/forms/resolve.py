@@ -87,6 +87,8 @@ class ResolveForm(ModalScreen[Action | None]):
         self._best = ""
         """The likeliest candidate's id, or the one that a person clicked."""
         self._is_picked = False
+        self._ids: tuple[str, ...] = ()
+        """Of all candidates."""
         self._candidates: tuple[str, ...] = ()
         """Ids of those on show, line by line."""
         self._found = FormFact("candidates" if action.kind in FINDABLE else "find out", SafeText())
@@ -171,6 +173,7 @@ class ResolveForm(ModalScreen[Action | None]):
             self._say_no(str(error))
         except (ActionRefusedError, LedgerRefusedError, StorageError) as error:
             self._is_applying = False
+            self._doubt(None)
             self._say_no(str(error))
         else:
             self.dismiss(action)
@@ -202,11 +205,13 @@ class ResolveForm(ModalScreen[Action | None]):
         self._evidence.display = word in {"created", "send_again"}
         if word == "created":
             self._evidence.rename("id")
-            self._evidence.say(safe_text(_ID_HINTS[self._action.kind]))
+            self._evidence.offer(self._ids)
+            self._evidence.rest(safe_text(_ID_HINTS[self._action.kind]))
             self._evidence.fill(self._best)
         elif word == "send_again":
             self._evidence.rename("confirm")
-            self._evidence.say(safe_text(f"Type {self._pledge} to confirm."), "warn")
+            self._evidence.offer(())
+            self._evidence.rest(safe_text(f"Type {self._pledge} to confirm."), "warn")
             self._evidence.fill("")
 
     @on(Input.Changed)
@@ -252,9 +257,11 @@ class ResolveForm(ModalScreen[Action | None]):
             self._best = ids[0] if ids else ""
         self._candidates = ids if len(ids) <= _LINES else ids[: _LINES - 1]
         self._found.show(_candidate_lines(found.candidates))
-        self._evidence.offer(ids)
-        if self._word == "created" and self._evidence.value in {"", before}:
-            self._evidence.fill(self._best)
+        self._ids = ids
+        if self._word == "created":
+            self._evidence.offer(ids)
+            if self._evidence.value in {"", before}:
+                self._evidence.fill(self._best)
 
 
 def _about(action: Action) -> str:

@@ -168,4 +168,4 @@ class ContinueRunForm(ActionForm):
     def consequence(self, request: WriteRequest) -> str:
         """What sending does."""
         del request
-        return f"Continues run {self._run.run_id} with its context."
+        return f"Continues {self._run.run_id} with its context."

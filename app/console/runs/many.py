@@ -74,7 +74,7 @@ def started_like(runs: Sequence[Run]) -> ManyTask:
         runs=tuple(runs),
         left_out="",
         nothing="No run is marked.",
-        hint="Each new run gets these words, on its repository and branch.",
+        hint="Each gets these words, on its repository and branch.",
         placeholder="What should each of them do?",
         consequence="Starts {} runs, one after the other, each on its repository and branch.",
         done="{} of {} runs started",

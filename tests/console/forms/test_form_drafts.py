@@ -15,7 +15,7 @@ from app.console.forms import NewRunForm
 from app.console.forms.drafts import Draft, Drafts, DraftsError
 from app.console.forms.form_draft import FormDraft
 from app.engine import Engine
-from tests.console.forms.steps import CREATED, FILLED, drafts_of, opened, painted, press, write
+from tests.console.forms.steps import CREATED, FILLED, drafts_of, opened, painted, press, settle, write
 from tests.console.quiet import toasts
 from tests.fault_server import Respond
 
@@ -122,6 +122,28 @@ async def test_a_draft_survives_escape_and_is_swapped_for_a_fresh_form_and_back(
     assert json.loads(restored["metadata"]) == [["depth", "3"]]
     assert fresh == {"repository": "", "branch_name": "", "instructions": "", "metadata": ""}
     assert back == restored
+
+
+async def test_a_draft_is_gone_on_with_where_it_ends(stage: Any) -> None:
+    """The next key adds to its instructions: it neither replaces a field nor changes the repository."""
+    for typed in ("Fix it", " now."):
+        app = stage(lambda engine: NewRunForm(engine, "acme/api"))
+        async with opened(app, typed) as pilot:
+            values = app.screen.values
+            await press(pilot, "escape")
+
+    assert (values["repository"], values["instructions"]) == ("acme/api", "Fix it now.")
+
+
+@pytest.mark.parametrize("typed", ["", "acme"])
+async def test_a_field_to_be_mended_keeps_what_it_holds(stage: Any, typed: str) -> None:
+    """The cursor is behind its value, and the next key adds to it."""
+    app = stage(NewRunForm)
+    async with opened(app, f"{typed}\t\tFix it.", "ctrl+s") as pilot:
+        await write(pilot, "/api")
+        await settle(pilot)
+
+        assert app.screen.values["repository"] == f"{typed}/api"
 
 
 async def test_a_draft_survives_a_killed_program(stage: Any, engine: Engine) -> None:

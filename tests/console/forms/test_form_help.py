@@ -12,6 +12,7 @@ from app.console.forms.instructions import filled_in
 from app.engine import Engine
 from storage.records import Repository, Run
 from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write
+from tests.console.quiet import toasts
 from tests.fault_server import Drop, Respond
 
 API, TOOLS = Repository.parse("acme/api"), Repository.parse("gitlab:acme/tools")
@@ -118,7 +119,10 @@ async def test_a_preview_is_copied_for_a_shell(stage: Any, key: str, monkeypatch
     monkeypatch.setattr(app, "copy_to_clipboard", copied.append)
     async with opened(app, "acme/api\tmain\tIt's broken.", "ctrl+s", key) as pilot:
         assert app.screen.phase == "preview"
+        assert "Copied as" in words(app)
+        assert not list(toasts(app)), "it would lie over the buttons"
         await press(pilot, "escape")
+        assert "Copied as" not in words(app)
 
     (text,) = copied
     assert "'It'\"'\"'s broken.'" in text or "It'\"'\"'s broken." in text

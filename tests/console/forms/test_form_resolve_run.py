@@ -11,6 +11,7 @@ from app.engine import Engine
 from storage.records import Action, Repository
 from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write
 from tests.fault_server import Drop, FaultServer, Received, Respond, Step
+from widgets.forms.inputs import ChoiceInput
 
 
 def listed(run_id: str, branch: str) -> dict[str, object]:
@@ -57,6 +58,36 @@ async def test_another_candidate_is_taken_by_a_click(stage: Any, engine: Engine,
 
     assert app.outcome.result_id in shown[1]
     assert app.outcome.result_id not in shown[0]
+
+
+async def test_sending_again_says_what_to_type_beside_candidates(
+    stage: Any, engine: Engine, server: FaultServer
+) -> None:
+    """The ids that fit are offered for what it made, not for the word that confirms a second send."""
+    action = await unknown_start(engine, server, RUNS)
+    app = stage(lambda engine: ResolveForm(engine, action))
+    async with opened(app) as pilot:
+        await press(pilot, "1", "3")
+        again = painted(app)
+        await press(pilot, "1")
+        made = app.screen.query_one(ChoiceInput)
+
+        assert "Type send again to confirm." in again
+        assert "↓" not in again
+        assert (made.value, made.matches()) == ("run_made1", ("run_made1",))
+
+
+async def test_what_was_resolved_elsewhere_is_not_doubted(stage: Any, engine: Engine, server: FaultServer) -> None:
+    """Another console was faster: that is said, and nothing is left to record."""
+    action = await unknown_start(engine, server, RUNS)
+    app = stage(lambda engine: ResolveForm(engine, action))
+    async with opened(app) as pilot:
+        await engine.actions.resolve_created(action.action_id, "run_made1")
+        await press(pilot, "1", "ctrl+s")
+        text = words(app)
+
+    assert f"{action.action_id} is confirmed, resolved as created" in text
+    assert "Record it anyway" not in text
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ async def test_a_run_is_continued(walked: Walked, service: Service) -> None:
         await hand.do("c", "c continue")
         await hand.fill("instructions", "Find out why.")
         await hand.do("ctrl+s", "Preview ^s")
-        await hand.see(f"Continues run {run_id}")
+        await hand.see(f"Continues {run_id}")
         await hand.do("ctrl+s", "Send ^s")
         await hand.see("The run goes on")
         await hand.do("escape", "Close esc")
