@@ -16,11 +16,10 @@ from service.reference import default_branch
 from service.store import organizations, repositories
 from service.store.agents import DEFAULT_NAME
 from service.store.database import Database
+from service.store.dispatch import MADE_UP
 from service.store.repositories import Repository
 from service.store.schema import runs, turns
 
-EXECUTOR: Final = "lab"
-"""The executor of generated runs, which tells them from real ones."""
 _BATCH: Final = 10_000
 _FAILED_SHARE: Final = 0.12
 _TYPICAL_S: Final = 240
@@ -94,7 +93,7 @@ def unmake(database: Database) -> int:
     removed = 0
     while True:
         with database.write() as connection:
-            mine = sa.select(turns.c.run_id).where(turns.c.executor == EXECUTOR).limit(_BATCH)
+            mine = sa.select(turns.c.run_id).where(turns.c.executor == MADE_UP).limit(_BATCH)
             gone = connection.execute(sa.delete(runs).where(runs.c.id.in_(mine.scalar_subquery()))).rowcount
         removed += gone
         if gone == 0:
@@ -148,7 +147,7 @@ def _pair(owner: str, place: Repository, run_id: str, task: str, status: str, cr
         "instructions": task,
         "inputs": {},
         "attempt": 1,
-        "executor": EXECUTOR,
+        "executor": MADE_UP,
         "accepted_at": created_at,
         "dispatched_at": created_at,
         "started_at": created_at,

@@ -2,11 +2,15 @@
 
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass
+from typing import Final
 
 import sqlalchemy as sa
 
 from service.store.runs import FINAL
 from service.store.schema import organizations, runs, turns
+
+MADE_UP: Final = "lab"
+"""Who works on turns that the lab made up: they hold no place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,7 @@ def next_turns(connection: sa.Connection, places: int, share: int | None) -> lis
         sa.select(runs.c.organization_id, runs.c.url, runs.c.branch)
         .join(turns, turns.c.run_id == runs.c.id)
         .where(turns.c.dispatched_at.is_not(None), turns.c.status.notin_(FINAL))
+        .where(turns.c.executor.is_distinct_from(MADE_UP))
     ).all()
     room = places - len(under_way)
     if room <= 0:

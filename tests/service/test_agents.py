@@ -28,7 +28,7 @@ def test_an_execution_is_accepted_and_listed_as_a_run(api: Any) -> None:
         ("https://gitlab.example/acme/tools", "acme/tools"),
         ("git@gitlab.example:acme/tools.git", "acme/tools"),
         ("acme/unheard-of", "acme/unheard-of"),
-        ("a/deep/group/project", "a/deep/group/project"),
+        ("acme/deep/group/project", "acme/deep/group/project"),
     ],
 )
 def test_a_repository_is_named_in_any_of_four_forms(api: Any, repository: str, path: str) -> None:

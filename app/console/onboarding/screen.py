@@ -198,7 +198,8 @@ class OnboardingScreen(Screen[str | None]):
         for key in ("base_url", "name", self._origin):
             problem = problems.get("token" if key in ORIGINS else key)
             field = self._field(key)
-            field.touched = field.touched or everywhere
+            if everywhere:
+                field.insist()
             field.complain(safe_text(problem) if problem and field.touched else None)
             first = first or (field if problem else None)
         if everywhere and first is not None:
