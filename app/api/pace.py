@@ -65,6 +65,8 @@ RARE: Final = 1 / 150
 """Requests per second: what was let through at a rate below says too little."""
 SLOW_ONCE_S: Final = 1.0
 """The time in which 429s lower the rate once."""
+SAME_S: Final = 10.0
+"""A 429 within this time of the one before belongs to the same burst."""
 CHANCE: Final = 8
 """Successes in a minute that say little of the limit: of many who ask at once, some are the first ones."""
 FIRST: Final = 0.03
@@ -223,6 +225,9 @@ def _slowed(state: BudgetState, opens_at_s: float, passed: Passed) -> BudgetStat
     lower = max(SLOWEST, min(DECREASE * rate, max(measured, DEEPEST * rate, RARE)))
     is_unknown = is_searching and (not state.successes or measured > BURSTY * rate)
     met = 0.0 if is_unknown else max(lower, min(rate, measured))
+    if state.refused_rate >= SHARED and opens_at_s - state.slowed_at_s < SAME_S:
+        # The burst before it is refused on: what was measured between its refusals says nothing new.
+        met, lower = state.refused_rate, max(lower, DEEPEST * state.refused_rate)
     return replace(state, rate=lower, refused_rate=met, opened_at_s=opens_at_s)
 
 
