@@ -3,18 +3,21 @@
 As a program it reads one JSON list a line, each entry a command, starts them all at once, and answers with one line.
 """
 
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from itertools import count
+from multiprocessing import Barrier
+from multiprocessing.synchronize import Barrier as BarrierType
 from pathlib import Path
-from typing import Any, NoReturn
+from tempfile import TemporaryFile
+from typing import IO, Any, NoReturn
 
 PRELOADED = (
     *("app.__main__", "app.actions.imports", "app.cli.main", "app.cli.runs", "app.cli.orgs", "app.engine"),
@@ -24,9 +27,13 @@ PRELOADED = (
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def command(*argv: str, kill_at: int | None = None, kill_after_s: float | None = None) -> dict[str, Any]:
-    """A command line, killed as its n-th SQL statement begins, or after a time."""
-    return {"argv": argv, "kill_at": kill_at, "kill_after_s": kill_after_s}
+def command(environment: dict[str, str], *lines: Sequence[str], **more: Any) -> dict[str, Any]:
+    """A process that runs these command lines, each at the same moment as the others run theirs.
+
+    It is killed as the `kill_at`th SQL statement begins, or after `kill_after_s`. `is_program`: only the first line,
+    by the program itself, with neither its imports nor anything else prepared.
+    """
+    return {"environment": environment, "lines": lines, "kill_at": None, "kill_after_s": 0, "is_program": False, **more}
 
 
 class Forks:
@@ -35,23 +42,22 @@ class Forks:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
-    def run(self, *commands: dict[str, Any]) -> list[dict[str, Any]]:
-        """Each command's `code` (negative: the signal that killed it), `out` and number of `statements`; blocks."""
+    def run(self, *commands: dict[str, Any]) -> list[list[dict[str, Any]]]:
+        """Each process's `code` (negative: the signal that killed it), and of each line its `out`; blocks."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(commands) + "\n")
         self._process.stdin.flush()
-        answer: list[dict[str, Any]] = json.loads(self._process.stdout.readline())
+        answer: list[list[dict[str, Any]]] = json.loads(self._process.stdout.readline())
         return answer
 
 
 @contextmanager
-def forks(environment: dict[str, str]) -> Iterator[Forks]:
-    """A process that forks commands with this environment."""
+def forks() -> Iterator[Forks]:
+    """A process that forks commands."""
     with subprocess.Popen(
         [sys.executable, "-m", "tests.actions.forks"],
         cwd=ROOT,
-        env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -62,56 +68,82 @@ def forks(environment: dict[str, str]) -> Iterator[Forks]:
 
 
 def main() -> None:
-    """Serve until stdin ends."""
-    for name in PRELOADED:
-        import_module(name)
+    """Serve until stdin ends; there is no thread and no event loop in this process, at any time."""
+    _preload(PRELOADED)
     from storage import database
     from storage.ledger import opening
 
     database.BUSY_WAIT_S = 5.0  # type: ignore[misc] — a test's own process
     opening.PRAGMAS["synchronous"] = "OFF"  # type: ignore[index] — a dict, declared read-only
     for line in sys.stdin:
-        started = [_start(each) for each in json.loads(line)]
-        sys.stdout.write(json.dumps([_ended(*each) for each in started]) + "\n")
+        given = json.loads(line)
+        # Killed ones have one line, and nothing to wait for.
+        together = Barrier(sum(not each["is_program"] for each in given))
+        started = [_start(each, together) for each in given]
+        ended = [_ended(*each) for each in started]
+        sys.stdout.write(json.dumps([reports for reports, _ in ended]) + "\n")
         sys.stdout.flush()
+        _preload({name for _, names in ended for name in names} - sys.modules.keys())
 
 
-def _start(given: dict[str, Any]) -> tuple[int, int]:
-    reading, writing = os.pipe()
+def _preload(names: Iterable[str]) -> None:
+    """Import what later commands need, and keep it out of their garbage collections."""
+    for name in names:
+        # Some packages make modules that cannot be imported.
+        with suppress(ImportError):
+            import_module(name)
+    gc.collect()
+    gc.freeze()
+
+
+def _start(given: dict[str, Any], together: BarrierType) -> tuple[int, IO[bytes]]:
+    printed = TemporaryFile()  # noqa: SIM115 — closed by `_ended`
     child = os.fork()
     if child == 0:
-        os.close(reading)
-        _run(given, writing)
-    os.close(writing)
-    return child, reading
+        _run(given, together, printed.fileno())
+    return child, printed
 
 
-def _ended(child: int, reading: int) -> dict[str, Any]:
-    with os.fdopen(reading, encoding="utf-8") as stream:
-        out, _, statements = stream.read().rpartition("\0")
+def _ended(child: int, printed: IO[bytes]) -> tuple[list[dict[str, Any]], list[str]]:
     _, status = os.waitpid(child, 0)
-    return {"code": os.waitstatus_to_exitcode(status), "out": out, "statements": int(statements or 0)}
+    with printed:
+        printed.seek(0)
+        *lines, imported = printed.read().decode().split("\0")
+    code = os.waitstatus_to_exitcode(status)
+    if code or not lines:
+        return [{"out": imported, "code": code}], []
+    outs, codes = lines[::2], lines[1::2]
+    return [{"out": out, "code": int(code)} for out, code in zip(outs, codes, strict=True)], imported.split()
 
 
-def _run(given: dict[str, Any], writing: int) -> NoReturn:
-    from app.__main__ import main as run_command_line
-
-    counted = _count_statements(given["kill_at"])
-    if given["kill_after_s"] is not None:
-        timer = threading.Timer(given["kill_after_s"], os.kill, (os.getpid(), signal.SIGKILL))
-        timer.daemon = True
-        timer.start()
-    os.dup2(writing, 1)
+def _run(given: dict[str, Any], together: BarrierType, printed: int) -> NoReturn:
+    os.dup2(printed, 1)
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
     os.dup2(0, 2)
+    # The kernel ends the process, also after `execve`: nothing of ours handles this signal.
+    signal.setitimer(signal.ITIMER_REAL, given["kill_after_s"])
+    if given["is_program"]:
+        os.execve(sys.executable, [sys.executable, "-m", "app", *given["lines"][0]], given["environment"])
+    from app.__main__ import main as run_command_line
+
+    _count_statements(given["kill_at"])
+    loaded = set(sys.modules)
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115 — the process's own
-    code = run_command_line(given["argv"])
-    sys.stdout.write(f"\0{next(counted)}")
+    for line in given["lines"]:
+        if len(given["lines"]) > 1:
+            together.wait()
+        # A token that was read is gone from it.
+        os.environ.clear()
+        os.environ.update(given["environment"])
+        code = run_command_line(line)
+        sys.stdout.write(f"\0{code}\0")
+        sys.stdout.flush()
+    sys.stdout.write(" ".join(sys.modules.keys() - loaded))
     sys.stdout.flush()
-    os._exit(code)
+    os._exit(0)
 
 
-def _count_statements(kill_at: int | None) -> Iterator[int]:
+def _count_statements(kill_at: int | None) -> None:
     from storage import database
 
     counted = count()
@@ -127,14 +159,12 @@ def _count_statements(kill_at: int | None) -> Iterator[int]:
         return connection
 
     database.connect = counting
-    return counted
 
 
 def environment(folder: Path, base_url: str, **more: str) -> dict[str, str]:
     """What a command needs to reach this address, and nothing of this machine's."""
-    path: Sequence[str] = os.environ["PATH"].split(os.pathsep)
     return {
-        "PATH": os.pathsep.join(path),
+        "PATH": os.environ["PATH"],
         "HOME": str(folder),
         "RUNWARDEN_BASE_URL": base_url,
         "RUNWARDEN_TOKEN": "token-for-tests",

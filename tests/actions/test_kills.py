@@ -3,7 +3,7 @@
 import asyncio
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ import pytest
 
 from tests.actions import peer as plays
 from tests.actions.accounts import Accounts
-from tests.actions.forks import command, environment, forks
+from tests.actions.forks import Forks, command, environment, forks
 from tests.actions.peer import FaultyPeer
+from tests.actions.portions import Campaign
 
 AT_ONCE = 3
 STATEMENTS = 26
@@ -21,71 +22,92 @@ STATEMENTS = 26
 FIRST_STATEMENTS = 110
 """As above, where it makes the files."""
 ROUNDS_A_FOLDER = 8
+ROUNDS_A_PROCESS = 20
 PLAYED = (plays.succeed, plays.succeed, plays.succeed, plays.odd_success, plays.truncate, plays.finish_silently)
 
 
-def start(mark: str, *more: str, **kill: Any) -> dict[str, Any]:
-    return command("runs", "start", "-R", "acme/api", mark, "--json", *more, **kill)
+@pytest.fixture(scope="module")
+def forked() -> Iterator[Forks]:
+    with forks() as each:
+        yield each
+
+
+def start(mark: str, *more: str) -> tuple[str, ...]:
+    return ("runs", "start", "-R", "acme/api", mark, "--json", *more)
+
+
+def three(rng: random.Random, given: dict[str, str], marks: list[str], round_: int) -> list[dict[str, Any]]:
+    """One killed at a statement, one after a while, and one of many kinds, in the last round the program itself."""
+    most = STATEMENTS if round_ else FIRST_STATEMENTS
+    third: dict[str, Any] = {} if round_ % 2 else {"kill_at": rng.randrange(most)}
+    if round_ == ROUNDS_A_FOLDER - 1:
+        third = {"is_program": True, "kill_after_s": rng.choice([0, rng.uniform(0.1, 1.0)])}
+    return [
+        command(given, start(marks[0]), kill_at=rng.randrange(most)),
+        command(given, start(marks[1]), kill_after_s=rng.uniform(0.001, 0.3)),
+        command(given, start(marks[2]), **third),
+    ]
 
 
 @pytest.mark.parametrize(
-    ("kills", "seed"),
+    ("size", "portions", "seed"),
     [
-        pytest.param(50, 1, id="50"),
-        pytest.param(5_000, None, id="5000", marks=[pytest.mark.campaign, pytest.mark.timeout(14_400)]),
+        pytest.param(50, 1, 1, id="50"),
+        pytest.param(250, 20, None, id="5000", marks=[pytest.mark.campaign, pytest.mark.timeout(14_400)]),
     ],
 )
 async def test_commands_killed_at_any_statement_leave_three_accounts_that_agree(
-    tmp_path: Path, kills: int, seed: int | None, record_testsuite_property: Callable[..., None]
+    tmp_path: Path, forked: Forks, pytestconfig: pytest.Config, size: int, portions: int, seed: int | None
 ) -> None:
     """Three at once on one ledger: some killed as their n-th SQL statement begins, some after a while, some not."""
-    rng = random.Random(seed)
-    peer = FaultyPeer(rng, PLAYED, unread=0.05)
-    accounts = Accounts(peer)
-    killed, number = 0, count()
-    folders: list[Path] = []
-    async with peer.listening() as address:
-        while killed < kills:
-            folders.append(tmp_path / f"folder-{len(folders)}")
-            folders[-1].mkdir()
-            with forks(environment(folders[-1], address)) as forked:
+    for portion in Campaign("kills", size, portions, seed, pytestconfig.cache if portions > 1 else None):
+        peer, figures, marks = FaultyPeer(portion.rng, PLAYED, unread=0.05), portion.figures, count()
+        accounts = Accounts(peer)
+        folders: list[Path] = []
+        async with peer.listening() as address:
+            while figures["kills"] < size:
+                folders.append(tmp_path / f"{portion.name}-{len(folders)}")
+                folders[-1].mkdir()
+                given = environment(folders[-1], address)
                 for round_ in range(ROUNDS_A_FOLDER):
-                    most = STATEMENTS if round_ else FIRST_STATEMENTS
-                    marks = [f"mark-{next(number)}" for _ in range(AT_ONCE)]
-                    first = start(marks[0], kill_at=rng.randrange(most))
-                    second = start(marks[1], kill_after_s=rng.uniform(0, 0.3))
-                    third = start(marks[2]) if round_ % 2 else start(marks[2], kill_at=rng.randrange(most))
-                    results = await asyncio.to_thread(forked.run, first, second, third)
-                    killed += sum(result["code"] == -9 for result in results)
-                    for mark, result in zip(marks, results, strict=True):
+                    names = [f"mark-{next(marks)}" for _ in range(AT_ONCE)]
+                    commands = three(portion.rng, given, names, round_)
+                    results = await asyncio.to_thread(forked.run, *commands)
+                    for mark, asked, (result,) in zip(names, commands, results, strict=True):
+                        figures.update({"commands": 1, "kills": result["code"] < 0, "programs": asked["is_program"]})
                         if result["code"] >= 0:
                             accounts.hear(mark, result["code"], json.loads(result["out"]))
-    ledgers = [file for folder in folders for file in folder.rglob("ledger.sqlite3")]
-    contradictions = await accounts.contradictions(*ledgers, ours=False)
+        ledgers = [file for folder in folders for file in folder.rglob("ledger.sqlite3")]
 
-    figures = f"{killed} kills; {dict(accounts.states)}; executed {peer.executed.total()}"
-    record_testsuite_property("kills", figures)
-    print(figures)  # noqa: T201 — the figures are what one runs the campaign for
-    assert contradictions == []
+        assert await accounts.contradictions(*ledgers, ours=False) == []
+        figures.update({"executed": peer.executed.total(), **accounts.states})
 
 
 @pytest.mark.parametrize(
-    "rounds",
+    ("size", "portions", "seed"),
     [
-        pytest.param(3, id="3"),
-        pytest.param(10_000, id="10000", marks=[pytest.mark.campaign, pytest.mark.timeout(28_800)]),
+        pytest.param(3, 1, 1, id="3"),
+        pytest.param(200, 50, None, id="10000", marks=[pytest.mark.campaign, pytest.mark.timeout(28_800)]),
     ],
 )
-async def test_one_key_in_eight_processes_is_sent_once(tmp_path: Path, rounds: int) -> None:
+async def test_one_key_in_eight_processes_is_sent_once(
+    tmp_path: Path, forked: Forks, pytestconfig: pytest.Config, size: int, portions: int, seed: int | None
+) -> None:
     """At the same moment, whatever the service answers: one send, and eight reports of the same result."""
-    peer = FaultyPeer(random.Random(rounds), (plays.succeed, plays.succeed_late, plays.odd_success), unread=0)
-    async with peer.listening() as address:
-        with forks(environment(tmp_path, address)) as forked:
-            for number in range(rounds):
-                mark = f"mark-{number}"
-                results = await asyncio.to_thread(forked.run, *[start(mark, "--key", mark)] * 8)
+    for portion in Campaign("keys", size, portions, seed, pytestconfig.cache if portions > 1 else None):
+        peer = FaultyPeer(portion.rng, (plays.succeed, plays.succeed_late, plays.odd_success), unread=0)
+        async with peer.listening() as address:
+            given = environment(tmp_path / portion.name, address)
+            for first in range(0, size, ROUNDS_A_PROCESS):
+                marks = [f"mark-{number}" for number in range(first, min(size, first + ROUNDS_A_PROCESS))]
+                asked = [command(given, *(start(mark, "--key", mark) for mark in marks)) for _ in range(8)]
+                # For the first key, one of the eight is the program itself.
+                asked[0]["is_program"] = True
+                results = await asyncio.to_thread(forked.run, *asked)
 
-                reports = [(json.loads(result["out"]), result["code"]) for result in results]
-                assert peer.received[mark] == 1
-                ((_, state, _),) = {(document["action_id"], document["state"], code) for document, code in reports}
-                assert state in {"confirmed", "unknown"}
+                for n, mark in enumerate(marks):
+                    reports = [(json.loads(lines[n]["out"]), lines[n]["code"]) for lines in results if n < len(lines)]
+                    assert peer.received[mark] == 1
+                    ((_, state, _),) = {(document["action_id"], document["state"], code) for document, code in reports}
+                    assert state in {"confirmed", "unknown"}
+                    portion.figures.update({"rounds": 1, "commands": len(reports), "programs": n == 0, state: 1})
