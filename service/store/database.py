@@ -1,7 +1,7 @@
 """The database: SQLite in the data folder or PostgreSQL by URL, with one way to read and one way to write."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -11,88 +11,13 @@ from sqlalchemy import event
 from sqlalchemy.dialects import postgresql, sqlite
 
 from service.clock import SECOND_MICROS, Clock
-from service.store.schema import (
-    VERSION,
-    agents,
-    default_branches,
-    invitations,
-    mails,
-    meta,
-    metadata,
-    offers,
-    repositories,
-    workers,
-)
+from service.store.migrations import DatabaseError, migrate, version
+from service.store.schema import VERSION, meta
 
 __all__ = ["Database", "DatabaseError", "insert_new", "now_in", "one_at_a_time"]
 _LOCKS: Final = 0x52754E
 """The first half of every advisory lock of ours."""
 _MIGRATION: Final = 0
-
-
-class DatabaseError(Exception):
-    """The database cannot be used; the text names the cure."""
-
-
-def migrate(connection: sa.Connection) -> None:
-    """Bring the schema to this program's version, inside the caller's transaction and under its lock.
-
-    Raises:
-        DatabaseError: A newer program has migrated it.
-    """
-    found = version(connection)
-    if found is None:
-        metadata.create_all(connection)
-        connection.execute(sa.insert(meta).values(key="schema_version", value=str(VERSION)))
-        return
-    if found > VERSION:
-        raise DatabaseError(
-            f"the database has schema version {found}, this program knows {VERSION}: "
-            "install the release that wrote it, or newer"
-        )
-    for step in range(found, VERSION):
-        _STEPS[step](connection)
-    if found < VERSION:
-        connection.execute(sa.update(meta).where(meta.c.key == "schema_version").values(value=str(VERSION)))
-
-
-def version(connection: sa.Connection) -> int | None:
-    """Return the version of a database's schema; None when it has none of our tables."""
-    if not sa.inspect(connection).has_table(meta.name):
-        return None
-    value = connection.execute(sa.select(meta.c.value).where(meta.c.key == "schema_version")).scalar()
-    return None if value is None else int(value)
-
-
-def _from_1(connection: sa.Connection) -> None:
-    # No worker on record can be alive: a migration has a single machine's database to itself.
-    workers.drop(connection)
-    metadata.create_all(connection)
-    if "price" not in {column["name"] for column in sa.inspect(connection).get_columns(offers.name)}:
-        connection.execute(sa.text("ALTER TABLE offers ADD COLUMN price TEXT"))
-    # Codes were not kept, so unsent mails cannot be sent: their recipients need a new invitation.
-    state = sa.case((invitations.c.sent_at.is_(None), "refused"), else_="sent")
-    before = sa.select(invitations.c.id, state, sa.literal(1), sa.literal(0)).where(
-        invitations.c.id.not_in(sa.select(mails.c.invitation_id))
-    )
-    connection.execute(sa.insert(mails).from_select(["invitation_id", "state", "attempts", "due_at"], before))
-
-
-def _from_2(connection: sa.Connection) -> None:
-    # A unique constraint takes two NULLs for different: of agents for all, the newest of a name stays.
-    newest = sa.select(sa.func.max(agents.c.id)).where(agents.c.organization_id.is_(None)).group_by(agents.c.name)
-    connection.execute(sa.delete(agents).where(agents.c.organization_id.is_(None), agents.c.id.not_in(newest)))
-    next(index for index in agents.indexes if index.name == "agents_for_all").create(connection, checkfirst=True)
-
-
-def _from_3(connection: sa.Connection) -> None:
-    default_branches.create(connection, checkfirst=True)
-    if "protected" not in {column["name"] for column in sa.inspect(connection).get_columns(repositories.name)}:
-        connection.execute(sa.text("ALTER TABLE repositories ADD COLUMN protected JSON"))
-
-
-_STEPS: Final[dict[int, Callable[[sa.Connection], None]]] = {1: _from_1, 2: _from_2, 3: _from_3}
-"""What leads from a version to the next."""
 
 
 class Database:

@@ -1,4 +1,7 @@
-"""The tables, named as in the spec; instants are microseconds since 1970 (UTC)."""
+"""The tables, named as in the spec; instants are microseconds since 1970 (UTC).
+
+A change needs a step in `migrations/versions` that leads an older database to the same tables.
+"""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -7,7 +10,8 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.schema import SchemaItem
 
-VERSION: Final = 4
+VERSION: Final = 5
+"""The newest step in `migrations/versions`."""
 
 metadata = sa.MetaData()
 
@@ -90,6 +94,7 @@ tokens = _table(
     _instant("created_at"),
     _instant("expires_at"),
     _instant("revoked_at", nullable=True),
+    _instant("first_used_at", nullable=True),
 )
 
 offers = _table(
@@ -203,3 +208,33 @@ rate_limits = _table(
     sa.Column("remaining", sa.Float, nullable=False),
     _instant("counted_at"),
 )
+
+audit = _table(
+    "audit",
+    _text("id", key=True),
+    _instant("at"),
+    *_texts("actor", "action", "outcome"),
+    # No foreign key: the trail outlives what it names.
+    *_texts("target", "organization_id", "detail", nullable=True),
+    sa.Index("audit_newest", "at", "id"),
+    sa.Index("audit_of_organization", "organization_id", "at", "id"),
+)
+for _dialect, _statement in {
+    "sqlite": """CREATE TRIGGER audit_is_append_only BEFORE UPDATE ON audit
+        BEGIN SELECT RAISE(ABORT, 'the audit trail is append-only'); END""",
+    "postgresql": """CREATE OR REPLACE FUNCTION refuse_audit_change() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE EXCEPTION 'the audit trail is append-only'; END $$;
+        CREATE TRIGGER audit_is_append_only BEFORE UPDATE ON audit
+        FOR EACH ROW EXECUTE FUNCTION refuse_audit_change()""",
+}.items():
+    _ddl = sa.DDL(_statement).execute_if(dialect=_dialect)  # type: ignore[no-untyped-call]  # SQLAlchemy's own
+    sa.event.listen(audit, "after_create", _ddl)
+
+deletions = _table(
+    "deletions",
+    _text("kind", key=True),
+    _text("id", key=True),
+    _instant("requested_at"),
+    _instant("completed_at", nullable=True),
+)
+"""What was deleted and may still stand in a data folder or in the queue; rows of it are gone by then."""

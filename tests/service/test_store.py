@@ -13,14 +13,11 @@ from service.clock import DAY_MICROS, now_micros
 from service.execution.queue import migrate_queue
 from service.lab import history
 from service.store import agents, hosts, organizations, repositories, runs, trials, turns, workers
-from service.store import rate_limits as rate_limits_store
 from service.store.agents import Agent
-from service.store.database import Database, DatabaseError
+from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
 from service.store.runs import Filters, RunCounts, TurnRequest
-from service.store.schema import agents as agents_table
-from service.store.schema import meta, rate_limits, turn_files
 from service.store.turns import TurnOutcome
 from service.store.workers import Worker
 
@@ -75,30 +72,6 @@ def test_the_database_is_closed_to_other_users(tmp_path: Path) -> None:
     assert (tmp_path / "service.sqlite").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_newer_schema_is_refused(database: Database) -> None:
-    """An older program does not touch what a newer one wrote."""
-    with database.write() as connection:
-        connection.execute(sa.update(meta).where(meta.c.key == "schema_version").values(value="99"))
-
-    with pytest.raises(DatabaseError, match="version 99"):
-        database.migrate()
-
-
-def test_an_older_schema_is_brought_up_to_date(database: Database) -> None:
-    """The tables that version 1 lacked are there afterwards, and what it held is kept."""
-    owner = organization(database)
-    with database.write() as connection:
-        for table in (turn_files, rate_limits):
-            table.drop(connection)
-        connection.execute(sa.update(meta).where(meta.c.key == "schema_version").values(value="1"))
-    database.migrate()
-    database.migrate()
-
-    with database.write() as connection:
-        assert rate_limits_store.take(connection, owner, 1, 60, lambda: NOW) == (1, 0.0)
-        assert organizations.by_id(connection, owner) is not None
-
-
 Put = Callable[[sa.Connection, str, int], object]
 PUTS: dict[str, Put] = {
     "organizations of one name": lambda c, _, n: organizations.create(c, name="Same", now=NOW + n),
@@ -130,22 +103,6 @@ def test_whatever_is_unique_may_be_added_by_many_at_once(database: Database, put
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(add, range(8)))
-
-
-def test_agents_for_all_are_one_for_each_name_after_an_upgrade(database: Database) -> None:
-    """Version 2 let two processes add the same one; the newest stays."""
-    with database.write() as connection:
-        connection.execute(sa.text("DROP INDEX agents_for_all"))
-        row = {"name": "twice", "argv": ["/bin/true"], "timeout_s": 1.0, "network": False, "environment": []}
-        for number in (1, 2):
-            connection.execute(sa.insert(agents_table).values(row | {"id": f"agent_{number}", "timeout_s": number}))
-        connection.execute(sa.update(meta).where(meta.c.key == "schema_version").values(value="2"))
-    database.migrate()
-
-    with database.write() as connection:
-        assert [agent.timeout_s for _, agent in agents.all_of(connection)] == [2]
-        with pytest.raises(sa.exc.IntegrityError):
-            connection.execute(sa.insert(agents_table).values(row | {"id": "agent_3"}))
 
 
 def test_runs_accepted_at_once_by_many_are_ordered_as_they_were_committed(database: Database) -> None:
