@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test again check lint campaign bench install lock pictures snapshots clean
+.PHONY: help demo test again check lint campaign wheel-check bench install lock pictures snapshots clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ lint: .venv/.dev ## Style, types and import contracts
 
 campaign: .venv/.dev ## Kill workers under 200 runs, 100,000 faulty writes, a day of the console and more (hours)
 	@$(BIN)/python -m pytest -n0 -s -m campaign tests/service/test_campaign.py tests/conformance tests/console/soak tests/sync/test_model.py tests/actions tests/storage/test_ledger_model.py
+
+wheel-check: .venv/.dev ## Install the wheel on each Python that PATH or RUNWARDEN_PYTHONS names, and run its demo (minutes)
+	@$(BIN)/python -m pytest -n0 -s -m campaign tests/dist
 
 bench: .venv/.dev ## Measure, as ratios within one run
 	@$(BIN)/python -m bench

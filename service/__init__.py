@@ -1,1 +1,6 @@
 """The service: the external API of `spec`, implemented for real, in a process of its own."""
+
+from typing import Final
+
+DISTRIBUTION: Final = "runwarden-console"
+"""What package registries call it; the program has the same constant, and shares no code with the service."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from app.cli.context import Invocation
-from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
+from app.cli.exits import CommandFailedError, Exit, failed, of_api_error, require_extra
 from app.cli.options import ScreenCommand
 from app.cli.output import Output
 
@@ -116,10 +116,14 @@ async def _snapshot(output: Output, settings: "Settings", profile: "Profile") ->
 @click.pass_obj
 def demo(invocation: Invocation, /, *, no_console: bool, keep: bool, folder: Path | None) -> int:
     """Start a service with repositories, agents and runs, and open the console on it."""
+    require_extra("service")
     from app.demo import run_demo
     from app.demo.world import DemoError
 
     try:
         return run_demo(None if no_console else partial(show, invocation), keep=keep, folder=folder)
     except DemoError as error:
-        raise failed("demo", str(error)) from error
+        for line in error.log:
+            invocation.output.note(line)
+        heading = " Its last words stand above." if error.log else ""
+        raise failed("demo", f"{error}{heading}", log=list(error.log)) from error

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from app.api.errors import ApiError, RateLimitedError, RefusedError
+from app.version import DISTRIBUTION
 
 ErrorDetail = None | bool | int | float | str | list["ErrorDetail"] | dict[str, "ErrorDetail"]
 
@@ -66,6 +67,16 @@ EXIT_BY_KIND: Final[Mapping[str, Exit]] = {
 """Kinds of the API's errors, of the ledger and of the command line itself."""
 
 
+EXTRAS: Final[Mapping[str, Sequence[str]]] = {
+    "service": (
+        *("anyio", "fastapi", "uvicorn", "sqlalchemy", "dbos", "email_validator", "alembic"),
+        *("prometheus_client", "structlog"),
+    ),
+    "web": ("textual_serve", "aiohttp"),
+}
+"""The optional parts of the distribution, and the packages that each needs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """An error as every output format shows it."""
@@ -95,18 +106,19 @@ def failed(kind: str, message: str, **detail: ErrorDetail) -> CommandFailedError
     return CommandFailedError(Failure(kind, message, EXIT_BY_KIND[kind], detail))
 
 
-def require_extra(extra: str, packages: Sequence[str]) -> None:
+def require_extra(extra: str) -> None:
     """Check that an optional part is installed.
 
     Raises:
         CommandFailedError: A package of it is missing; the message says how to install it.
     """
-    missing = [name for name in packages if find_spec(name) is None]
+    missing = [name for name in EXTRAS[extra] if find_spec(name) is None]
     if missing:
+        wanted = f"'{DISTRIBUTION}[{extra}]'"
         raise failed(
             "missing_extra",
             f"The {extra} extra is not installed ({', '.join(missing)} missing). "
-            f"Install it with: pipx install 'runwarden[{extra}]', or pip install 'runwarden[{extra}]'.",
+            f"Install it with: pipx install --force {wanted}, or pip install {wanted}.",
             missing=list(missing),
         )
 

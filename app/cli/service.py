@@ -9,8 +9,6 @@ import click
 from app.cli.context import Invocation
 from app.cli.exits import failed, require_extra
 
-REQUIRED: Final = ("service", "fastapi", "uvicorn", "sqlalchemy", "dbos")
-"""Packages of the `service` extra, checked before this process is replaced."""
 DATA_DIR_VARIABLE: Final = "RUNWARDEN_SERVICE_DATA_DIR"
 """The variable with the service's data folder."""
 PASS_THROUGH: Final = {"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
@@ -37,7 +35,7 @@ def service(invocation: Invocation, /, *, arguments: tuple[str, ...]) -> NoRetur
 def _become(invocation: Invocation, arguments: list[str]) -> NoReturn:
     if invocation.read_only:
         raise failed("read_only", "--read-only cannot be used here: a service and its administration write.")
-    require_extra("service", REQUIRED)
+    require_extra("service")  # Checked before this process is replaced: the service itself could not say it.
     if invocation.data_dir is not None:
         # Means the same before the command's name as after it; after it wins.
         os.environ[DATA_DIR_VARIABLE] = str(invocation.data_dir)

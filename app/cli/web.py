@@ -4,7 +4,7 @@ import contextlib
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,9 +15,6 @@ from app.cli.options import ScreenCommand
 
 if TYPE_CHECKING:
     from app.web import WebConsole
-
-REQUIRED: Final = ("textual_serve", "aiohttp")
-"""Packages of the `web` extra."""
 
 
 @click.command(cls=ScreenCommand, short_help="Open the console in a browser on this machine.")
@@ -30,7 +27,7 @@ def web(invocation: Invocation, /, *, host: str, port: int) -> int:
     The link works once. Enter prints another, Ctrl-C ends. From another machine, forward the port:
     ssh -L 8000:127.0.0.1:8000 HOST, with --port 8000.
     """
-    require_extra("web", REQUIRED)
+    require_extra("web")
     argv = _console_argv(invocation)
     listener = _listen(host, port)
     from app.web import WebConsole

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from app.config import Profile, Settings, load
 from app.demo.history import make as make_history
-from app.demo.world import DemoError, World, build, last_lines
+from app.demo.world import DemoError, World, build
 
 Show = Callable[[Settings, Profile], int]
 """Shows a profile until the user leaves; returns the exit code."""
@@ -36,9 +36,8 @@ def run_demo(show: Show | None, *, keep: bool, folder: Path | None) -> int:
         if show is None:
             print(world.announcement(), flush=True)  # noqa: T201 — the line that scripts wait for
             status = world.service.process.wait()
-            raise DemoError(
-                f"The demo's service ended by itself, with status {status}. Its log ends: {last_lines(world.log)}"
-            )
+            log = world.log.read_text(errors="replace")
+            raise DemoError(f"The demo's service ended by itself, with status {status}.", log)
         return show(settings, profile)
     return 0  # A demo without a console ends by a signal, after everything was taken down.
 

@@ -12,13 +12,21 @@ from typing import Any, Final
 from app.api.requests import Json
 from app.config import Profile, Settings, load
 from app.demo.repositories import REPOSITORIES, make
+from app.text import safe_block
 
 GRACE_S: Final = 15.0
 """Seconds before the service is killed."""
+LOG_LINES: Final = 10
+"""Lines of the service's log that an error shows."""
 
 
 class DemoError(Exception):
     """The demo could not be set up; the message says what to do."""
+
+    def __init__(self, message: str, log: str = "") -> None:
+        super().__init__(message)
+        self.log = safe_block("\n".join(log.splitlines()[-LOG_LINES:]))
+        """The end of what the service said, which tells why it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +61,9 @@ def administer(arguments: list[str]) -> dict[str, object]:
         stdin=subprocess.DEVNULL,
     )
     if done.returncode != 0:
-        raise DemoError(f"The demo's service could not be set up: {done.stderr.strip() or done.stdout.strip()}")
+        raise DemoError("The demo's service could not be set up.", done.stderr or done.stdout)
     document: dict[str, object] = json.loads(done.stdout)
     return document
-
-
-def last_lines(log: Path) -> str:
-    """The end of the service's log, which says why it ended."""
-    return " / ".join(log.read_text(errors="replace").splitlines()[-3:])
 
 
 def start(data_dir: Path, log: Path) -> ServiceProcess:
@@ -86,7 +89,7 @@ def start(data_dir: Path, log: Path) -> ServiceProcess:
     if not line:
         status = process.wait()
         raise DemoError(
-            f"The demo's service ended with status {status} before it was ready. Its log ends: {last_lines(log)}"
+            f"The demo's service ended with status {status} before it was ready.", log.read_text(errors="replace")
         )
     return ServiceProcess(process, str(json.loads(line)["base_url"]))
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.dialects import postgresql, sqlite
 
+from service import DISTRIBUTION
 from service.clock import SECOND_MICROS, Clock
 from service.store.migrations import DatabaseError, migrate, version
 from service.store.schema import VERSION, meta
@@ -126,11 +128,17 @@ def _checked(url: str) -> sa.URL:
         made = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError) as error:
         raise DatabaseError("the database's address must read postgresql://user@host/name") from error
-    if made.drivername in {"postgres", "postgresql"}:
-        return made.set(drivername="postgresql+psycopg")
-    if made.drivername not in {"sqlite", "postgresql+psycopg"}:
+    if made.drivername == "sqlite":
+        return made
+    if made.drivername not in {"postgres", "postgresql", "postgresql+psycopg"}:
         raise DatabaseError(f"{made.drivername!r} is not a supported database; use postgresql://user@host/name")
-    return made
+    if find_spec("psycopg") is None:
+        wanted = f"'{DISTRIBUTION}[service,postgres]'"
+        raise DatabaseError(
+            "PostgreSQL needs the postgres extra, which is not installed; "
+            f"install it with: pipx install --force {wanted}, or pip install {wanted}"
+        )
+    return made.set(drivername="postgresql+psycopg")
 
 
 def _create_private(path: Path) -> None:

@@ -88,5 +88,5 @@ def test_without_the_extra_the_cure_is_named(lone: CommandLine) -> None:
     )
 
     assert done.returncode == 2
-    assert "runwarden[service]" in done.stderr
+    assert "runwarden-console[service]" in done.stderr
     assert "Traceback" not in done.stderr

@@ -125,8 +125,27 @@ def test_a_service_that_dies_ends_the_demo_with_a_reason(tmp_path: Path) -> None
     _, errors = demo.process.communicate(timeout=PATIENCE_S)
 
     assert demo.process.returncode == 2
-    assert "The demo's service ended by itself, with status -9. Its log ends: " in errors
+    assert "The demo's service ended by itself, with status -9. Its last words stand above." in errors
+    assert " INFO service." in errors
     assert list(tmp_path.glob("runwarden-demo-*")) == []
+
+
+def test_a_service_that_cannot_start_is_quoted(tmp_path: Path) -> None:
+    """The end of its log, line by line and made printable: what the reason is stands there."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nif 'serve' in sys.orig_argv:\n    sys.exit('first line\\nno such \\x1b[31mtable')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "app", "demo", "--no-console", "--folder", str(tmp_path / "demo")],
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "first line\nno such ␛[31mtable\n" in done.stderr
+    assert "The demo's service ended with status 1 before it was ready. Its last words stand above." in done.stderr
 
 
 def test_what_is_kept_can_be_taken_up_again(tmp_path: Path) -> None:

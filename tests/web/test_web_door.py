@@ -266,4 +266,4 @@ def test_without_the_extra_it_says_how_to_get_it(environment: dict[str, str]) ->
     """The console itself needs none of it."""
     program = "import sys; sys.modules['textual_serve'] = None; from app.__main__ import main; sys.exit(main(['web']))"
 
-    assert "pipx install 'runwarden[web]'" in refused(environment, "-c", program)
+    assert "pipx install --force 'runwarden-console[web]'" in refused(environment, "-c", program)
