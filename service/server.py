@@ -2,12 +2,10 @@
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,7 +24,7 @@ from service.settings import DataFolder, Settings
 from service.store.database import Database
 from service.store.rate_limits import RateLimiter
 from service.store.runs import RunCounts
-from service.worker_process import ServiceError, build_worker, drain, held, one_worker
+from service.worker_process import ServiceError, announce, build_worker, drain, held, one_worker
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 256
@@ -143,9 +141,7 @@ class RunningService:
         if not _is_loopback(host):
             _log.warning("listening beyond this machine without TLS: put a TLS proxy in front, tokens travel in clear")
         line = {"base_url": f"http://{shown}:{port}/v1", "pid": os.getpid(), "data_dir": str(self._folder.root)}
-        line |= extra
-        sys.stdout.write(f"{json.dumps(line)}\n")
-        sys.stdout.flush()
+        announce({**line, **extra})
 
     @contextlib.contextmanager
     def _alone(self, database: Database) -> Iterator[None]:

@@ -6,9 +6,10 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from service.clock import now_micros
@@ -70,9 +71,19 @@ class WorkerProcess:
         return 0
 
     def _announce(self, worker: TurnWorker) -> None:
-        line = {"worker": worker.me.executor, "pid": os.getpid(), "data_dir": str(self._folder.root)}
-        sys.stdout.write(f"{json.dumps(line)}\n")
-        sys.stdout.flush()
+        announce({"worker": worker.me.executor, "pid": os.getpid(), "data_dir": str(self._folder.root)})
+
+
+def announce(line: Mapping[str, object]) -> None:
+    """Print the line that says that a process is ready, and tell systemd (`Type=notify`)."""
+    sys.stdout.write(f"{json.dumps(line)}\n")
+    sys.stdout.flush()
+    # Taken out of the environment: git and agents have nothing to tell systemd.
+    address = os.environ.pop("NOTIFY_SOCKET", "")
+    if address.startswith(("/", "@")):
+        name = f"\0{address[1:]}" if address.startswith("@") else address
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifying:
+            notifying.sendto(b"READY=1", name)
 
 
 @contextlib.contextmanager
