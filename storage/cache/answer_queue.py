@@ -7,15 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from storage.cache.store_runs import store_all
+from storage.cache.store_runs import Answer, store_all
 from storage.records import Run, RunChanges
 from storage.thread import DatabaseThread
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Answer:
-    runs: Sequence[Run]
-    asked_at: datetime
+    answer: Answer
     changes: RunChanges | None = None
     """None: it is not stored yet."""
 
@@ -31,7 +30,7 @@ class AnswerQueue:
         """Store the runs of an answer; what they changed."""
         if not runs:
             return RunChanges()
-        answer = _Answer(runs, asked_at)
+        answer = _Answer(Answer.of(runs, asked_at))
         self._waiting.append(answer)
         try:
             return await self._thread.run(lambda connection: self._stored(connection, answer))
@@ -46,7 +45,7 @@ class AnswerQueue:
             together = [self._waiting.popleft() for _ in range(len(self._waiting))]
             try:
                 _store(connection, together)
-            except (sqlite3.Error, ValueError):
+            except sqlite3.Error:
                 # Each answer fails for itself.
                 self._waiting.extendleft(each for each in reversed(together) if each is not answer)
                 _store(connection, [answer])
@@ -54,6 +53,6 @@ class AnswerQueue:
 
 
 def _store(connection: sqlite3.Connection, answers: Sequence[_Answer]) -> None:
-    changes = store_all(connection, [(each.runs, each.asked_at) for each in answers])
+    changes = store_all(connection, [each.answer for each in answers])
     for each, changed in zip(answers, changes, strict=True):
         each.changes = changed

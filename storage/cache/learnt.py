@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final, cast
 
 from storage.cache.run_sql import ACTIVE_SQL
-from storage.cache.turns import LONGEST_US, UNKNOWN_US
+from storage.cache.turns import took_sql
 from storage.database import immediate
 from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, DateFilter, Habit, RunClock, ServiceTraits
 from storage.records.budget import BudgetState
@@ -18,15 +18,9 @@ REMEMBERED: Final = timedelta(days=1)
 _SPEC: Final = ", ".join(f"'{status}'" for status in (*ACTIVE_STATUSES, *sorted(FINAL_STATUSES)))
 _SECOND: Final = timedelta(seconds=1)
 
-# As `Turns` has it of each of these runs.
-_SETTLE: Final = """
-UPDATE runs SET is_final = :is_final, took_us = CASE
-    WHEN created_us = :no_time OR (:is_final AND updated_us = :no_time) THEN :unknown
-    WHEN :is_final THEN worked_us + max(0, updated_us - active_since_us)
-    ELSE :longest - active_since_us + worked_us END
-WHERE status = :status AND is_final <> :is_final
+_SETTLE: Final = f"""
+UPDATE runs SET is_final = :is_final, took_us = {took_sql(":is_final")} WHERE status = :status AND is_final <> :is_final
 """
-_BOUND: Final = {"no_time": NO_TIME_US, "unknown": UNKNOWN_US, "longest": LONGEST_US}
 
 
 def traits(connection: sqlite3.Connection) -> ServiceTraits:
@@ -104,7 +98,7 @@ def learn_left(connection: sqlite3.Connection, statuses: Collection[str]) -> Non
             [(sqlite_text(status),) for status in statuses],
         )
         for status in before - final_statuses(connection):
-            connection.execute(_SETTLE, {**_BOUND, "status": status, "is_final": 0})
+            connection.execute(_SETTLE, {"status": status, "is_final": 0})
 
 
 def learn_final(connection: sqlite3.Connection, status: str, unchanged_since: datetime | None = None) -> bool:
@@ -122,5 +116,5 @@ def learn_final(connection: sqlite3.Connection, status: str, unchanged_since: da
             {**bound, "no_time": NO_TIME_US},
         )
         if learnt.rowcount:
-            connection.execute(_SETTLE, {**_BOUND, "status": sqlite_text(status), "is_final": 1})
+            connection.execute(_SETTLE, {"status": sqlite_text(status), "is_final": 1})
     return learnt.rowcount > 0

@@ -1,18 +1,17 @@
 """Storing the runs of an answer: what is held unchanged is only confirmed; the rest is added, or merged."""
 
 import sqlite3
-import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
-from itertools import chain
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
+from zlib import adler32, crc32
 
 from storage.cache.learnt import final_statuses
 from storage.cache.run_sql import search_text
-from storage.cache.turns import UNKNOWN_US, Turns
+from storage.cache.turns import FIRST_SINCE_SQL, UNKNOWN_US, Turns, took_sql
 from storage.database import immediate
 from storage.records import Presence, Repository, Run, RunChanges, Transition
 from storage.values import NO_TIME_US, from_us, sqlite_text, to_sortable_us, to_us
@@ -31,11 +30,52 @@ _ROWS: Final = 100
 _OUT_OF_SIGHT: Final = 0
 """The digest of a run that is not current: any sighting of it is a change."""
 
+_ADD: Final = f"""
+INSERT INTO runs (
+    id, run_id, status, is_final, branch, repository, created_us, updated_us, first_seen_us, presence,
+    first_status, first_at_us, active_since_us, worked_us, took_us, search
+)
+WITH
+    new (id, asked_us, is_final, run_id, status, branch, repository, created_us, updated_us, search)
+        AS (VALUES {{rows}}),
+    begun AS (SELECT *, {FIRST_SINCE_SQL} AS active_since_us, 0 AS worked_us FROM new)
+SELECT
+    id, run_id, status, is_final, branch, repository, created_us, updated_us, asked_us, 'current',
+    status, iif(updated_us = {NO_TIME_US}, asked_us, updated_us), active_since_us, worked_us, {took_sql()}, search
+FROM begun
+"""
+_KEEP_BODIES: Final = "INSERT OR REPLACE INTO run_bodies (id, platform, data_json, raw_json) VALUES {rows}"
+_KEEP_SIGHTINGS: Final = "INSERT OR REPLACE INTO sightings (id, digest, asked_us) VALUES {rows}"
 
 _Arrived = tuple[Run, int, int]
 """A run as it came, when it changed last, and its digest."""
 _Columns = tuple[str, str, str, str, int, int, str]
 """A run's id, status, branch, repository, times of creation and change, and the text that a search looks into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The runs of an answer, ready to be stored: what needs no database is done."""
+
+    asked_us: int
+    arrived: Mapping[str, _Arrived]
+
+    @classmethod
+    def of(cls, runs: Sequence[Run], asked_at: datetime) -> Self:
+        """Each run once, the one updated last: pages that shift while they are walked repeat runs."""
+        arrived: dict[str, _Arrived] = {}
+        for run in runs:
+            updated_us, run_id = to_sortable_us(run.updated_at), run.run_id
+            text = f"{run_id}\n{run.status}\n{run.branch_name}\n{run.repository.data_json}\n{run.raw_json}"
+            # The digest differs where the run as received does; compared instead of it, which is fifty times as long.
+            octets = text.encode("utf-8", "replace")
+            found = run, updated_us, crc32(octets) << 31 ^ adler32(octets) ^ updated_us
+            if not text.isascii():
+                found = _without_surrogates(run), *found[1:]
+                run_id = found[0].run_id
+            if run_id not in arrived or updated_us >= arrived[run_id][1]:
+                arrived[run_id] = found
+        return cls(to_us(asked_at), arrived)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +88,11 @@ class _Held:
     turns: Turns
 
 
-def store(connection: sqlite3.Connection, runs: Sequence[Run], asked_at: datetime) -> RunChanges:
-    """Store the runs of one answer in a transaction of its own; what they changed."""
-    return store_all(connection, [(runs, asked_at)])[0]
-
-
-def store_all(connection: sqlite3.Connection, answers: Iterable[tuple[Sequence[Run], datetime]]) -> list[RunChanges]:
-    """Store the runs of answers, each with when it was asked for, in one transaction; what each of them changed."""
+def store_all(connection: sqlite3.Connection, answers: Iterable[Answer]) -> list[RunChanges]:
+    """Store the runs of answers in one transaction; what each of them changed."""
     with immediate(connection):
         merging = _Merging(connection, final_statuses(connection))
-        changes = [merging.take(_arrived(runs), to_us(asked_at)) for runs, asked_at in answers]
+        changes = [merging.take(answer) for answer in answers]
         merging.note_names()
     return changes
 
@@ -75,22 +110,6 @@ def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presenc
             [(run_id,) for run_id in ids],
         )
     return max(0, changed.rowcount)
-
-
-def _arrived(runs: Sequence[Run]) -> dict[str, _Arrived]:
-    """Each run once: pages that shift while they are walked repeat runs."""
-    arrived: dict[str, _Arrived] = {}
-    for received in runs:
-        run, updated_us = received, to_sortable_us(received.updated_at)
-        text = f"{run.run_id}\n{run.status}\n{run.branch_name}\n{run.repository.data_json}\n{run.raw_json}"
-        if not text.isascii():
-            run = _without_surrogates(run)
-        # The digest differs where the run as received does; compared instead of it, which is fifty times as long.
-        octets = text.encode("utf-8", "replace")
-        digest = zlib.crc32(octets) << 31 ^ zlib.adler32(octets) ^ updated_us
-        if run.run_id not in arrived or updated_us >= arrived[run.run_id][1]:
-            arrived[run.run_id] = run, updated_us, digest
-    return arrived
 
 
 def _without_surrogates(run: Run) -> Run:
@@ -136,8 +155,9 @@ class _Merging:
     newest: dict[str, int] = field(default_factory=dict)
     """The newest creation of each repository's runs."""
 
-    def take(self, arrived: Mapping[str, _Arrived], asked_us: int) -> RunChanges:
-        """Store the runs of an answer that was asked for at this time; what they changed."""
+    def take(self, answer: Answer) -> RunChanges:
+        """Store the runs of an answer; what they changed."""
+        arrived, asked_us = answer.arrived, answer.asked_us
         sightings = _sightings(self.connection, list(arrived))
         same: list[int] = []
         new: list[_Arrived] = []
@@ -165,16 +185,15 @@ class _Merging:
         # Of all ids that were ever given: one of a dropped run is not given again.
         last = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
         numbered = list(enumerate(new, last[0] + 1 if last else 1))
-        columns = [_columns(run, updated_us) for run, updated_us, _ in new]
-        _insert(
-            self.connection,
-            "INSERT INTO runs (id, run_id, status, is_final, branch, repository, created_us, updated_us, first_seen_us,"
-            " presence, first_status, first_at_us, active_since_us, worked_us, took_us, search)",
-            [self._row(number, found, asked_us) for (number, _), found in zip(numbered, columns, strict=True)],
-        )
+        rows: list[str | int] = []
+        for number, (run, updated_us, _) in numbered:
+            columns = _columns(run, updated_us)
+            self._note_newest(columns[3], columns[4])
+            rows += number, asked_us, run.status in self.finals, *columns
+        _insert(self.connection, _ADD, 10, rows)
         self._keep(numbered, asked_us)
-        self.counts.update([status for _, status, *_ in columns])
-        return tuple([run_id for run_id, *_ in columns])
+        self.counts.update([run.status for run, _, _ in new])
+        return tuple([run.run_id for run, _, _ in new])
 
     def _change(self, changed: Mapping[int, _Arrived], asked_us: int) -> tuple[tuple[Transition, ...], tuple[str, ...]]:
         """Merge what differs from what is held; the changes of status, and the ids of the other runs that changed."""
@@ -214,16 +233,6 @@ class _Merging:
             self.newest.items(),
         )
 
-    def _row(self, number: int, columns: _Columns, asked_us: int) -> tuple[str | int, ...]:
-        run_id, status, branch, repository, created_us, updated_us, text = columns
-        self._note_newest(repository, created_us)
-        is_final = status in self.finals
-        turns = Turns.first(created_us, updated_us, asked_us, is_final=is_final)
-        return (
-            number, run_id, status, is_final, branch, repository, created_us, updated_us, asked_us, "current",
-            status, _at_us(updated_us, asked_us), *turns, text,
-        )  # fmt: skip
-
     def _changed_row(self, columns: _Columns, held: _Held, asked_us: int) -> tuple[str | int, ...]:
         _, status, branch, repository, created_us, updated_us, text = columns
         self._note_newest(repository, created_us)
@@ -252,20 +261,14 @@ class _Merging:
             ).fetchall()
         }
 
-    def _keep(self, numbered: Sequence[tuple[int, _Arrived]], asked_us: int) -> None:
-        _insert(
-            self.connection,
-            "INSERT OR REPLACE INTO run_bodies (id, platform, data_json, raw_json)",
-            [
-                (number, run.repository.platform, run.repository.data_json, run.raw_json)
-                for number, (run, _, _) in numbered
-            ],
-        )
-        _insert(
-            self.connection,
-            "INSERT OR REPLACE INTO sightings (id, digest, asked_us)",
-            [(number, digest, asked_us) for number, (_, _, digest) in numbered],
-        )
+    def _keep(self, numbered: Iterable[tuple[int, _Arrived]], asked_us: int) -> None:
+        bodies: list[str | int] = []
+        sightings: list[str | int] = []
+        for number, (run, _, digest) in numbered:
+            bodies += number, run.repository.platform, run.repository.data_json, run.raw_json
+            sightings += number, digest, asked_us
+        _insert(self.connection, _KEEP_BODIES, 4, bodies)
+        _insert(self.connection, _KEEP_SIGHTINGS, 3, sightings)
 
 
 def _at_us(updated_us: int, asked_us: int) -> int:
@@ -273,16 +276,16 @@ def _at_us(updated_us: int, asked_us: int) -> int:
     return asked_us if updated_us == NO_TIME_US else updated_us
 
 
-def _insert(connection: sqlite3.Connection, into: str, rows: Sequence[tuple[str | int, ...]]) -> None:
-    """Insert rows a hundred to a statement, which takes half as long as one by one."""
-    if not rows:
-        return
-    row = f"({_marks(rows[0])})"
-    whole = len(rows) - len(rows) % _ROWS
-    several = f"{into} VALUES {', '.join([row] * _ROWS)}"
-    for start in range(0, whole, _ROWS):
-        connection.execute(several, list(chain.from_iterable(rows[start : start + _ROWS])))
-    connection.executemany(f"{into} VALUES {row}", rows[whole:])
+def _insert(connection: sqlite3.Connection, sql: str, columns: int, values: Sequence[str | int]) -> None:
+    """Insert rows, given as their values one after the other; a hundred to a statement takes half as long as one."""
+    for start in range(0, len(values), _ROWS * columns):
+        some = values[start : start + _ROWS * columns]
+        connection.execute(_with_rows(sql, columns, len(some) // columns), some)
+
+
+@lru_cache(maxsize=100)
+def _with_rows(sql: str, columns: int, rows: int) -> str:
+    return sql.replace("{rows}", ", ".join([f"({', '.join('?' * columns)})"] * rows))
 
 
 def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -10,6 +10,17 @@ UNKNOWN_US: Final = -1
 LONGEST_US: Final = 2**62
 """Longer than any run that ended."""
 
+FIRST_SINCE_SQL: Final = f"iif(created_us = {NO_TIME_US}, asked_us, created_us)"
+"""`Turns.active_since_us` of a run that was never seen before, as SQL."""
+
+
+def took_sql(is_final: str = "is_final") -> str:
+    """`Turns.took_us` of a run whose status is final where this SQL says so, as SQL."""
+    return f"""CASE
+        WHEN created_us = {NO_TIME_US} OR ({is_final} AND updated_us = {NO_TIME_US}) THEN {UNKNOWN_US}
+        WHEN {is_final} THEN worked_us + max(0, updated_us - active_since_us)
+        ELSE {LONGEST_US} - active_since_us + worked_us END"""
+
 
 def took(took_us: int) -> Took:
     """What `Turns.took_us` says."""

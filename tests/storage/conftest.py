@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,13 +35,18 @@ class _Clock:
         self.now += timedelta(seconds=seconds)
 
 
+def store(writer: Connection, runs: Sequence[Run]) -> None:
+    """Store the runs of one answer, asked for at noon."""
+    store_runs.store_all(writer, [store_runs.Answer.of(runs, NOON)])
+
+
 @contextmanager
 def connected(folder: Path, runs: Iterable[Run] = ()) -> Iterator[Connections]:
     """A writer and a reader of a cache that holds these runs."""
     path = folder / "cache.sqlite3"
     opening.prepare(path, NOON)
     with closing(opening.connect_writer(path)) as writer, closing(opening.connect_reader(path)) as reader:
-        store_runs.store(writer, list(runs), NOON)
+        store(writer, list(runs))
         yield writer, reader
 
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.cache import Cache, read_runs, store_runs
+from storage.cache import Cache, read_runs
 from storage.cache import window as windows
 from storage.cache.read_runs import Counts
 from storage.cache.run_sql import orders_used
 from storage.cache.schema import ORDER_INDEXES, make_index
 from storage.records import FINAL_STATUSES, Repository, Run, RunFilter, RunRow, RunSort
-from tests.storage.conftest import NOON, Connections, connected, make_run
+from tests.storage.conftest import NOON, Connections, connected, make_run, store
 
 COLUMNS = ("started", "updated", "took", "status", "repository", "branch", "run")
 
@@ -207,7 +207,7 @@ def test_reading_agrees_with_a_naive_model(
     """For any batches, filter, order and window; a window beyond `near` may be read backwards from the end."""
     writer, reader = emptied(database[0]), database[1]
     for one in batch:
-        store_runs.store(writer, one, NOON)
+        store(writer, one)
 
     runs = held(batch)
     expected = ordered([run for run in runs if passes(run, wanted)], sort, worked(batch))

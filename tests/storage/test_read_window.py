@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.cache import store_runs
 from storage.cache import window as windows
 from storage.cache.read_runs import Counts
 from storage.cache.window import Landmarks, first_rows, rows, window
 from storage.records import Repository, Run, RunFilter, RunSort, RunWindow, WindowRequest
-from tests.storage.conftest import NOON, Connections, connected
+from tests.storage.conftest import NOON, Connections, connected, store
 
 RUNS = 60
 NEWEST_FIRST = RunSort()
@@ -46,7 +45,7 @@ def test_a_window_moves_with_its_anchor(database: Connections) -> None:
     writer, reader = database
     request = WindowRequest(RunFilter(), NEWEST_FIRST, 10, 5, "run_049", 10, "run_047")
     before = ask(reader, request)
-    store_runs.store(writer, [run(RUNS), run(RUNS + 1)], NOON)
+    store(writer, [run(RUNS), run(RUNS + 1)])
 
     after = ask(reader, request)
 
@@ -93,7 +92,7 @@ def test_the_first_rows_of_a_search_are_its_first_rows(database: Connections) ->
 def test_a_search_that_takes_too_long_shows_what_it_found(database: Connections) -> None:
     """Without any time it is some of the first rows, perhaps none, and the connection serves on without a limit."""
     writer, reader = database
-    store_runs.store(writer, [run(number) for number in range(RUNS, 4_000)], NOON)
+    store(writer, [run(number) for number in range(RUNS, 4_000)])
     wanted = RunFilter(search="run_000")
 
     found = first_rows(reader, wanted, NEWEST_FIRST, limit=5, patience_s=0)
@@ -171,7 +170,7 @@ def test_a_change_of_the_cache_moves_them_all(crowded: Connections, monkeypatch:
     before = windows.rows(reader, RunFilter(), sort, 40, 5, counts, marks)
     later = NOON + timedelta(days=1)
     newest = Run("run_newest", "working", "main", Repository.parse("acme/a"), later, later, "{}")
-    store_runs.store(writer, [newest], NOON)
+    store(writer, [newest])
 
     assert windows.rows(reader, RunFilter(), sort, 41, 5, counts, marks) == before
 

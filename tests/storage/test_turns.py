@@ -1,12 +1,15 @@
 """How long runs took: their turns count, and the time between them does not."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from storage.cache import Cache
+from storage.cache.turns import Turns
 from storage.records import Run, RunFilter, RunSort, Took
-from tests.storage.conftest import NOON, make_run
+from storage.values import to_sortable_us, to_us
+from tests.storage.conftest import NOON, connected, make_run
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
@@ -88,3 +91,18 @@ async def test_without_readable_times_nothing_is_claimed(cache: Cache, status: s
 
     await cache.store_runs([make_run(1, "completed", updated_at=NOON + MINUTE)], asked_at=NOON)
     assert await took(cache) == Took(seconds=60)
+
+
+@pytest.mark.parametrize("status", ["working", "completed"])
+@pytest.mark.parametrize("created_at", [None, NOON])
+@pytest.mark.parametrize("updated_at", [None, NOON - MINUTE, NOON + MINUTE])
+def test_a_first_turn_is_the_same_in_sql(
+    tmp_path: Path, status: str, created_at: datetime | None, updated_at: datetime | None
+) -> None:
+    """Runs that are new are counted where they are inserted, many at a time."""
+    run = make_run(1, status, created_at=created_at, updated_at=updated_at)
+    created_us, updated_us = to_sortable_us(created_at), to_sortable_us(updated_at)
+    with connected(tmp_path, [run]) as (writer, _):
+        held = writer.execute("SELECT active_since_us, worked_us, took_us FROM runs").fetchone()
+
+    assert held == Turns.first(created_us, updated_us, to_us(NOON), is_final=status == "completed")
