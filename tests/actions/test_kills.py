@@ -100,10 +100,9 @@ async def test_one_key_in_eight_processes_is_sent_once(
             given = environment(tmp_path / portion.name, address)
             for first in range(0, size, ROUNDS_A_PROCESS):
                 marks = [f"mark-{number}" for number in range(first, min(size, first + ROUNDS_A_PROCESS))]
-                asked = [command(given, *(start(mark, "--key", mark) for mark in marks)) for _ in range(8)]
-                # For the first key, one of the eight is the program itself.
-                asked[0]["is_program"] = True
-                results = await asyncio.to_thread(forked.run, *asked)
+                asked = command(given, *(start(mark, "--key", mark) for mark in marks))
+                # For the first key, a ninth one is the program itself.
+                results = await asyncio.to_thread(forked.run, *[asked] * 8, asked | {"is_program": True})
 
                 for n, mark in enumerate(marks):
                     reports = [(json.loads(lines[n]["out"]), lines[n]["code"]) for lines in results if n < len(lines)]
