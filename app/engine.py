@@ -106,7 +106,7 @@ class Engine:
         reconciliation = Reconciliation(runs, listing, ledger, ring)
         chores = _chores(retention=retention, backfill=backfill, reread=reread, reconciliation=reconciliation)
         actor = f"{actor}:{_login()}"
-        actions = Actions(client, ledger, runs.store, ring, clock, actor, read_only=profile.read_only)
+        actions = Actions(client, ledger, runs.store, ring, clock, actor, profile.read_only, settings.command_line)
         lease, budget = Lease(cache), client.budget
         polling = Polling(runs, health, cache, ledger, lease, ring, poll.runs_s, poll.health_s, budget, chores)
         return cls(

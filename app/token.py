@@ -61,13 +61,25 @@ class EnvToken:
     variable: str = "RUNWARDEN_TOKEN"
     belongs_to: str | None = None
     """The address of another service, which the environment pairs the variable with: the token is not used here."""
+    shared_with: str | None = None
+    """A profile of another service that would use the variable, too: the token is not used here."""
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the token may be meant for another service."""
+        return self.belongs_to is not None or self.shared_with is not None
 
     def refuse_foreign(self) -> None:
         """Check that the token may be sent to this profile's service.
 
         Raises:
-            TokenError: It belongs to another one.
+            TokenError: It may be meant for another one.
         """
+        if self.shared_with is not None:
+            raise TokenError(
+                f"{self.variable} may be meant for another service: the profile {self.shared_with} uses it as well.",
+                cure='Name the source in each of them, such as token_env = "ACME_TOKEN", or use --token-stdin.',
+            )
         if self.belongs_to is not None:
             raise TokenError(
                 f"{self.variable} belongs to RUNWARDEN_BASE_URL ({self.belongs_to}), which is another service.",

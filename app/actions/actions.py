@@ -106,6 +106,8 @@ class Actions:
     actor: str
     """Who asks, as the ledger names it."""
     read_only: bool = False
+    command_line: str = "runwarden"
+    """The beginning of a command on the same ledger, for advice."""
     in_flight: InFlight = field(default_factory=InFlight)
 
     async def submit(self, request: WriteRequest, *, key: str | None = None, again: bool = False) -> Action:
@@ -130,7 +132,7 @@ class Actions:
         """
         self.check(request)
         again = again or not isinstance(request, CreateOrganization)
-        with _refusing():
+        with _refusing(self.command_line):
             await self.ledger.check(kind=request.kind, subject=request.subject, key=key, again=again)
 
     async def send_again(self, action_id: str) -> Action:
@@ -208,7 +210,7 @@ class Actions:
         supersedes: str | None = None,
     ) -> Action:
         try:
-            with _refusing():
+            with _refusing(self.command_line):
                 action = await self.ledger.prepare(
                     action_id=action_id,
                     kind=request.kind,
@@ -283,7 +285,7 @@ class Actions:
             self._tell(StorageFailed(f"The run is not in the cache yet ({type(error).__name__})."))
 
     async def _settle(self, commit: CommitPoint, verdict: Verdict) -> Action:
-        settlement = Settlement(self.ledger, commit, verdict)
+        settlement = Settlement(self.ledger, commit, verdict, self.command_line)
         try:
             return self._ring(await self.in_flight.to_its_end(settlement.record()))
         except asyncio.CancelledError as cancelled:
@@ -309,12 +311,12 @@ class Actions:
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
+def _refusing(command_line: str) -> Iterator[None]:
     """Raise what the ledger refuses as a refusal to act."""
     try:
         yield
     except SubjectBlockedError as blocked:
-        raise BlockedError(blocked.existing) from blocked
+        raise BlockedError(blocked.existing, command_line) from blocked
     except AlreadyDoneError as done:
         raise DuplicateError(done.existing) from done
     except KeyTakenError as taken:

@@ -14,6 +14,8 @@ from storage.records import Action
 
 LARGEST: Final = 10_000_000
 """Bytes of a file."""
+SEPARATORS: Final = {";": "semicolons", "\t": "tabs"}
+"""What spreadsheets write instead of commas."""
 
 
 class ImportFileError(Exception):
@@ -58,11 +60,7 @@ def parse_rows(content: bytes, origin: str) -> tuple[ImportRow, ...]:
     """The rows of such a file's content; `origin` is its name in messages. Raises as `read_rows`."""
     reader = csv.reader(StringIO(_text(content, origin), newline=""), strict=True)
     try:
-        header = [name.strip().lower() for name in next(reader, [])]
-        if "email" not in header:
-            raise ImportFileError(
-                f"{origin}: the first line has to name the columns: email and, if wanted, offer_code."
-            )
+        header = _header(next(reader, []), origin)
         rows = [_row(reader.line_num, header, cells) for cells in reader if any(cell.strip() for cell in cells)]
     except csv.Error as error:
         raise ImportFileError(f"{origin}:{reader.line_num}: {error}.") from error
@@ -71,15 +69,37 @@ def parse_rows(content: bytes, origin: str) -> tuple[ImportRow, ...]:
     return tuple(_checked(rows))
 
 
+def _header(cells: list[str], origin: str) -> list[str]:
+    """The columns' names."""
+    names = [_name(cell) for cell in cells]
+    if "email" in names:
+        return names
+    for separator, called in SEPARATORS.items():
+        if "email" in map(_name, separator.join(cells).split(separator)):
+            raise ImportFileError(f"{origin}:1: the columns are separated by {called}: separate them with commas.")
+    raise ImportFileError(f"{origin}:1: this line has to name the columns: email and, if wanted, offer_code.")
+
+
+def _name(cell: str) -> str:
+    return cell.strip().lower().replace(" ", "_")
+
+
 def _row(line: int, header: list[str], cells: list[str]) -> ImportRow:
     values = dict(zip(header, (cell.strip() for cell in cells), strict=False))
-    return ImportRow(line, values.get("email", ""), values.get("offer_code") or None)
+    row = ImportRow(line, values.get("email", ""), values.get("offer_code") or None)
+    for separator, called in SEPARATORS.items():
+        if separator in row.email:
+            problem = Problem("email", f"The cells are separated by {called}: separate them with commas.")
+            return replace(row, problems=(problem,))
+    if any(cell.strip() for cell in cells[len(header) :]):
+        return replace(row, problems=(Problem("offer_code", "There are more cells than columns in the first line."),))
+    return row
 
 
 def _checked(rows: list[ImportRow]) -> Iterator[ImportRow]:
     first_lines: dict[str, int] = {}
     for row in rows:
-        found = problems(row.request)
+        found = row.problems or problems(row.request)
         first = first_lines.setdefault(row.subject, row.line)
         if first != row.line and not found:
             twice = Problem("email", f"{row.email} is on line {first} already.")

@@ -159,8 +159,8 @@ class BlockedError(ActionRefusedError):
 
     kind = "blocked"
 
-    def __init__(self, existing: Action) -> None:
-        super().__init__(f"{_standing(existing)} Nothing was sent. {_way_out(existing)}")
+    def __init__(self, existing: Action, command_line: str) -> None:
+        super().__init__(f"{_standing(existing)} Nothing was sent. {_way_out(existing, command_line)}")
         self.existing = existing
 
 
@@ -198,10 +198,10 @@ def _standing(existing: Action) -> str:
     return f"An attempt for {existing.subject} is on its way ({existing.action_id})."
 
 
-def _way_out(existing: Action) -> str:
+def _way_out(existing: Action, command_line: str) -> str:
     if existing.state == "unknown":
         return (
             "Find out whether it took effect, then: "
-            f"runwarden actions resolve {existing.action_id} --created ID | --not-created | --send-again"
+            f"{command_line} actions resolve {existing.action_id} --created ID | --not-created | --send-again"
         )
-    return f"Wait for it: runwarden actions show {existing.action_id}"
+    return f"Wait for it: {command_line} actions show {existing.action_id}"

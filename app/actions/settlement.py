@@ -98,6 +98,8 @@ class Settlement:
     ledger: Ledger
     commit: CommitPoint
     verdict: Verdict
+    command_line: str
+    """The beginning of a command on the same ledger."""
     settled: Action = field(init=False)
     """The action as it stands; what `record` returned, once it has."""
 
@@ -152,7 +154,7 @@ class Settlement:
         return replace(action, state="unknown", error=verdict.error)
 
     def _unknown(self, heard: str, word: str) -> Action:
-        cure = f"Once it can: runwarden actions resolve {self.commit.action.action_id} {word}"
+        cure = f"Once it can: {self.command_line} actions resolve {self.commit.action.action_id} {word}"
         known = None if isinstance(self.verdict, Done) else self.verdict.error
         status, code = (known.http_status, known.error_code) if known else (None, None)
         error = ActionError(NOT_RECORDED, f"{heard} {cure}", status, code)

@@ -54,7 +54,7 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
         for line in safe_block(json.dumps(json.loads(action.body_json), indent=2, ensure_ascii=False)):
             output.text(line)
         if action.is_open:
-            output.note(advice(action))
+            output.note(advice(action, invocation.command_line))
         for each in proposed:
             output.text(safe_text(f"candidate  {each.line}", limit=300))
     return Exit.DONE

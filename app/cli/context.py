@@ -13,7 +13,7 @@ from app.cli.table import Column
 
 if TYPE_CHECKING:
     from app.cli.exits import Exit
-    from app.config import Profile, Settings
+    from app.config import Choice, Profile, Settings
     from app.engine import Engine
     from app.events import Event
     from storage.ledger import Ledger
@@ -90,15 +90,24 @@ class Invocation:
         Raises:
             ConfigError: It cannot be used.
         """
-        from app.config import Choice, config_path, load
+        from app.config import config_path, load
 
-        choice = Choice(self.config_file, self.profile_name, self.data_dir)
-        settings = load(config_path(self.config_file, os.environ), os.environ, choice)
+        settings = load(config_path(self.config_file, os.environ), os.environ, self._choice())
         for line in settings.unused:
             if line not in self._noted:
                 self._noted.add(line)
                 self.output.note(line)
         return settings
+
+    @property
+    def command_line(self) -> str:
+        """The beginning of a command that means the same service and the same files, for advice."""
+        return self._choice().command_line
+
+    def _choice(self) -> "Choice":
+        from app.config import Choice
+
+        return Choice(self.config_file, self.profile_name, self.data_dir)
 
     def profile(self, settings: "Settings") -> "Profile":
         """The chosen profile.

@@ -113,7 +113,8 @@ def run_command_line(argv: Sequence[str]) -> int:
     except NotPrintedError as error:
         let_go_of(sys.stdout)
         invocation.output.note(
-            f"runwarden: {error} The command itself was carried out; for a write, see: runwarden actions list"
+            f"runwarden: {error} The command itself was carried out; "
+            f"for a write, see: {invocation.command_line} actions list"
         )
         return invocation.outcome or NOT_PRINTED
     return 128 + invocation.stopped_by if invocation.stopped_by else code

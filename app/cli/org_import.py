@@ -136,7 +136,7 @@ def _tell(invocation: Invocation, results: "Sequence[Imported]", base_url: str, 
     tell_batch(invocation, entries, results, columns, base_url)
     for result in results:
         if result.outcome in {"blocked", "unknown"} and result.action is not None and not invocation.format.is_json:
-            invocation.output.note(f"{result.row.email}: {advice(result.action)}")
+            invocation.output.note(f"{result.row.email}: {advice(result.action, invocation.command_line)}")
 
 
 def _request(output: Output, base_url: str, result: "Imported") -> str:

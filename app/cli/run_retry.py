@@ -5,20 +5,22 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
 from app.cli.context import Invocation
 from app.cli.documents import error_document
-from app.cli.exits import CommandFailedError, Exit, failed
+from app.cli.exits import CommandFailedError, Exit, Failure, failed
 from app.cli.options import FactCommand, as_key
 from app.cli.progress import RowProgress
-from app.cli.run_wait import RunLookup
+from app.cli.run_wait import RunLookup, RunWaiter, wait_failure, wait_options
 from app.cli.table import Column
-from app.cli.write_command import DRY_RUN_OPTION, request_document, tell_batch, worst
+from app.cli.write_command import DRY_RUN_OPTION, WriteOptions, request_document, tell_batch, worst
 from app.cli.writes import advice, carry_out, exit_of, rehearse
-from storage.records import Action
+from app.run_document import as_received
+from storage.records import Action, Run
 from storage.values import to_us
 
 if TYPE_CHECKING:
@@ -44,12 +46,19 @@ class Retry:
     action: Action | None = None
     problem: str = ""
     """Why it is refused."""
+    run: Run | None = None
+    """What it made, after waiting for its end."""
 
     @property
     def ends_the_batch(self) -> bool:
         """Whether the next one would most likely end the same way."""
         error = self.action.error if self.action else None
         return self.outcome in {"unknown", "not_sent", "rejected"} and (error is None or error.kind not in OWN_FAULT)
+
+    @property
+    def made(self) -> str:
+        """The id of the run that it made, if it is known."""
+        return (self.action.result_id if self.action else None) or ""
 
     @property
     def exit(self) -> Exit:
@@ -65,10 +74,11 @@ class Retry:
             "run_id": self.run_id,
             "outcome": self.outcome,
             "action_id": self.action.action_id if self.action else None,
-            "result_id": self.action.result_id if self.action else None,
+            "result_id": self.made or None,
             "problem": self.problem or None,
             "error": error_document(self.action) if self.action else None,
             "request": request_document(base_url, self.request) if is_shown and self.request else None,
+            "run": as_received(self.run.raw_json) if self.run else None,
         }
 
 
@@ -84,35 +94,37 @@ class Retry:
     help="Send each run once under the key PREFIX-RUN_ID. Default: once for each of its failures.",
 )
 @DRY_RUN_OPTION
+@wait_options
 @click.pass_obj
-def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: bool, key: str | None, dry_run: bool) -> int:
+def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: bool, **options: Any) -> int:
     """Retry failed runs with the same instructions, repository and branch.
 
     Only runs that were started or continued from here can be retried: the API does not tell the instructions of
     others. After one question they are sent one after the other, in batches of send_cap. An interrupted command can
     simply be repeated: each failure is retried once.
     """
-    return invocation.run(lambda: _retry(invocation, run_ids, key, is_asked=yes, dry_run=dry_run))
+    return invocation.run(lambda: _retry(invocation, run_ids, WriteOptions.of(**options), is_asked=yes))
 
 
-async def _retry(
-    invocation: Invocation, run_ids: Sequence[str], prefix: str | None, *, is_asked: bool, dry_run: bool
-) -> int:
-    async with invocation.writer(dry_run=dry_run) as engine:
-        planned = [await _planned(engine, run_id, prefix) for run_id in run_ids]
+async def _retry(invocation: Invocation, run_ids: Sequence[str], options: WriteOptions, *, is_asked: bool) -> int:
+    failure: Failure | None = None
+    async with invocation.writer(dry_run=options.dry_run) as engine:
+        planned = [await _planned(engine, run_id, options.key) for run_id in run_ids]
         results = list({each.run_id: each for each in planned}.values())
         count = sum(each.outcome == "to_send" for each in results)
-        if count and not dry_run:
+        if count and not options.dry_run:
             if not is_asked:
                 with invocation.asking():
                     _confirm(count, len(results) - count, engine.settings.console.send_cap)
             results = await _send(invocation, engine, results)
+        if options.patience is not None and not options.dry_run:
+            results, failure = await _waited(invocation, engine, results, options.patience)
         base_url = engine.client.base_url
-    tell_batch(invocation, [each.document(base_url) for each in results], results, COLUMNS, base_url)
+    tell_batch(invocation, [each.document(base_url) for each in results], results, COLUMNS, base_url, failure)
     for each in results:
         if each.outcome in {"unknown", "blocked"} and each.action is not None and not invocation.format.is_json:
-            invocation.output.note(f"{each.run_id}: {advice(each.action)}")
-    return worst(each.exit for each in results)
+            invocation.output.note(f"{each.run_id}: {advice(each.action, invocation.command_line)}")
+    return worst(each.exit for each in results) or (failure.exit if failure else Exit.DONE)
 
 
 async def _planned(engine: "Engine", text: str, prefix: str | None) -> Retry:
@@ -200,6 +212,24 @@ async def _take(engine: "Engine", planned: Retry) -> Retry:
     return replace(planned, outcome=OUTCOMES.get(action.state, "unknown"), action=action)
 
 
+async def _waited(
+    invocation: Invocation, engine: "Engine", results: Sequence[Retry], patience: timedelta
+) -> tuple[list[Retry], Failure | None]:
+    """Wait for the ends of the runs that were made, unless something stopped the batch."""
+    made = {each.run_id: each.made for each in results if each.outcome in {"sent", "sent_before"} and each.made}
+    is_stopped = invocation.stopped_by or any(each.outcome == "not_tried" or each.ends_the_batch for each in results)
+    if is_stopped or not made:
+        return list(results), None
+    base_url = engine.client.base_url
+    # They were sent: keep their ids, even if waiting ends early.
+    invocation.beside_error = {"rows": [each.document(base_url) for each in results], "base_url": base_url}
+    invocation.output.note(f"{_runs(len(made))} sent; waiting for the end of {'it' if len(made) == 1 else 'them'}.")
+    waiter = RunWaiter(engine, invocation.output.note, may_appear=True)
+    ended = await waiter.until_final(list(dict.fromkeys(made.values())), patience)
+    runs = {run_id: ended[result_id].run for run_id, result_id in made.items()}
+    return [replace(each, run=runs.get(each.run_id)) for each in results], wait_failure(ended)
+
+
 OUTCOMES: Final[dict[str, Outcome]] = {"confirmed": "sent", "rejected": "rejected", "not_sent": "not_sent"}
 
 
@@ -215,7 +245,8 @@ def _runs(count: int) -> str:
 COLUMNS: Final[tuple[Column[Retry], ...]] = (
     Column("outcome", lambda r: r.outcome, "outcome"),
     Column("run", lambda r: r.run_id, "run_id", flexible=True),
-    Column("made", lambda r: (r.action.result_id if r.action else None) or "", "result_id", flexible=True),
+    Column("made", lambda r: r.made, "result_id", flexible=True),
+    Column("ended", lambda r: r.run.status if r.run else "", "status"),
     Column("reason", _reason, "reason", flexible=True),
     Column("action", lambda r: r.action.action_id if r.action else "", "action_id"),
 )

@@ -11,7 +11,7 @@ import click
 
 from app.cli.context import Invocation
 from app.cli.documents import unsent_document
-from app.cli.exits import Exit
+from app.cli.exits import Exit, Failure
 from app.cli.options import as_key
 from app.cli.output import Document, Format, Output
 from app.cli.run_wait import finish
@@ -139,9 +139,18 @@ def worst(codes: Iterable[Exit]) -> Exit:
 
 
 def tell_batch(
-    invocation: Invocation, entries: Sequence[Document], items: Sequence[T], columns: Sequence[Column[T]], base_url: str
+    invocation: Invocation,
+    entries: Sequence[Document],
+    items: Sequence[T],
+    columns: Sequence[Column[T]],
+    base_url: str,
+    failure: Failure | None = None,
 ) -> None:
-    """Print what came of a batch's rows; each entry has its `outcome`."""
+    """Print what came of a batch's rows, and of waiting for them; each entry has its `outcome`."""
     counts = Counter(entry["outcome"] for entry in entries)
     more = {"outcomes": dict(counts), "base_url": base_url, "warnings": list(invocation.warnings)}
+    if failure is not None:
+        more["error"] = failure.as_json()
     invocation.output.listing("rows", entries, items, columns, more=more)
+    if failure is not None and not invocation.format.is_json:
+        invocation.output.note(f"runwarden: {failure.message}")

@@ -127,18 +127,18 @@ def tell(
     invocation.outcome = exit_of(action) if code is None else code
     output.record(document, pairs)
     if not output.format.is_json:
-        output.note(advice(action))
+        output.note(advice(action, invocation.command_line))
     return invocation.outcome
 
 
-def advice(action: Action) -> str:
+def advice(action: Action, command_line: str) -> str:
     """What to know or do next; empty if there is nothing to say."""
     reason = action.error.message if action.error else ""
     match action.state:
         case "unknown":
-            return _way_out(action, reason)
+            return _way_out(action, reason, command_line)
         case "prepared" | "sending":
-            return f"Another process is sending it: runwarden actions show {action.action_id}"
+            return f"Another process is sending it: {command_line} actions show {action.action_id}"
         case "not_sent":
             return f"Nothing was sent: {reason} You may try again."
         case "rejected":
@@ -149,10 +149,10 @@ def advice(action: Action) -> str:
             return ""
 
 
-def _way_out(action: Action, reason: str) -> str:
+def _way_out(action: Action, reason: str, command_line: str) -> str:
     if action.error is not None and action.error.kind == NOT_RECORDED:
         return reason
     return (
         f"The outcome is unknown: {reason} It may have taken effect; it is not sent again automatically. "
-        f"Find out, then: runwarden actions resolve {action.action_id} --created ID | --not-created | --send-again"
+        f"Find out, then: {command_line} actions resolve {action.action_id} --created ID | --not-created | --send-again"
     )

@@ -1,5 +1,6 @@
 """What the environment adds to the file, except where the command line has chosen otherwise."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,13 @@ class Choice:
     config: Path | None = None
     profile: str | None = None
     data_dir: Path | None = None
+
+    @property
+    def command_line(self) -> str:
+        """The beginning of a command that means the same service and the same files."""
+        options = {"--config": self.config, "--profile": self.profile, "--data-dir": self.data_dir}
+        given = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+        return shlex.join(["runwarden", *given])
 
 
 NOTHING_CHOSEN: Final = Choice()
@@ -41,6 +49,7 @@ def with_environment(settings: Settings, env: Mapping[str, str], choice: Choice)
     return replace(
         settings,
         profiles=tuple(_with_own_token(profile, env.get("RUNWARDEN_BASE_URL")) for profile in settings.profiles),
+        command_line=choice.command_line,
         unused=tuple(f"{name} is not used: {option} was given." for name, option in beaten.items()),
     )
 
@@ -78,10 +87,10 @@ def _with_address(settings: Settings, address: str, *, is_used: bool) -> Setting
 
 def _with_own_token(profile: Profile, address: str | None) -> Profile:
     """The profile, whose token is refused where RUNWARDEN_BASE_URL says that it belongs to another address."""
-    if not address or profile.token != EnvToken():
+    if not address or not isinstance(profile.token, EnvToken) or profile.token.variable != EnvToken().variable:
         return profile
     try:
         owner = base_address(address)
     except ValueError:
         owner = address
-    return profile if owner == profile.base_url else replace(profile, token=EnvToken(belongs_to=owner))
+    return replace(profile, token=EnvToken(belongs_to=None if owner == profile.base_url else owner))

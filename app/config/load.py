@@ -1,7 +1,8 @@
 """Loads settings from a TOML file and the environment, or raises one error that says what to correct."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -158,7 +159,16 @@ def _profiles(table: Table, poll: PollSettings) -> tuple[Profile, ...]:
         if name == ENVIRONMENT_PROFILE:
             table.fail(name, "this name belongs to RUNWARDEN_BASE_URL.", "Choose another name.")
         profiles.append(_profile(name, table.table(name), poll))
-    return tuple(profiles)
+    named = {name for name in table.values if any(key in table.table(name).values for key in _TOKEN_KEYS)}
+    return tuple(each if each.name in named else _unshared(each, profiles) for each in profiles)
+
+
+def _unshared(profile: Profile, profiles: Sequence[Profile]) -> Profile:
+    """The profile, whose token is refused where a profile with another address would use the same variable."""
+    for other in profiles:
+        if other.token == profile.token and other.base_url != profile.base_url:
+            return replace(profile, token=EnvToken(shared_with=other.name))
+    return profile
 
 
 def _profile(name: str, table: Table, poll: PollSettings) -> Profile:

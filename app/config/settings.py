@@ -209,6 +209,8 @@ class Settings:
     """In the order of the file; the environment's first."""
     file: Path | None = None
     """The file these came from; None: there is none."""
+    command_line: str = "runwarden"
+    """The beginning of a command that means the same service and the same files."""
     unused: tuple[str, ...] = ()
     """A sentence for each environment variable that an option beats."""
 

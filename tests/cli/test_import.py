@@ -32,7 +32,7 @@ def emails(server: FaultServer) -> Counter[str]:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "partners.csv"
-    path.write_text("\ufeffEmail, offer_code\na@example.com,PARTNER\n\n b@example.com ,\nc@example.com,\n", "utf-8")
+    path.write_text("\ufeffEmail, Offer code\na@example.com,PARTNER\n\n b@example.com ,\nc@example.com,\n", "utf-8")
     return path
 
 
@@ -115,6 +115,10 @@ def test_a_dry_run_sends_nothing(faulty: CommandLine, server: FaultServer, file:
         (b"email\na@example.com\nnobody\n", "Line 3"),
         (b"email\na@example.com\nA@Example.com\n", "line 2 already"),
         (b"email\n\xff@example.com\n", "UTF-8"),
+        (b"email;offer_code\na@example.com;P\n", "partners.csv:1: the columns are separated by semicolons"),
+        (b"offer_code\temail\n", "partners.csv:1: the columns are separated by tabs"),
+        (b"email,offer_code\n\na@example.com;P\n", "Line 3: The cells are separated by semicolons"),
+        (b"email\na@example.com,PARTNER\n", "Line 2: There are more cells than columns"),
         (b'email\n"a@example.com\n', "partners.csv"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from tests.answers import RUN
 from tests.cli.conftest import CommandLine
-from tests.fault_server import FaultServer, Respond
+from tests.fault_server import Drop, FaultServer, Respond
 
 OWN_TOKEN = 'token_env = "TWO_TOKEN"\n'
 START = ("runs", "start", "-R", "acme/api", "Review", "--json")
@@ -70,6 +70,19 @@ def test_without_an_explicit_choice_the_environment_decides_as_ever(
     assert {request.headers["authorization"] for request in server.requests} == {"Bearer token-for-tests"}
 
 
+def test_advice_names_the_file_and_the_profile_that_were_given(two: CommandLine, other: FaultServer) -> None:
+    """What it says to run looks into the same ledger."""
+    other.script(*[Drop()] * 3)
+    given = (*NAMED, "--profile", "two", "--data-dir", "here is data")
+    again = "runwarden --config two.toml --profile two --data-dir 'here is data' actions resolve act_"
+    create = ("orgs", "create", "ada@example.com")
+
+    unknown, blocked = two(*given, *create), two(*given, *create, "--json")
+
+    assert again in unknown.err
+    assert (blocked.code, again in blocked.json()["error"]["message"]) == (6, True)
+
+
 @pytest.mark.parametrize("source", ["", 'token_env = "RUNWARDEN_TOKEN"\n'])
 @pytest.mark.parametrize(("options", "variables"), [(NAMED, {}), ((), {"RUNWARDEN_PROFILE": "two"})])
 def test_the_token_of_one_service_never_goes_to_another(
@@ -92,6 +105,33 @@ def test_the_token_of_one_service_never_goes_to_another(
     assert (alone.code, same.code) == (0, 0)
     sent = [request.headers["authorization"] for request in other.requests]
     assert sent == ["Bearer typed", "Bearer token-for-tests", "Bearer token-for-tests"]
+
+
+@pytest.mark.parametrize(
+    ("source", "address", "variables", "code"),
+    [
+        ("", "https://b.example", {}, 2),
+        ("", "https://b.example", {"RUNWARDEN_PROFILE": "two"}, 2),
+        ('token_env = "RUNWARDEN_TOKEN"\n', "https://b.example", {}, 0),
+        ("", "", {}, 0),
+        ("", "https://b.example", {"RUNWARDEN_BASE_URL": ""}, 0),
+    ],
+)
+def test_a_token_that_could_be_meant_for_two_services_goes_to_neither(
+    two: CommandLine, other: FaultServer, source: str, address: str, variables: dict[str, str], code: int
+) -> None:  # fmt: skip
+    """Unless a profile names it, RUNWARDEN_BASE_URL says whose it is, or both have the same address."""
+    second = f'[profiles.b]\nbase_url = "{address or other.base_url}"\n'
+    _write(two.home, other.base_url, 'default_profile = "two"\n' + second, source)
+    # Empty: the address of the other service.
+    variables = {"RUNWARDEN_BASE_URL": "", **{name: value or other.base_url for name, value in variables.items()}}
+
+    result = two(*NAMED, *START, **variables)
+
+    assert (result.code, len(other.requests)) == (code, 1 if code == 0 else 0)
+    if code:
+        assert result.json()["error"]["kind"] == "token"
+        assert "the profile b uses it as well" in result.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -154,14 +154,59 @@ def test_a_retry_of_a_start_that_carried_its_own_id_carries_its_own(
     assert [json.loads(body)["branch_name"] for body in posts(server)] == [f"b/{first}", f"b/{second}"]
 
 
-def test_an_agent_of_the_real_service_is_waited_for_and_retried(real: CommandLine) -> None:
+def test_a_retried_agent_of_the_real_service_is_waited_for(real: CommandLine) -> None:
     """Its run has the execution's id; it fails, and so does the next one, which is another."""
     start = ("agents", "start", "scribe", "-R", "acme/web", "--input", "instructions=fail", "--wait", "--json")
 
     failed = real(*start).json()
-    retried = real(*RETRY, failed["execution"]["execution_id"]).json()
+    retried = real(*RETRY, "--wait", failed["execution"]["execution_id"])
 
     assert (failed["run"]["status"], failed["run"]["run_id"]) == ("failed", failed["execution"]["execution_id"])
-    [row] = retried["rows"]
+    [row] = retried.json()["rows"]
     assert (row["outcome"], row["result_id"] != row["run_id"]) == ("sent", True)
-    assert real("runs", "wait", row["result_id"]).code == 1
+    assert (row["run"]["run_id"], row["run"]["status"]) == (row["result_id"], "failed")
+    assert (retried.code, retried.json()["error"]["kind"]) == (1, "run_failed")
+
+
+def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: FaultServer, works: Works) -> None:
+    """A continuation is another turn of the same run; a second call waits for what the first sent; time runs out."""
+    for number in range(2):
+        faulty("runs", "start", "-R", "acme/api", f"Task {number}")
+        works.end(f"run_{number}", "completed", updated=55)
+    faulty("runs", "continue", "run_0", "Next")
+    for run_id in ("run_0", "run_1"):
+        works.end(run_id, "failed", updated=60)
+    wait = (*RETRY, "run_0", "run_1", "--key", "k", "--wait")
+
+    late = faulty(*wait, "--timeout", "0")
+    works.end("run_0", "completed", updated=70)
+    works.end("run_2", "completed", updated=70)
+    done = faulty(*wait)
+
+    assert (late.code, late.json()["error"]["kind"], late.json()["error"]["run_ids"]) == (
+        *(3, "waited_too_long"),
+        ["run_0", "run_2"],
+    )
+    assert [row["run"]["status"] for row in late.json()["rows"]] == ["queued", "queued"]
+    assert (done.code, outcomes(done)) == (2, {"run_0": "refused", "run_1": "sent_before"})
+    assert done.json()["rows"][1]["run"]["status"] == "completed"
+
+
+def test_a_batch_that_was_stopped_does_not_wait(faulty: CommandLine, server: FaultServer, works: Works) -> None:
+    """What stopped it is told at once; a refused token or a signal while it waits leaves the rows beside the error."""
+    for number in range(2):
+        faulty("runs", "start", "-R", "acme/api", f"Task {number}")
+        works.end(f"run_{number}", "failed", updated=60)
+    works.refuse = {"Task 1": Drop()}
+
+    stopped = faulty(*RETRY, "run_0", "run_1", "--wait")
+    refused = faulty.begin(*RETRY, "run_0", "--key", "other", "--wait")
+
+    assert (stopped.code, list(outcomes(stopped).values())) == (6, ["sent", "unknown"])
+    assert refused.stderr is not None
+    while "waiting for" not in refused.stderr.readline():
+        pass
+    refused.send_signal(signal.SIGINT)
+    out, _ = refused.communicate(timeout=120)
+    assert (refused.returncode, json.loads(out)["error"]["kind"]) == (130, "interrupted")
+    assert json.loads(out)["rows"][0]["outcome"] == "sent"

@@ -78,7 +78,7 @@ def test_a_run_that_the_cache_could_not_take_is_waited_for(
 @pytest.mark.parametrize("name", ["ledger.sqlite3"])
 def test_a_write_that_the_ledger_could_not_record_is_unknown(faulty: CommandLine, locked: sqlite3.Connection) -> None:
     """Exit code 6 with its id and what the service said; once its process is dead the ledger says the same."""
-    result = faulty(*START)
+    result = faulty("--profile", "environment", *START)
     locked.execute("ROLLBACK")
     locked.execute("UPDATE actions SET owner_pid = ?", (2**22 + 1,))
 
@@ -86,7 +86,10 @@ def test_a_write_that_the_ledger_could_not_record_is_unknown(faulty: CommandLine
     shown = faulty("actions", "show", document["action_id"], "--json").json()["action"]
     assert (result.code, document["state"], document["run"]) == (6, "unknown", None)
     assert (document["error"]["kind"], "confirmed run_1" in document["error"]["message"]) == ("not_recorded", True)
-    assert f"runwarden actions resolve {document['action_id']} --created run_1" in document["error"]["message"]
+    assert (
+        f"runwarden --profile environment actions resolve {document['action_id']} --created run_1"
+        in document["error"]["message"]
+    )
     assert shown["state"] == "unknown"
 
 

@@ -64,7 +64,7 @@ def test_every_key_is_in_the_example(file: Path) -> None:
     values = tomllib.loads(file.read_text())
     profile = {name for name in _fields(Profile) if name not in {"name", "token"}} | {"token_env"}
 
-    assert set(values) == _fields(Settings) - {"file", "unused"}
+    assert set(values) == _fields(Settings) - {"file", "unused", "command_line"}
     assert set(values["poll"]) == _fields(PollSettings)
     assert set(values["history"]) == _fields(HistorySettings)
     assert set(values["console"]) == _fields(ConsoleSettings)
