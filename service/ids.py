@@ -43,3 +43,8 @@ def slug(text: str, *, words: int = 6, length: int = 40) -> str:
     """Return lower-case ASCII words joined by dashes, safe in a branch name and a URL; may be empty."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     return "-".join(re.findall(r"[a-z0-9]+", plain)[:words])[:length].strip("-")
+
+
+def address_key(url: str) -> str:
+    """Return what stands for a repository's address in the names of files."""
+    return hashlib.sha256(url.encode()).hexdigest()[:32]

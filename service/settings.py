@@ -139,6 +139,8 @@ class Retention(_Section):
     """Logs and diffs of turns that ended; None: they stay until `runwarden service prune` is called."""
     queue_days: Annotated[float, Field(gt=0, le=36_500)] = 30
     """The queue's entries of ended turns, of use only for debugging the queue."""
+    audit_days: Annotated[float, Field(ge=1, le=36_500)] | None = None
+    """Entries of the audit trail; None: they stay for good."""
 
 
 class Settings(_Section):

@@ -14,6 +14,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
+from service.store.runs import InactiveOrganizationError
+
 _log = logging.getLogger(__name__)
 Offered = list[tuple[re.Pattern[str], set[str]]]
 """Path patterns with the methods that routes offer there."""
@@ -59,6 +61,7 @@ def install(app: FastAPI, offered: Offered) -> None:
     """Answer every failure of an application, the framework's own included, in the spec's form."""
     app.state.offered = offered
     app.add_exception_handler(ApiError, _answer_failure)
+    app.add_exception_handler(InactiveOrganizationError, _answer_inactive)
     app.add_exception_handler(HTTPException, _answer_framework)
     app.add_exception_handler(OperationalError, _answer_away)
     app.add_exception_handler(PoolTimeout, _answer_away)
@@ -74,6 +77,10 @@ async def _answer_failure(_request: Request, error: Exception) -> JSONResponse:
     if not isinstance(error, ApiError):
         raise error
     return JSONResponse(body(error.error_code, error.message), error.status, error.headers)
+
+
+async def _answer_inactive(_request: Request, _error: Exception) -> JSONResponse:
+    return JSONResponse(body("organization_inactive", "the organization is not active"), 403)
 
 
 async def _answer_framework(request: Request, error: Exception) -> JSONResponse:

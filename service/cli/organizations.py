@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from service.cli.deletion import delete_organization
 from service.cli.output import AdminContext, admin_command
 from service.clock import now_micros, rfc3339
 from service.setup import OfferEntry, OrganizationEntry, SetupError, TokenEntry, find_organization, make_token
@@ -17,6 +18,9 @@ from service.store.trials import KINDS, Offer, Trial
 @click.group("org")
 def org() -> None:
     """Organizations."""
+
+
+org.add_command(delete_organization)
 
 
 def _document(one: Organization) -> dict[str, Any]:
@@ -79,10 +83,7 @@ def list_organizations(admin: AdminContext) -> None:
 @admin_command
 def deactivate(admin: AdminContext, slug: str) -> None:
     """Make an organization inactive: tokens are refused until it is activated again, and its open turns are failed."""
-    with admin.write() as connection:
-        found = find_organization(connection, slug)
-        turns.cancel_all(connection, found.id, "cancelled: the organization was deactivated", now_micros())
-    _change(admin, slug, lambda found: (False, {*found.entitlements}))
+    _change(admin, "deactivate", slug, lambda found: (False, {*found.entitlements}))
 
 
 @org.command("activate")
@@ -90,7 +91,7 @@ def deactivate(admin: AdminContext, slug: str) -> None:
 @admin_command
 def activate(admin: AdminContext, slug: str) -> None:
     """Make an inactive organization active again."""
-    _change(admin, slug, lambda found: (True, {*found.entitlements}))
+    _change(admin, "activate", slug, lambda found: (True, {*found.entitlements}))
 
 
 @org.command("grant")
@@ -99,7 +100,7 @@ def activate(admin: AdminContext, slug: str) -> None:
 @admin_command
 def grant(admin: AdminContext, slug: str, entitlement: str) -> None:
     """Give an organization an entitlement."""
-    _change(admin, slug, lambda found: (found.active, {*found.entitlements, entitlement}))
+    _change(admin, "grant", slug, lambda found: (found.active, {*found.entitlements, entitlement}), entitlement)
 
 
 @org.command("withdraw")
@@ -108,17 +109,27 @@ def grant(admin: AdminContext, slug: str, entitlement: str) -> None:
 @admin_command
 def withdraw(admin: AdminContext, slug: str, entitlement: str) -> None:
     """Take an entitlement from an organization; its existing tokens keep working until they are revoked."""
-    _change(admin, slug, lambda found: (found.active, {*found.entitlements} - {entitlement}))
+    _change(admin, "withdraw", slug, lambda found: (found.active, {*found.entitlements} - {entitlement}), entitlement)
 
 
-def _change(admin: AdminContext, slug: str, changed: Callable[[Organization], tuple[bool, set[str]]]) -> None:
+def _change(
+    admin: AdminContext,
+    verb: str,
+    slug: str,
+    changed: Callable[[Organization], tuple[bool, set[str]]],
+    detail: str | None = None,
+) -> None:
     """Set what an operator may change: whether it is active, and its entitlements."""
-    with admin.write() as connection:
-        found = find_organization(connection, slug)
+    with admin.change(f"organization.{verb}") as change:
+        found = find_organization(change.connection, slug)
+        change.target, change.organization_id, change.detail = found.id, found.id, detail
         active, entitled = changed(found)
         kept = tuple(one for one in ENTITLEMENTS if one in entitled)
-        organizations.change(connection, found.id, active=active, entitlements=kept)
-        now_is = find_organization(connection, found.id)
+        organizations.change(change.connection, found.id, active=active, entitlements=kept)
+        if not active:
+            # After it was shut out: no run is accepted any longer.
+            turns.cancel_all(change.connection, found.id, "cancelled: the organization was deactivated", now_micros())
+        now_is = find_organization(change.connection, found.id)
     admin.show(_document(now_is), [_line(now_is)])
 
 

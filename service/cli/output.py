@@ -3,8 +3,10 @@
 import functools
 import json
 import os
+import pwd
+import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
@@ -74,6 +76,28 @@ class AdminContext:
             yield connection
 
     @contextmanager
+    def change(self, action: str, *, create: bool = False) -> Iterator["Change"]:
+        """Open the database for one act of administration; the audit trail keeps who did it, and whether it failed."""
+        from sqlalchemy.exc import DBAPIError
+
+        from service.setup import SetupError
+        from service.store.audit import FAILED
+
+        with self.database(create=create) as database:
+            change = None
+            try:
+                with database.write() as connection:
+                    change = Change(connection, action)
+                    yield change
+                    if not change.is_recorded:
+                        change.record(action)
+            except (SetupError, DBAPIError):
+                with suppress(DBAPIError), database.write() as connection:
+                    owner = None if change is None else change.organization_id
+                    Change(connection, action, organization_id=owner).record(action, outcome=FAILED)
+                raise
+
+    @contextmanager
     def read(self) -> Iterator["Connection"]:
         """Open the database for reading, without blocking a running service."""
         with self.database() as database, database.read() as connection:
@@ -87,6 +111,45 @@ class AdminContext:
             click.echo(printable("\n".join(lines)))
         else:
             click.echo("nothing yet", err=True)
+
+
+@dataclass(slots=True)
+class Change:
+    """An act of administration: its transaction, and what the audit trail is to say of it."""
+
+    connection: "Connection"
+    action: str
+    target: str | None = None
+    organization_id: str | None = None
+    detail: str | None = None
+    is_recorded: bool = False
+    """Entries of its own stand for it."""
+
+    def record(self, action: str, *, outcome: str = "done") -> None:
+        """Add an entry for what the change is about now."""
+        from service.clock import now_micros
+        from service.store import audit
+
+        self.is_recorded = True
+        audit.record(
+            self.connection,
+            operator(),
+            action,
+            now_micros(),
+            target=self.target,
+            organization_id=self.organization_id,
+            detail=self.detail,
+            outcome=outcome,
+        )
+
+
+def operator() -> str:
+    """Return who calls a command: the account of the process, whatever the environment says, and the machine."""
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        name = str(os.getuid())
+    return f"operator:{name}@{socket.gethostname()}"
 
 
 def admin_command(function: Function) -> Function:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from service.cli.deletion import delete_run
 from service.cli.output import AdminContext, admin_command
 from service.clock import now_micros, rfc3339
 from service.setup import SetupError
@@ -27,7 +28,10 @@ class _ShowsByDefault(click.Group):
 
 @click.group("run", cls=_ShowsByDefault)
 def run() -> None:
-    """Show a run's turns, its log or its diff (`run ID`); cancel a run."""
+    """Show a run's turns, its log or its diff (`run ID`); cancel or delete a run."""
+
+
+run.add_command(delete_run)
 
 
 @run.command("cancel")
@@ -35,11 +39,12 @@ def run() -> None:
 @admin_command
 def cancel(admin: AdminContext, run_id: str) -> None:
     """End an active run as failed; what works on it is interrupted, and nothing of it is pushed."""
-    with admin.write() as connection:
-        found = _found(connection, run_id)
-        if not turns.cancel(connection, run_id, "cancelled by the operator", now_micros()):
+    with admin.change("run.cancel") as change:
+        found = _found(change.connection, run_id)
+        change.target, change.organization_id = run_id, found.organization_id
+        if not turns.cancel(change.connection, run_id, "cancelled by the operator", now_micros()):
             raise SetupError(f"the run {run_id} has ended already: it is {found.status}")
-        ended = _found(connection, run_id)
+        ended = _found(change.connection, run_id)
     admin.show({"run_id": run_id, "status": ended.status}, [f"{run_id}  {ended.status}: cancelled"])
 
 

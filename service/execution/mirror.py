@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from service import ids
 from service.execution.git import Git, GitError
 
 _GONE: Final = "couldn't find remote ref"
@@ -29,7 +30,7 @@ class Mirror:
     """The mirror of one repository address."""
 
     def __init__(self, folder: Path, url: str, git: Git) -> None:
-        name = hashlib.sha256(url.encode()).hexdigest()[:32]
+        name = ids.address_key(url)
         self.git_dir = folder / f"{name}.git"
         self._lock_file = folder / f"{name}.lock"
         self._url = url

@@ -31,6 +31,8 @@ _QUICK_FOR_S: Final = 30.0
 _NEVER_S: Final = 3600.0
 _SPARE_CONNECTIONS: Final = 3
 _BROKEN: Final = frozenset({"ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"})
+_TAKEN: Final = "PENDING"
+_OPEN: Final = frozenset({_TAKEN, "ENQUEUED", "DELAYED"})
 _SETTLE: Final["StepOptions"] = {
     "name": "settle",
     "retries_allowed": True,
@@ -211,6 +213,9 @@ class Entry:
     """A turn, as the queue names it."""
 
     workflow_id: str
+    is_open: bool = False
+    executor: str | None = None
+    """Who has taken it up."""
 
     @property
     def run_id(self) -> str:
@@ -233,8 +238,12 @@ class QueueHistory:
             logging.getLogger("dbos").setLevel(logging.WARNING)
             url = self._database.url.render_as_string(hide_password=False)
             # A pool of one: pruning asks one thing at a time.
+            # On SQLite through our engine, whose connections overwrite what they delete.
             self._client = DBOSClient(
-                system_database_url=url, system_database_pool_size=1, retry_connection_errors=False
+                system_database_url=url,
+                system_database_engine=self._database.engine if self._database.is_sqlite else None,
+                system_database_pool_size=1,
+                retry_connection_errors=False,
             )
         return self
 
@@ -258,6 +267,16 @@ class QueueHistory:
         except (sa.exc.OperationalError, sa.exc.ProgrammingError) as error:
             raise DatabaseError(f"the queue cannot be read: {error.orig}; run: runwarden service migrate") from error
         return [Entry(one.workflow_id) for one in found]
+
+    def of(self, workflow_ids: Sequence[str]) -> list[Entry]:
+        """Return the entries of turns, each named by its run's id, a colon and its number."""
+        if self._client is None or not workflow_ids:
+            return []
+        found = self._client.list_workflows(workflow_ids=[*workflow_ids], load_input=False, load_output=False)
+        return [
+            Entry(one.workflow_id, one.status in _OPEN, one.executor_id if one.status == _TAKEN else None)
+            for one in found
+        ]
 
     def forget(self, entries: Sequence[Entry]) -> None:
         """Remove entries with their steps, in one transaction."""

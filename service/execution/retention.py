@@ -10,9 +10,10 @@ from typing import Final
 
 from service import ids
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
+from service.execution.deletion import Deletion
 from service.execution.queue import QueueHistory
 from service.settings import DataFolder, Retention
-from service.store import turns
+from service.store import audit, turns
 from service.store.database import Database
 
 _BATCH: Final = 500
@@ -106,10 +107,13 @@ def _old_files(runs: Path, before: int, spared: frozenset[str]) -> Iterator[Path
 
 
 class RetentionThread:
-    """A thread that prunes as the settings say: when the worker starts, and once an hour."""
+    """A thread that prunes as the settings say, and completes deletions: when the worker starts, and once an hour."""
 
-    def __init__(self, database: Database, folder: DataFolder, settings: Retention, clock: Clock) -> None:
+    def __init__(
+        self, database: Database, folder: DataFolder, settings: Retention, clock: Clock, worker_ttl_s: float = 10.0
+    ) -> None:
         self._pruning = Pruning(database, folder)
+        self._deletion = Deletion(database, folder, worker_ttl_s, clock)
         self._database = database
         self._settings = settings
         self._clock = clock
@@ -135,6 +139,12 @@ class RetentionThread:
                 before = now - int(self._settings.logs_days * DAY_MICROS)
                 stored = self._pruning.stored_files(before) if mine else 0
                 pruned = Pruned(pruned.queue_entries, stored, *self._pruning.files(before))
+            if mine and self._settings.audit_days is not None:
+                with self._database.write() as connection:
+                    audit.remove(connection, now - int(self._settings.audit_days * DAY_MICROS))
+            if mine:
+                self._deletion.complete()
+        self._deletion.remove_copies()
         return pruned
 
     def _run(self) -> None:

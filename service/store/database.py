@@ -150,7 +150,8 @@ def _create_private(path: Path) -> None:
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None
-    for pragma in ("busy_timeout = 30000", "foreign_keys = ON", "synchronous = FULL"):
+    # What is deleted is overwritten in the file as well.
+    for pragma in ("busy_timeout = 30000", "foreign_keys = ON", "synchronous = FULL", "secure_delete = ON"):
         connection.execute(f"PRAGMA {pragma}")
 
 

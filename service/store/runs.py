@@ -71,15 +71,19 @@ class Filters:
     """Microseconds; both ends are inclusive (spec 4.2)."""
 
 
+class InactiveOrganizationError(Exception):
+    """The organization may not have runs."""
+
+
 def accept(connection: sa.Connection, request: TurnRequest, now: int) -> Run:
-    """Store a new run with its first turn: once committed, it will be executed."""
+    """Store a new run with its first turn: once committed, it will be executed.
+
+    Raises:
+        InactiveOrganizationError: The organization was deactivated or deleted after the request was let in.
+    """
     # Strictly increasing in the order of the commits, for which the organization's runs queue up: a page never hides
     # a run that was accepted in the same microsecond, or a moment earlier by another process.
-    connection.execute(
-        sa.select(organizations.c.id)
-        .where(organizations.c.id == request.organization_id)
-        .with_for_update(key_share=True)
-    )
+    _hold_organization(connection, request.organization_id)
     latest = connection.execute(
         sa.select(sa.func.max(runs.c.created_at)).where(runs.c.organization_id == request.organization_id)
     ).scalar()
@@ -105,7 +109,12 @@ def accept(connection: sa.Connection, request: TurnRequest, now: int) -> Run:
 
 
 def resume(connection: sa.Connection, run: Run, request: TurnRequest, now: int) -> Run | None:
-    """Give a finished run its next turn; None when another request was faster (the run is active again)."""
+    """Give a finished run its next turn; None when another request was faster (the run is active again).
+
+    Raises:
+        InactiveOrganizationError: As for `accept`.
+    """
+    _hold_organization(connection, run.organization_id)
     # The repository's address may have changed since the last turn.
     values: dict[str, Any] = {
         "status": "queued",
@@ -124,6 +133,12 @@ def resume(connection: sa.Connection, run: Run, request: TurnRequest, now: int) 
     if resumed is not None:
         _add_turn(connection, resumed, request, now)
     return resumed
+
+
+def _hold_organization(connection: sa.Connection, organization_id: str) -> None:
+    query = sa.select(organizations.c.active).where(organizations.c.id == organization_id)
+    if not connection.execute(query.with_for_update(key_share=True)).scalar():
+        raise InactiveOrganizationError(organization_id)
 
 
 def by_id(connection: sa.Connection, run_id: str) -> Run | None:

@@ -111,10 +111,10 @@ def cancel_all(connection: sa.Connection, organization_id: str, reason: str, now
 
 
 def ended_among(connection: sa.Connection, keys: Sequence[tuple[str, int]]) -> frozenset[tuple[str, int]]:
-    """Return those of some turns, each a run's id with the turn's number, that have ended."""
+    """Return those of some turns, each a run's id with the turn's number, that have ended or were deleted."""
     key = sa.tuple_(turns.c.run_id, turns.c.number)
-    query = sa.select(turns.c.run_id, turns.c.number).where(key.in_(keys), turns.c.status.in_(run_store.FINAL))
-    return frozenset((row[0], row[1]) for row in connection.execute(query))
+    query = sa.select(turns.c.run_id, turns.c.number).where(key.in_(keys), turns.c.status.notin_(run_store.FINAL))
+    return frozenset(keys) - {(row[0], row[1]) for row in connection.execute(query)}
 
 
 def unfinished(connection: sa.Connection) -> list[tuple[str, int]]:
@@ -156,7 +156,10 @@ def _is(run_id: str, number: int) -> tuple[sa.ColumnElement[bool], sa.ColumnElem
 
 
 def put_file(connection: sa.Connection, run_id: str, number: int, kind: str, file: Path) -> None:
-    """Keep a file, in place of the one kept before."""
+    """Keep a file, in place of the one kept before; none of a run that was deleted."""
+    there = sa.select(runs.c.id).where(runs.c.id == run_id).with_for_update(read=True, key_share=True)
+    if connection.execute(there).first() is None:
+        return
     with file.open("rb") as source:
         content = zlib.compress(source.read(LARGEST_FILE))
     connection.execute(sa.delete(turn_files).where(*_is_file(run_id, number, kind)))

@@ -1,0 +1,74 @@
+"""The audit trail: who administered what, and when; written in the transaction of the change, never changed later.
+
+It holds ids and the names of what is configured, and no token, code, address of a person or error text.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import sqlalchemy as sa
+
+from service import ids
+from service.store.schema import audit, columns_of
+
+DONE: Final = "done"
+FAILED: Final = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One act of administration."""
+
+    id: str
+    at: int
+    actor: str
+    """`operator:USER@HOST` of a command, `token:ID` of a request."""
+    action: str
+    """Such as `token.revoke`."""
+    outcome: str
+    """`done`, or `failed`: nothing was changed."""
+    target: str | None
+    """Id or name of what was changed; None where an act failed before it found it."""
+    organization_id: str | None
+    """Whose it was, even if it is deleted by now; None: the service's."""
+    detail: str | None
+
+
+def record(
+    connection: sa.Connection,
+    actor: str,
+    action: str,
+    now: int,
+    *,
+    target: str | None = None,
+    organization_id: str | None = None,
+    detail: str | None = None,
+    outcome: str = DONE,
+) -> None:
+    """Add an entry."""
+    made = AuditEntry(f"aud_{ids.ulid(now)}", now, actor, action, outcome, target, organization_id, detail)
+    connection.execute(sa.insert(audit).values(asdict(made)))
+
+
+def latest(
+    connection: sa.Connection,
+    limit: int,
+    *,
+    organization_id: str | None = None,
+    since: int | None = None,
+    action: str | None = None,
+) -> list[AuditEntry]:
+    """Return the latest entries, oldest first; None leaves a condition out."""
+    query = sa.select(*columns_of(audit, AuditEntry)).order_by(audit.c.at.desc(), audit.c.id.desc()).limit(limit)
+    if organization_id is not None:
+        query = query.where(audit.c.organization_id == organization_id)
+    if since is not None:
+        query = query.where(audit.c.at >= since)
+    if action is not None:
+        query = query.where(sa.or_(audit.c.action == action, audit.c.action.startswith(f"{action}.", autoescape=True)))
+    return [AuditEntry(*row) for row in reversed(connection.execute(query).all())]
+
+
+def remove(connection: sa.Connection, before: int) -> int:
+    """Remove the entries made before an instant (microseconds); return how many."""
+    return connection.execute(sa.delete(audit).where(audit.c.at < before)).rowcount

@@ -1,0 +1,135 @@
+"""Deletions: rows go at once, with a note of what may still stand elsewhere, so that a crash leaves nothing behind."""
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import sqlalchemy as sa
+
+from service import ids
+from service.store import runs
+from service.store.database import insert_new
+from service.store.runs import Run
+from service.store.schema import (
+    default_branches,
+    deletions,
+    organizations,
+    rate_limits,
+    repositories,
+    tokens,
+    turns,
+)
+from service.store.schema import runs as run_table
+
+Kind = Literal["organization", "run", "turn", "mirror"]
+"""A `turn` is named as in the queue, a `mirror` by the address of its repository, hashed."""
+BATCH: Final = 200
+"""Runs deleted in one transaction, so that other writers do not wait long."""
+
+
+def delete_run(connection: sa.Connection, run_id: str, now: int) -> None:
+    """Delete a run's rows."""
+    _delete_runs(connection, [run_id], now)
+
+
+def begin_organization(connection: sa.Connection, organization_id: str, now: int) -> None:
+    """Shut an organization out, and note that it is to be deleted."""
+    one = organizations.c.id == organization_id
+    connection.execute(sa.update(organizations).where(one).values(active=False))
+    connection.execute(sa.delete(tokens).where(tokens.c.organization_id == organization_id))
+    _note(connection, "organization", [organization_id], now)
+    _forget_addresses(connection, organization_id, now)
+
+
+def delete_runs_of(connection: sa.Connection, organization_id: str, now: int) -> int:
+    """Delete the rows of an organization's runs, a batch of them; return how many went."""
+    query = sa.select(run_table.c.id).where(run_table.c.organization_id == organization_id).limit(BATCH)
+    found = list(connection.execute(query).scalars())
+    _delete_runs(connection, found, now)
+    return len(found)
+
+
+def delete_organization(connection: sa.Connection, organization_id: str, now: int) -> bool:
+    """Delete what is left of an organization; False when a run was accepted just before it was shut out."""
+    mine = organizations.c.id == organization_id
+    connection.execute(sa.select(organizations.c.id).where(mine).with_for_update())
+    if connection.execute(sa.select(run_table.c.id).where(run_table.c.organization_id == organization_id)).first():
+        return False
+    _forget_addresses(connection, organization_id, now)
+    # What refers to it goes with it; these two do not refer.
+    connection.execute(sa.delete(rate_limits).where(rate_limits.c.organization_id == organization_id))
+    connection.execute(sa.delete(tokens).where(tokens.c.organization_id == organization_id))
+    connection.execute(sa.delete(organizations).where(mine))
+    return True
+
+
+def noted(connection: sa.Connection, kind: Kind, *, pending: bool = True, limit: int | None = None) -> list[str]:
+    """Return what was deleted of a kind: what is not completed, or all that is on record."""
+    query = sa.select(deletions.c.id).where(deletions.c.kind == kind).order_by(deletions.c.id).limit(limit)
+    return list(connection.execute(query.where(deletions.c.completed_at.is_(None)) if pending else query).scalars())
+
+
+def requested_at(connection: sa.Connection, kind: Kind, deleted: str) -> int:
+    """Return when something was deleted, 0 if it was not."""
+    query = sa.select(deletions.c.requested_at).where(deletions.c.kind == kind, deletions.c.id == deleted)
+    return connection.execute(query).scalar() or 0
+
+
+def complete(connection: sa.Connection, kind: Kind, done: Sequence[str], now: int) -> None:
+    """Note that nothing is left of it here; on PostgreSQL other machines may still have to remove their copies."""
+    these = sa.and_(deletions.c.kind == kind, deletions.c.id.in_(done))
+    if connection.dialect.name == "sqlite" or kind == "turn":
+        connection.execute(sa.delete(deletions).where(these))
+    else:
+        connection.execute(
+            sa.update(deletions).where(these, deletions.c.completed_at.is_(None)).values(completed_at=now)
+        )
+
+
+def forget(connection: sa.Connection, before: int) -> None:
+    """Forget deletions that were completed before an instant (microseconds)."""
+    connection.execute(sa.delete(deletions).where(deletions.c.completed_at < before))
+
+
+def branches_of(connection: sa.Connection, organization_id: str) -> list[tuple[str, str, str]]:
+    """Return platform, path and branch of all that an organization's runs may have pushed."""
+    columns = (run_table.c.platform, run_table.c.path, run_table.c.branch)
+    query = sa.select(*columns).distinct().where(run_table.c.organization_id == organization_id).order_by(*columns)
+    return [(row[0], row[1], row[2]) for row in connection.execute(query)]
+
+
+def active_runs(connection: sa.Connection, organization_id: str) -> int:
+    """Return how many of an organization's runs have not ended."""
+    still = (run_table.c.organization_id == organization_id, run_table.c.status.notin_(runs.FINAL))
+    return connection.execute(sa.select(sa.func.count()).select_from(run_table).where(*still)).scalar_one()
+
+
+def is_active(run: Run) -> bool:
+    """Whether a run has not ended."""
+    return run.status not in runs.FINAL
+
+
+def _delete_runs(connection: sa.Connection, run_ids: Sequence[str], now: int) -> None:
+    query = sa.select(turns.c.run_id, turns.c.number).where(turns.c.run_id.in_(run_ids))
+    _note(connection, "turn", [f"{row[0]}:{row[1]}" for row in connection.execute(query)], now)
+    _note(connection, "run", run_ids, now)
+    connection.execute(sa.delete(run_table).where(run_table.c.id.in_(run_ids)))
+
+
+def _note(connection: sa.Connection, kind: Kind, deleted: Sequence[str], now: int) -> None:
+    for one in deleted:
+        insert_new(connection, deletions, {"kind": kind, "id": one, "requested_at": now, "completed_at": None})
+
+
+def _forget_addresses(connection: sa.Connection, organization_id: str, now: int) -> None:
+    """Forget the repositories that no other organization works on."""
+    owners = [
+        sa.select(table.c.url.label("url"), table.c.organization_id.label("owner"))
+        for table in (repositories, run_table)
+    ]
+    every = sa.union_all(*owners).subquery()
+    others = sa.select(every.c.url).where(every.c.owner != organization_id)
+    mine = sa.select(every.c.url).distinct().where(every.c.owner == organization_id, every.c.url.not_in(others))
+    found = list(connection.execute(mine).scalars())
+    _note(connection, "mirror", [ids.address_key(url) for url in found], now)
+    for url in found:
+        connection.execute(sa.delete(default_branches).where(default_branches.c.url == url))

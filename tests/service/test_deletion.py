@@ -1,0 +1,265 @@
+"""Deletion: of a run or an organization nothing is left here but its id in the audit trail; of others nothing goes."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from click.testing import CliRunner
+
+from service.cli import main
+from service.clock import now_micros
+from service.execution.deletion import Deletion
+from service.settings import DataFolder
+from service.store import audit, deletions, invitations, organizations, repositories, runs, tokens, turns
+from service.store.database import Database
+from service.store.repositories import Repository
+from service.store.runs import InactiveOrganizationError, TurnRequest
+from service.store.turns import TurnOutcome
+from tests.service.conftest import Api
+from tests.service.deployment import Deployment, deployment
+from tests.service_process import demo_setup, git
+from tests.waiting import eventually
+
+SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 2\ndrain_s = 0.1\nconcurrency = 3\n'
+KEPT_ON_PURPOSE = {"audit", "deletions"}
+
+
+def traces(database: Database, folder: DataFolder, mark: str) -> list[str]:
+    """Return where an id still stands: rows of any table, names and contents of files; but not on purpose."""
+    found = []
+    with database.read() as connection:
+        for schema in (None,) if database.is_sqlite else ("public", "dbos"):
+            tables = sa.MetaData()
+            tables.reflect(connection, schema=schema)
+            for table in tables.sorted_tables:
+                if table.name not in KEPT_ON_PURPOSE or (database.is_sqlite and table.name != "audit"):
+                    rows = connection.execute(sa.select(table)).all()
+                    found += [f"{table.name}: {row}" for row in rows if mark in str(row)]
+    for path in folder.root.rglob("*"):
+        inside = path.is_file() and path.suffix != ".sqlite" and path.name != "serve.log"
+        if mark in path.name or (inside and mark.encode() in path.read_bytes()):
+            found.append(str(path))
+    return found
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Deployment]:
+    """A service over either database, with a second organization on one of the first one's repositories."""
+    url = None if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    setup = demo_setup(tmp_path)
+    first = setup["organizations"][0]
+    other = {**first, "name": "Other", "slug": "other", "hosts": [], "repositories": first["repositories"][:1]}
+    with deployment(tmp_path / "deployment", url, settings=SETTINGS, setup=setup) as there:
+        (tmp_path / "other.json").write_text(json.dumps({"organizations": [other]}), "utf-8")
+        there.other = there.admin("apply", str(tmp_path / "other.json"))["organizations"][0]  # type: ignore[attr-defined]
+        yield there
+
+
+@pytest.fixture
+def database(made: Deployment) -> Iterator[Database]:
+    url = made.environment.get("RUNWARDEN_SERVICE_DATABASE")
+    with contextlib.closing(Database(url or DataFolder(made.machine("first")).database_url)) as there:
+        yield there
+
+
+def test_an_organization_goes_with_all_that_is_its_own_while_a_run_works(
+    made: Deployment, database: Database, tmp_path: Path
+) -> None:
+    """Its agent is ended, nothing is pushed; its mails, logs, mirrors and queue entries are gone, another's are not."""
+    folder = DataFolder(made.machine("first"))
+    node = made.begin("serve", "--port", "0")
+    client, other = made.client(node), Api(node, made.other)  # type: ignore[attr-defined]
+    theirs, done, web = other.start("write it", "api"), client.start("write it"), client.start("write", "acme/web")
+    assert {client.ended(done)["status"], client.ended(web)["status"], other.ended(theirs)["status"]} == {"completed"}
+    child = client.post("/external/organizations", {"email": "a@customer.example"}).json()
+    made.admin("invitation", "send", "b@customer.example", "--org", "acme")
+    working = client.start(f"wait {tmp_path / 'gate'}")
+    eventually(lambda: any((folder.work).iterdir()), "a run works")
+    refused = CliRunner().invoke(
+        main, ["org", "delete", "acme", "--yes", "--data-dir", str(folder.root)], env=made.environment
+    )
+    deleted = made.admin("org", "delete", "acme", "--force", "--yes")
+    mirrors = [path.name for path in folder.mirrors.glob("*.git")]
+
+    assert "1 runs of acme have not ended" in refused.stderr
+    assert deleted["state"] == "deleted"
+    branches = {one["branch"] for one in deleted["left_on_code_hosts"]["branches"]}
+    pushed = git("branch", "--list", "--format=%(refname:short)", cwd=made.repositories["acme/api"]).split()
+    assert len(branches) == 3
+    assert [one.endswith(working[-8:].lower()) for one in branches - {*pushed}].count(True) == 1
+    for gone in (done, web, working):
+        assert traces(database, folder, gone) == []
+    left = traces(database, folder, made.organization["id"])
+    assert [one for one in left if child["organization_id"] not in one] == [], "a child keeps the id of its creator"
+    assert client.get("/external/runs").status_code == 401
+    assert other.run(theirs)["status"] == "completed"
+    assert "scribe at work" in made.admin("run", theirs, "--log")["turns"][0]["log"]
+    assert len(mirrors) == 1, "the repository that another organization works on as well"
+    assert other.ended(other.start("write again", "api"))["status"] == "completed"
+
+
+def test_a_run_goes_once_it_is_confirmed(made: Deployment, database: Database) -> None:
+    """Typed wrongly, or not at all, nothing goes; the branch that stays is named."""
+    folder = DataFolder(made.machine("first"))
+    client = made.client(made.begin("serve", "--port", "0"))
+    run_id, kept = client.start("write it"), client.start("write more")
+    branch, _ = (client.ended(one)["branch_name"] for one in (run_id, kept))
+    arguments = ["run", "delete", run_id, "--data-dir", str(folder.root)]
+    asked = [
+        CliRunner().invoke(main, arguments, input=typed, env=made.environment)
+        for typed in ("", f"{kept}\n", f"{run_id}\n")
+    ]
+    again = CliRunner().invoke(main, arguments, env=made.environment)
+
+    assert [one.exit_code for one in asked] == [2, 2, 0], [one.output for one in asked]
+    assert f"stays on the code host: branch {branch} of github:acme/api" in asked[2].stdout
+    assert traces(database, folder, run_id) == []
+    assert [one["run_id"] for one in client.runs()] == [kept]
+    assert made.admin("run", kept, "--log")["turns"][0]["log"]
+    assert "there is no run" in again.stderr
+
+
+def test_a_deletion_that_was_killed_completes_at_the_next_start(
+    made: Deployment, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the command nothing ran but its first transaction."""
+    folder = DataFolder(made.machine("first"))
+    node = made.begin("serve", "--port", "0")
+    client = made.client(node)
+    run_id = client.start("write it")
+    client.ended(run_id)
+    node.kill()
+    monkeypatch.setattr("service.cli.deletion._complete", lambda *_: 1)
+    deleted = made.admin("org", "delete", "acme", "--yes")
+    before = traces(database, folder, run_id)
+    made.begin("serve", "--port", "0")
+
+    assert deleted["state"] == "deleting"
+    assert before
+    eventually(lambda: not traces(database, folder, run_id), "the run is gone")
+    eventually(lambda: not traces(database, folder, made.organization["id"]), "the organization is gone")
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def an_organization(database: Database, folder: DataFolder, slug: str, url: str) -> tuple[str, list[str]]:
+    """Make an organization of which there is something everywhere."""
+    now = now_micros()
+    with database.write() as connection:
+        owner = organizations.create(connection, name=slug, slug=slug, now=now, entitlements=("ServiceAPI",)).id
+        tokens.create(connection, owner, scopes=("admin",), alias=None, now=now)
+        invitations.invite(connection, owner, "a@b.example", now, due_at=now)
+        repositories.put(connection, owner, Repository("api", "github", "acme/api", url), now)
+        order = TurnRequest(owner, "scribe", "github", "acme/api", url, None, "do it")
+        made = [runs.accept(connection, order, now).id for _ in range(3)]
+        for run_id in made:
+            turns.end(connection, run_id, 1, TurnOutcome("completed"), now)
+    for run_id in made:
+        folder.turn_log(run_id, 1).parent.mkdir(parents=True)
+        folder.turn_log(run_id, 1).write_text(run_id, "utf-8")
+        (folder.work / f"dead.{run_id}-1-1" / "tree").mkdir(parents=True)
+    (folder.outbox / f"{owner}.eml").write_text(owner, "utf-8")
+    return owner, made
+
+
+def test_cut_off_after_any_transaction_it_is_completed(
+    made: Deployment, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in the middle of the rows; and another organization keeps all it has, with the same repository."""
+    folder = DataFolder(made.machine("first"))
+    monkeypatch.setattr(deletions, "BATCH", 2)
+    kept, kept_runs = an_organization(database, folder, "kept", "/srv/both.git")
+    write = Database.write
+    cuts = 0
+    while True:
+        owner, its_runs = an_organization(database, folder, f"gone-{cuts}", "/srv/both.git")
+        with database.write() as connection:
+            deletions.begin_organization(connection, owner, now_micros())
+        calls = iter(range(cuts))
+
+        @contextlib.contextmanager
+        def cut(self: Database, calls: Iterator[int] = calls) -> Iterator[sa.Connection]:
+            if next(calls, None) is None:
+                raise Killed
+            with write(self) as connection:
+                yield connection
+
+        monkeypatch.setattr(Database, "write", cut)
+        deletion = Deletion(database, folder, 2, now_micros)
+        is_cut = False
+        try:
+            deletion.complete()
+        except Killed:
+            is_cut = True
+        monkeypatch.setattr(Database, "write", write)
+        assert deletion.complete() == 0
+        for one in (owner, *its_runs):
+            assert traces(database, folder, one) == [], cuts
+        if not is_cut:
+            break
+        cuts += 1
+
+    assert cuts >= 5
+    assert all(len(traces(database, folder, one)) >= 3 for one in kept_runs)
+    with database.read() as connection:
+        assert deletions.noted(connection, "mirror", pending=False) == []
+        assert organizations.by_id(connection, kept) is not None
+        assert len(tokens.of(connection, kept)) == 1
+
+
+def test_what_was_deleted_is_overwritten_in_the_file(tmp_path: Path) -> None:
+    """SQLite keeps no copy of it in free pages, whatever it was built with."""
+    folder = DataFolder(tmp_path)
+    folder.create()
+    with contextlib.closing(Database(folder.database_url)) as database:
+        database.migrate()
+        owner, its_runs = an_organization(database, folder, "gone", "/srv/api.git")
+        with database.write() as connection:
+            deletions.begin_organization(connection, owner, now_micros())
+            audit.record(connection, "operator:me@here", "organization.delete", now_micros(), target=owner)
+        Deletion(database, folder, 2, now_micros).complete()
+        before = folder.database_file.read_bytes()
+        with database.write() as connection:
+            audit.remove(connection, now_micros() + 1)
+        after = folder.database_file.read_bytes()
+
+    assert owner.encode() in before
+    assert [one for one in (owner, *its_runs) if one.encode() in after] == []
+
+
+def test_no_run_is_accepted_of_an_organization_that_is_shut_out(database: Database, made: Deployment) -> None:
+    """Also of a request that was let in a moment before; PostgreSQL would complain of a foreign key later."""
+    with database.write() as connection:
+        owner = organizations.create(connection, name="gone", now=now_micros()).id
+        deletions.begin_organization(connection, owner, now_micros())
+    order = TurnRequest(owner, "scribe", "github", "acme/api", "/srv/x.git", None, "do it")
+
+    with database.write() as connection, pytest.raises(InactiveOrganizationError):
+        runs.accept(connection, order, now_micros())
+    Deletion(database, DataFolder(made.machine("first")), 2, now_micros).complete()
+    with database.write() as connection, pytest.raises(InactiveOrganizationError):
+        runs.accept(connection, order, now_micros())
+
+
+def test_other_machines_remove_their_copies(made: Deployment, database: Database) -> None:
+    """On PostgreSQL a deletion is remembered; each data folder is tidied when its worker starts, and once an hour."""
+    if database.is_sqlite:
+        pytest.skip("SQLite has one data folder")
+    first, second = DataFolder(made.machine("first")), DataFolder(made.machine("second"))
+    second.create()
+    owner, its_runs = an_organization(database, first, "gone", "/srv/gone.git")
+    second.turn_log(its_runs[0], 1).parent.mkdir(parents=True)
+    with database.write() as connection:
+        deletions.begin_organization(connection, owner, now_micros())
+    Deletion(database, first, 2, now_micros).complete()
+    left: list[Any] = [traces(database, second, its_runs[0])]
+    Deletion(database, second, 2, now_micros).remove_copies()
+
+    assert left == [[str(second.runs / its_runs[0])]]
+    assert traces(database, second, its_runs[0]) == []
