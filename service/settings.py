@@ -59,6 +59,8 @@ class Execution(_Section):
     """Turns of one organization at work at the same time, on all workers; None: all but one where there are others."""
     sandbox: Sandboxing = "prefer"
     """`require` refuses to run agents without bubblewrap, `prefer` logs a warning, `none` does without."""
+    agent_network: Literal["private", "host"] = "private"
+    """What an agent with `network = true` gets in the sandbox: the outside without this machine's loopback, or all."""
     git_timeout_s: Annotated[float, Field(gt=0)] = 120
     drain_s: Annotated[float, Field(ge=0)] = 10
     """How long agents may run on after SIGTERM; unfinished turns are recovered at the next start."""

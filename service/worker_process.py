@@ -108,7 +108,7 @@ def build_worker(database: Database, folder: DataFolder, settings: Settings, con
         ServiceError: A sandbox is required, and there is none.
     """
     try:
-        sandbox = find(settings.execution.sandbox)
+        sandbox = find(settings.execution)
     except NoSandboxError as error:
         raise ServiceError(str(error)) from error
     _log.log(logging.INFO if sandbox.program else logging.WARNING, "sandbox: %s", sandbox)

@@ -126,7 +126,7 @@ def status(admin: AdminContext) -> None:
 
 def _sandbox(settings: Execution) -> str:
     try:
-        return str(find(settings.sandbox))
+        return str(find(settings))
     except NoSandboxError as error:
         return f"required and missing: {error}"
 

@@ -90,7 +90,7 @@ def run(
         supervised = _SupervisedAgent(process, ours, write)
         report = ""
         try:
-            report = supervised.watch(UsageWatch(process.pid, command.workspace.root, limits), command.agent, check)
+            report = supervised.watch(_usage(process, command, limits), command.agent, check)
         finally:
             _end(process, report or supervised.end(), command.workspace)
             end_output()
@@ -111,6 +111,10 @@ def _spawn(
         start_new_session=True,
         pass_fds=[control.fileno()],
     )
+
+
+def _usage(process: subprocess.Popen[bytes], command: AgentCommand, limits: AgentLimits) -> UsageWatch:
+    return UsageWatch(process.pid, command.workspace.root, limits, sandboxed=command.sandbox.program is not None)
 
 
 class _SupervisedAgent:

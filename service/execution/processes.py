@@ -70,11 +70,14 @@ def _marked(marker: bytes) -> set[int]:
 class UsageWatch:
     """Measures one agent; `passed()` is asked several times a second and is cheap."""
 
-    def __init__(self, supervisor: int, workspace: Path, limits: AgentLimits) -> None:
+    def __init__(self, supervisor: int, workspace: Path, limits: AgentLimits, *, sandboxed: bool) -> None:
         self._supervisor = supervisor
         self._workspace = workspace
         self._limits = limits
+        self._sandboxed = sandboxed
         self._walk_due = 0.0
+        self._hidden = frozenset[int]()
+        """The processes that did not show their open files at the last walk."""
 
     def passed(self) -> str | None:
         """Describe the first limit that the agent has passed, with its key; None while it is within all."""
@@ -99,8 +102,13 @@ class UsageWatch:
         if now < self._walk_due:
             return None
         taken = sum(_sizes(self._workspace)) + _deleted_bytes(tree)
+        hidden = frozenset(filter(_hides, tree))
+        # Twice: a process may hide for a moment while it starts.
+        stays_hidden, self._hidden = hidden & self._hidden, hidden
         ended = time.monotonic()
         self._walk_due = ended + max(_WALK_PAUSE_S, _WALK_SHARE * (ended - now))
+        if stays_hidden and self._sandboxed:
+            return "disk: a process hides the files that it holds open (workspace_bytes)"
         if taken > self._limits.workspace_bytes:
             return f"disk: {_mib(taken)}, {_mib(self._limits.workspace_bytes)} allowed (workspace_bytes)"
         return None
@@ -141,6 +149,24 @@ def _open_files(pid: int) -> list[str]:
     except OSError:
         # It has ended, or is not ours to look into.
         return []
+
+
+def _hides(pid: int) -> bool:
+    """Whether a living process does not show its open files: what is deleted or in memory of them is not counted."""
+    try:
+        os.scandir(f"/proc/{pid}/fd").close()
+    except PermissionError:
+        return not _ended(pid)
+    except OSError:
+        pass
+    return False
+
+
+def _ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
 
 
 def _cpu_s(pid: int) -> float:

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Final
 
 import service
+from service.execution import uplink
 from service.execution.seccomp import filter_program
 from service.execution.workspace import Workspace
-from service.settings import Sandboxing
+from service.settings import Execution
 
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store")
 _ETC: Final = (
     *("alternatives", "ca-certificates", "ssl", "pki", "ld.so.cache", "localtime", "passwd", "group"),
     *("nsswitch.conf", "mime.types", "magic"),
 )
-_NETWORK_ETC: Final = ("resolv.conf", "hosts")
+_RESOLVER: Final = Path("/etc/resolv.conf")
 _PROBE_S: Final = 10
 _STARTER: Final = ("/bin/sh", "-c", 'exec "$0" "$@"')
 """bubblewrap would answer 1 for a command that it cannot start; the shell answers 126 or 127, and names it."""
@@ -26,7 +27,7 @@ PACKAGE_ROOT: Final = Path(service.__file__).resolve().parent.parent
 
 
 class NoSandboxError(Exception):
-    """A sandbox is required and bubblewrap does not work here; the text names the cure."""
+    """A sandbox is required, and it or its network cannot be had here; the text names the cure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +37,26 @@ class Sandbox:
     program: str | None
     """bubblewrap's path; None: agents run with the rights of the service."""
     reason: str
+    slirp: str | None = None
+    """slirp4netns's path: what a network of an agent's own is made with; None: an agent may get only the machine's."""
+    network_fault: str | None = None
+    """Why no agent may have a network; None: those may that are configured so."""
 
     def __str__(self) -> str:
         return f"{'none' if self.program is None else 'bubblewrap'} ({self.reason})"
 
     def wrap(self, argv: list[str], workspace: Workspace, objects: Path, *, network: bool) -> list[str]:
-        """Return the command that runs `argv` inside; `objects` is the mirror that the history borrows from."""
+        """Return the command that runs `argv` inside; `objects` is the mirror that the history borrows from.
+
+        Raises:
+            NoSandboxError: The agent is to have a network, and there is none that it may have.
+        """
         if self.program is None:
             return argv
-        view = _system_mounts(network=network)
+        if network and self.network_fault is not None:
+            raise NoSandboxError(self.network_fault)
+        own = self.slirp if network else None
+        view = _system_mounts(_resolver(workspace, own) if network else None)
         # First, because later mounts may lie below.
         for name, place in (("tmp", "/tmp"), ("shm", "/dev/shm")):  # noqa: S108 — its own /tmp
             view += ["--bind", str(workspace.scratch / name), place]
@@ -58,7 +70,21 @@ class Sandbox:
         # bubblewrap's own root and /dev would otherwise be writable memory without a limit.
         view += ["--remount-ro", "/dev", "--remount-ro", "/"]
         view += ["--chdir", str(workspace.tree)]
-        return _filtered(self.program, workspace, [*_isolation(network=network), *view, "--", *_STARTER, *argv])
+        starter = _STARTER if own is None else ("/bin/sh", "-c", uplink.STARTER)
+        isolation = _isolation(share_network=network and own is None)
+        return _connected(own, _filtered(self.program, workspace, [*isolation, *view, "--", *starter, *argv]))
+
+
+def _connected(slirp: str | None, command: list[str]) -> list[str]:
+    """Return a sandbox's command, with a network of its own where slirp4netns is to make one."""
+    return command if slirp is None else [sys.executable, "-I", "-S", uplink.__file__, slirp, *command]
+
+
+def _resolver(workspace: Workspace, slirp: str | None) -> Path:
+    if slirp is None:
+        return _RESOLVER
+    workspace.resolver_file.write_text(uplink.RESOLVER, "ascii")
+    return workspace.resolver_file
 
 
 def _filtered(program: str, workspace: Workspace, arguments: list[str]) -> list[str]:
@@ -71,50 +97,75 @@ def _filtered(program: str, workspace: Workspace, arguments: list[str]) -> list[
     return ["/bin/sh", "-c", opening, str(workspace.filter_file), program, "--seccomp", "9", *arguments]
 
 
-def find(wanted: Sandboxing) -> Sandbox:
+def find(settings: Execution) -> Sandbox:
     """Find out what sandbox is in force here.
 
     Raises:
         NoSandboxError: One is required and there is none.
     """
+    wanted = settings.sandbox
     if wanted == "none":
         return Sandbox(None, 'switched off by sandbox = "none"')
     program = shutil.which("bwrap")
-    fault = "bubblewrap is not installed" if program is None else _fault(program)
-    if fault is None:
-        return Sandbox(program, "works here")
+    fault = "bubblewrap is not installed" if program is None else _fault("bubblewrap", _probe(program, _STARTER))
+    if program is not None and fault is None:
+        return _with_network(program, settings)
     if wanted == "require":
-        raise NoSandboxError(f'sandbox = "require", but {fault}; install bubblewrap or allow user namespaces')
+        raise NoSandboxError(f'sandbox = "require", but {fault}; install bubblewrap 0.8 or allow user namespaces')
     return Sandbox(None, f"{fault}; agents run with all the rights of the service")
 
 
-def _fault(program: str) -> str | None:
-    argv = [program, *_isolation(network=False), *_system_mounts(network=False), "--", "/bin/sh", "-c", "true"]
+def _with_network(program: str, settings: Execution) -> Sandbox:
+    """Find out what network the agents can have that are to have one."""
+    if settings.agent_network == "host":
+        return Sandbox(program, 'works here; agent_network = "host"')
+    slirp = shutil.which("slirp4netns")
+    command = [] if slirp is None else _connected(slirp, _probe(program, ("/bin/sh", "-c", uplink.STARTER)))
+    fault = "slirp4netns is not installed" if slirp is None else _fault("slirp4netns", command)
+    if fault is None:
+        return Sandbox(program, "works here", slirp)
+    if settings.sandbox == "require":
+        cure = (
+            'install slirp4netns, or set execution.agent_network = "host" and open this machine\'s loopback to agents'
+        )
+        return Sandbox(program, f"works here; no network for agents: {fault}", None, f"{fault}; {cure}")
+    return Sandbox(program, f"works here; a network reaches this machine's loopback, too: {fault}")
+
+
+def _probe(program: str, starter: tuple[str, ...]) -> list[str]:
+    return [program, *_isolation(share_network=False), *_system_mounts(None), "--", *starter, "/bin/sh", "-c", "true"]
+
+
+def _fault(name: str, command: list[str]) -> str | None:
+    """Run a probe and return why it failed; None when it did not."""
     try:
-        done = subprocess.run(argv, capture_output=True, timeout=_PROBE_S, check=False, stdin=subprocess.DEVNULL)
+        done = subprocess.run(command, capture_output=True, timeout=_PROBE_S, check=False, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"bubblewrap cannot be started ({error})"
+        return f"{name} cannot be started ({error})"
     if done.returncode:
-        return f"bubblewrap does not work here ({done.stderr.decode('utf-8', 'replace').strip()[:200]})"
+        return f"{name} does not work here ({done.stderr.decode('utf-8', 'replace').strip()[:200]})"
     return None
 
 
-def _isolation(*, network: bool) -> list[str]:
-    shared = ["--share-net"] if network else []
+def _isolation(*, share_network: bool) -> list[str]:
+    shared = ["--share-net"] if share_network else []
     # No user namespace inside: in one, an agent could mount memory that no limit counts.
     alone = ["--unshare-all", "--unshare-user", "--disable-userns", *shared]
     return [*alone, "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "agent"]
 
 
-def _system_mounts(*, network: bool) -> list[str]:
+def _system_mounts(resolver: Path | None) -> list[str]:
+    """Return the system as agents see it; a resolver belongs to a network."""
     view: list[str] = []
     for folder in _SYSTEM:
         if Path(folder).is_symlink():
             view += ["--symlink", str(Path(folder).readlink()), folder]
         else:
             view += ["--ro-bind-try", folder, folder]
-    for name in (*_ETC, *(_NETWORK_ETC if network else ())):
+    for name in (*_ETC, *(("hosts",) if resolver else ())):
         view += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    if resolver is not None:
+        view += ["--ro-bind-try", str(resolver), str(_RESOLVER)]
     return [*view, "--proc", "/proc", "--dev", "/dev", "--dir", "/run"]
 
 

@@ -1,4 +1,4 @@
-"""A seccomp filter: system calls with which an agent could hold memory that belongs to none of its processes."""
+"""A seccomp filter: system calls with which an agent could hold memory that is counted for none of its processes."""
 
 import platform
 import struct
@@ -6,10 +6,14 @@ from typing import Final
 
 _CALLS: Final = {
     # System V memory stays when its segment is detached; keys live in the kernel, for the whole user.
-    "x86_64": (0xC000003E, (29, 248, 249, 250)),
-    "aarch64": (0xC00000B7, (194, 217, 218, 219)),
+    "x86_64": (0xC000003E, 157, (29, 248, 249, 250)),
+    "aarch64": (0xC00000B7, 167, (194, 217, 218, 219)),
 }
-"""Machine to its audit architecture, and its numbers of shmget, add_key, request_key and keyctl."""
+"""Machine to its audit architecture, and its numbers of prctl, and of shmget, add_key, request_key and keyctl."""
+_SET_DUMPABLE: Final = 4
+"""What prctl may not do: a process that cannot be dumped shows the service none of its files, memory files included."""
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+"""Where they stand in what a filter sees of a call."""
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW: Final = 0x7FFF0000
 _REFUSE: Final = 0x00050000 | 1
@@ -23,16 +27,21 @@ def filter_program() -> bytes | None:
     known = _CALLS.get(platform.machine())
     if known is None:
         return None
-    architecture, calls = known
-    # Each jump counts the instructions to leap over; the last two are "allow" and "refuse".
+    architecture, control, calls = known
+    # Each jump counts the instructions to leap over. The last four look at prctl's argument, allow, and refuse.
     checks = len(calls) + 1
     program = [
-        _instruction(_LOAD, 4),
-        _instruction(_JUMP_EQUAL, architecture, otherwise=checks + 2),
-        _instruction(_LOAD, 0),
-        _instruction(_JUMP_AT_LEAST, _OTHER_ABI, then=checks),
+        _instruction(_LOAD, _ARCHITECTURE),
+        _instruction(_JUMP_EQUAL, architecture, otherwise=checks + 5),
+        _instruction(_LOAD, _NUMBER),
+        _instruction(_JUMP_AT_LEAST, _OTHER_ABI, then=checks + 3),
     ]
-    program += [_instruction(_JUMP_EQUAL, call, then=checks - 1 - at) for at, call in enumerate(calls)]
+    program += [_instruction(_JUMP_EQUAL, call, then=checks + 2 - at) for at, call in enumerate(calls)]
+    program += [
+        _instruction(_JUMP_EQUAL, control, otherwise=2),
+        _instruction(_LOAD, _FIRST_ARGUMENT),
+        _instruction(_JUMP_EQUAL, _SET_DUMPABLE, then=1),
+    ]
     return b"".join([*program, _instruction(_RETURN, _ALLOW), _instruction(_RETURN, _REFUSE)])
 
 

@@ -11,7 +11,7 @@ from service.execution import agent as agent_process
 from service.execution.agent import AgentCommand, AgentFailedError
 from service.execution.git import Git, GitError, login
 from service.execution.mirror import Mirror, Snapshot
-from service.execution.sandbox import Sandbox
+from service.execution.sandbox import NoSandboxError, Sandbox
 from service.execution.secrets import Secrets, of_environment, of_url
 from service.execution.workspace import Workspace, Workspaces
 from service.hosts.http import token_for
@@ -160,7 +160,7 @@ class TurnExecution:
         )
         try:
             outcome = self._work(attempt)
-        except (GitError, AgentFailedError, OSError) as error:
+        except (GitError, AgentFailedError, NoSandboxError, OSError) as error:
             outcome = TurnOutcome("failed", failure=str(error), attempt=attempt.turn.attempt)
         outcome = replace(outcome, failure=_masked(attempt, outcome.failure), summary=_masked(attempt, outcome.summary))
         attempt.say(f"{outcome.status}{f': {outcome.failure}' if outcome.failure else ''}", self._clock)

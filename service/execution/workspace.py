@@ -45,6 +45,7 @@ class Workspace:
         self.result_file = root / "result" / "result.json"
         self.task_file = root / "task.json"
         self.filter_file = root / "seccomp.bpf"
+        self.resolver_file = root / "resolv.conf"
         self._ours = root / "commit.git"
         """Made after the agent ended, so that nothing it wrote can steer our git."""
 

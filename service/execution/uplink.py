@@ -1,0 +1,83 @@
+"""The uplink: gives a sandbox a network of its own; slirp4netns joins it to the outside, not to the machine's loopback.
+
+It runs as a script, with nothing but the standard library, so that it starts in a few milliseconds. Its first argument
+is slirp4netns, the rest the sandbox's command, which waits in `STARTER` until the network is there.
+"""
+
+import fcntl
+import os
+import subprocess
+import sys
+
+STARTER = 'echo >&7; read _ <&8 || exit 125; exec 7>&- 8<&-; exec "$0" "$@"'
+"""What the sandbox's shell runs: says that the namespaces stand, and waits for the network. Shells take one digit."""
+RESOLVER = "nameserver 10.0.2.3\n"
+"""slirp4netns's own, which asks the machine's."""
+_READY, _GO = 7, 8
+_OWNER_OF_NAMESPACE = 0xB701
+_ABOVE_ALL_PLACES = 10
+
+
+def _pipe() -> tuple[int, int]:
+    reading, writing = os.pipe()
+    moved = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, _ABOVE_ALL_PLACES) for end in (reading, writing)]
+    os.close(reading)
+    os.close(writing)
+    return moved[0], moved[1]
+
+
+def _innermost(pid: int) -> int:
+    """Return the last of a chain of processes: bubblewrap, its first process, the shell in the sandbox."""
+    while True:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:  # noqa: PTH123 — pathlib is slow to import
+            children = file.read().split()
+        if not children:
+            return pid
+        pid = int(children[-1])
+
+
+def _connect(program: str, pid: int) -> "subprocess.Popen[bytes] | None":
+    """Start slirp4netns on the network of a process; None, with its words on standard error, when it cannot."""
+    network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+    owner = fcntl.ioctl(network, _OWNER_OF_NAMESPACE)
+    reading, writing = _pipe()
+    said = os.memfd_create("said")
+    command = [program, "--configure", "--mtu=65520", "--disable-host-loopback", "--enable-sandbox", "--enable-seccomp"]
+    places = ["--netns-type=path", f"--userns-path=/proc/self/fd/{owner}", f"/proc/self/fd/{network}", "tap0"]
+    slirp = subprocess.Popen(
+        [*command, f"--ready-fd={writing}", *places],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=said,
+        pass_fds=[network, owner, writing],
+    )
+    os.close(writing)
+    if os.read(reading, 1):
+        return slirp
+    slirp.wait()
+    os.write(2, b"slirp4netns cannot connect the sandbox: " + os.pread(said, 2000, 0))
+    return None
+
+
+def main() -> int:
+    """Run the sandbox's command with a network, and return its exit status."""
+    program, argv = sys.argv[1], sys.argv[2:]
+    ready, to_say = _pipe()
+    to_hear, go = _pipe()
+    handed = [(os.POSIX_SPAWN_DUP2, to_say, _READY), (os.POSIX_SPAWN_DUP2, to_hear, _GO)]
+    sandbox = os.posix_spawnp(argv[0], argv, os.environ, file_actions=handed)
+    os.close(to_say)
+    os.close(to_hear)
+    slirp = _connect(program, _innermost(sandbox)) if os.read(ready, 1) else None
+    if slirp is not None:
+        os.write(go, b"\n")
+    os.close(go)
+    _, status = os.waitpid(sandbox, 0)
+    if slirp is not None:
+        slirp.kill()
+        slirp.wait()
+    return os.waitstatus_to_exitcode(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

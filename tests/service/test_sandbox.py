@@ -1,0 +1,146 @@
+"""The sandbox's edges: which network an agent gets, what it may hide from the watch, and who ends what it leaves."""
+
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.execution import supervisor
+from service.execution.sandbox import PACKAGE_ROOT, NoSandboxError, find
+from service.execution.workspace import Workspace
+from service.settings import Execution
+from tests.service.conftest import NEEDS_SANDBOX
+from tests.service.processes import running
+from tests.waiting import eventually
+
+CALLER = """
+import json, pathlib, socket, sys
+def reached(address):
+    try: socket.create_connection(tuple(address), 30).close()
+    except OSError: return False
+    return True
+reached = [reached(address) for address in json.load(sys.stdin)["inputs"]["addresses"]]
+pathlib.Path("reached").write_text(json.dumps(reached))
+print("reached:", reached)
+"""
+
+
+def own_address() -> str | None:
+    """Return an address of this machine that is not loopback; no packet is sent to find it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return None
+        return str(probe.getsockname()[0])
+
+
+@NEEDS_SANDBOX
+@pytest.mark.parametrize(
+    ("settings", "options", "expected"),
+    [
+        ("", ["--network"], [False, False, True]),
+        ('agent_network = "host"', ["--network"], [True, False, True]),
+        ("", [], [False, False, False]),
+    ],
+    ids=["private", "host", "none"],
+)
+def test_an_agent_reaches_the_outside_and_nothing_on_this_machine_s_loopback(
+    start: Callable[..., Any], tmp_path: Path, settings: str, options: list[str], expected: list[bool]
+) -> None:
+    """Neither by 127.0.0.1 nor by the gateway; `host` opens it; without a network nothing is open."""
+    if find(Execution()).slirp is None:
+        pytest.skip("slirp4netns is not installed or does not work here")
+    address = own_address()
+    if address is None:
+        pytest.skip("this machine has no address but loopback")
+    with socket.create_server(("0.0.0.0", 0)) as listener:
+        port = listener.getsockname()[1]
+        api = start(settings=f'[execution]\nsandbox = "require"\n{settings}\n')
+        api.add_agent(tmp_path, "caller", CALLER, *options)
+        run_id = api.begin("caller", addresses=[[name, port] for name in ("127.0.0.1", "10.0.2.2", address)])
+
+        assert api.ended(run_id)["status"] == "completed", api.log(run_id)
+        assert f"reached: {expected}" in api.log(run_id)
+
+
+@NEEDS_SANDBOX
+def test_where_a_sandbox_is_required_no_agent_gets_the_machine_s_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without slirp4netns such a turn fails with the cure; where a sandbox is preferred, it is said what is open."""
+    (tmp_path / "bwrap").symlink_to(str(shutil.which("bwrap")))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    required, preferred = (find(Execution(sandbox=wanted)) for wanted in ("require", "prefer"))
+
+    with pytest.raises(NoSandboxError, match="install slirp4netns"):
+        required.wrap(["/bin/true"], Workspace(tmp_path), tmp_path, network=True)
+    assert "reaches this machine's loopback" in str(preferred)
+
+
+# Becomes another user, as who it may not look into everything, and watches a child that shows it no files.
+WATCHER = """
+import ctypes, os, pathlib, signal
+from service.execution.processes import UsageWatch
+from service.settings import AgentLimits
+def watch(sandboxed, rounds):
+    usage = UsageWatch(os.getpid(), pathlib.Path("."), AgentLimits(disk_reserve_bytes=0), sandboxed=sandboxed)
+    return next((found for _ in range(rounds) if (found := usage.passed())), None)
+# Loads what Python needs, which the other user may not read.
+watch(True, 1)
+if os.geteuid() == 0: os.setgid(65534); os.setuid(65534)
+reading, writing = os.pipe()
+child = os.fork()
+if child == 0:
+    ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
+    os.write(writing, b"x")
+    signal.pause()
+os.read(reading, 1)
+try: print(watch(True, 1_000_000), watch(False, 5), sep="; ")
+finally: os.kill(child, signal.SIGKILL)
+"""
+
+
+def test_a_process_that_hides_its_files_passes_a_limit(tmp_path: Path) -> None:
+    """It could hold memory files there; without a sandbox, where limits can be escaped, it may, as ssh-agent does."""
+    tmp_path.chmod(0o755)
+    watched = subprocess.run(
+        [sys.executable, "-c", WATCHER], cwd=tmp_path, env={"PYTHONPATH": str(PACKAGE_ROOT)}, stdout=-1, check=True
+    )
+    found = watched.stdout.decode()
+
+    assert found == "disk: a process hides the files that it holds open (workspace_bytes); None\n"
+
+
+@pytest.mark.parametrize("how", ["exit", "kill"])
+def test_the_supervisor_ends_everything_when_its_worker_lets_go(how: str, tmp_path: Path) -> None:
+    """Whether the worker closes the socket or dies: the agent's processes are gone, and so is the supervisor."""
+    started = tmp_path / "started"
+    command = f"setsid sleep 98763 & env -i setsid sleep 98763 & touch {started}; sleep 98763"
+    worker = (
+        "import os, socket, subprocess, sys, pathlib, time\n"
+        "ours, theirs = socket.socketpair()\n"
+        f"argv = [sys.executable, '-I', '-S', {supervisor.__file__!r}, str(theirs.fileno()), '1000000']\n"
+        f"argv += ['sh', '-c', {command!r}]\n"
+        "kept = subprocess.Popen(argv, pass_fds=[theirs.fileno()], start_new_session=True)\n"
+        "theirs.close()\n"
+        f"while not pathlib.Path({str(started)!r}).exists(): time.sleep(0.01)\n"
+        "print(kept.pid, flush=True)\n"
+        "sys.stdin.read() if sys.argv[1] == 'exit' else os.kill(os.getpid(), 9)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", worker, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    kept = int(process.stdout.readline())
+    process.communicate("", timeout=300)
+    eventually(lambda: not running("sleep", "98763"), "the agent's processes are gone")
+    eventually(lambda: not Path(f"/proc/{kept}").exists(), "the supervisor is gone")
+
+    assert process.returncode == (0 if how == "exit" else -signal.SIGKILL)
