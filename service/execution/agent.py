@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from service.execution import processes, supervisor
+from service.execution.cgroup import TurnGroup, limits_of
 from service.execution.processes import UsageWatch, free_bytes
 from service.execution.sandbox import PACKAGE_ROOT, Sandbox
 from service.execution.secrets import Secrets
@@ -79,13 +80,39 @@ def run(
         AgentFailedError: It could not start, exited with another status than 0, or passed a limit.
         Exception: What `check` raised, which is asked several times a second whether the agent may run on.
     """
+    with _group(command, limits) as group:
+        report = _run(command, log, limits, group, secrets, check)
+        if group is not None and group.ran_out_of_memory:
+            raise AgentFailedError(
+                f"the agent was ended for passing its limit of memory: {limits.memory_bytes} bytes are allowed, "
+                "files that it cached included (memory_bytes) in [execution.agent]"
+            )
+    _check_report(report, limits)
+
+
+def _group(
+    command: AgentCommand, limits: AgentLimits
+) -> contextlib.AbstractContextManager[TurnGroup] | contextlib.nullcontext[None]:
+    groups = command.sandbox.groups
+    return contextlib.nullcontext() if groups is None else groups.group(command.workspace.root.name, limits_of(limits))
+
+
+def _run(
+    command: AgentCommand,
+    log: IO[bytes],
+    limits: AgentLimits,
+    group: TurnGroup | None,
+    secrets: Secrets,
+    check: Callable[[], None],
+) -> str:
+    """Run an agent in its group, and return the supervisor's report."""
     free, reserve = free_bytes(command.workspace.root), limits.disk_reserve_bytes
     if free < reserve:
         raise AgentFailedError(f"the disk is nearly full: {free} bytes are left, {reserve} are kept free; make room")
     ours, theirs = socket.socketpair()
     with ours:
         with theirs, command.workspace.task_file.open("rb") as task:
-            process = _spawn(command, task, theirs, limits)
+            process = _spawn(command, task, theirs, limits, group)
         write, end_output = secrets.masking(_capped(log, limits.output_bytes))
         supervised = _SupervisedAgent(process, ours, write)
         report = ""
@@ -94,15 +121,15 @@ def run(
         finally:
             _end(process, report or supervised.end(), command.workspace)
             end_output()
-    _check_report(report, limits)
+    return report
 
 
 def _spawn(
-    command: AgentCommand, task: IO[bytes], control: socket.socket, limits: AgentLimits
+    command: AgentCommand, task: IO[bytes], control: socket.socket, limits: AgentLimits, group: TurnGroup | None
 ) -> subprocess.Popen[bytes]:
     python = [sys.executable, "-I", "-S", supervisor.__file__]
     return subprocess.Popen(
-        [*python, str(control.fileno()), str(limits.file_bytes), *command.argv()],
+        [*python, *map(str, (control.fileno(), limits.file_bytes, group.folder if group else "")), *command.argv()],
         stdin=task,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

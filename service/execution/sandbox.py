@@ -4,12 +4,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import service
-from service.execution import uplink
+from service.execution import cgroup, uplink
+from service.execution.cgroup import Delegated
 from service.execution.seccomp import filter_program
 from service.execution.workspace import Workspace
 from service.settings import Execution
@@ -42,8 +43,12 @@ class Sandbox:
     network_fault: str | None = None
     """Why no agent may have a network; None: those may that are configured so."""
 
+    groups: Delegated | None = None
+    """Where each agent gets a control group with its limits; None: only the watch over its processes holds them."""
+
     def __str__(self) -> str:
-        return f"{'none' if self.program is None else 'bubblewrap'} ({self.reason})"
+        walls = "" if self.groups is None else ", with control groups"
+        return f"{'none' if self.program is None else 'bubblewrap'} ({self.reason}){walls}"
 
     def wrap(self, argv: list[str], workspace: Workspace, objects: Path, *, network: bool) -> list[str]:
         """Return the command that runs `argv` inside; `objects` is the mirror that the history borrows from.
@@ -103,6 +108,10 @@ def find(settings: Execution) -> Sandbox:
     Raises:
         NoSandboxError: One is required and there is none.
     """
+    return replace(_found(settings), groups=cgroup.find())
+
+
+def _found(settings: Execution) -> Sandbox:
     wanted = settings.sandbox
     if wanted == "none":
         return Sandbox(None, 'switched off by sandbox = "none"')

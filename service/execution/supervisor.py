@@ -50,13 +50,16 @@ def _become_subreaper() -> None:
         prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _become_agent(argv: list[str], file_bytes: int, fault: int) -> NoReturn:
+def _become_agent(argv: list[str], file_bytes: int, group: str, fault: int) -> NoReturn:
     """Turn the forked child into the agent; what prevents it is written to `fault`."""
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.nice(_NICENESS)
+        if group:
+            with open(f"{group}/cgroup.procs", "w", encoding="ascii") as file:  # noqa: PTH123 — see above
+                file.write("0")
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         _prefer_for_oom_kill()
@@ -74,13 +77,13 @@ def _prefer_for_oom_kill() -> None:
         return
 
 
-def _start(argv: list[str], file_bytes: int) -> tuple[int, str]:
+def _start(argv: list[str], file_bytes: int, group: str) -> tuple[int, str]:
     """Fork the agent; return its pid and why it could not start, empty when it did."""
     reading, writing = os.pipe()
     agent = os.fork()
     if agent == 0:
         os.close(reading)
-        _become_agent(argv, file_bytes, writing)
+        _become_agent(argv, file_bytes, group, writing)
     os.close(writing)
     with os.fdopen(reading, "rb") as fault:
         return agent, fault.read().decode("utf-8", "replace")
@@ -130,15 +133,18 @@ def _end_all(agent: int) -> bool:
 
 
 def main() -> None:
-    """Run `supervisor.py CONTROL_FD FILE_BYTES COMMAND...`; report `exit N`, `ended` or `fault TEXT` on the socket."""
-    control, file_bytes, argv = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    """Run `supervisor.py CONTROL_FD FILE_BYTES GROUP COMMAND...`; report `exit N`, `ended` or `fault TEXT`.
+
+    GROUP is the folder of the agent's control group, or empty.
+    """
+    control, file_bytes, group, argv = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]
     os.set_inheritable(control, False)  # noqa: FBT003 — os takes it by place only
     _become_subreaper()
     wakeup, waking = os.pipe()
     os.set_blocking(waking, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
-    agent, fault = _start(argv, file_bytes)
+    agent, fault = _start(argv, file_bytes, group)
     # The agent alone holds its output open.
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):

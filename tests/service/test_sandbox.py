@@ -126,7 +126,7 @@ def test_the_supervisor_ends_everything_when_its_worker_lets_go(how: str, tmp_pa
     worker = (
         "import os, socket, subprocess, sys, pathlib, time\n"
         "ours, theirs = socket.socketpair()\n"
-        f"argv = [sys.executable, '-I', '-S', {supervisor.__file__!r}, str(theirs.fileno()), '1000000']\n"
+        f"argv = [sys.executable, '-I', '-S', {supervisor.__file__!r}, str(theirs.fileno()), '1000000', '']\n"
         f"argv += ['sh', '-c', {command!r}]\n"
         "kept = subprocess.Popen(argv, pass_fds=[theirs.fileno()], start_new_session=True)\n"
         "theirs.close()\n"

@@ -1,0 +1,135 @@
+"""Control groups: where systemd delegates one (Delegate=yes), the kernel holds each agent to its limits."""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from service.settings import AgentLimits
+
+_MOUNTS: Final = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
+_NEEDED: Final = frozenset({"memory", "pids"})
+_OURS: Final = "service"
+"""The group of the service's own processes: a group with processes can have no limited groups below it."""
+_PREFIX: Final = "turn-"
+_PATIENCE_S: Final = 5.0
+_PAUSE_S: Final = 0.01
+_TASKS_PER_PROCESS: Final = 8
+"""The kernel counts threads: this is the wall behind `processes`, which is looked at several times a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delegated:
+    """A control group that is ours to divide."""
+
+    folder: Path
+
+    @contextlib.contextmanager
+    def group(self, name: str, limits: Mapping[str, str]) -> Iterator["TurnGroup"]:
+        """Make a group with limits, such as `memory.max`; at the end all that is in it is killed, and it is removed."""
+        made = TurnGroup(self.folder / f"{_PREFIX}{name}")
+        made.folder.mkdir()
+        try:
+            for file, value in limits.items():
+                (made.folder / file).write_text(value, "ascii")
+            yield made
+        finally:
+            made.remove()
+
+
+@dataclass(frozen=True, slots=True)
+class TurnGroup:
+    """The group of one agent."""
+
+    folder: Path
+
+    @property
+    def ran_out_of_memory(self) -> bool:
+        """Whether the kernel killed something in it for its memory limit."""
+        try:
+            lines = (self.folder / "memory.events").read_text("ascii").splitlines()
+        except FileNotFoundError:
+            return False
+        return any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in lines)
+
+    def remove(self) -> None:
+        """Kill what is in it, and remove it; what the kernel still holds goes with the unit."""
+        with contextlib.suppress(OSError):
+            (self.folder / "cgroup.kill").write_text("1", "ascii")
+        deadline = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < deadline:
+            try:
+                self.folder.rmdir()
+            except FileNotFoundError:
+                return
+            except OSError:
+                # What was killed takes a moment to end.
+                time.sleep(_PAUSE_S)
+
+
+def limits_of(agent: AgentLimits) -> dict[str, str]:
+    """Return an agent's limits as the kernel's files take them; memory is not swapped, for swap is not limited."""
+    return {
+        "memory.max": str(agent.memory_bytes),
+        "memory.swap.max": "0",
+        "memory.oom.group": "1",
+        "pids.max": str(agent.processes * _TASKS_PER_PROCESS),
+    }
+
+
+def find() -> Delegated | None:
+    """Return the control group that was delegated to this service, prepared for turns; None where none was."""
+    own = _own()
+    if own is None or not _is_delegated(own) or not set(_words(own / "cgroup.controllers")) >= _NEEDED:
+        return None
+    try:
+        prepare(own, _NEEDED)
+    except OSError:
+        return None
+    return Delegated(own)
+
+
+def prepare(own: Path, controllers: frozenset[str]) -> None:
+    """Move the processes in a group to one below it, and let the groups beside that one have limits.
+
+    Raises:
+        OSError: It is not ours after all.
+    """
+    ours = own / _OURS
+    ours.mkdir(exist_ok=True)
+    for pid in _words(own / "cgroup.procs"):
+        (ours / "cgroup.procs").write_text(pid, "ascii")
+    if controllers:
+        (own / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in sorted(controllers)), "ascii")
+    for left in own.glob(f"{_PREFIX}*"):
+        if not _words(left / "cgroup.procs"):
+            TurnGroup(left).remove()
+
+
+def _own() -> Path | None:
+    """Return the folder of this process's group (version 2); None where there is none."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text("utf-8").splitlines()
+    except OSError:
+        return None
+    path = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), None)
+    mount = next((mount for mount in _MOUNTS if (mount / "cgroup.controllers").exists()), None)
+    if path is None or mount is None:
+        return None
+    own = mount / path
+    return own.parent if own.name == _OURS else own
+
+
+def _is_delegated(folder: Path) -> bool:
+    # systemd marks what it delegates. Root may write everywhere, and must not take a session's group for its own.
+    try:
+        return os.getxattr(folder, "user.delegate") == b"1"
+    except OSError:
+        return False
+
+
+def _words(file: Path) -> list[str]:
+    return file.read_text("ascii").split()
