@@ -27,6 +27,9 @@ SEVERAL = 8
 ROWS = rb"(?s)(agent/topic-.*?){%d}" % SEVERAL
 """Several rows were painted: more than the one under the cursor, and more than the detail beside them shows."""
 
+SEARCH_IS_OPEN, SEARCH_IS_CLOSED = rb"esc .*?clear", rb"palette"
+"""What the last line of the screen offers then."""
+
 DIGITS = "4321"
 """What is searched for: found in topics and run ids, and of the rows only their numbers are lit up."""
 
@@ -81,11 +84,11 @@ def _search(console: Terminal, letters: str, among: str) -> Iterator[Figure]:
     theirs = []
     with _table() as table:
         for _ in range(ROUNDS):
-            console.painted_after("/")
+            shown_after(console, "/", SEARCH_IS_OPEN)
             for index, letter in enumerate(letters):
                 by_letter[index].append(rows_after(console, letter, lit_up(letters[: index + 1])))
             theirs.append(rows_after(table, PAGE_DOWN))
-            console.painted_after(CLEAR)
+            shown_after(console, CLEAR, SEARCH_IS_CLOSED)
     yardstick = "DataTable's page down", statistics.median(theirs)
     medians = [statistics.median(seconds) for seconds in by_letter]
     yield Figure(f"a letter of a search, {among}", statistics.median(medians), *yardstick, bar=BAR)
@@ -95,6 +98,14 @@ def _search(console: Terminal, letters: str, among: str) -> Iterator[Figure]:
 def lit_up(found: str) -> bytes:
     """Rows in which this alone is painted in a style of its own."""
     return rb"(?s)(m" + found.encode() + rb"\x1b.*?){%d}" % SEVERAL
+
+
+def shown_after(terminal: Terminal, keys: str, pattern: bytes) -> None:
+    """Type, and go on once the pattern was painted: on a busy machine silence alone says nothing."""
+    terminal.settled()
+    terminal.press(keys)
+    terminal.until(pattern)
+    terminal.settled()
 
 
 def rows_after(terminal: Terminal, keys: str, rows: bytes = ROWS) -> float:
