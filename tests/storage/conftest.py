@@ -178,3 +178,20 @@ def race(start_process: Callable[..., "subprocess.Popen[str]"]) -> Callable[...,
         return answers
 
     return run
+
+
+JUNK = b"not a database at all\n" * 500
+
+
+def written(path: Path, content: bytes) -> None:
+    """A file of another program, open to all."""
+    path.parent.mkdir()
+    path.write_bytes(content)
+    path.chmod(0o644)
+
+
+def spoil(path: Path, page: int, size: int) -> None:
+    """Overwrites one page of a database."""
+    with path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
