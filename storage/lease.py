@@ -2,20 +2,33 @@
 
 import sqlite3
 from functools import partial
+from typing import Protocol
 
-from storage.cache import Cache
 from storage.database import immediate
+from storage.thread import DatabaseThread
 from storage.values import Clock, to_us
 
 _SECOND_US = 1_000_000
 
 
-class Lease:
-    """Named leases in the cache's database; a lease not renewed in time is free again."""
+class Leasing(Protocol):
+    """A database with a table of leases."""
 
-    def __init__(self, cache: Cache) -> None:
-        self._thread = cache.writer
-        self._clock = cache.clock
+    @property
+    def writer(self) -> DatabaseThread:
+        """Where it writes."""
+
+    @property
+    def clock(self) -> Clock:
+        """The time it goes by."""
+
+
+class Lease:
+    """Named leases in a database that has their table; a lease not renewed in time is free again."""
+
+    def __init__(self, database: Leasing) -> None:
+        self._thread = database.writer
+        self._clock = database.clock
 
     async def acquire(self, name: str, owner: str, ttl_s: float) -> bool:
         """Whether the owner holds the lease for the next `ttl_s` seconds: it was free, had run out, or was theirs."""

@@ -62,6 +62,7 @@ EXIT_BY_KIND: Final[Mapping[str, Exit]] = {
     "not_confirmed": Exit.USAGE,
     "wrong_state": Exit.USAGE,
     "missing_extra": Exit.USAGE,
+    "not_delivered": Exit.FAILED,
     "demo": Exit.USAGE,
 }
 """Kinds of the API's errors, of the ledger and of the command line itself."""

@@ -5,13 +5,14 @@ Imports nothing slow, such as pydantic: it is loaded before the first painted sc
 
 from app.config.environment import Choice
 from app.config.load import load
-from app.config.paths import CACHE_FILE, LEDGER_FILE, config_path, data_folder, example_text
+from app.config.paths import CACHE_FILE, LEDGER_FILE, STATE_FILE, config_path, data_folder, example_text
 from app.config.settings import (
     ENVIRONMENT_PROFILE,
     Command,
     ConfigError,
     ConsoleSettings,
     HistorySettings,
+    NotifyRoute,
     NotifySettings,
     PollSettings,
     Profile,
@@ -24,11 +25,13 @@ __all__ = [
     "CACHE_FILE",
     "ENVIRONMENT_PROFILE",
     "LEDGER_FILE",
+    "STATE_FILE",
     "Choice",
     "Command",
     "ConfigError",
     "ConsoleSettings",
     "HistorySettings",
+    "NotifyRoute",
     "NotifySettings",
     "PollSettings",
     "Profile",

@@ -9,7 +9,7 @@ from typing import Final
 from app.address import base_address
 from app.config.environment import NOTHING_CHOSEN, Choice, with_environment
 from app.config.paths import config_path
-from app.config.sections import read_commands, read_keys, read_notify, read_views
+from app.config.sections import read_automations, read_commands, read_keys, read_notify, read_views
 from app.config.settings import (
     ENVIRONMENT_PROFILE,
     ConfigError,
@@ -98,6 +98,7 @@ def _settings(root: Table) -> Settings:
         profiles=_profiles(root.table("profiles"), poll),
         file=file,
     )
+    settings = replace(settings, automations=read_automations(root, settings))
     root.finish()
     names = [profile.name for profile in settings.profiles]
     if settings.default_profile not in {None, ENVIRONMENT_PROFILE, *names}:

@@ -11,6 +11,7 @@ from app.config.settings import Profile, Settings
 APPLICATION: Final = "runwarden"
 CACHE_FILE: Final = "cache.sqlite3"
 LEDGER_FILE: Final = "ledger.sqlite3"
+STATE_FILE: Final = "state.sqlite3"
 _EXAMPLE: Final = "config.example.toml"
 _SLUG_LENGTH: Final = 40
 

@@ -3,10 +3,14 @@
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from app.config.settings import Command, NotifySettings, QuietHours, ViewSettings
+from app.config.settings import Command, NotifyRoute, NotifySettings, QuietHours, Settings, ViewSettings
 from app.config.table import Table
+
+if TYPE_CHECKING:
+    from app.rules.rule import Rule
 
 COMMAND_PLACEHOLDERS: Final = ("run_id", "repository", "branch", "status", "profile", "base_url")
 """Placeholders in a command's arguments; the first four are facts of the run in focus."""
@@ -93,16 +97,53 @@ def read_notify(table: Table) -> NotifySettings:
         command=table.texts("command", base.command, may_be_empty=True),
         quiet=_quiet(table),
         hold_s=table.number("hold_s", base.hold_s, least=0, most=_LONGEST_HOLD_S),
+        routes=_routes(table.table("routes")),
     )
     table.finish()
-    for name in (name for argument in notify.command for name in re.findall(r"\{([^{}]*)\}", argument)):
-        if name not in NOTIFY_PLACEHOLDERS:
-            table.fail(
-                "command",
-                f"there is no placeholder {{{name}}}.",
-                f"There are: {', '.join(sorted(NOTIFY_PLACEHOLDERS))}.",
-            )
+    _check_placeholders(table, notify.command)
     return notify
+
+
+def _routes(tables: Table) -> tuple[NotifyRoute, ...]:
+    return tuple(_route(name, tables.table(name)) for name in tables.values)
+
+
+def _route(name: str, table: Table) -> NotifyRoute:
+    file = table.optional_text("urls_file")
+    route = NotifyRoute(
+        name=name,
+        command=table.texts("command", ()),
+        desktop=table.flag("desktop", default=False),
+        urls_env=table.optional_text("urls_env"),
+        urls_file=None if file is None else table.source.file.parent / Path(file).expanduser(),
+    )
+    table.finish()
+    _check_placeholders(table, route.command)
+    if not (route.command or route.desktop or route.urls_env or route.urls_file):
+        table.fail("command", "this route leads nowhere.", "Give it command, desktop, urls_env or urls_file.")
+    return route
+
+
+def _check_placeholders(table: Table, command: tuple[str, ...]) -> None:
+    for name in (name for argument in command for name in re.findall(r"\{([^{}]*)\}", argument)):
+        if name not in NOTIFY_PLACEHOLDERS:
+            known = ", ".join(sorted(NOTIFY_PLACEHOLDERS))
+            table.fail("command", f"there is no placeholder {{{name}}}.", f"There are: {known}.")
+
+
+def read_automations(root: Table, settings: Settings) -> tuple["Rule", ...]:
+    """Read the automations, in the order of the file.
+
+    Raises:
+        ConfigError: A table holds a mistake, or names a profile or a route that is not there.
+    """
+    root.known.add("automations")
+    if "automations" not in root.values:
+        return ()
+    from app.rules.read import read_rules  # only where there are automations: schedules need a library
+
+    profiles = [profile.name for profile in settings.profiles]
+    return read_rules(root, profiles=profiles, routes=["default", *(route.name for route in settings.notify.routes)])
 
 
 def _quiet(table: Table) -> QuietHours | None:

@@ -5,10 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import time, timedelta
 from pathlib import Path
-from typing import ClassVar, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from app.token import TokenSource
 from storage.records.query import RunSort
+
+if TYPE_CHECKING:
+    from app.rules.rule import Rule
 
 
 class ConfigError(Exception):
@@ -123,6 +126,20 @@ class ConsoleSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class NotifyRoute:
+    """A named way to tell people."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    """As `NotifySettings.command`."""
+    desktop: bool = False
+    urls_env: str | None = None
+    """The environment variable that holds Apprise's addresses, with blanks between them."""
+    urls_file: Path | None = None
+    """The file that holds them, one a line; its owner alone may read it."""
+
+
+@dataclass(frozen=True, slots=True)
 class NotifySettings:
     """What the console notifies of, and how."""
 
@@ -137,6 +154,8 @@ class NotifySettings:
     """When bell, desktop and command are off. None: never."""
     hold_s: float = 60.0
     """How long a problem must last before it is reported, and a recovery before it counts."""
+    routes: tuple[NotifyRoute, ...] = ()
+    """Named ways for automations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +224,8 @@ class Settings:
     """Keys by action id, replacing the console's own: `runwarden config keys` lists the ids."""
     commands: tuple[Command, ...] = ()
     templates: tuple[Template, ...] = ()
+    automations: tuple["Rule", ...] = ()
+    """In the order of the file; `runwarden watch` carries them out."""
     profiles: tuple[Profile, ...] = ()
     """In the order of the file; the environment's first."""
     file: Path | None = None

@@ -64,12 +64,15 @@ def filled(template: Sequence[str], news: Notification, profile: str) -> tuple[s
     return tuple(_fill(argument, values) for argument in template)
 
 
-async def run_program(argv: Sequence[str], deadline_s: float = DEADLINE_S) -> str | None:
-    """Run a program to its end. Returns what went wrong, with the cure, or None."""
+async def run_program(
+    argv: Sequence[str], deadline_s: float = DEADLINE_S, *, env: Mapping[str, str] | None = None
+) -> str | None:
+    """Run a program to its end, with this environment or our own. Returns what went wrong, with the cure, or None."""
     name = safe_text(argv[0], limit=80)
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,
+            env=env,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,

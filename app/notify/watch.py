@@ -3,11 +3,10 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import groupby
 from typing import Final
 
 from app.config import NotifySettings
-from app.health import Incident, incidents
+from app.notify.incidents import IncidentReader
 from app.notify.notifications import (
     Notification,
     condensed,
@@ -19,17 +18,12 @@ from app.notify.notifications import (
     stuck_notifications,
 )
 from storage.cache import Cache
-from storage.records import PlatformHealth
 from storage.records.following import Watermark
 
 RECENT: Final = timedelta(days=2)
 """How long after an incident its end may still be told."""
-WHOLE: Final = timedelta(days=40)
-"""All that the cache keeps of the hosts' past: an incident must not seem to begin where reading began."""
 SKEW: Final = timedelta(minutes=5)
 """The service's clock may be behind ours by as much before something new looks old."""
-LONGEST_GAP: Final = timedelta(minutes=10)
-"""Health samples further apart say nothing of the time between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +56,10 @@ class Watch:
     _held: set[str] = field(default_factory=set)
     """Keys of states that began in quiet hours and still have to be told outward."""
     _link_down: Notification | None = None
-    _hosts_seen: tuple[PlatformHealth, ...] | None = None
-    _incidents: list[Incident] = field(default_factory=list)
-    """Of the hosts as they were seen last."""
+    _incidents: IncidentReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._incidents = IncidentReader(self.cache, self.healthy_words, self.health_s, self._hold)
 
     async def begin(self) -> None:
         """Start where the last watch ended, or without one from what is cached now. Call it before the first look.
@@ -127,19 +122,8 @@ class Watch:
         return states
 
     async def _hosts(self, now: datetime) -> list[Notification]:
-        hosts = await self.cache.health()
-        # Every poll of runs comes by here as well; incidents change with samples only.
-        if hosts != self._hosts_seen:
-            gap = max(LONGEST_GAP, timedelta(seconds=3 * self.health_s))
-            connected = {host.platform for host in hosts if host.connected}
-            spans = await self.cache.health_spans(now - WHOLE, longest_gap=gap)
-            self._incidents = [
-                incident
-                for platform, own in groupby(spans, lambda span: span.platform)
-                for incident in incidents(tuple(own), self.healthy_words, self._hold, connected=platform in connected)
-            ]
-            self._hosts_seen = hosts
-        recent = [one for one in self._incidents if not one.is_over or (one.recovered_at or one.until) > now - RECENT]
+        found = await self._incidents.read(now)
+        recent = [one for one in found if not one.is_over or (one.recovered_at or one.until) > now - RECENT]
         return list(incident_notifications(recent, self._hold, now, self.profile))
 
     async def _link(self, now: datetime) -> list[Notification]:

@@ -119,21 +119,23 @@ def _save_watermark(connection: sqlite3.Connection, here: Watermark, at: datetim
         )
 
 
-def _changes(connection: sqlite3.Connection, after: Watermark, since: datetime) -> StatusChanges:
-    """What changed status after the watermark, in runs first seen before it or since `since`."""
+def _changes(
+    connection: sqlite3.Connection, after: Watermark, since: datetime, limit: int = CHANGES_CAP
+) -> StatusChanges:
+    """What changed status after the watermark, in runs first seen before it or since `since`; the newest `limit`."""
     with snapshot(connection):
         here = _watermark(connection)
         moved = connection.execute(
             f"SELECT {_RUN}, t.old, t.new, t.at_us, {_REST}, t.new IN ({FINAL_SQL})"
             " FROM transitions AS t JOIN runs AS r ON r.id = t.run"
             " WHERE t.id > ? ORDER BY t.id DESC LIMIT ?",
-            (after.transition, CHANGES_CAP),
+            (after.transition, limit),
         ).fetchall()
         # Backfilled history is new to the cache, and no news.
         first_seen = connection.execute(
             f"SELECT {_RUN}, NULL, r.first_status, r.first_at_us, {_REST}, r.first_status IN ({FINAL_SQL})"
             " FROM runs AS r WHERE r.id > ? AND r.first_at_us >= ? ORDER BY r.id DESC LIMIT ?",
-            (after.run, to_us(since), CHANGES_CAP),
+            (after.run, to_us(since), limit),
         ).fetchall()
     found = sorted((*first_seen, *moved), key=lambda values: values[5])
     return StatusChanges(tuple(_change(values) for values in found), here)

@@ -41,13 +41,15 @@ class World:
             await watch.begin()
         return watch
 
-    async def run(self, run_id: str, status: str, *, repository: str = "acme/api", **ago: float) -> None:
+    async def run(
+        self, run_id: str, status: str, *, repository: str = "acme/api", branch: str = "agent/x", **ago: float
+    ) -> None:
         """The service shows a run; it was created so long ago, or when it was first shown, and changed just now."""
         before = self.runs.get(run_id)
         created = self.now - timedelta(**ago) if ago or before is None else before.created_at
         updated = self.now if before is None or before.status != status else before.updated_at
         raw = json.dumps({"run_id": run_id, "status": status})
-        run = Run(run_id, status, "agent/x", Repository.parse(repository), created, updated, raw)
+        run = Run(run_id, status, branch, Repository.parse(repository), created, updated, raw)
         self.runs[run_id] = run
         await self.cache.store_runs([run], asked_at=self.now)
         await self.cache.judge_stuck()

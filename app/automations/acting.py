@@ -1,0 +1,161 @@
+"""Acting: carrying out what a rule decided, through the ledger where it goes to the service."""
+
+import json
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from app.actions import ActionRefusedError, Actions, AlreadyAskedError
+from app.api.requests import ContinueRun, StartAgent, StartRun, WriteRequest, asked_of
+from app.notify.channels import run_program
+from app.rules.placeholders import filled, filled_argument
+from app.rules.rule import DoAgent, DoCommand, DoContinue, DoNotify, DoRetry, DoStart, Rule
+from app.times import rfc3339
+from storage.cache import Cache
+from storage.records import Action, Repository
+from storage.records.decision import Decision, Outcome
+
+MARK: Final = "runwarden_automation"
+"""In the metadata of what an automation started: the rule's name."""
+
+Tell = Callable[[DoNotify, Decision, Mapping[str, str]], Awaitable[str | None]]
+"""Tells people; what went wrong, or None."""
+
+
+class CannotActError(Exception):
+    """What the rule asks for cannot be done; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a response."""
+
+    outcome: Outcome
+    reason: str = ""
+    action_id: str | None = None
+    result_id: str | None = None
+    may_repeat: bool = False
+    """Certainly nothing was done, and it may be tried again."""
+
+
+_OUTCOMES: Final[Mapping[str, Outcome]] = {"confirmed": "done", "unknown": "unknown", "sending": "unknown"}
+"""By the action's state; every other state is a failure."""
+_PASSING: Final = frozenset({"unreachable", "timed_out", "rate_limited", "database_busy"})
+"""Kinds of errors that pass by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """Carries out the responses of one profile's rules."""
+
+    cache: Cache
+    actions: Actions
+    tell: Tell
+    profile: str
+    hidden: frozenset[str]
+    """Environment variables that no command gets."""
+
+    async def carry_out(self, rule: Rule, decision: Decision) -> Result:
+        """Do what the rule says, at most once for this decision; no failure is raised.
+
+        Raises:
+            StorageError: Cache or ledger failed; nothing was sent, or the ledger knows.
+        """
+        facts = facts_of(rule, decision, self.profile)
+        match rule.do:
+            case DoNotify() as do:
+                return _of_trouble(await self.tell(do, decision, facts))
+            case DoCommand(argv):
+                filled_argv = [filled_argument(argument, facts) for argument in argv]
+                return _of_trouble(await run_program(filled_argv, env=self._environment()))
+            case _:
+                return await self._send(rule, decision)
+
+    async def request(self, rule: Rule, decision: Decision) -> WriteRequest:
+        """What the rule would send to the service, byte for byte but for the action's own id.
+
+        Raises:
+            CannotActError: It would send nothing.
+            StorageError: Cache or ledger cannot be read.
+        """
+        facts = facts_of(rule, decision, self.profile)
+        match rule.do:
+            case DoStart(instructions, repository, branch):
+                reference = _repository(filled(repository, facts))
+                return StartRun(filled(instructions, facts), reference, _branch(branch, facts), {MARK: rule.name})
+            case DoAgent(agent, repository, branch, inputs):
+                given = {name: filled(value, facts) for name, value in inputs}
+                return StartAgent(agent, filled(repository, facts), _branch(branch, facts), {**given})
+            case DoContinue(instructions):
+                run = await self.cache.detail(facts["run.id"])
+                if run is None:
+                    raise CannotActError(f"run {facts['run.id']} is not held any longer")
+                return ContinueRun(
+                    run.run.run_id, filled(instructions, facts), run.run.repository, None, {MARK: rule.name}
+                )
+            case DoRetry():
+                first = await self.actions.ledger.last_turn(facts["run.id"])
+                if first is None:
+                    raise CannotActError("the run was not started from this machine: its instructions are not known")
+                return _again(asked_of(first), rule)
+            case _:
+                raise CannotActError("it sends nothing to the service")
+
+    async def _send(self, rule: Rule, decision: Decision) -> Result:
+        try:
+            request = await self.request(rule, decision)
+            if decision.request_json is not None and shown(request) != decision.request_json:
+                return Result("expired", "what it would send is not what was approved")
+            own = replace(self.actions, actor=f"bot:{rule.name}:{self.actions.actor.rpartition(':')[2]}")
+            action = await own.submit(request, key=f"automation-{decision.decision_id}-{rfc3339(decision.decided_at)}")
+        except AlreadyAskedError as asked:
+            return _of_action(asked.existing)
+        except ActionRefusedError as refused:
+            return Result("failed", refused.message)
+        except CannotActError as reason:
+            return Result("failed", str(reason))
+        return _of_action(action)
+
+    def _environment(self) -> dict[str, str]:
+        return {name: value for name, value in os.environ.items() if name not in self.hidden}
+
+
+def facts_of(rule: Rule, decision: Decision, profile: str) -> dict[str, str]:
+    """The values of all placeholders that a rule may use."""
+    at = decision.occurrence.at.astimezone()
+    always = {"rule.name": rule.name, "profile.name": profile, "time": f"{at:%H:%M}", "date": f"{at:%Y-%m-%d}"}
+    return {**decision.occurrence.facts, **always}
+
+
+def shown(request: WriteRequest) -> str:
+    """A request as it is shown for approval, and compared after it: one line of JSON."""
+    return json.dumps({"path": request.path, "body": request.body()}, ensure_ascii=False, sort_keys=True)
+
+
+def _of_action(action: Action) -> Result:
+    outcome = _OUTCOMES.get(action.state, "failed")
+    reason = action.error.message if action.error is not None and outcome != "done" else ""
+    may_repeat = action.state == "not_sent" and action.error is not None and action.error.kind in _PASSING
+    return Result(outcome, reason, action.action_id, action.result_id, may_repeat)
+
+
+def _of_trouble(trouble: str | None) -> Result:
+    return Result("done") if trouble is None else Result("failed", trouble)
+
+
+def _again(request: WriteRequest, rule: Rule) -> WriteRequest:
+    if isinstance(request, StartRun | ContinueRun):
+        return replace(request, metadata={**request.metadata, MARK: rule.name})
+    return request
+
+
+def _branch(branch: str | None, facts: Mapping[str, str]) -> str | None:
+    return filled(branch, facts) or None if branch is not None else None
+
+
+def _repository(text: str) -> Repository:
+    try:
+        return Repository.parse(text)
+    except ValueError as error:
+        raise CannotActError(str(error)) from error

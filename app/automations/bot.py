@@ -1,0 +1,218 @@
+"""The bot: one profile's engine without a screen, its rules at work while it holds their lease."""
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from app.automations.acting import Acting, CannotActError
+from app.automations.observing import Observer
+from app.automations.occurrences import asked_for
+from app.automations.runner import Runner
+from app.automations.telling import Telling
+from app.config import STATE_FILE, Profile, Settings, data_folder
+from app.engine import Engine
+from app.events import Event, LinkChanged, StorageFailed
+from app.notify.incidents import IncidentReader
+from app.rules.rule import OnRun, OnStuck, Rule
+from app.times import rfc3339
+from app.token import EnvToken
+from storage.errors import StorageError
+from storage.lease import Lease
+from storage.records.decision import Decision
+from storage.state import State
+
+log = logging.getLogger(__name__)
+
+LEASE: Final = "automations"
+LEASE_S: Final = 30.0
+"""How long a bot that died keeps the others waiting."""
+STANDBY_S: Final = 5.0
+"""How often a bot without the lease checks whether it may work, and one whose files fail tries again."""
+FORGET_EVERY: Final = timedelta(days=1)
+
+Say = Callable[..., None]
+"""Writes one line of the log: an event's name, and its facts by name."""
+
+
+@dataclass(slots=True)
+class Bot:
+    """One profile's bot."""
+
+    settings: Settings
+    profile: Profile
+    say: Say
+    journal: Callable[[Decision], None] = lambda _: None
+    """Is given each decision, and again when it is settled."""
+    _engine: Engine | None = None
+    _state: State | None = None
+    _runner: Runner | None = None
+    _lease: Lease | None = None
+    _owner: str = field(default_factory=lambda: f"{os.getpid()}-{secrets.token_hex(8)}")
+    _rang: asyncio.Event = field(default_factory=asyncio.Event)
+    _is_working: bool = False
+    """Whether this process holds the lease."""
+
+    async def open(self) -> None:
+        """Open the profile's files and begin to listen.
+
+        Raises:
+            StorageError: A file cannot be used; the message names the cure.
+            TokenError: There is no usable token.
+        """
+        self._engine = engine = await Engine.open(self.settings, self.profile, actor="bot:watch", announce=self._hear)
+        if engine.token_problem is not None:
+            raise engine.token_problem
+        folder = data_folder(self.settings, self.profile)
+        self._state = state = await State.open(folder / STATE_FILE, clock=engine.clock)
+        self._lease = Lease(state)
+        self._runner = self._made(engine, state)
+
+    async def close(self) -> None:
+        """Settle what is being sent, give the lease back and close the files; each, whatever fails before."""
+        if self._lease is not None:
+            with suppress(StorageError):
+                await self._lease.release(LEASE, self._owner)
+        if self._engine is not None:
+            await self._engine.close()
+        if self._state is not None:
+            await self._state.close()
+
+    async def once(self) -> str | None:
+        """Ask the service once, decide, act. Returns why the service could not be asked, if so.
+
+        Raises:
+            StorageError: A file cannot be read or written.
+        """
+        engine, runner = self._opened()
+        problem = await engine.refresh()
+        await runner.look()
+        return None if problem is None else problem.message
+
+    async def set_off(self, rule: Rule, run_id: str | None) -> None:
+        """Set a rule off now, by a person's wish, on this run where it needs one.
+
+        Raises:
+            CannotActError: It needs a run, and this one is not held.
+            StorageError: A file cannot be read or written.
+        """
+        engine, runner = self._opened()
+        held = None if run_id is None else await engine.cache.detail(run_id)
+        if run_id is not None and held is None:
+            raise CannotActError(f"run {run_id} is not held here: runwarden runs show {run_id} fetches it")
+        if held is None and isinstance(rule.on, OnRun | OnStuck):
+            raise CannotActError("it needs a run: name one with --run")
+        await runner.set_off(rule, asked_for(engine.clock(), None if held is None else held.run))
+
+    async def run(self) -> None:
+        """Work until cancelled; a file that fails is reported, and tried again."""
+        engine, _ = self._opened()
+        engine.start_polling()
+        forgot_at = engine.clock()
+        while True:
+            self._rang.clear()
+            wait_s = STANDBY_S
+            _, runner = self._opened()
+            try:
+                if await self._may_work():
+                    await runner.look()
+                    if engine.clock() - forgot_at > FORGET_EVERY and self._state is not None:
+                        forgot_at = engine.clock()
+                        await self._state.forget(forgot_at)
+                    wait_s = (await runner.next_look() - engine.clock()).total_seconds()
+            except StorageError as error:
+                self.say("storage_failed", profile=self.profile.name, message=str(error))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.05, wait_s)):
+                    await self._rang.wait()
+
+    def reload(self, settings: Settings) -> None:
+        """Work by other rules and routes from now on; what was decided stays decided."""
+        self.settings = settings
+        if self._engine is not None and self._state is not None:
+            self._runner = self._made(self._engine, self._state)
+        self._rang.set()
+
+    @property
+    def state(self) -> State:
+        """Its open state."""
+        if self._state is None:
+            raise RuntimeError("A bot is opened before it works.")
+        return self._state
+
+    def _opened(self) -> tuple[Engine, Runner]:
+        if self._engine is None or self._runner is None:
+            raise RuntimeError("A bot is opened before it works.")
+        return self._engine, self._runner
+
+    def _made(self, engine: Engine, state: State) -> Runner:
+        notify, poll = self.settings.notify, self.profile.poll
+        hold = timedelta(seconds=notify.hold_s)
+        incidents = IncidentReader(engine.cache, self.settings.console.health_ok, poll.health_s, hold)
+        tell = Telling(notify, self.profile.name).tell
+        acting = Acting(engine.cache, engine.actions, tell, self.profile.name, hidden_variables(self.settings))
+        return Runner(
+            rules=rules_of(self.settings.automations, self.profile.name),
+            state=state,
+            cache=engine.cache,
+            acting=acting,
+            observer=Observer(engine.cache, engine.ledger, incidents),
+            journal=self._journal,
+            clock=engine.clock,
+        )
+
+    async def _may_work(self) -> bool:
+        if self._lease is None:
+            return False
+        holds = await self._lease.acquire(LEASE, self._owner, LEASE_S)
+        if holds != self._is_working:
+            self._is_working = holds
+            self.say("working" if holds else "standing_by", profile=self.profile.name)
+        return holds
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, LinkChanged):
+            state = event.state
+            if state.is_failing:
+                self.say("link_failing", profile=self.profile.name, subject=state.subject, message=state.error_message)
+        elif isinstance(event, StorageFailed):
+            self.say("storage_failed", profile=self.profile.name, message=event.message)
+        self._rang.set()
+
+    def _journal(self, decision: Decision) -> None:
+        self.say("decision", profile=self.profile.name, **document(decision))
+        self.journal(decision)
+
+
+def rules_of(rules: Sequence[Rule], profile: str) -> tuple[Rule, ...]:
+    """The rules that concern a profile."""
+    return tuple(rule for rule in rules if rule.profile in {None, profile})
+
+
+def hidden_variables(settings: Settings) -> frozenset[str]:
+    """The environment variables with secrets: no command of a rule gets them."""
+    tokens = {profile.token.variable for profile in settings.profiles if isinstance(profile.token, EnvToken)}
+    routes = {route.urls_env for route in settings.notify.routes if route.urls_env}
+    return frozenset({"RUNWARDEN_TOKEN", *tokens, *routes})
+
+
+def document(decision: Decision) -> dict[str, object]:
+    """A decision as JSON."""
+    return {
+        "decision": decision.decision_id,
+        "rule": decision.rule,
+        "outcome": decision.outcome,
+        "reason": decision.reason or None,
+        "set_off_by": decision.occurrence.identity,
+        "at": rfc3339(decision.occurrence.at),
+        "decided_at": rfc3339(decision.decided_at),
+        "settled_at": rfc3339(decision.settled_at),
+        "action_id": decision.action_id,
+        "result_id": decision.result_id,
+        "request": decision.request_json,
+    }

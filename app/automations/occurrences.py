@@ -1,0 +1,163 @@
+"""Occurrences: what sets a rule off, found in what the cache and the ledger hold now. Pure."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Final
+
+from app.health import Incident
+from app.rules.fire_times import due_times, fire_times, interval_times
+from app.rules.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule, Scope
+from app.times import rfc3339
+from storage.records import Action, Run
+from storage.records.decision import Occurrence
+from storage.records.following import StatusChange, StuckRun, Watermark
+
+LOOK_BACK: Final = timedelta(days=2)
+"""Points in time further back than this, and than the rule's own catch-up window, are not even counted."""
+INCIDENT_RECENT: Final = timedelta(days=2)
+"""How long after its end an incident may still set off a rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What can set rules off, at one moment."""
+
+    now: datetime
+    changes: tuple[StatusChange, ...] = ()
+    """The newest changes of status, oldest first."""
+    ahead: timedelta = timedelta(0)
+    """How far the times of runs are ahead of our clock."""
+    stuck: tuple[StuckRun, ...] = ()
+    incidents: tuple[Incident, ...] = ()
+    unknown: tuple[Action, ...] = ()
+    """Actions whose outcome is unknown."""
+    watermark: Watermark = field(default_factory=Watermark)
+    """How far the changes go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The points in time of a rule that have come."""
+
+    newest: Occurrence | None = None
+    missed: int = 0
+    """How many came before it and were passed over: one fire catches up for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """From when on a rule looks."""
+
+    since: datetime
+    """When it was first seen as it is now."""
+    last_due: datetime | None = None
+    """The newest point in time that it decided on."""
+
+
+def due(rule: Rule, anchor: Anchor, now: datetime) -> Due:
+    """Which point in time a schedule or an interval has reached."""
+    after = max(anchor.since, anchor.last_due or anchor.since, now - max(LOOK_BACK, rule.catch_up))
+    match rule.on:
+        case OnSchedule():
+            times = fire_times(rule.on, rule.name, after)
+        case OnInterval():
+            times = interval_times(rule.on, anchor.since, after)
+        case _:
+            return Due()
+    come = due_times(times, now)
+    if not come:
+        return Due()
+    return Due(Occurrence(f"at:{rfc3339(come[-1])}", come[-1]), len(come) - 1)
+
+
+def upcoming(rule: Rule, since: datetime, now: datetime) -> Iterator[datetime]:
+    """The points in time that a schedule or an interval reaches next."""
+    match rule.on:
+        case OnSchedule():
+            yield from fire_times(rule.on, rule.name, now)
+        case OnInterval():
+            yield from interval_times(rule.on, since, now)
+
+
+def occurrences(rule: Rule, seen: Seen, since: datetime) -> Iterator[Occurrence]:
+    """What sets off a rule that waits for runs, hosts or actions; changes of status only since then."""
+    match rule.on:
+        case OnRun() as on:
+            found = (_change(each, seen.ahead) for each in seen.changes if _is_meant(on, each))
+            yield from (each for each in found if each.at >= since)
+        case OnStuck(scope):
+            yield from (_stuck(each, seen.ahead) for each in seen.stuck if _is_within(scope, each.repository, ""))
+        case OnHealth() as on:
+            yield from _incidents(on, seen)
+        case OnUnknownAction(older):
+            yield from (_action(each) for each in seen.unknown if seen.now - each.created_at >= older)
+
+
+def asked_for(now: datetime, run: Run | None) -> Occurrence:
+    """What a person asked for now, on this run if there is one."""
+    identity = f"asked:{rfc3339(now)}"
+    if run is None:
+        return Occurrence(identity, now)
+    return Occurrence(identity, now, run.run_id, _facts(run.run_id, run.repository.label, run.branch_name, run.status))
+
+
+def _facts(run_id: str, repository: str, branch: str, status: str, was: str = "") -> dict[str, str]:
+    names = ("run.id", "run.repository", "run.branch", "run.status", "run.was")
+    return dict(zip(names, (run_id, repository, branch, status, was), strict=True))
+
+
+def _is_meant(on: OnRun, change: StatusChange) -> bool:
+    return (
+        change.new == on.to
+        and on.was in {None, change.old}
+        and _is_within(on.scope, change.repository, change.branch_name)
+    )
+
+
+def _is_within(scope: Scope, repository: str, branch: str) -> bool:
+    return _matches(scope.repositories, repository) and _matches(scope.branches, branch)
+
+
+def _matches(globs: Iterable[str], text: str) -> bool:
+    globs = tuple(globs)
+    return not globs or any(fnmatchcase(text, glob) for glob in globs)
+
+
+def _change(change: StatusChange, ahead: timedelta) -> Occurrence:
+    return Occurrence(
+        # To the microsecond: a run that was continued may fail a second time.
+        f"run:{change.run_id}:{change.new}:{change.at.isoformat()}",
+        change.at - ahead,
+        change.run_id,
+        _facts(change.run_id, change.repository, change.branch_name, change.new, change.old or ""),
+    )
+
+
+def _stuck(run: StuckRun, ahead: timedelta) -> Occurrence:
+    identity = f"stuck:{run.run_id}:{run.active_since.isoformat()}"
+    return Occurrence(
+        identity, run.last_seen_at - ahead, run.run_id, _facts(run.run_id, run.repository, "", run.status)
+    )
+
+
+def _incidents(on: OnHealth, seen: Seen) -> Iterator[Occurrence]:
+    for incident in seen.incidents:
+        if not _matches(on.platforms, incident.platform):
+            continue
+        over_at = incident.recovered_at or incident.until
+        if on.is_over and incident.is_over and over_at > seen.now - INCIDENT_RECENT:
+            yield _incident(incident, "over", over_at, "recovered")
+        if not on.is_over and not incident.is_over and incident.lasted >= on.lasting:
+            yield _incident(incident, "bad", incident.start, incident.word)
+
+
+def _incident(incident: Incident, end: str, at: datetime, status: str) -> Occurrence:
+    identity = f"health:{incident.platform}:{incident.start.isoformat()}:{end}"
+    return Occurrence(identity, at, "", {"host.platform": incident.platform, "host.status": status})
+
+
+def _action(action: Action) -> Occurrence:
+    facts = {"action.id": action.action_id, "action.kind": action.kind, "action.subject": action.subject}
+    return Occurrence(f"action:{action.action_id}", action.created_at, "", facts)

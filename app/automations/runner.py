@@ -1,0 +1,236 @@
+"""The runner: looks at what happened, has the policy decide, and carries out what it decided."""
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from app.api.requests import WriteRequest
+from app.automations.acting import CannotActError, Result, shown
+from app.automations.occurrences import Anchor, Seen, due, occurrences, upcoming
+from app.rules.policy import decide, is_quiet, lasts
+from app.rules.rule import DoCommand, DoNotify, Rule
+from storage.cache import Cache
+from storage.records.decision import Decision, Occurrence, Outcome, Past, RuleState, Verdict
+from storage.state import State
+
+log = logging.getLogger(__name__)
+
+RETRY_AFTER: Final = timedelta(seconds=30)
+"""How long to wait before what certainly was not sent is tried again."""
+SKEW: Final = timedelta(minutes=5)
+"""The service's clock may be behind ours by as much before something new looks old."""
+LONGEST_WAIT: Final = timedelta(seconds=10)
+"""How often to look at what is queued, waits, or has to be tried again."""
+
+Journal = Callable[[Decision], None]
+
+
+class Responses(Protocol):
+    """What carries out a decision."""
+
+    async def carry_out(self, rule: Rule, decision: Decision) -> Result:
+        """Do what the rule says."""
+
+    async def request(self, rule: Rule, decision: Decision) -> WriteRequest | None:
+        """What the rule would send."""
+
+
+class Observation(Protocol):
+    """What shows the runner what happened."""
+
+    async def observe(self, now: datetime) -> Seen:
+        """What can set rules off now."""
+
+    def passed(self, seen: Seen) -> None:
+        """Everything seen then was decided on."""
+
+
+@dataclass(slots=True)
+class Runner:
+    """One profile's rules at work, in one process at a time."""
+
+    rules: tuple[Rule, ...]
+    state: State
+    cache: Cache
+    acting: Responses
+    observer: Observation
+    journal: Journal
+    clock: Callable[[], datetime]
+    _states: dict[str, RuleState] = field(default_factory=dict)
+    _mine: set[int] = field(default_factory=set)
+    """Decisions that this process acts on, or will again."""
+    _tried_at: dict[int, datetime] = field(default_factory=dict)
+
+    async def look(self) -> None:
+        """Decide on everything that happened, and act; what an earlier process began is finished first.
+
+        Raises:
+            StorageError: A file cannot be read or written; what was decided is kept.
+        """
+        now = self.clock()
+        await self._begin(now)
+        await self._carry_on(now)
+        seen = await self.observer.observe(now)
+        for rule in self._enabled():
+            await self._look(rule, seen)
+        self.observer.passed(seen)
+
+    async def set_off(self, rule: Rule, occurrence: Occurrence) -> None:
+        """Decide on an occurrence that a person asked for, and act.
+
+        Raises:
+            StorageError: A file cannot be read or written; what was decided is kept.
+        """
+        await self._begin(self.clock())
+        await self._decide(rule, occurrence)
+
+    async def next_look(self) -> datetime:
+        """When to look again at the latest, though nothing rings."""
+        now = self.clock()
+        latest = now + LONGEST_WAIT
+        times = (next(upcoming(rule, self._states[rule.name].since, now), latest) for rule in self._enabled())
+        return min([latest, *times])
+
+    def _enabled(self) -> Iterable[Rule]:
+        return (rule for rule in self.rules if rule.is_on and rule.name in self._states)
+
+    async def _begin(self, now: datetime) -> None:
+        for rule in self.rules:
+            if rule.name not in self._states:
+                self._states[rule.name] = await self.state.begin_rule(rule.name, fingerprint(rule), now)
+
+    async def _look(self, rule: Rule, seen: Seen) -> None:
+        state = self._states[rule.name]
+        if lasts(rule) and is_quiet(rule, seen.now):
+            return
+        last_due = await self.state.last_due(rule.name)
+        come = due(rule, Anchor(state.since, last_due), seen.now)
+        if come.newest is not None:
+            await self._decide(rule, come.newest, come.missed)
+        found = {each.identity: each for each in occurrences(rule, seen, state.since - SKEW)}
+        for identity in await self._unclaimed(rule, found):
+            await self._decide(rule, found[identity], history=state.is_new)
+        if state.is_new:
+            await self.state.mark_looked(rule.name)
+            self._states[rule.name] = replace(state, is_new=False)
+
+    async def _unclaimed(self, rule: Rule, found: dict[str, Occurrence]) -> list[str]:
+        if not found:
+            return []
+        free = await self.state.unclaimed(rule.name, tuple(found))
+        return [identity for identity in found if identity in free]
+
+    async def _decide(self, rule: Rule, occurrence: Occurrence, missed: int = 0, *, history: bool = False) -> None:
+        now = self.clock()
+        if run_id := occurrence.facts.get("run.id"):
+            conversation = await self.state.conversation(run_id)
+            occurrence = Occurrence(occurrence.identity, occurrence.at, conversation, occurrence.facts)
+
+        def verdict(past: Past) -> Verdict:
+            if history:
+                return Verdict("history", "it was so before the rule")
+            found = decide(rule, occurrence, past, now)
+            return Verdict(found.outcome, f"{found.reason}{_missed(missed, found.reason)}")
+
+        active_run = await self._active_run(rule, occurrence.conversation)
+        decision = await self.state.decide(rule.name, occurrence, verdict, active_run=active_run)
+        if decision is None or decision.outcome == "history":
+            return
+        self.journal(decision)
+        if decision.outcome == "waiting":
+            await self._keep_request(rule, decision)
+        if decision.outcome == "acting":
+            await self._act(rule, decision)
+
+    async def _active_run(self, rule: Rule, conversation: str) -> str | None:
+        """What overlaps: of a schedule its last run, of a rule about runs the last one in the same conversation."""
+        if rule.overlap == "allow" or (run_id := await self.state.last_result(rule.name, conversation)) is None:
+            return None
+        held = await self.cache.detail(run_id)
+        return run_id if held is not None and not held.is_final and held.presence != "lost" else None
+
+    async def _keep_request(self, rule: Rule, decision: Decision) -> None:
+        try:
+            request = await self.acting.request(rule, decision)
+        except CannotActError:
+            return
+        if request is not None:
+            await self.state.keep_request(decision.decision_id, shown(request))
+
+    async def _act(self, rule: Rule, decision: Decision) -> None:
+        self._mine.add(decision.decision_id)
+        self._tried_at[decision.decision_id] = self.clock()
+        await self._settle(rule, decision, await self.acting.carry_out(rule, decision))
+
+    async def _settle(self, rule: Rule, decision: Decision, result: Result) -> None:
+        if result.may_repeat and self.clock() - decision.decided_at < rule.catch_up:
+            return
+        settled = await self.state.settle(
+            replace(
+                decision,
+                outcome=result.outcome,
+                reason=result.reason,
+                action_id=result.action_id,
+                result_id=result.result_id,
+            )
+        )
+        self._mine.discard(decision.decision_id)
+        self._tried_at.pop(decision.decision_id, None)
+        self.journal(settled)
+        failures = await self.state.count_failure(rule.name, has_failed=result.outcome in {"failed", "unknown"})
+        if rule.pause_after and failures >= rule.pause_after:
+            why = f"{failures} failures in a row, the last one: {result.reason}"
+            if await self.state.pause(rule.name, why):
+                log.warning("%s is paused: %s", rule.name, why)
+
+    async def _carry_on(self, now: datetime) -> None:
+        """Go on with what is open: queued, waiting, approved, or left behind by a process that died."""
+        by_name = {rule.name: rule for rule in self._enabled()}
+        for decision in await self.state.open_decisions():
+            rule = by_name.get(decision.rule)
+            if rule is None:
+                await self._close(decision, "expired", "its rule is gone or switched off")
+            elif decision.outcome == "acting":
+                await self._resume(rule, decision, now)
+            elif decision.outcome == "waiting":
+                await self._expire(rule, decision, now)
+            elif (
+                decision.outcome == "approved" or await self._active_run(rule, decision.occurrence.conversation) is None
+            ):
+                await self._take(rule, decision)
+
+    async def _close(self, decision: Decision, outcome: Outcome, why: str) -> Decision:
+        return await self.state.settle(replace(decision, outcome=outcome, reason=why))
+
+    async def _expire(self, rule: Rule, decision: Decision, now: datetime) -> None:
+        if now - decision.decided_at > rule.approval_expires:
+            self.journal(await self._close(decision, "expired", "not approved in time"))
+
+    async def _take(self, rule: Rule, decision: Decision) -> None:
+        if await self.state.take(decision.decision_id, decision.outcome, "acting", decision.reason):
+            await self._act(rule, decision)
+
+    async def _resume(self, rule: Rule, decision: Decision, now: datetime) -> None:
+        """Try again what certainly was not sent; what no ledger vouches for is not repeated."""
+        tried_at = self._tried_at.get(decision.decision_id)
+        if tried_at is not None and now - tried_at < RETRY_AFTER:
+            return
+        if isinstance(rule.do, DoNotify | DoCommand) and decision.decision_id not in self._mine:
+            why = "the process ended before it could say whether it was done; it is not repeated"
+            self.journal(await self._close(decision, "interrupted", why))
+            return
+        await self._act(rule, decision)
+
+
+def fingerprint(rule: Rule) -> str:
+    """A digest of the rule's whole definition."""
+    return hashlib.sha256(repr(rule).encode()).hexdigest()
+
+
+def _missed(count: int, reason: str) -> str:
+    if not count:
+        return ""
+    return f"{'; ' if reason else ''}for {count} missed before it as well"

@@ -1,0 +1,110 @@
+"""`runwarden watch`: the engine without a screen, and the automations at work."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from app.cli.context import Invocation
+from app.cli.exits import Exit
+from app.cli.options import FactCommand, async_command
+from app.config import ConfigError
+from app.streams import printing
+from app.times import rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from app.automations.bot import Bot
+    from app.config import Settings
+
+WATCHDOG_S: Final = 5.0
+
+
+@click.command("watch", cls=FactCommand, short_help="Watch without a screen, and carry out the automations.")
+@click.option("--once", is_flag=True, help="Ask the service once, decide, act, and end: for cron.")
+@click.option("--all-profiles", is_flag=True, help="Watch every configured service.")
+@async_command
+async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool) -> int:
+    """Watch without a screen, and carry out the automations of the configuration.
+
+    Each line on stdout is a JSON object. SIGTERM and ^C settle what is being sent, then end it; SIGHUP reads the
+    automations and notification routes again, and keeps the old ones where the file has a mistake.
+    """
+    from app.automations.bot import Bot
+
+    settings = invocation.settings()
+    profiles = settings.profiles if all_profiles else [invocation.profile(settings)]
+    bots: list[Bot] = []
+    try:
+        for profile in profiles:
+            bots.append(bot := Bot(settings, profile, say))
+            await bot.open()
+        if once:
+            return await _once(bots)
+        await _work(invocation, settings, bots)
+    finally:
+        for bot in bots:
+            await bot.close()
+    return Exit.DONE
+
+
+def say(event: str, **facts: Any) -> None:
+    """Write one line of the log."""
+    line = {"at": rfc3339(datetime.now(UTC)), "event": event, **facts}
+    with printing():
+        sys.stdout.write(f"{json.dumps(line, ensure_ascii=True)}\n")
+        sys.stdout.flush()
+
+
+async def _once(bots: "Sequence[Bot]") -> int:
+    problems = [problem for bot in bots if (problem := await bot.once()) is not None]
+    for problem in problems:
+        say("not_asked", message=problem)
+    return Exit.UNREACHABLE if problems else Exit.DONE
+
+
+async def _work(invocation: Invocation, settings: "Settings", bots: "Sequence[Bot]") -> None:
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, lambda: _reload(invocation, bots))
+    rules = [rule.name for rule in settings.automations if rule.is_on]
+    say("started", profiles=[bot.profile.name for bot in bots], automations=rules)
+    notify_systemd("READY=1")
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(_watchdog())
+        for bot in bots:
+            tasks.create_task(bot.run())
+
+
+def _reload(invocation: Invocation, bots: "Sequence[Bot]") -> None:
+    try:
+        settings = invocation.settings()
+    except ConfigError as error:
+        say("reload_refused", message=str(error))
+        return
+    for bot in bots:
+        bot.reload(settings)
+    say("reloaded", automations=[rule.name for rule in settings.automations if rule.is_on])
+
+
+async def _watchdog() -> None:
+    """Say that the loop is alive, where systemd asks for it."""
+    while True:
+        notify_systemd("WATCHDOG=1")
+        await asyncio.sleep(WATCHDOG_S)
+
+
+def notify_systemd(state: str) -> None:
+    """Tell systemd (sd_notify); without it nothing happens."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.sendto(state.encode(), f"\0{address[1:]}" if address.startswith("@") else address)

@@ -1,0 +1,50 @@
+"""The code hosts' incidents, made again only where a sample came in."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Final
+
+from app.health import Incident, incidents
+from storage.cache import Cache
+from storage.records import PlatformHealth
+
+WHOLE: Final = timedelta(days=40)
+"""All that the cache keeps of the hosts' past: an incident must not seem to begin where reading began."""
+LONGEST_GAP: Final = timedelta(minutes=10)
+"""Health samples further apart say nothing of the time between them."""
+
+
+@dataclass(slots=True)
+class IncidentReader:
+    """Reads the incidents of one profile's code hosts."""
+
+    cache: Cache
+    healthy_words: Collection[str]
+    health_s: float
+    """Seconds between health polls."""
+    hold: timedelta
+    """How long a host must be well before an incident is over."""
+    _hosts: tuple[PlatformHealth, ...] | None = None
+    _incidents: tuple[Incident, ...] = ()
+
+    async def read(self, now: datetime) -> tuple[Incident, ...]:
+        """The incidents of all hosts, each host's in their order.
+
+        Raises:
+            StorageError: The cache cannot be read.
+        """
+        hosts = await self.cache.health()
+        # Every poll of runs comes by here as well; incidents change with samples only.
+        if hosts != self._hosts:
+            gap = max(LONGEST_GAP, timedelta(seconds=3 * self.health_s))
+            connected = {host.platform for host in hosts if host.connected}
+            spans = await self.cache.health_spans(now - WHOLE, longest_gap=gap)
+            self._incidents = tuple(
+                incident
+                for platform, own in groupby(spans, lambda span: span.platform)
+                for incident in incidents(tuple(own), self.healthy_words, self.hold, connected=platform in connected)
+            )
+            self._hosts = hosts
+        return self._incidents

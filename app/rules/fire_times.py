@@ -1,0 +1,76 @@
+"""Fire times: when a schedule or an interval comes due.
+
+A fixed time fires once a local day: in the spring's gap moved to its end, in the autumn's fold the first of the two.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+
+from app.rules.rule import OnInterval, OnSchedule
+
+_FIELDS: Final = 5
+_DAY, _WEEKDAY = 2, 4
+_CURE: Final = "write five fields, as in '0 3 * * mon-fri': minute, hour, day of the month, month, day of the week"
+
+
+def check_schedule(on: OnSchedule, now: datetime) -> None:
+    """Check that a schedule can be understood and ever fires.
+
+    Raises:
+        ValueError: It cannot, or it never does; the message says why.
+    """
+    fields = on.cron.split()
+    if len(fields) != _FIELDS:
+        raise ValueError(f"{on.cron!r} is not a schedule: {_CURE}")
+    if not (fields[_DAY].startswith("*") or fields[_WEEKDAY].startswith("*")):
+        raise ValueError("a day of the month together with a weekday is ambiguous: write two automations")
+    try:
+        zone = ZoneInfo(on.timezone)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(f"{on.timezone!r} is not a time zone: write one such as Europe/Berlin or UTC") from error
+    try:
+        upcoming = next(CronSim(on.cron, now.astimezone(zone)), None)
+    except CronSimError as error:
+        raise ValueError(f"{on.cron!r} is not a schedule ({str(error).lower()}): {_CURE}") from error
+    if upcoming is None:
+        raise ValueError(f"{on.cron!r} never comes")
+
+
+def fire_times(on: OnSchedule, name: str, after: datetime) -> Iterator[datetime]:
+    """The times after a moment, oldest first, in UTC; with the jitter of the rule of this name."""
+    zone = ZoneInfo(on.timezone)
+    # A jittered time may come later than `after` though its own minute does not.
+    for local in CronSim(on.cron, (after - on.jitter).astimezone(zone)):
+        at = local.astimezone(UTC)
+        due = at + _jitter(on, name, at)
+        if due > after:
+            yield due
+
+
+def interval_times(on: OnInterval, anchor: datetime, after: datetime) -> Iterator[datetime]:
+    """The times of an interval after a moment, counted from its anchor."""
+    passed = max(0, (after - anchor) // on.every)
+    at = anchor + passed * on.every
+    while True:
+        at += on.every
+        if at > after:
+            yield at
+
+
+def due_times(times: Iterator[datetime], now: datetime) -> list[datetime]:
+    """Those of the times that have come."""
+    return list(takewhile(lambda at: at <= now, times))
+
+
+def _jitter(on: OnSchedule, name: str, at: datetime) -> timedelta:
+    if not on.jitter:
+        return timedelta(0)
+    digest = hashlib.sha256(f"{name}\0{at.isoformat()}".encode()).digest()
+    share = int.from_bytes(digest[:8]) / 2**64
+    return timedelta(seconds=int(share * on.jitter.total_seconds()))

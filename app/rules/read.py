@@ -1,0 +1,239 @@
+"""Reading rules: the `[[automations]]` tables of the configuration, each mistake with its line and its cure."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final, TypeVar, get_args
+
+from app.config.settings import QuietHours
+from app.config.table import Table
+from app.rules.fire_times import check_schedule
+from app.rules.placeholders import known_to, names_in, texts_of
+from app.rules.rule import (
+    APPROVAL_EXPIRES,
+    DEFAULT_CATCH_UP,
+    DEFAULT_PAUSE_AFTER,
+    DoAgent,
+    DoCommand,
+    DoContinue,
+    DoNotify,
+    DoRetry,
+    DoStart,
+    Limit,
+    OnHealth,
+    OnInterval,
+    OnRun,
+    OnSchedule,
+    OnStuck,
+    OnUnknownAction,
+    Overlap,
+    Response,
+    Rule,
+    Scope,
+    Trigger,
+)
+from app.times import parse_duration
+from storage.records import Repository
+
+T = TypeVar("T")
+Word = TypeVar("Word", bound=str)
+
+OVERLAPS: Final[tuple[Overlap, ...]] = get_args(Overlap)
+NOTHING: Final = timedelta(0)
+SHORTEST_INTERVAL: Final = timedelta(minutes=1)
+LONGEST_NAME: Final = 100
+MOST: Final = 10_000
+"""The highest limit that can be written."""
+_NEEDS_A_RUN: Final = "Use it with on.run, or choose another response."
+
+
+def read_rules(root: Table, *, profiles: Sequence[str], routes: Sequence[str]) -> tuple[Rule, ...]:
+    """The rules, in the order of the file; profiles and routes are the names that may be used.
+
+    Raises:
+        ConfigError: A table holds a mistake, or two rules have one name.
+    """
+    rules: list[Rule] = []
+    for table in root.tables("automations"):
+        rule = _rule(table)
+        if rule.profile is not None and rule.profile not in profiles:
+            table.fail("profile", "there is no such profile.", f"There are: {', '.join(profiles) or 'none'}.")
+        if isinstance(rule.do, DoNotify) and rule.do.route not in routes:
+            table.fail("do", f"there is no route {rule.do.route!r}.", f"There are: {', '.join(routes)}.")
+        if rule.name.casefold() in {other.name.casefold() for other in rules}:
+            table.fail("name", "another automation has this name.", "Rename one of them.")
+        rules.append(rule)
+    return tuple(rules)
+
+
+def _rule(table: Table) -> Rule:
+    name = table.required_text("name")
+    if len(name) > LONGEST_NAME or not name.isprintable():
+        table.fail("name", "this cannot be a name.", f"Use at most {LONGEST_NAME} printable characters.")
+    on = _one_of(table, "on", TRIGGERS)
+    rule = Rule(
+        name=name,
+        on=on,
+        do=_one_of(table, "do", RESPONSES),
+        profile=table.optional_text("profile"),
+        is_on=table.flag("enabled", default=True),
+        overlap=_word(table, "overlap", OVERLAPS, "skip"),
+        catch_up=_duration(table, "catch_up", DEFAULT_CATCH_UP),
+        pause_after=table.whole("pause_after", DEFAULT_PAUSE_AFTER, least=0, most=MOST),
+        limit=_limit(table.table("limit")),
+        quiet=_read(table, "quiet", QuietHours.parse, None),
+        needs_approval=table.flag("approval", default=False),
+        approval_expires=_duration(table, "approval_expires", APPROVAL_EXPIRES),
+    )
+    table.finish()
+    _check(table, rule)
+    return rule
+
+
+def _check(table: Table, rule: Rule) -> None:
+    if isinstance(rule.do, DoContinue | DoRetry) and not isinstance(rule.on, OnRun | OnStuck):
+        word = "continue" if isinstance(rule.do, DoContinue) else "retry"
+        table.fail("do", f"{word} needs a run that set the rule off.", _NEEDS_A_RUN)
+    known = known_to(rule.on)
+    for name in (name for text in texts_of(rule.do) for name in names_in(text)):
+        if name not in known:
+            there_are = ", ".join(f"{{{each}}}" for each in known)
+            table.fail("do", f"there is no placeholder {{{name}}} here.", f"There are: {there_are}.")
+
+
+def _one_of(table: Table, key: str, readers: dict[str, Callable[[Table], T]]) -> T:
+    inner = table.table(key)
+    given = [word for word in readers if word in inner.values]
+    if len(given) != 1:
+        wrong = "says nothing" if not given else f"says several things: {', '.join(given)}"
+        table.fail(key, f"this {wrong}.", f"Give it exactly one of: {', '.join(readers)}.")
+    value = readers[given[0]](inner)
+    inner.finish()
+    return value
+
+
+def _schedule(table: Table) -> OnSchedule:
+    on = OnSchedule(table.required_text("schedule"), table.text("timezone", "UTC"), _duration(table, "jitter", NOTHING))
+    try:
+        check_schedule(on, datetime.now(UTC))
+    except ValueError as error:
+        table.fail("timezone" if "time zone" in str(error) else "schedule", f"{error}.", "Correct it.")
+    return on
+
+
+def _interval(table: Table) -> OnInterval:
+    every = _duration(table, "every", NOTHING)
+    if every < SHORTEST_INTERVAL:
+        table.fail("every", "this is too often.", "Use 1m or more.")
+    return OnInterval(every)
+
+
+def _run(table: Table) -> OnRun | OnStuck:
+    to, was, scope = table.required_text("run"), table.optional_text("from"), _scope(table)
+    if to == "stuck":
+        if was is not None:
+            table.fail("from", "a stuck run does not change its status.", "Remove the key.")
+        return OnStuck(scope)
+    return OnRun(to, was, scope)
+
+
+def _scope(table: Table) -> Scope:
+    return Scope(_globs(table, "repository"), _globs(table, "branch"))
+
+
+def _globs(table: Table, key: str) -> tuple[str, ...]:
+    if isinstance(table.values.get(key), list):
+        return table.texts(key, ())
+    one = table.optional_text(key)
+    return () if one is None else (one,)
+
+
+def _health(table: Table) -> OnHealth:
+    is_over = _word(table, "health", ("not ok", "recovered"), "not ok") == "recovered"
+    return OnHealth(is_over, _duration(table, "for", NOTHING), _globs(table, "platform"))
+
+
+def _action(table: Table) -> OnUnknownAction:
+    _word(table, "action", ("unknown",), "unknown")
+    return OnUnknownAction(_duration(table, "older", NOTHING))
+
+
+TRIGGERS: Final[dict[str, Callable[[Table], Trigger]]] = {
+    "schedule": _schedule,
+    "every": _interval,
+    "run": _run,
+    "health": _health,
+    "action": _action,
+}
+
+
+def _start(table: Table) -> DoStart:
+    return DoStart(table.required_text("start"), _repository(table), table.optional_text("branch"))
+
+
+def _agent(table: Table) -> DoAgent:
+    inputs = table.table("inputs")
+    given = tuple((name, inputs.required_text(name)) for name in inputs.values)
+    return DoAgent(table.required_text("agent"), _repository(table), table.optional_text("branch"), given)
+
+
+def _repository(table: Table) -> str:
+    text = table.required_text("repository")
+    if not names_in(text):
+        _read(table, "repository", Repository.parse, None)
+    return text
+
+
+def _retry(table: Table) -> DoRetry:
+    if not table.flag("retry", default=True):
+        table.fail("retry", "this must be true.", "Write retry = true.")
+    return DoRetry()
+
+
+def _command(table: Table) -> DoCommand:
+    argv = table.texts("command", ())
+    if names_in(argv[0]):
+        table.fail("command", "the program itself cannot be a placeholder.", "Name the program.")
+    return DoCommand(argv)
+
+
+RESPONSES: Final[dict[str, Callable[[Table], Response]]] = {
+    "start": _start,
+    "agent": _agent,
+    "continue": lambda table: DoContinue(table.required_text("continue")),
+    "retry": _retry,
+    "notify": lambda table: DoNotify(table.required_text("notify"), table.text("title", ""), table.text("text", "")),
+    "command": _command,
+}
+
+
+def _limit(table: Table) -> Limit:
+    base = Limit()
+    limit = Limit(
+        per_conversation=table.whole("per_conversation", base.per_conversation, least=1, most=MOST),
+        per_hour=table.whole("per_hour", base.per_hour, least=1, most=MOST),
+        per_day=table.whole("per_day", base.per_day, least=1, most=MOST),
+    )
+    table.finish()
+    return limit
+
+
+def _word(table: Table, key: str, words: tuple[Word, ...], default: Word) -> Word:
+    text = table.text(key, default)
+    found = next((word for word in words if word == text), None)
+    if found is None:
+        table.fail(key, f"{text!r} is not known here.", f"Use one of: {', '.join(words)}.")
+    return found
+
+
+def _duration(table: Table, key: str, default: timedelta) -> timedelta:
+    return _read(table, key, parse_duration, default)
+
+
+def _read(table: Table, key: str, read: Callable[[str], T], default: T | None) -> T:
+    text = table.optional_text(key)
+    if text is None:
+        return default  # type: ignore[return-value]
+    try:
+        return read(text)
+    except ValueError as error:
+        table.fail(key, f"{str(error).rstrip('.')}.", "Correct it, or remove the key.")

@@ -1,0 +1,154 @@
+"""A rule in plain sentences: what sets it off, what it does, what holds it back, and what is odd about it."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from cronsim import CronSim
+
+from app.rules.fire_times import fire_times
+from app.rules.policy import is_quiet
+from app.rules.rule import (
+    DoAgent,
+    DoCommand,
+    DoContinue,
+    DoNotify,
+    DoRetry,
+    DoStart,
+    OnHealth,
+    OnInterval,
+    OnRun,
+    OnSchedule,
+    OnStuck,
+    OnUnknownAction,
+    Overlap,
+    Rule,
+    Scope,
+)
+from app.times import span
+
+_OVERLAPS: Final[Mapping[Overlap, str]] = {
+    "skip": "not while its last run is active",
+    "queue": "one waits while its last run is active",
+    "allow": "also while its last run is active",
+}
+_LOOKED_AT: Final = 400
+"""Fire times that are looked at for what never happens: more than a year of days."""
+_SHOWN: Final = 60
+"""Characters of a text that a sentence quotes."""
+
+
+def sentence(rule: Rule, now: datetime) -> str:
+    """What the rule does, as one sentence."""
+    when, then = _WHEN[type(rule.on)](rule.on, now), _THEN[type(rule.do)](rule.do)
+    asked = ", once a person has approved it" if rule.needs_approval else ""
+    return f"{when}, {then}{asked}."
+
+
+def limits(rule: Rule) -> str:
+    """What holds the rule back, as one sentence."""
+    limit = rule.limit
+    parts = [
+        f"at most {limit.per_conversation} a conversation, {limit.per_hour} an hour, {limit.per_day} a day",
+        _OVERLAPS[rule.overlap],
+        f"at most {_duration(rule.catch_up)} late",
+    ]
+    if rule.quiet is not None:
+        parts.append(f"not from {rule.quiet.start:%H:%M} to {rule.quiet.end:%H:%M}")
+    if rule.pause_after:
+        parts.append(f"pauses after {rule.pause_after} failures in a row")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def warnings(rule: Rule, rules: Sequence[Rule], now: datetime) -> Iterator[str]:
+    """What is probably not meant: a rule that can never act, or rules that set each other off."""
+    if isinstance(rule.on, OnSchedule):
+        times = [at for at, _ in zip(fire_times(rule.on, rule.name, now), range(_LOOKED_AT), strict=False)]
+        if times and all(is_quiet(rule, at) for at in times):
+            yield "It never acts: its quiet hours cover every one of its times."
+        elif len(_of_a_day(times)) > rule.limit.per_day:
+            yield f"It comes {len(_of_a_day(times))} times a day, and limit.per_day is {rule.limit.per_day}."
+    elif isinstance(rule.on, OnInterval) and timedelta(days=1) // rule.on.every > rule.limit.per_day:
+        yield f"It comes {timedelta(days=1) // rule.on.every} times a day, and limit.per_day is {rule.limit.per_day}."
+    fed = [other.name for other in rules if other.is_on and _feeds(rule, other)]
+    if rule.name in fed:
+        yield f"It can set itself off; limit.per_conversation ({rule.limit.per_conversation}) ends that."
+    for other in rules:
+        if other.name in fed and other.name > rule.name and _feeds(other, rule):
+            yield f"It and {other.name!r} can set each other off; limit.per_conversation ends that."
+
+
+def _of_a_day(times: Sequence[datetime]) -> list[datetime]:
+    return [at for at in times if at - times[0] < timedelta(days=1)]
+
+
+def _feeds(rule: Rule, other: Rule) -> bool:
+    """Whether what the one starts could set the other off."""
+    if not isinstance(other.on, OnRun | OnStuck):
+        return False
+    repositories = other.on.scope.repositories
+    match rule.do:
+        case DoStart(_, repository) | DoAgent(_, repository):
+            return "{" in repository or not repositories or any(fnmatchcase(repository, glob) for glob in repositories)
+        case DoContinue() | DoRetry():
+            return True
+        case _:
+            return False
+
+
+def _scope(scope: Scope) -> str:
+    where = f" in {_listed(scope.repositories)}" if scope.repositories else ""
+    return f"{where}{f' on {_listed(scope.branches)}' if scope.branches else ''}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " or ".join(words)
+
+
+def _schedule(on: OnSchedule, now: datetime) -> str:
+    jitter = f", up to {_duration(on.jitter)} later" if on.jitter else ""
+    return f"{CronSim(on.cron, now).explain()} ({on.timezone}){jitter}"
+
+
+def _run(on: OnRun, _: datetime) -> str:
+    was = f" after {on.was}" if on.was else ""
+    return f"When a run{_scope(on.scope)} is {on.to}{was}"
+
+
+def _health(on: OnHealth, _: datetime) -> str:
+    host = f"code host {_listed(on.platforms)}" if on.platforms else "a code host"
+    lasting = f" for {_duration(on.lasting)}" if on.lasting else ""
+    return f"When {host} is well again" if on.is_over else f"When {host} is not well{lasting}"
+
+
+_WHEN: Final[Mapping[type, Callable[[Any, datetime], str]]] = {
+    OnSchedule: _schedule,
+    OnInterval: lambda on, _: f"Every {_duration(on.every)}",
+    OnRun: _run,
+    OnStuck: lambda on, _: f"When a run{_scope(on.scope)} is stuck",
+    OnHealth: _health,
+    OnUnknownAction: lambda on, _: f"When the outcome of a write has been unknown for {_duration(on.older)}",
+}
+_THEN: Final[Mapping[type, Callable[[Any], str]]] = {
+    DoStart: lambda do: f"start a run on {do.repository}: {_quoted(do.instructions)}",
+    DoAgent: lambda do: f"start the agent {do.agent} on {do.repository}",
+    DoContinue: lambda do: f"continue it: {_quoted(do.instructions)}",
+    DoRetry: lambda _: "start it again with its own instructions",
+    DoNotify: lambda do: f"notify {do.route}",
+    DoCommand: lambda do: f"run {' '.join(do.argv)}",
+}
+
+
+def _quoted(text: str) -> str:
+    line = " ".join(text.split())
+    return f"“{line if len(line) <= _SHOWN else f'{line[: _SHOWN - 1]}…'}”"
+
+
+def _duration(duration: timedelta) -> str:
+    seconds = duration.total_seconds()
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{int(seconds // size)}{unit}"
+    return span(seconds, pads_hours=False)

@@ -1,0 +1,82 @@
+"""The state of the automations: what was claimed and decided, and which rules are paused; never rebuilt."""
+
+import sqlite3
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from storage.records.decision import Decision, Occurrence, Past, Verdict
+from storage.state import decisions, rules
+from storage.state.opening import DAMAGE_CURE, connect
+from storage.thread import DatabaseThread, reads, writes
+from storage.values import Clock, utc_now
+
+Decide = Callable[[Past], Verdict]
+
+
+class State:
+    """One profile's automations, in one SQLite file; every method may raise `StorageError`."""
+
+    def __init__(self, thread: DatabaseThread, clock: Clock) -> None:
+        self.writer = self.reader = thread
+        self.clock = clock
+
+    @classmethod
+    async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
+        """The state at this path, created or migrated where needed.
+
+        Raises:
+            StorageError: It cannot be opened, or is damaged; the message names the cure.
+        """
+        thread = await DatabaseThread.start(path, partial(connect, path), name="state", damage_cure=DAMAGE_CURE)
+        return cls(thread, clock)
+
+    async def close(self) -> None:
+        """Finish the jobs under way and close; a second call does nothing."""
+        await self.writer.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def decide(
+        self, rule: str, occurrence: Occurrence, decide: Decide, *, active_run: str | None = None
+    ) -> Decision | None:
+        """Claim the occurrence for the rule and enter what is decided, in one transaction.
+
+        Returns:
+            The decision; None: it was claimed before, by any process.
+        """
+        now = self.clock()
+
+        def job(connection: sqlite3.Connection) -> Decision | None:
+            return decisions.enter(connection, rule, occurrence, decide, active_run, now)
+
+        return await self.writer.run(job)
+
+    async def settle(self, decision: Decision) -> Decision:
+        """Record what became of a decision, as its outcome, reason, `action_id` and `result_id` say."""
+        return await self.writer.run(partial(decisions.settle, decision=decision, at=self.clock()))
+
+    begin_rule = writes(rules.begin)
+    mark_looked = writes(rules.mark_looked)
+    pause = writes(rules.pause)
+    resume = writes(rules.resume)
+    count_failure = writes(rules.count_failure)
+    rule_states = reads(rules.states)
+    unclaimed = reads(decisions.unclaimed)
+    open_decisions = reads(decisions.still_open)
+    journal = reads(decisions.journal)
+    decision = reads(decisions.one)
+    last_result = reads(decisions.last_result)
+    last_due = reads(decisions.last_due)
+    conversation = reads(decisions.conversation)
+    forget = writes(decisions.forget)
+    take = writes(decisions.take)
+    keep_request = writes(decisions.keep_request)
+
+
+__all__ = ["Decide", "State"]

@@ -1,0 +1,176 @@
+"""The decisions: a claim and its reason in one row, so that neither is ever without the other."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from storage.database import immediate, snapshot
+from storage.records.decision import ACTED_OUTCOMES, OPEN_OUTCOMES, Decision, Occurrence, Outcome, Past, Verdict
+from storage.values import from_us, from_us_or_none, sqlite_text, sqlite_text_or_none, to_us
+
+KEPT: Final = timedelta(days=400)
+"""How long a decision is kept: after that its cause would have to come back to be acted on again."""
+_COLUMNS: Final = (
+    "id, rule, identity, at_us, decided_us, outcome, reason, settled_us, conversation, facts_json,"
+    " action_id, result_id, request_json"
+)
+_ACTED: Final = ", ".join(f"'{outcome}'" for outcome in sorted(ACTED_OUTCOMES))
+
+
+def enter(
+    connection: sqlite3.Connection,
+    rule: str,
+    occurrence: Occurrence,
+    decide: Callable[[Past], Verdict],
+    active_run: str | None,
+    now: datetime,
+) -> Decision | None:
+    """Decide on an occurrence and enter it; None: it was entered before."""
+    name, identity = sqlite_text(rule), sqlite_text(occurrence.identity)
+    with immediate(connection):
+        held = connection.execute("SELECT 1 FROM decisions WHERE rule = ? AND identity = ?", (name, identity))
+        if held.fetchone() is not None:
+            return None
+        # Counted under the lock that the claim is made under: of two processes neither passes the limit.
+        verdict = decide(_past(connection, name, occurrence.conversation, active_run, now))
+        is_final = verdict.outcome not in OPEN_OUTCOMES
+        entered = connection.execute(
+            "INSERT INTO decisions (rule, identity, at_us, decided_us, settled_us, outcome, reason, conversation,"
+            " facts_json) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(name, identity, to_us(occurrence.at), to_us(now), to_us(now) if is_final else None),
+                *(verdict.outcome, sqlite_text(verdict.reason), sqlite_text(occurrence.conversation)),
+                sqlite_text(json.dumps(dict(occurrence.facts), ensure_ascii=False)),
+            ),
+        )
+        row = connection.execute(f"SELECT {_COLUMNS} FROM decisions WHERE id = ?", (entered.lastrowid,)).fetchone()
+    return _decision(row)
+
+
+def _past(connection: sqlite3.Connection, rule: str, conversation: str, active_run: str | None, now: datetime) -> Past:
+    def count(condition: str, *values: str | int) -> int:
+        query = f"SELECT count(*) FROM decisions WHERE rule = ? AND {condition}"
+        return int(connection.execute(query, (rule, *values)).fetchone()[0])
+
+    held = connection.execute("SELECT paused FROM rules WHERE rule = ?", (rule,)).fetchone()
+    return Past(
+        last_hour=count(f"outcome IN ({_ACTED}) AND decided_us > ?", to_us(now - timedelta(hours=1))),
+        last_day=count(f"outcome IN ({_ACTED}) AND decided_us > ?", to_us(now - timedelta(days=1))),
+        in_conversation=count(f"outcome IN ({_ACTED}) AND conversation = ?", conversation) if conversation else 0,
+        active_run=active_run,
+        has_queued=count("outcome = 'queued'") > 0,
+        paused=None if held is None else held[0],
+    )
+
+
+def take(connection: sqlite3.Connection, decision_id: int, expected: Outcome, outcome: Outcome, reason: str) -> bool:
+    """Move an open decision on, if it is still as expected: one process wins."""
+    with immediate(connection):
+        taken = connection.execute(
+            "UPDATE decisions SET outcome = ?, reason = ? WHERE id = ? AND outcome = ?",
+            (outcome, sqlite_text(reason), decision_id, expected),
+        )
+    return taken.rowcount == 1
+
+
+def settle(connection: sqlite3.Connection, decision: Decision, at: datetime) -> Decision:
+    """Record what became of a decision."""
+    with immediate(connection):
+        connection.execute(
+            "UPDATE decisions SET outcome = ?, reason = ?, settled_us = ?, action_id = ?, result_id = ? WHERE id = ?",
+            (
+                *(decision.outcome, sqlite_text(decision.reason), to_us(at)),
+                *(sqlite_text_or_none(decision.action_id), sqlite_text_or_none(decision.result_id)),
+                decision.decision_id,
+            ),
+        )
+        row = connection.execute(f"SELECT {_COLUMNS} FROM decisions WHERE id = ?", (decision.decision_id,)).fetchone()
+    return _decision(row)
+
+
+def keep_request(connection: sqlite3.Connection, decision_id: int, request_json: str) -> None:
+    """Keep what would be sent, once a person has approved it."""
+    with immediate(connection):
+        connection.execute(
+            "UPDATE decisions SET request_json = ? WHERE id = ?", (sqlite_text(request_json), decision_id)
+        )
+
+
+def unclaimed(connection: sqlite3.Connection, rule: str, identities: Collection[str]) -> frozenset[str]:
+    """Those of the identities that the rule has not decided on."""
+    held = "SELECT 1 FROM decisions WHERE rule = ? AND identity = ?"
+    name = sqlite_text(rule)
+    with snapshot(connection):
+        return frozenset(
+            identity
+            for identity in identities
+            if connection.execute(held, (name, sqlite_text(identity))).fetchone() is None
+        )
+
+
+def still_open(connection: sqlite3.Connection) -> tuple[Decision, ...]:
+    """What is not settled, oldest first."""
+    query = f"SELECT {_COLUMNS} FROM decisions WHERE settled_us IS NULL ORDER BY id"
+    return tuple(_decision(row) for row in connection.execute(query).fetchall())
+
+
+def one(connection: sqlite3.Connection, decision_id: int) -> Decision | None:
+    """The decision of this number."""
+    row = connection.execute(f"SELECT {_COLUMNS} FROM decisions WHERE id = ?", (decision_id,)).fetchone()
+    return None if row is None else _decision(row)
+
+
+def journal(
+    connection: sqlite3.Connection, rule: str | None = None, *, limit: int = 100, outcomes: Sequence[Outcome] = ()
+) -> tuple[Decision, ...]:
+    """Decisions, newest first, without what was history."""
+    where, values = ["outcome <> 'history'"], list[str | int]()
+    if rule is not None:
+        where.append("rule = ?")
+        values.append(sqlite_text(rule))
+    if outcomes:
+        where.append(f"outcome IN ({', '.join('?' * len(outcomes))})")
+        values += outcomes
+    query = f"SELECT {_COLUMNS} FROM decisions WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
+    return tuple(_decision(row) for row in connection.execute(query, (*values, limit)).fetchall())
+
+
+def last_result(connection: sqlite3.Connection, rule: str, conversation: str = "") -> str | None:
+    """The run that the rule made or continued last, in this conversation if one is given."""
+    query = (
+        "SELECT result_id FROM decisions WHERE rule = ? AND result_id IS NOT NULL AND ? IN ('', conversation)"
+        " ORDER BY id DESC LIMIT 1"
+    )
+    row = connection.execute(query, (sqlite_text(rule), sqlite_text(conversation))).fetchone()
+    return None if row is None else str(row[0])
+
+
+def last_due(connection: sqlite3.Connection, rule: str) -> datetime | None:
+    """The newest point in time that the rule decided on."""
+    query = "SELECT max(at_us) FROM decisions WHERE rule = ? AND identity LIKE 'at:%'"
+    return from_us_or_none(connection.execute(query, (sqlite_text(rule),)).fetchone()[0])
+
+
+def conversation(connection: sqlite3.Connection, run_id: str) -> str:
+    """The conversation that an automation made this run in; of any other run it is its own id."""
+    query = "SELECT conversation, id FROM decisions WHERE result_id = ? ORDER BY id LIMIT 1"
+    row = connection.execute(query, (sqlite_text(run_id),)).fetchone()
+    return run_id if row is None else row[0] or run_id
+
+
+def forget(connection: sqlite3.Connection, now: datetime) -> int:
+    """Drop settled decisions that are older than `KEPT`; how many those were."""
+    with immediate(connection):
+        gone = connection.execute(
+            "DELETE FROM decisions WHERE decided_us < ? AND settled_us IS NOT NULL", (to_us(now - KEPT),)
+        )
+    return gone.rowcount
+
+
+def _decision(row: tuple[Any, ...]) -> Decision:
+    number, rule, identity, at_us, decided_us, outcome, reason, settled_us, conversation_id, facts, *made = row
+    occurrence = Occurrence(identity, from_us(at_us), conversation_id, json.loads(facts))
+    settled_at = from_us_or_none(settled_us)
+    return Decision(number, rule, occurrence, from_us(decided_us), outcome, reason, settled_at, *made)

@@ -1,0 +1,75 @@
+"""The state's file: durable before it is fast, as the ledger, because a claim that is lost is acted on twice."""
+
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from storage import database
+from storage.database import Schema
+from storage.errors import DatabaseDamagedError
+from storage.ledger.opening import PRAGMAS
+from storage.private_file import make_private, opening
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+
+
+def _first(db: "Database") -> None:
+    db.table("rules", strict=True).create(
+        {"rule": str, "fingerprint": str, "since_us": int, "failures": int, "paused": str, "looked": int},
+        pk="rule",
+        not_null={"fingerprint", "since_us", "failures", "looked"},
+        defaults={"failures": 0, "looked": 0},
+    )
+    times = {"at_us": int, "decided_us": int, "settled_us": int}
+    words = {"outcome": str, "reason": str, "conversation": str, "facts_json": str}
+    words |= {"action_id": str, "result_id": str, "request_json": str}
+    decisions = db.table("decisions", strict=True)
+    decisions.create(
+        {"id": int, "rule": str, "identity": str, **times, **words},
+        pk="id",
+        not_null={"rule", "identity", "at_us", "decided_us", "outcome", "reason", "conversation", "facts_json"},
+    )
+    # The claim: one rule decides on one occurrence once.
+    decisions.create_index(["rule", "identity"], unique=True)
+    decisions.create_index(["rule", "decided_us"])
+    decisions.create_index(["conversation", "rule"])
+    db.execute("CREATE INDEX decisions_open ON decisions (id) WHERE settled_us IS NULL")
+    db.table("leases", strict=True).create({"name": str, "owner": str, "until_us": int}, pk="name")
+    db.execute("CREATE INDEX decisions_result ON decisions (result_id) WHERE result_id IS NOT NULL")
+
+
+SCHEMA: Final = Schema(
+    name="state",
+    steps={"0001_first": _first},
+    newer_cure="Install that version again: what it claimed must not be claimed a second time.",
+)
+DAMAGE_CURE: Final = (
+    "It says what the automations have done already, and is never rebuilt by itself: restore it from a backup. To go on"
+    " without it, move it away yourself: every automation then begins as if it were new, and looks forward only."
+)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """The state's connection, its file created or migrated where needed.
+
+    Raises:
+        StorageError: It is damaged, or a newer Runwarden wrote it.
+        sqlite3.Error: It cannot be opened.
+    """
+    with opening(path):
+        make_private(path)
+        connection = database.connect(path, PRAGMAS)
+        try:
+            database.migrate(connection, SCHEMA, path)
+            _check(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise DatabaseDamagedError(f"The database {path} is damaged ({verdict}). {DAMAGE_CURE}", path=path)

@@ -1,0 +1,64 @@
+"""What is remembered of the rules themselves: since when they are as they are, and whether they are paused."""
+
+import sqlite3
+from datetime import datetime
+from typing import Any, Final
+
+from storage.database import immediate
+from storage.records.decision import RuleState
+from storage.values import from_us, sqlite_text, to_us
+
+_COLUMNS: Final = "rule, fingerprint, since_us, failures, paused, looked"
+
+
+def begin(connection: sqlite3.Connection, rule: str, fingerprint: str, now: datetime) -> RuleState:
+    """The rule's state; a new rule, or an edited one, begins now and is not paused."""
+    with immediate(connection):
+        held = connection.execute(f"SELECT {_COLUMNS} FROM rules WHERE rule = ?", (sqlite_text(rule),)).fetchone()
+        if held is not None and held[1] == fingerprint:
+            return _state(held)
+        connection.execute(
+            f"INSERT OR REPLACE INTO rules ({_COLUMNS}) VALUES (?, ?, ?, 0, NULL, 0)",
+            (sqlite_text(rule), fingerprint, to_us(now)),
+        )
+    return RuleState(rule, fingerprint, now, is_new=True)
+
+
+def mark_looked(connection: sqlite3.Connection, rule: str) -> None:
+    """The rule has seen what was there when it began: from now on whatever comes is news."""
+    with immediate(connection):
+        connection.execute("UPDATE rules SET looked = 1 WHERE rule = ?", (sqlite_text(rule),))
+
+
+def pause(connection: sqlite3.Connection, rule: str, why: str) -> bool:
+    """Pause the rule; whether it is known and was not paused."""
+    query = "UPDATE rules SET paused = ? WHERE rule = ? AND paused IS NULL"
+    with immediate(connection):
+        return connection.execute(query, (sqlite_text(why), sqlite_text(rule))).rowcount > 0
+
+
+def resume(connection: sqlite3.Connection, rule: str) -> bool:
+    """Let the rule act again; whether it was paused. What came in between stays undone."""
+    query = "UPDATE rules SET paused = NULL, failures = 0 WHERE rule = ? AND paused IS NOT NULL"
+    with immediate(connection):
+        return connection.execute(query, (sqlite_text(rule),)).rowcount > 0
+
+
+def count_failure(connection: sqlite3.Connection, rule: str, *, has_failed: bool) -> int:
+    """Count failures in a row; a success begins again at 0. How many there are now."""
+    with immediate(connection):
+        connection.execute(
+            f"UPDATE rules SET failures = {'failures + 1' if has_failed else '0'} WHERE rule = ?", (sqlite_text(rule),)
+        )
+        found = connection.execute("SELECT failures FROM rules WHERE rule = ?", (sqlite_text(rule),)).fetchone()
+    return 0 if found is None else int(found[0])
+
+
+def states(connection: sqlite3.Connection) -> dict[str, RuleState]:
+    """Every rule that was ever seen, by name."""
+    return {row[0]: _state(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM rules").fetchall()}
+
+
+def _state(row: tuple[Any, ...]) -> RuleState:
+    rule, fingerprint, since_us, failures, paused, looked = row
+    return RuleState(rule, fingerprint, from_us(since_us), failures, paused, is_new=not looked)

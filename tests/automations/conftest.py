@@ -1,0 +1,87 @@
+"""A real cache, ledger and state, a clock that moves when told to, and rules at work over them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from app.api.requests import StartRun, WriteRequest
+from app.automations.acting import Result
+from app.automations.observing import Observer
+from app.automations.runner import Runner
+from app.config.load import parse
+from app.notify.incidents import IncidentReader
+from app.rules.rule import Rule
+from storage.cache import Cache
+from storage.ledger import Ledger
+from storage.records import Repository
+from storage.records.decision import Decision
+from storage.state import State
+from tests.notify.conftest import World
+
+
+@dataclass
+class Recorder:
+    """Stands where a response would be carried out: remembers each, and answers as scripted."""
+
+    done: list[tuple[str, str]] = field(default_factory=list)
+    """The rule's name and what set it off, oldest first."""
+    results: list[Result] = field(default_factory=list)
+    """For the next ones; after the last of them everything succeeds."""
+
+    async def carry_out(self, rule: Rule, decision: Decision) -> Result:
+        await asyncio.sleep(0)
+        self.done.append((rule.name, decision.occurrence.identity))
+        return self.results.pop(0) if self.results else Result("done")
+
+    async def request(self, rule: Rule, decision: Decision) -> WriteRequest:
+        return StartRun(f"{rule.name} {decision.occurrence.facts.get('run.id', '')}", Repository.parse("acme/api"))
+
+
+@dataclass
+class Place:
+    """One profile's folder, and the processes that work in it."""
+
+    world: World
+    ledger: Ledger
+    state: State
+    acts: Recorder = field(default_factory=Recorder)
+    journal: list[Decision] = field(default_factory=list)
+
+    def runner(self, text: str) -> Runner:
+        """Another process, with these automations."""
+        hold = timedelta(seconds=60)
+        incidents = IncidentReader(self.world.cache, {"ok"}, 30.0, hold)
+        return Runner(
+            rules=parse(Path("/etc/config.toml"), text).automations,
+            state=self.state,
+            cache=self.world.cache,
+            acting=self.acts,
+            observer=Observer(self.world.cache, self.ledger, incidents),
+            journal=self.journal.append,
+            clock=self.world.clock,
+        )
+
+    @property
+    def outcomes(self) -> list[tuple[str, str]]:
+        """Each line of the journal: outcome and reason."""
+        return [(each.outcome, each.reason) for each in self.journal]
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    async with await Cache.open(tmp_path / "cache.sqlite3") as cache:
+        world = World(cache, datetime(2026, 5, 1, 12, tzinfo=UTC))
+        ledger = await Ledger.open(tmp_path / "ledger.sqlite3", clock=world.clock)
+        state = await State.open(tmp_path / "state.sqlite3", clock=world.clock)
+        async with ledger, state:
+            yield Place(world, ledger, state)
+
+
+def rule(**keys: str) -> str:
+    """One automation's table: when a run fails, tell; with other keys as given."""
+    base = {"name": '"r"', "on": '{ run = "failed" }', "do": '{ notify = "default" }'}
+    return "\n".join(["[[automations]]", *(f"{key} = {value}" for key, value in {**base, **keys}.items())])

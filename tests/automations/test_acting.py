@@ -1,0 +1,173 @@
+"""Acting: what a rule sends, through the ledger, and what it runs and tells."""
+
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from app.automations.bot import Bot
+from app.config import Settings, load
+from tests.fault_server import FaultServer, Received, Respond
+
+NOW = datetime.now(UTC)
+RUN = {
+    "run_id": "run_1",
+    "status": "failed",
+    "branch_name": "fix/x",
+    "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
+    "created_at": NOW.isoformat(),
+    "updated_at": NOW.isoformat(),
+}
+
+
+class Service:
+    """A service with one run, which takes every write."""
+
+    def __init__(self, server: FaultServer) -> None:
+        self.runs: list[dict[str, object]] = []
+        self.posted: list[Received] = []
+        server.otherwise = self.answer
+        self.base_url = server.base_url
+
+    def answer(self, request: Received) -> Respond:
+        if request.method == "POST":
+            self.posted.append(request)
+            return Respond(201, {**RUN, "run_id": "run_2", "status": "queued"})
+        if "health" in request.path:
+            return Respond(200, {"code_hosting": {}})
+        page = {"page_size": 100, "next_token": None, "total_count": len(self.runs)}
+        return Respond(200, {"runs": self.runs, **page})
+
+
+@pytest.fixture
+def service() -> AsyncIterator[Service]:
+    with FaultServer() as server:
+        yield Service(server)
+
+
+def configured(service: Service, folder: Path, text: str) -> Settings:
+    """A configuration file, and the settings that it makes."""
+    token = folder / "token"
+    token.write_text("secret-token")
+    token.chmod(0o600)
+    file = folder / "config.toml"
+    profile = f'[profiles.acme]\nbase_url = "{service.base_url}"\ntoken_file = "{token}"\n'
+    file.write_text(f'data_dir = "{folder}/data"\n{profile}{text}')
+    return load(file, {})
+
+
+class Said(list[tuple[str, dict[str, object]]]):
+    """The log of a bot."""
+
+    def __call__(self, event: str, **facts: object) -> None:
+        self.append((event, facts))
+
+    def outcomes(self) -> list[tuple[object, object]]:
+        """Each decision's outcome and reason."""
+        return [(facts["outcome"], facts["reason"]) for event, facts in self if event == "decision"]
+
+
+async def fail_once(service: Service, settings: Settings) -> Said:
+    """A bot that sees the run fail, and a second look at it."""
+    said = Said()
+    bot = Bot(settings, settings.profile(), said)
+    await bot.open()
+    try:
+        await bot.once()
+        service.runs = [RUN]
+        await bot.once()
+        await bot.once()
+    finally:
+        await bot.close()
+    return said
+
+
+def automation(do: str, more: str = "") -> str:
+    return f'[[automations]]\nname = "r"\non = {{ run = "failed" }}\ndo = {do}\n{more}\n'
+
+
+async def test_a_failed_run_is_continued_once(service: Service, tmp_path: Path) -> None:
+    """With its placeholders filled, marked with the rule, and in the ledger under it."""
+    text = automation('{ continue = "{run.repository} failed on {run.branch}: {x}" }')
+    said = await fail_once(service, configured(service, tmp_path, text))
+
+    (request,) = service.posted
+    body = request.json()
+    assert isinstance(body, dict)
+    assert (body["run_id"], body["instructions"]) == ("run_1", "acme/api failed on fix/x: {x}")
+    assert body["metadata"] == {"runwarden_automation": "r"}
+    assert [outcome for outcome, _ in said.outcomes()] == ["acting", "done"]
+
+
+async def test_a_run_of_unknown_instructions_is_not_retried(service: Service, tmp_path: Path) -> None:
+    """It says why."""
+    said = await fail_once(service, configured(service, tmp_path, automation("{ retry = true }")))
+
+    assert service.posted == []
+    assert said.outcomes()[-1][0] == "failed"
+    assert "not started from this machine" in str(said.outcomes()[-1][1])
+
+
+async def test_a_read_only_profile_sends_nothing(service: Service, tmp_path: Path) -> None:
+    """And the journal says so."""
+    settings = configured(service, tmp_path, "read_only = true\n" + automation('{ continue = "go" }'))
+    said = await fail_once(service, settings)
+
+    assert service.posted == []
+    assert "Read-only" in str(said.outcomes()[-1][1])
+
+
+async def test_a_command_gets_facts_as_arguments_and_no_secret(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A branch that looks like an option is none, no shell is involved, and no token is in its environment."""
+    monkeypatch.setenv("RUNWARDEN_TOKEN", "another-secret")
+    out = tmp_path / "out.json"
+    program = "import json, os, sys; json.dump([sys.argv[2:], dict(os.environ)], open(sys.argv[1], 'w'))"
+    argv = [sys.executable, "-c", program, str(out), "{run.branch}", "at {run.id}; rm -rf /"]
+    settings = configured(service, tmp_path, automation(f"{{ command = {json.dumps(argv)} }}"))
+    hostile = {**RUN, "branch_name": "--output=/etc/passwd"}
+    said = Said()
+    bot = Bot(settings, settings.profile(), said)
+    await bot.open()
+    await bot.once()
+    service.runs = [hostile]
+    await bot.once()
+    await bot.close()
+
+    arguments, environment = json.loads(out.read_text())
+    assert arguments == ["\N{HYPHEN}-output=/etc/passwd", "at run_1; rm -rf /"]
+    assert not [value for value in environment.values() if "another-secret" in value]
+    assert os.environ["RUNWARDEN_TOKEN"] == "another-secret"
+
+
+@pytest.mark.parametrize(
+    ("words", "sent", "outcome"),
+    [("first", 1, ("done", None)), ("second", 0, ("expired", "what it would send is not what was approved"))],
+)
+async def test_what_waits_for_approval_is_sent_as_it_was_shown(
+    service: Service, tmp_path: Path, words: str, sent: int, outcome: tuple[str, str | None]
+) -> None:
+    """A rule whose text was edited meanwhile sends nothing."""
+    text = automation('{ continue = "first" }', "approval = true")
+    said = await fail_once(service, configured(service, tmp_path, text))
+    settings = configured(service, tmp_path, text.replace("first", words))
+
+    bot = Bot(settings, settings.profile(), said)
+    await bot.open()
+    await bot.state.take(_waiting(said), "waiting", "approved", "approved by ann")
+    await bot.once()
+    await bot.close()
+
+    assert len(service.posted) == sent
+    assert said.outcomes()[-1] == outcome
+
+
+def _waiting(said: Said) -> int:
+    (number,) = [facts["decision"] for event, facts in said if event == "decision" and facts["outcome"] == "waiting"]
+    assert isinstance(number, int)
+    return number

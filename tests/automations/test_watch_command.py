@@ -1,0 +1,131 @@
+"""`runwarden watch` and `runwarden automations`, as processes of their own."""
+
+import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.automations.test_acting import RUN, Service, automation, configured, service
+from tests.cli.conftest import CommandLine
+
+__all__ = ["service"]
+KILLS = 6
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path, more={"RUNWARDEN_BASE_URL": "", "RUNWARDEN_CONFIG": str(tmp_path / "config.toml")})
+
+
+@contextmanager
+def watching(cli: CommandLine, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    env = {name: value for name, value in {**cli.environment, **environment}.items() if value}
+    env.pop("RUNWARDEN_DATA_DIR")
+    argv = [sys.executable, "-P", "-m", "app", "watch", *arguments]
+    process = subprocess.Popen(argv, env=env, cwd=cli.home, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def line(process: subprocess.Popen[str], event: str) -> dict[str, object]:
+    """The next line of the log about this event."""
+    assert process.stdout is not None
+    for text in process.stdout:
+        said = json.loads(text)
+        if said["event"] == event:
+            return dict(said)
+    raise AssertionError(f"ended with {process.wait()} before {event}")
+
+
+def test_it_works_reloads_and_ends_as_asked(service: Service, cli: CommandLine) -> None:
+    """Ready is said to systemd; a bad configuration is refused, and the old one kept; SIGTERM ends it with 0."""
+    configured(service, cli.home, automation('{ continue = "go on" }'))
+    config, good = cli.home / "config.toml", (cli.home / "config.toml").read_text()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(cli.home / "s"))
+        with watching(cli, NOTIFY_SOCKET=str(cli.home / "s")) as bot:
+            assert line(bot, "started")["automations"] == ["r"]
+            assert systemd.recv(100) == b"READY=1"
+            config.write_text(good.replace("failed", 'failed" x'))
+            bot.send_signal(signal.SIGHUP)
+            assert "config.toml:" in str(line(bot, "reload_refused")["message"])
+            config.write_text(good + automation('{ notify = "default" }').replace('"r"', '"s"'))
+            bot.send_signal(signal.SIGHUP)
+            assert line(bot, "reloaded")["automations"] == ["r", "s"]
+            bot.send_signal(signal.SIGTERM)
+            assert bot.wait(60) == 128 + signal.SIGTERM
+
+
+def test_only_one_of_two_works_and_the_other_takes_over(service: Service, cli: CommandLine) -> None:
+    """They share a folder; when the first ends, the second goes on."""
+    configured(service, cli.home, automation('{ continue = "go on" }'))
+    with watching(cli) as first:
+        line(first, "working")
+        with watching(cli) as second:
+            line(second, "started")
+            first.send_signal(signal.SIGTERM)
+            first.wait(60)
+            line(second, "working")
+
+
+def test_a_kill_at_any_time_sends_nothing_twice(service: Service, cli: CommandLine) -> None:
+    """Bots under `--once` are killed at random; in the end each failure was acted on once, or a line says why not."""
+    configured(service, cli.home, automation('{ continue = "go on" }', "limit = { per_hour = 1000 }"))
+    run_ids = [f"run_{number}" for number in range(KILLS)]
+    with watching(cli, "--once") as bot:
+        assert bot.wait(120) == 0
+    dice = random.Random(11)
+    for number in range(KILLS):
+        service.runs = [{**RUN, "run_id": run_id} for run_id in run_ids[: number + 1]]
+        with watching(cli, "--once") as bot, watching(cli, "--once"):
+            # Within the time of a whole one, whatever the machine: the other one works on the same folder.
+            with subprocess.Popen(["sleep", str(dice.uniform(0.3, 2.5))]) as moment:
+                moment.wait()
+            bot.kill()
+    with watching(cli, "--once") as bot:
+        assert bot.wait(120) == 0
+
+    sent = [str(json.loads(request.body)["run_id"]) for request in service.posted]
+    decided = json.loads(cli("automations", "log", "--json", RUNWARDEN_DATA_DIR="").out)["decisions"]
+    assert len(sent) == len(set(sent))
+    assert {each["set_off_by"].split(":")[1] for each in decided} == set(run_ids)
+    done = {each["set_off_by"].split(":")[1] for each in decided if each["outcome"] == "done"}
+    assert done == set(sent) or {each["outcome"] for each in decided} > {"done"}
+
+
+def test_the_commands_explain_what_was_decided(service: Service, cli: CommandLine) -> None:
+    """List, check with a replay, log, pause, resume; JSON holds the same."""
+    configured(service, cli.home, automation('{ continue = "go on" }', 'overlap = "allow"'))
+    for runs in ([], [RUN]):
+        service.runs = list(runs)
+        with watching(cli, "--once") as bot:
+            assert bot.wait(120) == 0
+    run = {"RUNWARDEN_DATA_DIR": ""}
+
+    check = cli("automations", "check", "--replay", "1d", **run)
+    assert "When a run is failed, continue it: “go on”." in check.out
+    assert "replay   1 done" in check.out
+    assert "It can set itself off" in check.out
+    (listed,) = cli("automations", "list", "--json", **run).json()["automations"]
+    assert (listed["state"], listed["last"]) == ("on", "done")
+    (decision,) = cli("automations", "log", "--json", **run).json()["decisions"]
+    assert (decision["outcome"], decision["result_id"]) == ("done", "run_2")
+    assert cli("automations", "pause", "R", **run).code == 0
+    assert cli("automations", "list", "--json", **run).json()["automations"][0]["state"] == "paused"
+    assert cli("automations", "resume", "r", "--json", **run).json() == {"name": "r", "changed": True}
+    assert cli("automations", "run", "r", **run).code == 2
+    asked = cli("automations", "run", "r", "--run", "run_1", "--json", **run).json()
+    assert (asked["outcome"], asked["set_off_by"].split(":")[0], len(service.posted)) == ("done", "asked", 2)
+    missing = cli("automations", "check", "nope", **run)
+    assert (missing.code, "There are: r." in missing.err) == (7, True)
+    assert next(cli.home.rglob("state.sqlite3")).stat().st_mode & 0o77 == 0

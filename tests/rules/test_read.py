@@ -1,0 +1,139 @@
+"""Reading automations: defaults, and every mistake with its line and its cure."""
+
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+
+import pytest
+
+from app.config import ConfigError, Settings
+from app.config.load import parse
+from app.rules.rule import DoAgent, DoContinue, Limit, OnHealth, OnRun, OnSchedule, Rule, Scope
+from app.rules.sentence import limits, sentence, warnings
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+DESIGN = """
+[[automations]]
+name = "nightly security review"
+on = { schedule = "0 3 * * mon-fri", timezone = "Europe/Berlin" }
+do = { agent = "security-review", repository = "acme/api", inputs = { depth = "full" } }
+
+[[automations]]
+name = "second chance"
+on = { run = "failed", repository = "acme/*" }
+do = { continue = "The run failed. Find out why, fix it, and finish the job." }
+limit = { per_conversation = 1, per_hour = 5 }
+
+[[automations]]
+name = "page on bad code host"
+on = { health = "not ok", for = "5m" }
+do = { notify = "oncall" }
+
+[notify.routes.oncall]
+command = ["page", "{title}"]
+"""
+
+
+def rules(text: str) -> tuple[Rule, ...]:
+    return loaded(text).automations
+
+
+def loaded(text: str) -> Settings:
+    return parse(Path("/etc/config.toml"), text)
+
+
+def rule(**keys: str) -> str:
+    """One automation's table; a key that is empty is left out."""
+    base = {"name": '"r"', "on": '{ run = "failed" }', "do": '{ notify = "default" }'}
+    lines = [f"{key} = {value}" for key, value in {**base, **keys}.items() if value]
+    return "\n".join(["[[automations]]", *lines])
+
+
+def test_the_examples_of_the_documentation_are_read() -> None:
+    """With the defaults that the documentation states."""
+    nightly, second, page = rules(DESIGN)
+
+    assert nightly.on == OnSchedule("0 3 * * mon-fri", "Europe/Berlin")
+    assert nightly.do == DoAgent("security-review", "acme/api", None, (("depth", "full"),))
+    assert second.on == OnRun("failed", None, Scope(("acme/*",)))
+    assert isinstance(second.do, DoContinue)
+    assert second.limit == Limit(per_conversation=1, per_hour=5, per_day=100)
+    assert page.on == OnHealth(lasting=timedelta(minutes=5))
+    assert (nightly.overlap, nightly.catch_up, nightly.pause_after) == ("skip", timedelta(hours=1), 5)
+    assert nightly.limit == Limit(3, 20, 100)
+    assert (nightly.needs_approval, nightly.approval_expires, nightly.quiet) == (False, timedelta(hours=24), None)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (rule(on="{ }"), "says nothing"),
+        (rule(on='{ run = "failed", health = "not ok" }'), "several things"),
+        (rule(on='{ run = "failed", repo = "x" }'), "there is no such key"),
+        (rule(do='{ notify = "oncal" }'), "there is no route"),
+        (rule(profile='"acme"'), "there is no such profile"),
+        (rule(on='{ schedule = "0 3 1 * mon" }'), "two automations"),
+        (rule(on='{ schedule = "0 3 * * *", timezone = "Mars/Base" }'), "time zone"),
+        (rule(on='{ every = "10s" }'), "too often"),
+        (rule(on='{ every = "6h" }', do='{ continue = "go on" }'), "needs a run"),
+        (rule(on='{ every = "6h" }', do="{ retry = true }"), "needs a run"),
+        (rule(do="{ retry = false }"), "must be true"),
+        (rule(do='{ start = "x", repository = "acme" }'), "not a repository"),
+        (rule(do='{ start = "{host.platform}", repository = "acme/api" }'), "no placeholder"),
+        (rule(do='{ command = ["{run.id}"] }'), "cannot be a placeholder"),
+        (rule(overlap='"sometimes"'), "not known here"),
+        (rule(catch_up='"soon"'), "not a valid duration"),
+        (rule(quiet='"night"'), "not valid hours"),
+        (rule(limit="{ per_hour = 0 }"), "out of range"),
+        (rule(name='"a\\nb"'), "cannot be a name"),
+        (rule() + "\n" + rule(name='"R"'), "another automation"),
+        (rule(on='{ run = "stuck", from = "working" }'), "does not change"),
+        ("[notify.routes.x]\n", "leads nowhere"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line_and_its_cure(text: str, words: str) -> None:
+    """Whatever it is, nothing of the file is used."""
+    with pytest.raises(ConfigError, match=words) as caught:
+        loaded(text)
+
+    assert caught.value.cure
+    assert caught.value.line is not None
+
+
+def test_a_rule_says_in_a_sentence_what_it_does() -> None:
+    """When, what, and within which limits."""
+    nightly, second, page = rules(DESIGN)
+
+    assert sentence(nightly, NOW) == (
+        "At 03:00 on Monday through Friday (Europe/Berlin), start the agent security-review on acme/api."
+    )
+    assert sentence(second, NOW).startswith("When a run in acme/* is failed, continue it: “The run failed.")
+    assert sentence(page, NOW) == "When a code host is not well for 5m, notify oncall."
+    assert limits(second) == (
+        "At most 1 a conversation, 5 an hour, 100 a day; not while its last run is active; at most 1h late;"
+        " pauses after 5 failures in a row."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (rule(on='{ schedule = "30 3 * * *" }', quiet='"00:00-23:59"'), "never acts"),
+        (rule(on='{ every = "1m" }'), "limit.per_day"),
+        (rule(on='{ schedule = "* * * * *" }'), "limit.per_day"),
+        (rule(do='{ continue = "again" }'), "set itself off"),
+        (rule(do="{ retry = true }", name='"a"') + "\n" + rule(do="{ retry = true }", name='"b"'), "each other"),
+    ],
+)
+def test_a_rule_that_is_hardly_meant_is_warned_of(text: str, words: str) -> None:
+    """Before it is switched on."""
+    found = rules(text)
+
+    assert words in " ".join(warnings(found[0], found, NOW))
+
+
+def test_quiet_hours_are_read_in_local_time() -> None:
+    """As those of the notifications."""
+    (one,) = rules(rule(quiet='"22:00-07:00"'))
+
+    assert one.quiet is not None
+    assert (one.quiet.start, one.quiet.end) == (time(22), time(7))
