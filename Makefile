@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test again check lint campaign wheel-check bench install lock pictures snapshots clean
+.PHONY: help demo test again check lint campaign wheel-check container-check bench install lock pictures snapshots clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,7 +37,11 @@ campaign: .venv/.dev ## Kill workers under 200 runs, 100,000 faulty writes, a da
 	@$(BIN)/python -m pytest -n0 -s -m campaign tests/service/test_campaign.py tests/conformance tests/console/soak tests/sync/test_model.py tests/actions tests/storage/test_ledger_model.py
 
 wheel-check: .venv/.dev ## Install the wheel on each Python that PATH or RUNWARDEN_PYTHONS names, and run its demo (minutes)
-	@$(BIN)/python -m pytest -n0 -s -m campaign tests/dist
+	@$(BIN)/python -m pytest -n0 -s -m campaign tests/dist/test_wheel.py
+
+container-check: .venv/.dev .venv/.containers ## Build the image, and start it and the systemd units, with podman (minutes, as root)
+	@$(BIN)/python -m pytest -n0 tests/dist/test_container_files.py
+	@$(BIN)/python -m pytest -n0 -s -m campaign tests/dist/test_containers.py
 
 bench: .venv/.dev ## Measure, as ratios within one run
 	@$(BIN)/python -m bench
@@ -56,6 +60,8 @@ lock: .venv/.dev ## Update the pinned dependencies, with hashes and without addr
 		set -- $$set; name=$$1; shift; \
 		uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 			pyproject.toml "$$@" -o requirements/$$name.txt; done
+	@uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		--constraint requirements/dev.txt --group containers -o requirements/containers.txt
 
 clean: ## Remove what the other targets made
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis snapshot_report.html
@@ -73,4 +79,8 @@ clean: ## Remove what the other targets made
 .venv/.dev: requirements/dev.txt pyproject.toml | .venv/bin/python
 	@$(PIP) install --require-hashes -r requirements/dev.txt
 	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.containers: requirements/containers.txt | .venv/.dev
+	@$(PIP) install --require-hashes -r requirements/containers.txt
 	@touch $@
