@@ -7,7 +7,7 @@ from fastapi import Depends, Request
 
 from service.api.context import Context, Services
 from service.api.errors import ApiError
-from service.store import organizations, tokens
+from service.store import audit, organizations, tokens
 from service.store.organizations import Organization
 from service.store.tokens import Token
 
@@ -21,6 +21,11 @@ class Caller:
 
     organization: Organization
     token: Token
+
+    @property
+    def actor(self) -> str:
+        """Who this is, to the audit trail."""
+        return f"token:{self.token.id}"
 
     def require_scope(self, *accepted: str) -> None:
         """Refuse a token that has none of the scopes (403, spec 5.6)."""
@@ -44,7 +49,18 @@ def _caller(request: Request, context: Services) -> Caller:
     if not organization.active:
         raise ApiError(403, "organization_inactive", f"the organization {organization.slug} is not active")
     _count(context, organization)
-    return Caller(organization, token)
+    caller = Caller(organization, token)
+    if token.first_used_at is None:
+        _note_first_use(context, caller)
+    return caller
+
+
+def _note_first_use(context: Context, caller: Caller) -> None:
+    now, token_id = context.clock(), caller.token.id
+    with context.database.write() as connection:
+        if tokens.note_first_use(connection, token_id, now):
+            owner = caller.organization.id
+            audit.record(connection, caller.actor, "token.first_use", now, target=token_id, organization_id=owner)
 
 
 def _bearer(request: Request) -> str:

@@ -58,7 +58,8 @@ def _onboard(context: Context, caller: Caller, wanted: ProjectOnboarding) -> dic
         raise ApiError(
             404, "no_code_host", "no GitLab host is connected; connect one with runwarden service host connect"
         )
-    onboarding = Onboarding(context.database, caller.organization.id, host, context.settings, context.clock)
+    owner = caller.organization.id
+    onboarding = Onboarding(context.database, owner, host, context.settings, context.clock, caller.actor)
     try:
         outcome = onboarding.onboard(ProjectKey(wanted.project_id or None, path))
     except (OnboardingError, ValueError) as error:

@@ -10,7 +10,7 @@ from service.api.context import Context, Services
 from service.api.errors import ApiError, bad_request, documented
 from service.mail.address import checked_address
 from service.mail.sender import CLAIM_MICROS, MailSender
-from service.store import invitations, organizations, trials
+from service.store import audit, invitations, organizations, trials
 from service.store.organizations import Organization
 
 router = APIRouter()
@@ -45,6 +45,8 @@ def create_organization(
         )
         trials.sign_up(connection, made.id, creation.offer_code)
         invitation_id = invitations.invite(connection, made.id, email, now, due_at=now + CLAIM_MICROS)
+        for action, target in (("organization.create", made.id), ("invitation.send", invitation_id)):
+            audit.record(connection, caller.actor, action, context.clock(), target=target, organization_id=made.id)
     _send(context, made, invitation_id)
     return {
         "organization_id": made.id,

@@ -16,7 +16,7 @@ from service.api.errors import ApiError, bad_request, documented
 from service.clock import rfc3339
 from service.hosts.branches import default_branch
 from service.reference import PLATFORMS, Reference, branch_fault, checked_path, location, reference
-from service.store import agents, hosts, repositories, runs, turns
+from service.store import agents, audit, hosts, repositories, runs, turns
 from service.store.agents import DEFAULT_NAME
 from service.store.repositories import Repository
 from service.store.runs import Run, TurnRequest
@@ -124,6 +124,8 @@ def cancel_run(run_id: str, context: Services, caller: Administrator) -> dict[st
         if not turns.cancel(connection, run_id, reason, context.clock()):
             raise ApiError(409, "run_not_active", f"the run {run_id} has ended already: it is {found.status}")
         cancelled = runs.by_id(connection, run_id) or found
+        owner = found.organization_id
+        audit.record(connection, caller.actor, "run.cancel", context.clock(), target=run_id, organization_id=owner)
     context.wake()
     return run_body(cancelled)
 

@@ -20,6 +20,7 @@ _COMMANDS: Final = {
     "agent": ("service.cli.agents", "Agents."),
     "run": ("service.cli.runs", "The log or the diff of a run."),
     "prune": ("service.cli.maintenance", "Remove old logs, diffs and queue entries; runs stay."),
+    "audit": ("service.cli.audit", "Who administered what, and when."),
     "status": ("service.cli.maintenance", "What is in force: sandbox, workers, queue."),
 }
 

@@ -47,8 +47,11 @@ def add(admin: AdminContext, argv: str, **options: Any) -> None:
     except ValueError as error:
         raise click.UsageError(f"--argv: {error}") from error
     entry = AgentEntry.model_validate({"argv": words, **options})
-    with admin.write(create=True) as connection:
-        made = put_agent(connection, entry, now_micros())
+    with admin.change("agent.add", create=True) as change:
+        made = put_agent(change.connection, entry, now_micros())
+        change.target = made.name
+        if entry.organization is not None:
+            change.organization_id = find_organization(change.connection, entry.organization).id
     admin.show(_document(made, entry.organization), [_line(made, entry.organization)])
 
 
@@ -71,9 +74,10 @@ def list_all(admin: AdminContext) -> None:
 @admin_command
 def remove(admin: AdminContext, name: str, slug: str | None) -> None:
     """Remove an agent; runs in progress are not affected. Without a `reviewer` of yours, the built-in one is back."""
-    with admin.write() as connection:
-        owner = None if slug is None else find_organization(connection, slug).id
-        if not agents.remove(connection, name, owner):
+    with admin.change("agent.remove") as change:
+        change.organization_id = None if slug is None else find_organization(change.connection, slug).id
+        if not agents.remove(change.connection, name, change.organization_id):
             whose = "for everyone" if slug is None else f"of {slug}"
             raise SetupError(f"there is no agent {name!r} {whose}; list them with: runwarden service agent list")
+        change.target = name
     admin.show({"name": name, "state": "removed"}, [f"{name} removed"])

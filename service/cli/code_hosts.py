@@ -48,8 +48,10 @@ def _host_line(one: Host) -> str:
 def connect(admin: AdminContext, slug: str, **options: str | None) -> None:
     """Connect a code host, in place of the one connected on that platform."""
     entry = HostEntry.model_validate(options)
-    with admin.write() as connection:
-        made = connect_host(connection, find_organization(connection, slug), entry, now_micros())
+    with admin.change("host.connect") as change:
+        owner = find_organization(change.connection, slug)
+        made = connect_host(change.connection, owner, entry, now_micros())
+        change.target, change.organization_id = f"{made.platform} {made.host}", owner.id
     admin.show(_document(made), [_host_line(made)])
 
 
@@ -112,9 +114,10 @@ def add(admin: AdminContext, name: str, slug: str, *, protect_nothing: bool, **o
     patterns = options.pop("patterns") or None
     protected = () if protect_nothing else patterns
     entry = RepositoryEntry.model_validate({"name": name, "protected": protected, **options})
-    with admin.write() as connection:
-        organization = find_organization(connection, slug)
-        made = add_repository(connection, organization, entry, Path.cwd(), now_micros())
+    with admin.change("repository.add") as change:
+        organization = find_organization(change.connection, slug)
+        made = add_repository(change.connection, organization, entry, Path.cwd(), now_micros())
+        change.target, change.organization_id = f"{made.platform}:{made.path}", organization.id
     admin.show(_document(made), [_repository_line(made)])
 
 
@@ -141,13 +144,16 @@ def _list_command(group: click.Group, key: str, about: str, of: Callable[..., An
 def _take_away(
     admin: AdminContext, slug: str, name: str, remove: Callable[..., bool], what: str, group: click.Group
 ) -> None:
-    with admin.write() as connection:
-        organization = find_organization(connection, slug)
-        if not remove(connection, organization.id, name):
+    verb = "disconnect" if group is host else "remove"
+    with admin.change(f"{group.name}.{verb}") as change:
+        organization = find_organization(change.connection, slug)
+        change.organization_id = organization.id
+        if not remove(change.connection, organization.id, name):
             raise SetupError(
                 f"{organization.slug} has no {what}; "
                 f"list them with: runwarden service {group.name} list --org {organization.slug}"
             )
+        change.target = name
 
 
 _list_command(host, "hosts", "List an organization's code hosts.", hosts.of, _host_line)

@@ -63,10 +63,10 @@ def send(admin: AdminContext, email: str, slug: str) -> None:
     """Invite EMAIL to administer an organization; exit status 1 if the mail is not sent yet."""
     address = checked_email(email)
     with admin.database() as database:
-        with database.write() as connection:
+        with admin.change("invitation.send", database) as change:
             now = now_micros()
-            owner = find_organization(connection, slug).id
-            made = invitations.invite(connection, owner, address, now, due_at=now + CLAIM_MICROS)
+            owner = change.organization_id = find_organization(change.connection, slug).id
+            made = change.target = invitations.invite(change.connection, owner, address, now, due_at=now + CLAIM_MICROS)
         _conclude(admin, [_sender(admin, database).deliver(made)])
 
 
@@ -77,12 +77,14 @@ def retry(admin: AdminContext, invitation_id: str | None) -> None:
     """Send unsent or refused mails now: INVITATION_ID, or all of them; exit status 1 if one is still unsent."""
     with admin.database() as database:
         sender = _sender(admin, database)
-        with database.write() as connection:
-            made_due = invitations.make_mails_due(connection, now_micros(), invitation_id)
-        if invitation_id is not None and not made_due:
-            raise SetupError(
-                f"there is no mail to retry for {invitation_id!r}; list them with: runwarden service invitation list"
-            )
+        with admin.change("invitation.retry", database) as change:
+            made_due = invitations.make_mails_due(change.connection, now_micros(), invitation_id)
+            if invitation_id is not None and not made_due:
+                raise SetupError(
+                    f"there is no mail to retry for {invitation_id!r}; "
+                    "list them with: runwarden service invitation list"
+                )
+            change.target, change.detail = invitation_id, f"{len(made_due)} mails"
         _conclude(admin, [sender.claim_and_deliver(one) for one in made_due])
 
 
@@ -91,12 +93,13 @@ def retry(admin: AdminContext, invitation_id: str | None) -> None:
 @admin_command
 def withdraw(admin: AdminContext, invitation_id: str) -> None:
     """Close an invitation: its code no longer works, and a waiting mail is not sent."""
-    with admin.write() as connection:
-        if not invitations.withdraw(connection, invitation_id, now_micros()):
+    with admin.change("invitation.withdraw") as change:
+        if not invitations.withdraw(change.connection, invitation_id, now_micros()):
             raise SetupError(
                 f"there is no open invitation {invitation_id!r}; list them with: runwarden service invitation list"
             )
-        found = invitations.by_id(connection, invitation_id)
+        found = invitations.by_id(change.connection, invitation_id)
+        change.target, change.organization_id = invitation_id, None if found is None else found.organization_id
     _show(admin, [] if found is None else [found])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import sqlalchemy as sa
 
-from service.cli.output import AdminContext, admin_command
+from service.cli.output import AdminContext, Change, admin_command
 from service.clock import SECOND_MICROS, now_micros, parse_duration, rfc3339
 from service.execution.sandbox import NoSandboxError, find
 from service.settings import Execution
@@ -29,10 +29,30 @@ def apply(admin: AdminContext, file: Path) -> None:
     from_stdin = str(file) == "-"
     document = _parse(sys.stdin.buffer.read() if from_stdin else file.read_bytes(), file)
     setup = Setup.model_validate(document)
-    with admin.write(create=True) as connection:
-        made = apply_setup(connection, setup, Path.cwd() if from_stdin else file.absolute().parent, now_micros())
+    with admin.change("apply", create=True) as change:
+        base = Path.cwd() if from_stdin else file.absolute().parent
+        made = apply_setup(change.connection, setup, base, now_micros())
+        _record(change, setup, made)
     made |= {"data_dir": str(admin.folder.root), "outbox": str(admin.folder.outbox)}
     admin.show(made, _apply_lines(made))
+
+
+def _record(change: Change, setup: Setup, made: dict[str, Any]) -> None:
+    """Name in the audit trail all that was made or set."""
+    change.record("apply")
+    for one in made["organizations"]:
+        change.organization_id = one["id"]
+        entries = [("organization.create", one["id"])] if one["created"] else []
+        entries += [("token.create", token["id"]) for token in one["tokens"] if token["value"] is not None]
+        entries += [("host.connect", platform) for platform in one["hosts"]]
+        entries += [("repository.add", f"{known['platform']}:{known['path']}") for known in one["repositories"]]
+        for action, change.target in entries:
+            change.record(action)
+    change.organization_id = None
+    named = [("offer.add", offer.code) for offer in setup.offers]
+    named += [("agent.add", agent.name) for agent in setup.agents]
+    for action, change.target in named:
+        change.record(action)
 
 
 def _parse(raw: bytes, file: Path) -> Any:
@@ -83,6 +103,9 @@ def prune(admin: AdminContext, age: str, *, dry_run: bool) -> None:
         stored = pruning.stored_files(before)
         files, size = pruning.files(before)
         entries = pruning.queue(before)
+    if not dry_run:
+        with admin.change("prune") as change:
+            change.detail = f"what ended before {rfc3339(before)}"
     document = {
         "before": rfc3339(before),
         "dry_run": dry_run,

@@ -59,12 +59,13 @@ def _line(one: Organization) -> str:
 def create(admin: AdminContext, name: str, slug: str | None, entitlements: tuple[str, ...]) -> None:
     """Create an organization."""
     entry = OrganizationEntry.model_validate({"name": name, "slug": slug, "entitlements": entitlements})
-    with admin.write(create=True) as connection:
-        if organizations.by_slug(connection, entry.slug or organizations.slug_of(name)):
+    with admin.change("organization.create", create=True) as change:
+        if organizations.by_slug(change.connection, entry.slug or organizations.slug_of(name)):
             raise SetupError("an organization of that slug exists; choose another with --slug")
         made = organizations.create(
-            connection, name=entry.name, slug=entry.slug, now=now_micros(), entitlements=entry.entitlements
+            change.connection, name=entry.name, slug=entry.slug, now=now_micros(), entitlements=entry.entitlements
         )
+        change.target, change.organization_id, change.detail = made.id, made.id, " ".join(made.entitlements)
     admin.show(_document(made), [_line(made)])
 
 
@@ -138,15 +139,16 @@ def _change(
 @admin_command
 def accept_invitation(admin: AdminContext, code: str) -> None:
     """Turn an invitation code from a mail into the organization's first API token."""
-    with admin.write() as connection:
-        organization_id = invitations.accept(connection, code, now_micros())
+    with admin.change("invitation.accept") as change:
+        organization_id = invitations.accept(change.connection, code, now_micros())
         if organization_id is None:
             raise SetupError(
                 "the invitation code is unknown, used or expired; "
                 "make another with: runwarden service invitation send EMAIL --org SLUG"
             )
-        found = find_organization(connection, organization_id)
-        token, value = make_token(connection, found, TokenEntry(alias="first administrator"), now_micros())
+        found = find_organization(change.connection, organization_id)
+        token, value = make_token(change.connection, found, TokenEntry(alias="first administrator"), now_micros())
+        change.target, change.organization_id, change.detail = token.id, found.id, "its first token"
     document = {"organization": _document(found), "token": value, "expires_at": rfc3339(token.expires_at)}
     admin.show(document, [f"{found.slug}: {value}"])
 
@@ -169,8 +171,9 @@ def _offer_line(one: Offer | OfferEntry) -> str:
 def add(admin: AdminContext, code: str, *, kind: str, retired: bool, price: str | None) -> None:
     """Add an offer, or change the one with its code."""
     entry = OfferEntry.model_validate({"code": code, "kind": kind, "retired": retired, "price": price})
-    with admin.write(create=True) as connection:
-        trials.put_offer(connection, Offer(entry.code, entry.kind, entry.retired, entry.price))
+    with admin.change("offer.add", create=True) as change:
+        change.target = entry.code
+        trials.put_offer(change.connection, Offer(entry.code, entry.kind, entry.retired, entry.price))
     admin.show(entry.model_dump(), [_offer_line(entry)])
 
 
@@ -179,12 +182,13 @@ def add(admin: AdminContext, code: str, *, kind: str, retired: bool, price: str 
 @admin_command
 def retire(admin: AdminContext, code: str) -> None:
     """Retire an offer: still accepted at signup, but with the standard trial."""
-    with admin.write() as connection:
-        found = trials.offer_by_code(connection, code)
+    with admin.change("offer.retire") as change:
+        found = trials.offer_by_code(change.connection, code)
         if found is None:
             raise SetupError(f"there is no offer {code!r}; list them with: runwarden service offer list")
         retired = replace(found, retired=True)
-        trials.put_offer(connection, retired)
+        trials.put_offer(change.connection, retired)
+        change.target = found.code
     admin.show(asdict(retired), [_offer_line(retired)])
 
 

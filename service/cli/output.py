@@ -6,7 +6,7 @@ import os
 import pwd
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
@@ -70,31 +70,28 @@ class AdminContext:
             database.close()
 
     @contextmanager
-    def write(self, *, create: bool = False) -> Iterator["Connection"]:
-        """Open the database for one change."""
-        with self.database(create=create) as database, database.write() as connection:
-            yield connection
+    def change(self, action: str, database: "Database | None" = None, *, create: bool = False) -> Iterator["Change"]:
+        """Open the database for one act of administration; the audit trail keeps who did it, and whether it failed.
 
-    @contextmanager
-    def change(self, action: str, *, create: bool = False) -> Iterator["Change"]:
-        """Open the database for one act of administration; the audit trail keeps who did it, and whether it failed."""
+        `database`: the one that is open already.
+        """
         from sqlalchemy.exc import DBAPIError
 
         from service.setup import SetupError
         from service.store.audit import FAILED
 
-        with self.database(create=create) as database:
+        with self.database(create=create) if database is None else nullcontext(database) as opened:
             change = None
             try:
-                with database.write() as connection:
-                    change = Change(connection, action)
+                with opened.write() as connection:
+                    change = Change(connection)
                     yield change
                     if not change.is_recorded:
                         change.record(action)
             except (SetupError, DBAPIError):
-                with suppress(DBAPIError), database.write() as connection:
-                    owner = None if change is None else change.organization_id
-                    Change(connection, action, organization_id=owner).record(action, outcome=FAILED)
+                if change is not None:
+                    with suppress(DBAPIError), opened.write() as change.connection:
+                        change.record(action, outcome=FAILED)
                 raise
 
     @contextmanager
@@ -118,8 +115,8 @@ class Change:
     """An act of administration: its transaction, and what the audit trail is to say of it."""
 
     connection: "Connection"
-    action: str
     target: str | None = None
+    """Set it once it is found: what was typed may be anything, even a token."""
     organization_id: str | None = None
     detail: str | None = None
     is_recorded: bool = False

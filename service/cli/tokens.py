@@ -23,8 +23,11 @@ def token() -> None:
 def create(admin: AdminContext, slug: str, scopes: tuple[str, ...], alias: str, duration: str) -> None:
     """Create a token and print its value, which cannot be shown again."""
     entry = TokenEntry.model_validate({"alias": alias, "scopes": scopes, "duration": duration})
-    with admin.write() as connection:
-        made, value = make_token(connection, find_organization(connection, slug), entry, now_micros())
+    with admin.change("token.create") as change:
+        owner = find_organization(change.connection, slug)
+        change.organization_id, change.detail = owner.id, " ".join(scopes)
+        made, value = make_token(change.connection, owner, entry, now_micros())
+        change.target = made.id
     document = {
         "id": made.id,
         "alias": made.alias,
@@ -64,9 +67,11 @@ def list_all(admin: AdminContext, slug: str) -> None:
 @admin_command
 def revoke(admin: AdminContext, token_id: str) -> None:
     """Revoke a token; it stops working immediately."""
-    with admin.write() as connection:
-        if not tokens.revoke(connection, token_id, now_micros()):
+    with admin.change("token.revoke") as change:
+        owner = tokens.revoke(change.connection, token_id, now_micros())
+        if owner is None:
             raise SetupError(
                 f"there is no active token {token_id!r}; list them with: runwarden service token list --org SLUG"
             )
+        change.target, change.organization_id = token_id, owner
     admin.show({"id": token_id, "state": "revoked"}, [f"{token_id} revoked"])

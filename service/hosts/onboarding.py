@@ -11,7 +11,7 @@ from service.clock import Clock
 from service.hosts.gitlab import GitLabApi, GitLabError, OnboardingError, Project, find_project
 from service.hosts.http import UnreachableError
 from service.settings import GitLab, Settings
-from service.store import repositories
+from service.store import audit, repositories
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
@@ -114,12 +114,16 @@ class Outcome:
 class Onboarding:
     """Onboards projects of one connected host for one organization."""
 
-    def __init__(self, database: Database, organization_id: str, host: Host, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self, database: Database, organization_id: str, host: Host, settings: Settings, clock: Clock, actor: str
+    ) -> None:
         self._database = database
         self._organization_id = organization_id
         self._host = host
         self._settings = settings
         self._clock = clock
+        self._actor = actor
+        """Who asked for it, to the audit trail."""
 
     def onboard(self, key: ProjectKey) -> Outcome:
         """Connect a project; one that is connected is asked for nothing but its webhook.
@@ -138,6 +142,15 @@ class Onboarding:
         webhook = self._webhook(project) if wants_webhook else _NO_WEBHOOK
         with self._database.write() as connection:
             kept, is_new = self._keep(connection, project, webhook)
+            if is_new:
+                audit.record(
+                    connection,
+                    self._actor,
+                    "repository.onboard",
+                    self._clock(),
+                    target=f"gitlab:{kept.path}",
+                    organization_id=self._organization_id,
+                )
         return Outcome(is_new=is_new, repository=kept, webhook_failure=webhook.failure)
 
     def _project(self, key: ProjectKey, known: Repository | None) -> Project:

@@ -24,6 +24,7 @@ class Token:
     created_at: int
     expires_at: int
     revoked_at: int | None
+    first_used_at: int | None = None
 
     def valid(self, now: int) -> bool:
         """Whether the token is accepted at this instant."""
@@ -61,12 +62,16 @@ def of(connection: sa.Connection, organization_id: str) -> list[Token]:
     return [_token(row) for row in rows]
 
 
-def revoke(connection: sa.Connection, token_id: str, now: int) -> bool:
-    """Revoke a token; False when there is no such active token."""
-    changed = connection.execute(
-        sa.update(tokens).where(tokens.c.id == token_id, tokens.c.revoked_at.is_(None)).values(revoked_at=now)
-    )
-    return changed.rowcount > 0
+def revoke(connection: sa.Connection, token_id: str, now: int) -> str | None:
+    """Revoke a token and return its organization's id; None when there is no such active token."""
+    active = sa.update(tokens).where(tokens.c.id == token_id, tokens.c.revoked_at.is_(None))
+    return connection.execute(active.values(revoked_at=now).returning(tokens.c.organization_id)).scalar()
+
+
+def note_first_use(connection: sa.Connection, token_id: str, now: int) -> bool:
+    """Note that a token was used; False when it had been before."""
+    fresh = sa.update(tokens).where(tokens.c.id == token_id, tokens.c.first_used_at.is_(None))
+    return connection.execute(fresh.values(first_used_at=now)).rowcount > 0
 
 
 def _token(row: sa.Row[tuple[object, ...]]) -> Token:

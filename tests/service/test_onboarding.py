@@ -33,7 +33,7 @@ class Acme:
     ) -> Onboarding:
         host = Host("gitlab", "gitlab.example", None, "api", gitlab.url, None, token_env)
         settings = Settings(gitlab=GitLab(**{"webhook_url": HOOK, **hook}), probing=Probing(timeout_s=60))
-        return Onboarding(self.database, self.id, host, settings, now_micros)
+        return Onboarding(self.database, self.id, host, settings, now_micros, "token:tok_1")
 
     def add(self, repository: Repository) -> None:
         with self.database.write() as connection:

@@ -1,0 +1,180 @@
+"""The audit trail: every act of administration, by whom and on what; never a secret, and never changed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+from click.testing import CliRunner
+
+from service.cli import main
+from service.cli.output import operator
+from service.clock import DAY_MICROS, now_micros
+from service.execution.retention import RetentionThread
+from service.settings import DataFolder, Retention
+from service.store import audit
+from service.store.database import Database
+from tests.service_process import ROOT, command, make_repository
+
+if TYPE_CHECKING:
+    from tests.service.conftest import Api
+
+ACTS: list[tuple[list[str], str, str | None]] = [
+    (["org", "create", "Acme", "--entitlement", "ServiceAPI"], "organization.create", "org_"),
+    (["org", "grant", "acme", "CreateOrganizations"], "organization.grant", "org_"),
+    (["org", "withdraw", "acme", "CreateOrganizations"], "organization.withdraw", "org_"),
+    (["token", "create", "--org", "acme", "--scope", "admin"], "token.create", "tok_"),
+    (["invitation", "send", "a@customer.example", "--org", "acme"], "invitation.send", "inv_"),
+    (["offer", "add", "PARTNER", "--kind", "partner"], "offer.add", "PARTNER"),
+    (["offer", "retire", "PARTNER"], "offer.retire", "PARTNER"),
+    (["host", "connect", "--org", "acme", "--platform", "github"], "host.connect", "github github.com"),
+    (
+        ["repository", "add", "api", "--org", "acme", "--platform", "github", "--path", "a/b", "--url", "REPOSITORY"],
+        "repository.add",
+        "github:a/b",
+    ),
+    (["repository", "remove", "api", "--org", "acme"], "repository.remove", "api"),
+    (["host", "disconnect", "--org", "acme", "--platform", "github"], "host.disconnect", "github"),
+    (["agent", "add", "mine", "--argv", "true", "--org", "acme"], "agent.add", "mine"),
+    (["agent", "remove", "mine", "--org", "acme"], "agent.remove", "mine"),
+    (["prune", "--older-than", "1d"], "prune", None),
+    (["org", "deactivate", "acme"], "organization.deactivate", "org_"),
+    (["org", "activate", "acme"], "organization.activate", "org_"),
+    (["org", "delete", "acme", "--yes"], "organization.delete", "org_"),
+]
+
+
+def entries(data: Path, *options: str) -> list[dict[str, Any]]:
+    return list(command(data, "audit", "list", *options)["entries"])
+
+
+def test_every_act_of_an_operator_is_kept(tmp_path: Path) -> None:
+    """With the account and the machine, also once the organization is deleted; and nothing secret or personal."""
+    data = tmp_path / "data"
+    repository = make_repository(tmp_path / "api", {"README.md": "#\n"})
+    said = [
+        command(data, *(str(repository) if word == "REPOSITORY" else word for word in arguments))
+        for arguments, _, _ in ACTS
+    ]
+    found = entries(data)
+    text = str(found)
+
+    assert [(one["action"], one["outcome"]) for one in found] == [(action, "done") for _, action, _ in ACTS]
+    assert all((one["target"] or "").startswith(target or "") for one, (_, _, target) in zip(found, ACTS, strict=True))
+    assert {one["actor"] for one in found} == {operator()}
+    assert said[3]["token"] not in text
+    assert "customer.example" not in text
+    owners = {one["organization_id"] for one in found}
+    assert owners == {said[0]["id"], None}
+    assert len(entries(data, "--org", said[0]["id"])) == 14, "of a deleted one by its id"
+
+
+def test_what_failed_is_kept_without_what_was_typed(tmp_path: Path) -> None:
+    """A token pasted where an id belongs does not get into the trail."""
+    data = tmp_path / "data"
+    command(data, "org", "create", "Acme")
+    for arguments in (["token", "revoke", "rwt_pasted"], ["org", "accept-invitation", "rwt_code"]):
+        assert CliRunner().invoke(main, [*arguments, "--data-dir", str(data)]).exit_code == 2
+    found = entries(data)
+
+    assert [(one["action"], one["outcome"], one["target"]) for one in found[1:]] == [
+        ("token.revoke", "failed", None),
+        ("invitation.accept", "failed", None),
+    ]
+    assert "rwt_" not in str(found)
+
+
+def test_a_setup_is_kept_entry_by_entry(tmp_path: Path) -> None:
+    """What applying it made; applied again, no organization and no token is made."""
+    file = tmp_path / "setup.toml"
+    file.write_text(
+        '[[organizations]]\nname = "Acme"\ntokens = [{alias = "ci"}]\n[[offers]]\ncode = "X"\nkind = "partner"\n',
+        "utf-8",
+    )
+    for _ in range(2):
+        command(tmp_path / "data", "apply", str(file))
+
+    again = ["apply", "offer.add"]
+    made = ["apply", "organization.create", "token.create", "offer.add"]
+    assert [one["action"] for one in entries(tmp_path / "data")] == made + again
+
+
+def test_what_a_token_did_is_kept_under_its_id(start: Any, tmp_path: Path) -> None:
+    """Its first use, an organization created with it, a run cancelled with it; not each of its requests."""
+    api: Api = start()
+    data = api.service.data_dir
+    child = api.post("/external/organizations", {"email": "a@customer.example"}).json()["organization_id"]
+    run_id = api.start(f"wait {tmp_path / 'gate'}")
+    assert api.post(f"/external/runs/{run_id}/cancel", {}).status_code == 200
+    found = [one for one in entries(data) if not one["actor"].startswith("operator:")]
+
+    assert {one["actor"] for one in found} == {f"token:{api.organization['tokens'][0]['id']}"}
+    assert [one["action"] for one in found] == [
+        "token.first_use",
+        "organization.create",
+        "invitation.send",
+        "run.cancel",
+    ]
+    assert (found[1]["organization_id"], found[3]["target"]) == (child, run_id)
+    assert "customer.example" not in str(found)
+
+
+def test_it_is_listed_by_age_action_and_number(tmp_path: Path) -> None:
+    """The latest at the end; a person gets a line for each."""
+    data = tmp_path / "data"
+    for name in ("One", "Two", "Three"):
+        command(data, "org", "create", name)
+    command(data, "org", "deactivate", "one")
+    lines = CliRunner().invoke(main, ["audit", "list", "--data-dir", str(data)]).stdout.splitlines()
+    refused = CliRunner().invoke(main, ["audit", "list", "--since", "soon", "--data-dir", str(data)])
+
+    assert [one["action"] for one in entries(data, "--limit", "2")] == [
+        "organization.create",
+        "organization.deactivate",
+    ]
+    assert len(entries(data, "--action", "organization")) == 4
+    assert len(entries(data, "--action", "organization.create")) == 3
+    assert len(entries(data, "--org", "one")) == 2
+    assert (len(entries(data, "--since", "1h")), len(entries(data, "--since", "2999-01-01T00:00:00Z"))) == (4, 0)
+    assert len(lines) == 4
+    assert "--since" in refused.stderr
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def trail(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """A database of either kind with an entry of two days ago and one of now."""
+    is_sqlite = request.param == "sqlite"
+    made = Database(f"sqlite:///{tmp_path}/service.sqlite" if is_sqlite else request.getfixturevalue("postgres_url"))
+    made.migrate()
+    with made.write() as connection:
+        for days in (2, 0):
+            audit.record(connection, "operator:me@here", "apply", now_micros() - days * DAY_MICROS)
+    yield made
+    made.close()
+
+
+def test_the_database_itself_refuses_to_change_an_entry(trail: Database) -> None:
+    """Whatever statement tries it."""
+    with trail.write() as connection, pytest.raises(sa.exc.DBAPIError, match="append-only"):
+        connection.exec_driver_sql("UPDATE audit SET actor = 'operator:someone@else'")
+
+
+def test_entries_stay_for_good_unless_the_settings_say_for_how_long(trail: Database, tmp_path: Path) -> None:
+    """`retention.audit_days`: older ones go at the next pruning."""
+    folder = DataFolder(tmp_path)
+    folder.create()
+    left = []
+    for days in (None, 1.0):
+        RetentionThread(trail, folder, Retention(audit_days=days), now_micros).once()
+        with trail.read() as connection:
+            left.append(len(audit.latest(connection, 10)))
+
+    assert left == [2, 1]
+
+
+def test_no_command_writes_behind_the_trail_s_back() -> None:
+    """Each act of a command goes through `AdminContext.change`, which keeps it."""
+    writing = [file.name for file in (ROOT / "service" / "cli").glob("*.py") if ".write()" in file.read_text("utf-8")]
+
+    assert writing == ["output.py"]
