@@ -1,10 +1,11 @@
 """The service's API: records in, records out, every failure an `ApiError`."""
 
 from array import array
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from copy import copy
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from typing import Final, Self, TypeVar
 
 from app.api import wire
@@ -31,20 +32,40 @@ BARREN: Final = 2
 NAMELESS: Final = 20
 """The same, where the last page has only entries without a usable id: whether they were met before is unknown."""
 
+REMEMBERED: Final = 1_000
+"""Runs of a list whose order is remembered."""
+
 
 class EndCheck:
-    """Follows one walk along a list, and notices when it would never end."""
+    """Follows one walk along a list, and notices when it would never end, or has no steady order."""
 
     def __init__(self) -> None:
         self._tokens: set[str] = set()
         self._met = IdSet()
         self._barren = 0
+        self._places: dict[str, int] = {}
+        """Of the runs that were shown last, in their order."""
+        self._shown = 0
 
     def meet(self, page: RunPage) -> RunPage:
         """The page, with the runs that an earlier one had."""
-        ids = dict.fromkeys(run.run_id for run in page.runs)
+        ids = list(dict.fromkeys(run.run_id for run in page.runs))
         repeated = frozenset(run_id for run_id in ids if not self._met.add(run_id))
-        return replace(page, repeated=repeated) if repeated else page
+        if repeated:
+            page = replace(page, repeated=repeated, is_shuffled=self._is_shuffled(ids, repeated))
+        for run_id in ids:
+            self._places.setdefault(run_id, self._shown)
+            self._shown += 1
+        for run_id in list(islice(self._places, max(0, len(self._places) - REMEMBERED))):
+            del self._places[run_id]
+        return page
+
+    def _is_shuffled(self, ids: Sequence[str], repeated: Collection[str]) -> bool:
+        """Whether they came elsewhere than a list that grew has them: in their order, at an end of the page."""
+        again = [place for place, run_id in enumerate(ids) if run_id in repeated]
+        before = [self._places.get(ids[place], -1) for place in again]
+        is_at_an_end = again[0] == 0 or again[-1] == len(ids) - 1
+        return not (is_at_an_end and before[0] >= 0 and _are_consecutive(again) and _are_consecutive(before))
 
     def step(self, page: RunPage) -> None:
         """Take in the next page, as `meet` gave it back.
@@ -102,6 +123,10 @@ class IdSet:
             for each in filter(None, smaller):
                 _put(self._hashes, each)
         return True
+
+
+def _are_consecutive(places: Sequence[int]) -> bool:
+    return list(places) == list(range(places[0], places[0] + len(places)))
 
 
 _64_BITS: Final = 2**64 - 1

@@ -15,6 +15,7 @@ from app.api.errors import (
     RateLimitedError,
     RefusedError,
     ServerFailedError,
+    UnsteadyListError,
 )
 from app.sync.reader import RunReader, StoredPage
 from app.sync.runs import RunSync
@@ -84,7 +85,8 @@ class WindowFill:
     _stored_s: float = 0.0
     """Monotonic seconds: when pages were stored last."""
     _failure: ApiError | FilterDoubtError | None = None
-    _endless: EndlessListError | None = None
+    _odd: EndlessListError | UnsteadyListError | None = None
+    """Of a window that was given up."""
 
     async def fill(self, gaps: Sequence[CoverageGap]) -> None:
         """Ask until nothing is missing, the pace says stop or a request fails; what came is stored.
@@ -114,7 +116,7 @@ class WindowFill:
             for task in asked:
                 task.cancel()
             await asyncio.gather(*asked, *([storing] if storing else []), return_exceptions=True)
-        if failure := self._failure or self._endless:
+        if failure := self._failure or self._odd:
             raise failure
 
     def _is_ripe(self, *, alone: bool) -> bool:
@@ -167,8 +169,8 @@ class WindowFill:
     def _advanced(self, windows: Windows, window: Window, page: RunPage) -> Stretch | None:
         try:
             return windows.advance(window, page, reach(page.runs))
-        except EndlessListError as error:
-            self._endless = error  # The other windows may end.
+        except (EndlessListError, UnsteadyListError) as error:
+            self._odd = error  # The other windows may end.
             return None
 
     async def _store(self) -> None:
@@ -203,12 +205,14 @@ class ListFill:
     reader: RunReader
     pace: Pace
     missing: Missing
+    _is_unsteady: bool = False
 
     async def fill(self) -> None:
         """Walk until nothing is missing, the pace says stop, or walking again would bring no more.
 
         Raises:
             EndlessListError: The list goes on for ever.
+            UnsteadyListError: It may have left out runs that are missing still.
             ApiError: A request failed; what came before it is kept.
         """
         from_top: set[datetime | None] = set()
@@ -216,6 +220,8 @@ class ListFill:
             before = gaps[0].before
             place = await self.reader.cache.place(before)
             if place is None and before in from_top:
+                if self._is_unsteady:
+                    raise UnsteadyListError
                 return
             if place is None:
                 from_top.add(before)
@@ -232,6 +238,7 @@ class ListFill:
         walk = _Descent(self.runs, Walk(place.as_of) if place else await self.runs.begin_walk(), place)
         async for stored in self.reader.read(token=place.token if place else None):
             bottom, coverage = await walk.take(stored)
+            self._is_unsteady = self._is_unsteady or stored.page.is_shuffled
             self.pace.moved(len(stored.changes.new), coverage, stored.page.dropped)
             gaps = await self.missing()
             if not gaps or not self.pace.goes_on():
@@ -266,9 +273,10 @@ class _Descent:
     async def take(self, stored: StoredPage) -> tuple[datetime | None, Coverage | None]:
         """Take in the next page; the creation down to which the walk is complete, and the coverage with it."""
         page, place = stored.page, self._place
-        if self._total is not None and page.total_count is not None and page.total_count < self._total:
-            # Runs were deleted: with tokens that count places, the runs after them slipped to the page before.
-            self._walk, self._is_from_top, self._is_linked = Walk(self._walk.as_of), False, False
+        shrank = self._total is not None and page.total_count is not None and page.total_count < self._total
+        if shrank or page.is_shuffled:
+            # Runs slipped by, see `Walk.slipped`: this page says nothing of what is above it.
+            self._walk, self._is_from_top, self._is_linked = Walk(self._walk.as_of, is_inside=True), False, False
         if place is not None:
             self._is_linked = any(run.run_id == place.run_id for run in page.runs)
         self._total, self._place = page.total_count, None

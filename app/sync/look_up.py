@@ -185,17 +185,17 @@ class LookUp:
     async def _walk(self, span: Span | None, wanted: Sequence[Run], most: int) -> Sight:
         """Read pages until all that is wanted was shown."""
         shown: list[Run] = []
-        dropped = 0
+        is_complete = True
         missing = {run.run_id for run in wanted}
         query = RunQuery(since=span.start, until=span.end) if span else None
         with suppress(EndlessListError):
             async for stored in self.reader.read(query):
                 most -= 1
                 shown += stored.page.runs
-                dropped += stored.page.dropped
+                is_complete = is_complete and not stored.page.dropped and not stored.page.is_shuffled
                 missing -= {run.run_id for run in stored.page.runs}
                 if stored.page.next_token is None:
-                    return Sight(tuple(shown), ended=not dropped)
+                    return Sight(tuple(shown), ended=is_complete)
                 if not most or (wanted and not missing) or _is_far(span, shown, stored.page.runs, most):
                     break
         return Sight(tuple(shown), ended=False)

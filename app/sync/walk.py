@@ -74,7 +74,10 @@ class Walk:
     token: str | None = None
     """The next page."""
     slipped: bool = False
-    """Runs were deleted on the way: with tokens that count places, the runs after them slipped to the page before."""
+    """Runs may be on none of its pages: runs were deleted on the way, and with tokens that count places those after
+    them slipped to the page before; or the order is not steady."""
+    is_inside: bool = False
+    """It began in the middle of the list, and says nothing of other runs of its first one's instant."""
     _total: int | None = None
     _top: datetime | None = None
     _recent: deque[Run] = field(default_factory=lambda: deque(maxlen=RECENT))
@@ -83,10 +86,12 @@ class Walk:
         """Take in the next page."""
         page = stored.page
         shrank = self._total is not None and page.total_count is not None and page.total_count < self._total
-        self.slipped, self._total = self.slipped or shrank, page.total_count
+        self.slipped, self._total = self.slipped or shrank or page.is_shuffled, page.total_count
         self.pages = [*self.pages[1 - KEPT :], stored]
         if self.runs == 0:
             self._top = top(page.runs)
+            if self._top is not None and self.is_inside:
+                self._top -= TICK
         self._recent.extend(page.runs)
         self.runs += len(page.runs)
         self.token, self.ended = page.next_token, page.next_token is None

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from app.api.client import EndCheck
-from app.api.errors import EndlessListError
+from app.api.errors import EndlessListError, UnsteadyListError
 from app.sync.walk import TICK
 from storage.records import CoverageGap, RunPage
 
@@ -50,6 +50,8 @@ class Window:
     """Pages in a row after which no more was complete than before."""
     check: EndCheck = field(default_factory=EndCheck)
     """Of the pages of `asked`."""
+    is_shuffled: bool = False
+    """Those pages have no steady order: they complete nothing."""
 
     def pages_left(self, size: int) -> float:
         """Pages to its start, by the density of its last page. Infinite: not known."""
@@ -60,7 +62,8 @@ class Window:
     def ask(self) -> tuple[Stretch, str | None]:
         """What to ask for next: a stretch, and the token of its next page."""
         if self.token is None or self.asked is None:
-            self.asked, self.token, self.check = Stretch(self.start, self.end), None, EndCheck()
+            self.asked, self.token = Stretch(self.start, self.end), None
+            self.check, self.is_shuffled = EndCheck(), False
         return self.asked, self.token
 
 
@@ -106,14 +109,21 @@ class Windows:
 
         Raises:
             EndlessListError: The pages of what was asked would never end; the window is given up.
+            UnsteadyListError: They may have left out runs; the window is given up.
         """
         window.is_busy = False
         whole = Stretch(window.start, window.end)
+        page = window.check.meet(page)
+        if page.is_shuffled or window.is_shuffled:
+            window.is_shuffled, bottom = True, None
+            if page.next_token is None:
+                self._open.remove(window)
+                raise UnsteadyListError
         if page.next_token is None or (bottom is not None and window.start is not None and bottom <= window.start):
             self._open.remove(window)
             return whole
         try:
-            window.check.step(window.check.meet(page))
+            window.check.step(page)
         except EndlessListError:
             self._open.remove(window)
             raise

@@ -111,3 +111,5 @@ class RunPage:
     """Entries that had no usable id."""
     repeated: frozenset[str] = frozenset()
     """Runs that an earlier page of the same walk had; only a walk knows."""
+    is_shuffled: bool = False
+    """The repeated ones came in other places than a list that merely grew has them: its order is not steady."""

@@ -15,6 +15,7 @@ from http import HTTPStatus
 from itertools import islice
 from typing import Any, Final, Literal, overload
 from urllib.parse import parse_qsl, urlsplit
+from zlib import crc32
 
 START: Final = datetime(2026, 5, 1, 12, tzinfo=UTC)
 TICK: Final = timedelta(microseconds=1)
@@ -119,6 +120,8 @@ class Peer:
     filtered_statuses: Collection[str] | None = None
     """Those that the filter takes; others are answered with 400. None: any."""
     paging: Literal["key", "offset"] = "key"
+    shuffles_ties: bool = False
+    """Runs created in the same instant are in another order with each request."""
     largest_page: int = 100
     endless: Literal["", "same", "stays", "around"] = ""
     """After the end: the same token again; the last page with a new token; the first page with a new token."""
@@ -288,7 +291,8 @@ class Peer:
 
     def _key(self, run: PeerRun) -> tuple[str, str]:
         moment = run.updated if self.order == "updated" else run.created
-        return f"{moment:%Y%m%d%H%M%S%f}", run.run_id
+        tie = f"{crc32(f'{self._listed} {run.run_id}'.encode())}" if self.shuffles_ties else run.run_id
+        return f"{moment:%Y%m%d%H%M%S%f}", tie
 
     def _stored_runs(self, query: dict[str, str]) -> Sequence[PeerRun]:
         runs = list(self.runs.values())
