@@ -177,6 +177,11 @@ class Budget:
         """How far the service's clock is ahead of ours; zero where they agree to the minute."""
         return self._state.clock_ahead
 
+    @property
+    def heard_ahead(self) -> timedelta | None:
+        """How far the service's clock was ahead of ours by its last answer. None: it was not dated."""
+        return timedelta(seconds=self._ahead_s[-1]) if self._ahead_s else None
+
     async def settle(self) -> None:
         """Wait until all that was noted is in the shared state."""
         while self._changes:

@@ -11,7 +11,7 @@ from typing import Final
 from app.api.client import Client
 from app.api.errors import ApiError, EndlessListError, RejectedError
 from app.events import Announce, RunsChanged
-from app.sync.look_up import LookUp, Verdict
+from app.sync.look_up import SECOND, LookUp, Verdict
 from app.sync.polls import PollRecord
 from app.sync.reader import RunQuery, RunReader, StoredPage
 from app.sync.walk import ENDS, Walk
@@ -29,6 +29,8 @@ ENDS_BY_NAME: Final = frozenset(
 """Statuses that say themselves that they are final, unless runs are seen leaving them."""
 OTHERS: Final = 3
 """Runs of another status that prove that a filter is ignored; fewer may have moved just now."""
+PRESENT_PAGES: Final = 5
+"""Pages at most of the runs that a service creates now, where older ones are shown before them."""
 LONGEST_PAUSE: Final = 64
 """Refreshes between two look-ups of a run about which the service gives no answer that proves anything."""
 SETTLED: Final = timedelta(hours=24)
@@ -176,6 +178,8 @@ class RunSync:
                 joined = await self.claim(walk, stored)
                 if walk.ended or (joined and not is_first) or walk.runs >= most:
                     break
+        if walk.is_behind and not walk.ended:
+            await self._read_present(shown)
         if is_first:
             await self.cache.drop_anchor()
         shown.is_whole = walk.ended and len(walk.pages) == 1 and not shown.dropped
@@ -196,9 +200,14 @@ class RunSync:
         if walk.refutes_known():
             await self.cache.forget_coverage()
             walk.known = None
+        walk.is_behind = await self._is_behind()
         if walk.slipped:
             return False
         found, known = walk.range(), walk.known
+        if walk.is_behind:
+            if found is not None:
+                await self.cache.extend_coverage(found.start, found.end, walk.as_of)
+            return walk.ended
         joined = walk.ended or walk.meets(await self._held(walk, by_time=found is not None))
         if found is not None:
             whole = _joined(found, known) if joined and known else found
@@ -213,6 +222,22 @@ class RunSync:
             # Without times a place below says nothing of what is missing above it: begin at the newest run.
             await self.cache.keep_place(None, None)
         return joined
+
+    async def _is_behind(self) -> bool:
+        ahead = self._client.budget.heard_ahead
+        return ahead is not None and await self.cache.note_clock(ahead, self.clock())
+
+    async def _read_present(self, shown: Showing) -> None:
+        """Read the runs that a service whose clock was set back creates now, below the head."""
+        ahead = self._client.budget.heard_ahead
+        if ahead is None or (await self.cache.traits()).date_filter == "ignored":
+            return
+        left = PRESENT_PAGES
+        async for stored in self.reader.read(RunQuery(until=self.clock() + ahead + SECOND)):
+            shown.take(stored)
+            left -= 1
+            if not left or not stored.changes.new:
+                break
 
     async def _held(self, walk: Walk, *, by_time: bool) -> Container[str]:
         """Those of its runs that lie where nothing was missing before."""

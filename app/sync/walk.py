@@ -76,6 +76,8 @@ class Walk:
     slipped: bool = False
     """Runs may be on none of its pages: runs were deleted on the way, and with tokens that count places those after
     them slipped to the page before; or the order is not steady."""
+    is_behind: bool = False
+    """The service's clock was set back: new runs may be listed below what was claimed."""
     is_inside: bool = False
     """It began in the middle of the list, and says nothing of other runs of its first one's instant."""
     _total: int | None = None

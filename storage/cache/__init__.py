@@ -112,6 +112,7 @@ class Cache:
     record_poll = writes(poll_queries.record)
     extend_coverage = writes(coverage_queries.extend)
     touch_coverage = writes(coverage_queries.touch)
+    note_clock = writes(coverage_queries.note_clock)
     forget_coverage = writes(coverage_queries.forget)
     mark_unread = writes(coverage_queries.mark_unread)
     drop_anchor = writes(coverage_queries.drop_anchor)

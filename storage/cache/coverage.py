@@ -2,11 +2,22 @@
 
 import sqlite3
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from storage.database import immediate, snapshot
 from storage.records import Coverage, CoverageRange
-from storage.values import NO_TIME_US, from_us_or_none, sqlite_text, to_sortable_us
+from storage.values import NO_TIME_US, from_us_or_none, sqlite_text, to_sortable_us, to_us
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+_STEP_US: Final = timedelta(seconds=5) // _MICROSECOND
+"""A smaller change between the clocks is noise: answers take their time, and date themselves in whole seconds."""
+_MARGIN_US: Final = timedelta(seconds=2) // _MICROSECOND
+_FUTURE_US: Final = timedelta(minutes=5) // _MICROSECOND
+"""What is known as of a time so far ahead was learnt before our clock was set back."""
+_CLOCK: Final = ("clock_ahead_us", "behind_from_us", "behind_until_us")
+"""Traits: how far the service's clock was ahead when it was heard last. While it is behind the time at which runs were
+claimed: the creation from which on nothing is claimed, and that time, by the service's clock."""
 
 
 def extend(
@@ -26,9 +37,15 @@ def extend(
     start_us, end_us, as_of_us = to_sortable_us(start), to_sortable_us(end), to_sortable_us(as_of)
     if start_us > end_us:
         raise ValueError(f"A range cannot start at {start} and end before it, at {end}.")
-    # One range ends in the microsecond before the other starts: nothing fits between them.
-    touched = {"start": start_us - 1, "end": end_us + 1}
     with immediate(connection):
+        _believe(connection, as_of_us)
+        if (behind_from_us := _clock(connection).get("behind_from_us")) is not None:
+            end_us = min(end_us, behind_from_us)
+            as_of_us = as_of_us if start is None else NO_TIME_US
+            if start_us > end_us:
+                return _coverage(connection)
+        # One range ends in the microsecond before the other starts: nothing fits between them.
+        touched = {"start": start_us - 1, "end": end_us + 1}
         merged = connection.execute(
             "SELECT min(start_us), max(end_us), max(as_of_us) FROM"
             " (SELECT start_us, end_us, as_of_us FROM coverage WHERE start_us <= :end AND end_us >= :start"
@@ -43,11 +60,68 @@ def extend(
 def touch(connection: sqlite3.Connection, as_of: datetime) -> Coverage:
     """Record that up to this time of our clock no run is missing above the start of the newest range."""
     with immediate(connection):
+        _believe(connection, to_us(as_of))
         connection.execute(
             "UPDATE coverage SET as_of_us = max(as_of_us, ?) WHERE end_us = (SELECT max(end_us) FROM coverage)",
             (to_sortable_us(as_of),),
         )
         return _coverage(connection)
+
+
+def _believe(connection: sqlite3.Connection, as_of_us: int) -> None:
+    if as_of_us != NO_TIME_US:
+        late = {"as_of": as_of_us, "latest": as_of_us + _FUTURE_US}
+        connection.execute("UPDATE coverage SET as_of_us = :as_of WHERE as_of_us > :latest", late)
+
+
+def note_clock(connection: sqlite3.Connection, ahead: timedelta, now: datetime) -> bool:
+    """Take in how far the service's clock is ahead of ours; whether it is behind the time at which runs were claimed.
+
+    Where it was set back, new runs come into the list among those that are held. What is claimed then ends at the
+    service's present, and so does all that is claimed later, until the time has passed to which it was set back.
+    """
+    ahead_us = ahead // _MICROSECOND
+    known = _clock(connection)
+    before_us, until_us = known.get("clock_ahead_us"), known.get("behind_until_us")
+    is_step = before_us is None or abs(ahead_us - before_us) > _STEP_US
+    if not is_step and until_us is None:
+        return False
+    with immediate(connection):
+        if before_us is not None and ahead_us < before_us - _STEP_US:
+            until_us = _set_back(connection, before_us, before_us - ahead_us, until_us)
+        if is_step:
+            _keep_clock(connection, clock_ahead_us=ahead_us)
+        is_behind = until_us is not None and to_us(now) + ahead_us < until_us
+        if not is_behind:
+            connection.execute("DELETE FROM service_traits WHERE name IN (?, ?)", _CLOCK[1:])
+    return is_behind
+
+
+def _set_back(connection: sqlite3.Connection, before_us: int, by_us: int, until_us: int | None) -> int | None:
+    """Take back what is claimed above the service's present; the time until which it is behind, by its own clock."""
+    newest = connection.execute("SELECT end_us, as_of_us FROM coverage ORDER BY end_us DESC LIMIT 1").fetchone()
+    if newest is None:
+        return until_us
+    end_us, as_of_us = newest
+    # Nothing is known of the present but that the newest claimed run was created before it.
+    from_us = NO_TIME_US if end_us == NO_TIME_US else end_us - by_us - _MARGIN_US
+    connection.execute("DELETE FROM coverage WHERE start_us > ?", (from_us,))
+    connection.execute("UPDATE coverage SET end_us = min(end_us, ?)", (from_us,))
+    until_us = max(until_us or 0, as_of_us + before_us)
+    _keep_clock(connection, behind_from_us=from_us, behind_until_us=until_us)
+    return until_us
+
+
+def _clock(connection: sqlite3.Connection) -> dict[str, int]:
+    held = connection.execute("SELECT name, value FROM service_traits WHERE name IN (?, ?, ?)", _CLOCK)
+    return {name: int(value) for name, value in held.fetchall()}
+
+
+def _keep_clock(connection: sqlite3.Connection, **values_us: int) -> None:
+    connection.executemany(
+        "INSERT OR REPLACE INTO service_traits (name, value) VALUES (?, ?)",
+        [(name, str(value)) for name, value in values_us.items()],
+    )
 
 
 def forget(connection: sqlite3.Connection) -> None:
