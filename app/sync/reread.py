@@ -36,6 +36,8 @@ class Reread:
     """Monotonic seconds."""
     _tick_s: float = TICK_S
     _check: EndCheck = field(default_factory=EndCheck)
+    _is_shuffled: bool = False
+    """The pages of this pass have no steady order: some runs may not have been shown."""
     _checked: str | None = None
     """The token of the page that was checked last."""
 
@@ -85,6 +87,8 @@ class Reread:
         if await self._look_for_missing(place, stored.page, down_to, ended=ended, by_date=by_date):
             return False  # There are more of them: the same page again.
         if is_over:
+            if by_date and place.floor is not None and not self._is_shuffled:
+                await self.runs.cache.keep_pass(place.floor, place.began_at)
             await self._begin(place)
             return True
         # With dates, a new question is safe from pages that shift; it has to ask for something new.
@@ -99,14 +103,17 @@ class Reread:
         elif place.token == self._checked:
             return False  # The same page again.
         self._checked = place.token
+        met = self._check.meet(page)
+        self._is_shuffled = self._is_shuffled or met.is_shuffled
         try:
-            self._check.step(self._check.meet(page))
+            self._check.step(met)
         except EndlessListError:
             return True
         return False
 
     async def _begin(self, last: RereadPlace | None) -> RereadPlace:
         """A new pass, from the newest run down."""
+        self._is_shuffled = False
         ranges = (await self.runs.cache.coverage()).ranges
         newest, days = ranges[0].end if ranges else None, timedelta(days=self.history.reread_days)
         floor = None if newest is None else newest - days

@@ -115,6 +115,7 @@ class Cache:
     note_clock = writes(coverage_queries.note_clock)
     forget_coverage = writes(coverage_queries.forget)
     mark_unread = writes(coverage_queries.mark_unread)
+    keep_pass = writes(coverage_queries.keep_pass)
     drop_anchor = writes(coverage_queries.drop_anchor)
     set_traits = writes(learnt.set_traits)
     note_habit = writes(learnt.note)

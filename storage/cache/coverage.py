@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from storage.database import immediate, snapshot
-from storage.records import Coverage, CoverageRange
-from storage.values import NO_TIME_US, from_us_or_none, sqlite_text, to_sortable_us, to_us
+from storage.records import Coverage, CoverageRange, Reread
+from storage.values import NO_TIME_US, from_us, from_us_or_none, sqlite_text, to_sortable_us, to_us
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _STEP_US: Final = timedelta(seconds=5) // _MICROSECOND
@@ -18,6 +18,8 @@ _FUTURE_US: Final = timedelta(minutes=5) // _MICROSECOND
 _CLOCK: Final = ("clock_ahead_us", "behind_from_us", "behind_until_us")
 """Traits: how far the service's clock was ahead when it was heard last. While it is behind the time at which runs were
 claimed: the creation from which on nothing is claimed, and that time, by the service's clock."""
+_REREAD: Final = ("reread_since_us", "reread_as_of_us")
+"""Traits: what `keep_pass` keeps."""
 
 
 def extend(
@@ -90,7 +92,7 @@ def note_clock(connection: sqlite3.Connection, ahead: timedelta, now: datetime) 
         if before_us is not None and ahead_us < before_us - _STEP_US:
             until_us = _set_back(connection, before_us, before_us - ahead_us, until_us)
         if is_step:
-            _keep_clock(connection, clock_ahead_us=ahead_us)
+            _keep(connection, clock_ahead_us=ahead_us)
         is_behind = until_us is not None and to_us(now) + ahead_us < until_us
         if not is_behind:
             connection.execute("DELETE FROM service_traits WHERE name IN (?, ?)", _CLOCK[1:])
@@ -108,16 +110,21 @@ def _set_back(connection: sqlite3.Connection, before_us: int, by_us: int, until_
     connection.execute("DELETE FROM coverage WHERE start_us > ?", (from_us,))
     connection.execute("UPDATE coverage SET end_us = min(end_us, ?)", (from_us,))
     until_us = max(until_us or 0, as_of_us + before_us)
-    _keep_clock(connection, behind_from_us=from_us, behind_until_us=until_us)
+    _keep(connection, behind_from_us=from_us, behind_until_us=until_us)
     return until_us
 
 
 def _clock(connection: sqlite3.Connection) -> dict[str, int]:
-    held = connection.execute("SELECT name, value FROM service_traits WHERE name IN (?, ?, ?)", _CLOCK)
+    return _values(connection, _CLOCK)
+
+
+def _values(connection: sqlite3.Connection, names: Sequence[str]) -> dict[str, int]:
+    marks = ", ".join("?" * len(names))
+    held = connection.execute(f"SELECT name, value FROM service_traits WHERE name IN ({marks})", names)
     return {name: int(value) for name, value in held.fetchall()}
 
 
-def _keep_clock(connection: sqlite3.Connection, **values_us: int) -> None:
+def _keep(connection: sqlite3.Connection, **values_us: int) -> None:
     connection.executemany(
         "INSERT OR REPLACE INTO service_traits (name, value) VALUES (?, ?)",
         [(name, str(value)) for name, value in values_us.items()],
@@ -129,6 +136,7 @@ def forget(connection: sqlite3.Connection) -> None:
     with immediate(connection):
         connection.execute("DELETE FROM coverage")
         connection.execute("DELETE FROM places")
+        connection.execute("DELETE FROM service_traits WHERE name IN (?, ?)", _REREAD)
 
 
 def mark_unread(connection: sqlite3.Connection, *, is_unread: bool) -> None:
@@ -145,6 +153,12 @@ def mark_unread(connection: sqlite3.Connection, *, is_unread: bool) -> None:
 def is_unread(connection: sqlite3.Connection) -> bool:
     """Whether a list whose times say nothing goes on below what was read of it."""
     return connection.execute("SELECT 1 FROM service_traits WHERE name = 'unread'").fetchone() is not None
+
+
+def keep_pass(connection: sqlite3.Connection, since: datetime, as_of: datetime) -> None:
+    """Remember a pass of the re-reading that is over: since which creation it read, and when it began."""
+    with immediate(connection):
+        _keep(connection, reread_since_us=to_us(since), reread_as_of_us=to_us(as_of))
 
 
 def drop_anchor(connection: sqlite3.Connection) -> None:
@@ -184,9 +198,11 @@ def _coverage(connection: sqlite3.Connection) -> Coverage:
     if held and held[0][0] == NO_TIME_US:
         readable = "SELECT min(created_us) FROM runs WHERE created_us > ?"
         (first_us,) = connection.execute(readable, (NO_TIME_US,)).fetchone()
+    reread = _values(connection, _REREAD)
     return Coverage(
         ranges=tuple(CoverageRange(from_us_or_none(start), from_us_or_none(end)) for start, end, _ in held),
         as_of=from_us_or_none(held[0][2]) if held else None,
         first_run_at=from_us_or_none(first_us),
+        reread=Reread(*(from_us(reread[name]) for name in _REREAD)) if reread else None,
         dropped=dropped[0] if dropped else 0,
     )

@@ -17,7 +17,7 @@ from storage.records.action import (
     Surface,
 )
 from storage.records.activity import LinkState, PollOutcome
-from storage.records.coverage import Coverage, CoverageGap, CoverageRange
+from storage.records.coverage import Coverage, CoverageGap, CoverageRange, Reread
 from storage.records.created import INVITATION_LIFETIME, Execution, Organization, Project
 from storage.records.health import HealthChange, HealthReport, HealthSample, HealthSpan, PlatformHealth
 from storage.records.query import RunFilter, RunPage, RunSort, RunWindow, WindowRequest
@@ -65,6 +65,7 @@ __all__ = [
     "Presence",
     "Project",
     "Repository",
+    "Reread",
     "Resolution",
     "Run",
     "RunChanges",

@@ -29,6 +29,19 @@ class CoverageGap:
     before: datetime | None
     """None: up to the newest run."""
 
+    def overlaps(self, other: "CoverageGap") -> bool:
+        """Whether some time is in both, as after a part was fetched."""
+        return _is_before(self.after, other.before) and _is_before(other.after, self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """Every run created since `since` that the service listed at `as_of` is held, whatever its time says."""
+
+    since: datetime
+    as_of: datetime
+    """By our clock: when the last complete pass of the re-reading began."""
+
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
@@ -40,6 +53,8 @@ class Coverage:
     """By our clock: up to then the newest range misses nothing. Later runs may be missing."""
     first_run_at: datetime | None = None
     """The oldest creation that is held, where the newest range reaches down to the very first run."""
+    reread: Reread | None = None
+    """The part that was read again: a single run may come in later with a time of long ago. None: no pass is over."""
     dropped: int = 0
     """Entries of the last answered poll that had no usable id: they cannot be held."""
 
@@ -68,13 +83,12 @@ class Coverage:
 
     def gaps_within(self, since: datetime | None, until: datetime | None) -> tuple[CoverageGap, ...]:
         """What is missing of the runs created from `since` to `until`, the newest first; None: without that limit."""
-        return tuple(
-            gap
-            for gap in self.gaps
-            if (since is None or gap.before is None or gap.before > since)
-            and (until is None or gap.after is None or gap.after < until)
-        )
+        return tuple(gap for gap in self.gaps if _is_before(since, gap.before) and _is_before(gap.after, until))
 
     def is_current(self, at: datetime) -> bool:
         """Whether the newest range misses nothing up to this time of our clock."""
         return self.as_of is not None and self.as_of >= at
+
+
+def _is_before(start: datetime | None, end: datetime | None) -> bool:
+    return start is None or end is None or start < end

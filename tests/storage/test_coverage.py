@@ -128,3 +128,38 @@ async def test_a_range_cannot_end_before_it_starts(cache: Cache) -> None:
         await cache.extend_coverage(NOON, NOON - MINUTE)
 
     assert await cache.coverage() == Coverage()
+
+
+async def test_a_clock_that_is_set_back_takes_the_claim_back(cache: Cache) -> None:
+    """By as much as it went back, and until its time has passed; a list read to its end is known as of then."""
+    hour = 60 * MINUTE
+    await cache.note_clock(timedelta(0), NOON)
+    await cache.extend_coverage(NOON - 9 * hour, NOON, NOON)
+    steps = [await cache.note_clock(ahead, NOON + MINUTE) for ahead in (-4 * timedelta(seconds=1), timedelta(0), -hour)]
+    cut = await cache.coverage()
+    later = await cache.extend_coverage(NOON - 9 * hour, NOON, NOON + 2 * MINUTE)
+    whole = await cache.extend_coverage(None, NOON, NOON + 3 * MINUTE)
+
+    assert steps == [False, False, True]
+    assert [each.end for each in cut.ranges] == [NOON - hour - 2 * timedelta(seconds=1)]
+    assert later == cut
+    assert (whole.whole, whole.as_of, whole.ranges[0].end) == (True, NOON + 3 * MINUTE, cut.ranges[0].end)
+    assert await cache.note_clock(-hour, NOON + 59 * MINUTE)
+    assert not await cache.note_clock(-hour, NOON + 61 * MINUTE)
+
+
+async def test_our_own_clock_set_forward_costs_no_freeze(cache: Cache) -> None:
+    """It looks as if the service's were set back, but the time of what was claimed has passed."""
+    await cache.note_clock(timedelta(0), NOON)
+    await cache.extend_coverage(NOON - 9 * MINUTE, NOON, NOON)
+
+    assert not await cache.note_clock(-5 * MINUTE, NOON + 6 * MINUTE)
+
+
+@pytest.mark.parametrize("extends", [True, False])
+async def test_our_own_clock_set_back_says_nothing_of_the_future(cache: Cache, *, extends: bool) -> None:
+    """What was known as of three hours ahead is known as of the next poll."""
+    await cache.extend_coverage(NOON - MINUTE, NOON, NOON + 180 * MINUTE)
+    known = await (cache.extend_coverage(NOON, NOON, NOON) if extends else cache.touch_coverage(NOON))
+
+    assert known.as_of == NOON
