@@ -27,6 +27,8 @@ class Limits(_Section):
     body_bytes: Annotated[int, Field(ge=1024)] = 1 << 20
     metadata_bytes: Annotated[int, Field(ge=1024)] = 64 << 10
     """Of a run's metadata, as JSON."""
+    active_runs: Annotated[int, Field(ge=1)] = 1000
+    """Runs of one organization that are queued or working: more are refused until some of them have ended."""
     request_s: Annotated[float, Field(gt=0, le=3600)] = 30
     """How long a request may take to arrive, head and body together; also how long a connection may send nothing."""
 

@@ -138,8 +138,19 @@ def accept(context: Context, request: TurnRequest) -> Run:
     """Store a new run and tell the worker."""
     with context.database.write() as connection:
         run = runs.accept(connection, request, context.clock())
+        _check_quota(context, connection, request)
     context.wake()
     return run
+
+
+def _check_quota(context: Context, connection: sa.Connection, request: TurnRequest) -> None:
+    """Take back a run that is one too many; an organization's runs are accepted one by one, so the count is exact."""
+    limit = context.settings.limits.active_runs
+    if runs.has_more_active(connection, request.organization_id, limit):
+        raise bad_request(
+            "too_many_active_runs",
+            f"the organization has {limit} runs that are queued or working; wait until some have ended, or cancel some",
+        )
 
 
 def _resume(context: Context, run_id: str, request: TurnRequest, target: _Target) -> Run:
@@ -149,6 +160,7 @@ def _resume(context: Context, run_id: str, request: TurnRequest, target: _Target
             raise _no_run(run_id)
         _check_same(found, request, target)
         resumed = runs.resume(connection, found, request, context.clock())
+        _check_quota(context, connection, request)
     if resumed is None:
         raise ApiError(409, "run_active", f"the run {run_id} is {found.status}; continue it when it has ended")
     context.wake()

@@ -75,6 +75,12 @@ class InactiveOrganizationError(Exception):
     """The organization may not have runs."""
 
 
+def has_more_active(connection: sa.Connection, organization_id: str, limit: int) -> bool:
+    """Whether an organization has more runs than a limit that are queued or working."""
+    active = (runs.c.organization_id == organization_id, runs.c.status.in_(("queued", "working")))
+    return connection.execute(sa.select(runs.c.id).where(*active).offset(limit).limit(1)).first() is not None
+
+
 def accept(connection: sa.Connection, request: TurnRequest, now: int) -> Run:
     """Store a new run with its first turn: once committed, it will be executed.
 

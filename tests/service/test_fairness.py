@@ -1,6 +1,7 @@
 """Places: organizations take turns at them, and what is cancelled gives its place back."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -182,3 +183,25 @@ def test_a_deactivated_organization_s_runs_are_stopped(shared: Callable[[str], A
     for run_id in mine:
         turn = acme.service.admin("run", run_id)["turns"][0]
         assert (turn["status"], turn["failure"]) == ("failed", "cancelled: the organization was deactivated")
+
+
+def test_an_organization_has_so_many_active_runs_and_no_more(start: Callable[..., Api], tmp_path: Path) -> None:
+    """Exactly, however many are asked for at once; another organization has its own."""
+    setup = demo_setup(tmp_path)
+    setup["organizations"].append(setup["organizations"][0] | {"name": "Other", "slug": "other"})
+    settings = "[limits]\nactive_runs = 3\n"
+    api = start(setup=setup, settings=settings, arguments=["--no-worker"])
+    acme, other = (Api(api.service, one) for one in api.service.setup["organizations"])
+    body = {"repository": "acme/api", "inputs": {"instructions": "wait"}}
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: acme.post("/external/agents/scribe/runs", body), range(8)))
+    accepted = [answer.json()["execution_id"] for answer in answers if answer.status_code == 201]
+    refused = {(answer.status_code, answer.json().get("error_code")) for answer in answers} - {(201, None)}
+    other.start("theirs")
+    assert acme.post(f"/external/runs/{accepted[0]}/cancel", {}).status_code == 200
+    again = acme.follow(accepted[0], "once more")
+
+    assert (len(accepted), refused) == (3, {(400, "too_many_active_runs")})
+    assert again.status_code == 201
+    assert acme.follow(accepted[1], "beside it").status_code in {400, 409}
+    assert len(list(acme.runs(status="queued"))) == 3
