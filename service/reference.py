@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 from service.ids import slug
 
 PLATFORMS: Final = ("github", "gitlab")
+MADE_BRANCHES: Final = "agent/"
+"""What the names of branches begin with that are made for runs."""
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", re.ASCII)
 _SCP_FORM: Final = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):(?P<path>[^/].*)", re.ASCII)
 _GITHUB_PARTS: Final = 2
@@ -127,4 +129,13 @@ def branch_fault(name: str) -> str | None:
 
 def default_branch(instructions: str, run_id: str) -> str:
     """Return the branch made for a run that names none: `agent/<first words>-<end of the run id>` (spec 4.3)."""
-    return f"agent/{slug(instructions) or 'run'}-{run_id[-8:].lower()}"
+    return f"{MADE_BRANCHES}{slug(instructions) or 'run'}{_mark(run_id)}"
+
+
+def is_made_for(branch: str, run_id: str) -> bool:
+    """Whether a branch was made for a run that named none; no caller knows a run's id before."""
+    return branch.startswith(MADE_BRANCHES) and branch.endswith(_mark(run_id))
+
+
+def _mark(run_id: str) -> str:
+    return f"-{run_id[-8:].lower()}"

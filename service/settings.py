@@ -145,6 +145,8 @@ class Retention(_Section):
     """The queue's entries of ended turns, of use only for debugging the queue."""
     audit_days: Annotated[float, Field(ge=1, le=36_500)] | None = None
     """Entries of the audit trail; None: they stay for good."""
+    branches_days: Annotated[float, Field(gt=0, le=36_500)] | None = None
+    """Branches made for runs that ended, unless they are protected or hold commits of others; None: they stay."""
 
 
 class Settings(_Section):

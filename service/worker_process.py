@@ -116,7 +116,7 @@ def build_worker(database: Database, folder: DataFolder, settings: Settings, con
     smtp, gitlab = settings.mail.smtp, settings.gitlab
     secret_names = [None if smtp is None else smtp.password_env, gitlab.webhook_secret_env]
     execution = TurnExecution(database, folder, settings.execution, sandbox, now_micros, secret_names)
-    retention = RetentionThread(database, folder, settings.retention, now_micros, settings.execution.worker_ttl_s)
+    retention = RetentionThread(database, folder, settings.retention, now_micros, settings.execution)
     places = concurrency or settings.execution.concurrency
     return TurnWorker(database, folder, settings.execution, execution, retention, now_micros, concurrency=places)
 

@@ -1,7 +1,7 @@
 """Mirrors: one bare copy of each repository, from which every turn's checkout borrows its objects."""
 
 import fcntl
-import hashlib
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +12,10 @@ from typing import Final
 from service import ids
 from service.execution.git import Git, GitError
 
+_KEPT: Final = "refs/fetched/"
+_DEFAULT: Final = f"{_KEPT}default"
+_BRANCH: Final = f"{_KEPT}branch"
+"""Of the turn that fetched last; one at a time does."""
 _GONE: Final = "couldn't find remote ref"
 
 
@@ -59,14 +63,24 @@ class Mirror:
         # A pattern matches the ends of names, too.
         there = {line.partition("\t")[2] for line in listed.splitlines() if not line.startswith("ref: ")}
         default = default_of(listed) if "HEAD" in there else None
-        names = {name for name in (default, branch if wanted in there else None) if name}
-        if names:
+        kept = {branch: _BRANCH} if wanted in there else {}
+        if default is not None:
+            kept[default] = _DEFAULT
+        self._drop_others()
+        if kept:
             fetch = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
-            refs = [f"+refs/heads/{name}:{_kept_as(name)}" for name in sorted(names)]
+            refs = [f"+refs/heads/{name}:{ref}" for name, ref in kept.items()]
             self._git(*fetch, "--", self._url, *refs, git_dir=self.git_dir)
         # From the mirror itself: what was fetched, not what was announced a moment before.
-        branches = {name: self._git("rev-parse", "--verify", _kept_as(name), git_dir=self.git_dir) for name in names}
+        branches = {name: self._git("rev-parse", "--verify", ref, git_dir=self.git_dir) for name, ref in kept.items()}
         return Snapshot(self.git_dir, default, branches)
+
+    def _drop_others(self) -> None:
+        """Keep no other branch's name: git looks at each of them in every fetch. Their objects stay."""
+        folder = self.git_dir / _KEPT
+        for name in os.listdir(folder) if folder.exists() else ():  # noqa: PTH208 — cheaper, for each turn
+            if f"{_KEPT}{name.removesuffix('.lock')}" not in {_BRANCH, _DEFAULT}:
+                (folder / name).unlink(missing_ok=True)
 
     def _break_stale_locks(self) -> bool:
         """Remove lock files that a power cut left: no git command runs as long as these are old."""
@@ -89,8 +103,3 @@ def default_of(listed: str) -> str | None:
     mark = "ref: refs/heads/"
     heads = (line.partition("\t") for line in listed.splitlines() if line.startswith(mark))
     return next((target.removeprefix(mark) for target, _, name in heads if name == "HEAD"), None)
-
-
-def _kept_as(branch: str) -> str:
-    # By its hash: a branch `a` that went does not stand in the way of `a/b`.
-    return f"refs/fetched/{hashlib.sha256(branch.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}"

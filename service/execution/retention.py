@@ -10,9 +10,10 @@ from typing import Final
 
 from service import ids
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
+from service.execution.branches import StaleBranches
 from service.execution.deletion import Deletion
 from service.execution.queue import QueueHistory
-from service.settings import DataFolder, Retention
+from service.settings import DataFolder, Execution, Retention
 from service.store import audit, turns
 from service.store.database import Database
 
@@ -110,10 +111,17 @@ class RetentionThread:
     """A thread that prunes as the settings say, and completes deletions: when the worker starts, and once an hour."""
 
     def __init__(
-        self, database: Database, folder: DataFolder, settings: Retention, clock: Clock, worker_ttl_s: float = 10.0
+        self,
+        database: Database,
+        folder: DataFolder,
+        settings: Retention,
+        clock: Clock,
+        execution: Execution | None = None,
     ) -> None:
+        execution = execution or Execution()
+        self._branches = StaleBranches(database, folder, execution.git_timeout_s)
         self._pruning = Pruning(database, folder)
-        self._deletion = Deletion(database, folder, worker_ttl_s, clock)
+        self._deletion = Deletion(database, folder, execution.worker_ttl_s, clock)
         self._database = database
         self._settings = settings
         self._clock = clock
@@ -147,12 +155,20 @@ class RetentionThread:
         self._deletion.remove_copies()
         return pruned
 
+    def remove_branches(self) -> int:
+        """Remove old branches of runs where the settings say so, and return how many."""
+        if self._settings.branches_days is None:
+            return 0
+        before = self._clock() - int(self._settings.branches_days * DAY_MICROS)
+        return self._branches.remove(before, self._pruning.stopping)
+
     def _run(self) -> None:
         while True:
             try:
                 pruned = self.once()
                 if pruned != Pruned():
                     _log.info("retention: removed %s", pruned)
+                self.remove_branches()
             except Exception:  # noqa: BLE001 — the boundary: a database that is away must not end pruning for good
                 _log.exception("pruning failed; the next try is in an hour")
             if self._pruning.stopping.wait(_PAUSE_S):

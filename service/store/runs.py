@@ -10,7 +10,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from service import ids
-from service.reference import Reference, default_branch
+from service.reference import MADE_BRANCHES, Reference, default_branch, is_made_for
 from service.store import doorbell
 from service.store.schema import columns_of, organizations, runs, turns
 
@@ -139,6 +139,31 @@ def resume(connection: sa.Connection, run: Run, request: TurnRequest, now: int) 
     if resumed is not None:
         _add_turn(connection, resumed, request, now)
     return resumed
+
+
+def on_own_branches(connection: sa.Connection, before: int) -> list[Run]:
+    """Return the runs whose branch was made for them, and on which every run ended before an instant (microseconds)."""
+    is_active = sa.case((runs.c.status.in_(FINAL), 0), else_=1)
+    first = (
+        sa.select(sa.func.min(runs.c.id))
+        .where(runs.c.branch.startswith(MADE_BRANCHES, autoescape=True))
+        .group_by(runs.c.url, runs.c.branch)
+        .having(sa.func.max(runs.c.updated_at) < before, sa.func.max(is_active) == 0)
+    )
+    query = sa.select(*columns_of(runs, Run)).where(runs.c.id.in_(first)).order_by(runs.c.id)
+    found = (Run(*row) for row in connection.execute(query))
+    return [run for run in found if is_made_for(run.branch, run.id)]
+
+
+def commits_on(connection: sa.Connection, run: Run) -> frozenset[str]:
+    """Return the commits that runs of an organization pushed to a run's branch."""
+    same = (runs.c.organization_id == run.organization_id, runs.c.path_key == run.path.lower())
+    query = (
+        sa.select(turns.c.commit_sha)
+        .join(runs, runs.c.id == turns.c.run_id)
+        .where(*same, runs.c.url == run.url, runs.c.branch == run.branch, turns.c.commit_sha.is_not(None))
+    )
+    return frozenset(connection.execute(query).scalars())
 
 
 def _hold_organization(connection: sa.Connection, organization_id: str) -> None:

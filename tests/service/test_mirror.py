@@ -39,7 +39,19 @@ def test_it_follows_the_branch_and_the_default_branch(mirror: Mirror, repository
     assert second.branches == {"main": moved}
     assert third.branches == {"main": moved, "next/newer": moved}
     assert fourth.branches == {"main": moved}
-    assert len(git("for-each-ref", cwd=mirror.git_dir).splitlines()) == 3
+
+
+def test_a_mirror_keeps_two_names_however_many_branches_were_fetched(mirror: Mirror, repository: Path) -> None:
+    """Git reads all of them in each fetch; those that an earlier release kept are dropped."""
+    for number in range(4):
+        git("branch", f"b{number}", "next", cwd=repository)
+        mirror.fetch(f"b{number}")
+    git("update-ref", f"refs/fetched/{'0' * 32}", "refs/fetched/default", cwd=mirror.git_dir)
+    tip = mirror.fetch("next").branches["next"]
+    listed = git("for-each-ref", "--format=%(refname) %(objectname)", cwd=mirror.git_dir).splitlines()
+
+    assert [line.split()[0] for line in listed] == ["refs/fetched/branch", "refs/fetched/default"]
+    assert listed[0].endswith(tip)
 
 
 def test_branches_whose_names_end_alike_are_told_apart(mirror: Mirror, repository: Path) -> None:
