@@ -20,6 +20,9 @@ from service.execution.worker import TurnWorker
 from service.hosts.health import HealthProbes
 from service.lab import install_lab
 from service.mail.sender import MailSender, MailThread, mailer_of
+from service.observability.metrics import ServiceMetrics, exposition
+from service.observability.requests import RequestObserver
+from service.observability.traces import Tracer, open_tracer
 from service.settings import DataFolder, Settings
 from service.store.database import Database
 from service.store.rate_limits import RateLimiter
@@ -62,24 +65,32 @@ class RunningService:
         self._folder.create()
         settings = self._folder.settings()
         url = self._options.database_url or self._folder.database_url
-        with contextlib.closing(Database(url)) as database, self._alone(database):
+        with (
+            contextlib.closing(open_tracer(settings.traces, os.environ)) as tracer,
+            contextlib.closing(Database(url)) as database,
+            self._alone(database),
+        ):
             database.migrate()
+            tracer.instrument_database(database)
             worker = None
             if self._options.executes:
-                worker = build_worker(database, self._folder, settings, self._options.concurrency)
-            context = _context(self._folder, settings, database, worker)
+                worker = build_worker(database, self._folder, settings, self._options.concurrency, tracer)
+            metrics = ServiceMetrics(database, now_micros, settings.execution.worker_ttl_s)
+            context = _context(self._folder, settings, database, worker, metrics, tracer)
             listener = self._bind()
             sender = MailSender(database, context.mailer, settings.mail, context.clock)
             with contextlib.closing(MailThread(sender, settings.mail)):
-                status = asyncio.run(self._serve(context, worker, listener))
+                status = asyncio.run(self._serve(context, worker, listener, metrics))
             context.probes.close()
             _log.info("stopped")
             return status
 
-    async def _serve(self, context: Context, worker: TurnWorker | None, listener: socket.socket) -> int:
+    async def _serve(
+        self, context: Context, worker: TurnWorker | None, listener: socket.socket, metrics: ServiceMetrics
+    ) -> int:
         app, extra = install_lab(context) if self._options.lab else (build(context), {})
         config = uvicorn.Config(
-            app,
+            RequestObserver(app, metrics.count_request),
             http=protocol(context.settings.limits.request_s),
             ws="none",
             lifespan="off",
@@ -185,7 +196,14 @@ def _no_worker() -> None:
     """Wake no worker here: those elsewhere are woken by the database."""
 
 
-def _context(folder: DataFolder, settings: Settings, database: Database, worker: TurnWorker | None) -> Context:
+def _context(
+    folder: DataFolder,
+    settings: Settings,
+    database: Database,
+    worker: TurnWorker | None,
+    metrics: ServiceMetrics,
+    tracer: Tracer,
+) -> Context:
     return Context(
         database=database,
         settings=settings,
@@ -197,4 +215,6 @@ def _context(folder: DataFolder, settings: Settings, database: Database, worker:
         page_key=database.secret("page_token_key"),
         counts=RunCounts(),
         wake=_no_worker if worker is None else worker.wake,
+        exposition=exposition(metrics, settings.metrics, os.environ),
+        tracer=tracer,
     )

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 Sandboxing = Literal["require", "prefer", "none"]
+LogFormat = Literal["text", "json"]
 
 
 class SettingsError(Exception):
@@ -149,6 +150,29 @@ class Retention(_Section):
     """Branches made for runs that ended, unless they are protected or hold commits of others; None: they stay."""
 
 
+class Log(_Section):
+    """The log on standard error."""
+
+    format: LogFormat = "text"
+    """`json`: one object a line, for programs that collect logs."""
+
+
+class Metrics(_Section):
+    """Who may read `/metrics`."""
+
+    token_env: str = "RUNWARDEN_METRICS_TOKEN"  # noqa: S105 — a variable's name, not a token
+    """The environment variable that holds the token for scraping; while it is not set, `/metrics` is not offered."""
+
+
+class Traces(_Section):
+    """Where spans are sent (OpenTelemetry)."""
+
+    endpoint: Annotated[str, Field(pattern=r"^https?://[^\s/]+")] | None = None
+    """The collector's address for OTLP/HTTP; None: as the standard variable OTEL_EXPORTER_OTLP_ENDPOINT says."""
+    sample: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Which share of the requests is traced, unless the caller's own trace decides."""
+
+
 class Settings(_Section):
     """The whole of `service.toml`."""
 
@@ -158,6 +182,15 @@ class Settings(_Section):
     probing: Probing = Probing()
     gitlab: GitLab = GitLab()
     retention: Retention = Retention()
+    log: Log = Log()
+    metrics: Metrics = Metrics()
+    traces: Traces = Traces()
+
+    @property
+    def secret_names(self) -> tuple[str | None, ...]:
+        """The environment variables that hold secrets of the service itself; None where one is not named."""
+        smtp = None if self.mail.smtp is None else self.mail.smtp.password_env
+        return smtp, self.gitlab.webhook_secret_env, self.metrics.token_env
 
 
 class DataFolder:

@@ -17,6 +17,7 @@ from service.execution.retention import RetentionThread
 from service.execution.sandbox import NoSandboxError, find
 from service.execution.turn import TurnExecution
 from service.execution.worker import TurnWorker
+from service.observability.traces import Tracer, open_tracer
 from service.settings import DataFolder, Execution, Settings
 from service.store.database import Database
 
@@ -61,9 +62,14 @@ class WorkerProcess:
         leaving = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: leaving.set())
-        with contextlib.closing(Database(self._database_url)) as database, one_worker(database, self._folder):
+        with (
+            contextlib.closing(open_tracer(settings.traces, os.environ)) as tracer,
+            contextlib.closing(Database(self._database_url)) as database,
+            one_worker(database, self._folder),
+        ):
             database.migrate()
-            worker = build_worker(database, self._folder, settings, self._concurrency)
+            tracer.instrument_database(database)
+            worker = build_worker(database, self._folder, settings, self._concurrency, tracer)
             worker.start()
             self._announce(worker)
             leaving.wait()
@@ -101,7 +107,9 @@ def one_worker(database: Database, folder: DataFolder) -> Iterator[None]:
         yield
 
 
-def build_worker(database: Database, folder: DataFolder, settings: Settings, concurrency: int | None) -> TurnWorker:
+def build_worker(
+    database: Database, folder: DataFolder, settings: Settings, concurrency: int | None, tracer: Tracer
+) -> TurnWorker:
     """Return a worker that has not started yet, and say in the log what will stand around its agents.
 
     Raises:
@@ -113,9 +121,7 @@ def build_worker(database: Database, folder: DataFolder, settings: Settings, con
         raise ServiceError(str(error)) from error
     _log.log(logging.INFO if sandbox.program else logging.WARNING, "sandbox: %s", sandbox)
     _log.info("limits of an agent: %s", settings.execution.agent)
-    smtp, gitlab = settings.mail.smtp, settings.gitlab
-    secret_names = [None if smtp is None else smtp.password_env, gitlab.webhook_secret_env]
-    execution = TurnExecution(database, folder, settings.execution, sandbox, now_micros, secret_names)
+    execution = TurnExecution(database, folder, settings.execution, sandbox, now_micros, settings.secret_names, tracer)
     retention = RetentionThread(database, folder, settings.retention, now_micros, settings.execution)
     places = concurrency or settings.execution.concurrency
     return TurnWorker(database, folder, settings.execution, execution, retention, now_micros, concurrency=places)

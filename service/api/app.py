@@ -1,4 +1,4 @@
-"""The application: the spec's paths under /v1, and nothing else that answers without a token but /livez and /readyz."""
+"""The application: the spec's paths under /v1, and nothing else but /livez, /readyz and, for operators, /metrics."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.api import code_hosts, errors, organizations, run_list, runs
+from service.api import code_hosts, errors, metrics, organizations, run_list, runs
 from service.api.context import Context
 from service.api.errors import body
 from service.api.threads import Threads
@@ -28,9 +28,12 @@ def build(context: Context) -> FastAPI:
     )
     app.state.context = context
     routers = [module.router for module in (organizations, run_list, runs, code_hosts)]
-    errors.install(app, [offer for router in routers for offer in errors.offered_by(router, PREFIX)])
+    offered = [offer for router in routers for offer in errors.offered_by(router, PREFIX)]
+    errors.install(app, [*offered, *errors.offered_by(metrics.router)])
     for router in routers:
         app.include_router(router, prefix=PREFIX)
+    app.include_router(metrics.router)
+    context.tracer.instrument_app(app)
 
     # Neither waits for a thread that requests use.
     threads = Threads(_ASKED_AT_ONCE)

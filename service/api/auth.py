@@ -7,6 +7,7 @@ from fastapi import Depends, Request
 
 from service.api.context import Context, Services
 from service.api.errors import ApiError
+from service.observability.requests import record_of
 from service.store import audit, organizations, tokens
 from service.store.organizations import Organization
 from service.store.tokens import Token
@@ -40,6 +41,11 @@ def _caller(request: Request, context: Services) -> Caller:
     with context.database.read() as connection:
         token = tokens.by_value(connection, value)
         organization = None if token is None else organizations.by_id(connection, token.organization_id)
+    record = record_of(request.scope)
+    if token is not None:
+        record.token_id, record.actor = token.id, token.alias or token.id
+    if organization is not None:
+        record.organization = organization.slug
     if token is None or not token.valid(context.expiry_clock()):
         raise ApiError(
             401, "invalid_token", "the bearer token is unknown, revoked or expired; create another", _REJECTED

@@ -10,6 +10,8 @@ from service.api.threads import Threads
 from service.clock import Clock
 from service.hosts.health import HealthProbes
 from service.mail.message import Mailer
+from service.observability.metrics import Exposition
+from service.observability.traces import NoTracer, Tracer
 from service.settings import Settings
 from service.store.database import Database
 from service.store.rate_limits import RateLimiter
@@ -37,8 +39,13 @@ class Context:
     """How many runs a list has; moments old where there are many."""
     wake: Callable[[], None]
     """Tells the worker of this process, if there is one, that a turn was accepted."""
+    exposition: Exposition | None = None
+    """None: `/metrics` is not offered."""
+    tracer: Tracer = field(default_factory=NoTracer)
     parsing: Threads = field(default_factory=lambda: Threads(1))
     """Reads large bodies."""
+    scrapes: Threads = field(default_factory=lambda: Threads(1))
+    """Asks the database for `/metrics`; a scrape waits for the one before it."""
     outgoing: Threads = field(default_factory=lambda: Threads(32, share=4))
     """Asks code hosts; a slow one takes a few places of its organization, and none of the threads for requests."""
 

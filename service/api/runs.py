@@ -87,6 +87,7 @@ def _run_request(context: Context, caller: Caller, start: RunStart) -> tuple[_Ta
         branch=branch,
         instructions=start.instructions,
         metadata=start.metadata,
+        trace_parent=context.tracer.parent(),
     )
 
 
@@ -199,6 +200,7 @@ def _agent_request(context: Context, caller: Caller, name: str, start: AgentStar
         branch=branch or None,
         instructions=asked if isinstance(asked, str) and asked.strip() else f"{agent.name}: {_INSTRUCTIONS}",
         inputs=inputs,
+        trace_parent=context.tracer.parent(),
     )
 
 

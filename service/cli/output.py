@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from service.settings import DataFolder, SettingsError
+from service.text import printable
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 DATA_DIR_VARIABLE = "RUNWARDEN_SERVICE_DATA_DIR"
-_PICTURES: Final = 0x2400
-"""Where Unicode's pictures of the control characters begin."""
 DATABASE_VARIABLE = "RUNWARDEN_SERVICE_DATABASE"
 
 
@@ -194,17 +193,6 @@ def plain_errors(*, as_json: bool) -> Iterator[None]:
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         fail(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}", as_json=as_json)
-
-
-def printable(text: str) -> str:
-    """Return a text of foreign origin without what a terminal would obey: control and format characters are shown."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(mark if mark in "\n\t" or mark.isprintable() else _picture(mark) for mark in text)
-
-
-def _picture(mark: str) -> str:
-    return chr(_PICTURES + ord(mark)) if ord(mark) < ord(" ") else "\N{REPLACEMENT CHARACTER}"
 
 
 def fail(message: str, *, as_json: bool) -> NoReturn:

@@ -1,6 +1,5 @@
 """`serve` and `worker`: the long-running processes, from start to orderly end."""
 
-import logging
 import os
 import signal
 import sys
@@ -20,11 +19,14 @@ DATABASE_HELP: Final = (
 )
 
 
-def run_process(run: Callable[[], int]) -> NoReturn:
+def run_process(folder: DataFolder, run: Callable[[], int]) -> NoReturn:
     """Run to the end, log to stderr, and exit with the status returned; 2 when it cannot start."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     with plain_errors(as_json=False):
+        from service.observability.log import start_log
         from service.worker_process import ServiceError
+
+        settings = folder.settings()
+        start_log(settings.log.format, settings.secret_names)
 
         try:
             status = run()
@@ -61,13 +63,15 @@ def serve(
     if stop_with_stdin:
         threading.Thread(target=_stop_at_end_of_stdin, name="stdin watch", daemon=True).start()
 
+    folder = DataFolder(data_dir or default_data_dir())
+
     def run() -> int:
         from service.server import RunningService, ServeOptions
 
         serving = ServeOptions(host, port, database_url, executes=not no_worker, concurrency=workers, lab=lab)
-        return RunningService(DataFolder(data_dir or default_data_dir()), serving).run()
+        return RunningService(folder, serving).run()
 
-    run_process(run)
+    run_process(folder, run)
 
 
 def _stop_at_end_of_stdin() -> None:
@@ -82,10 +86,11 @@ def _stop_at_end_of_stdin() -> None:
 @click.option("--workers", type=click.IntRange(1, 64), help="Turns executed at the same time.")
 def worker(data_dir: Path | None, database_url: str | None, workers: int | None) -> None:
     """Execute turns; prints one JSON line when it is ready, and its log on stderr."""
+    folder = DataFolder(data_dir or default_data_dir())
 
     def run() -> int:
         from service.worker_process import WorkerProcess
 
-        return WorkerProcess(DataFolder(data_dir or default_data_dir()), database_url, workers).run()
+        return WorkerProcess(folder, database_url, workers).run()
 
-    run_process(run)
+    run_process(folder, run)

@@ -15,6 +15,7 @@ from service.execution.sandbox import NoSandboxError, Sandbox
 from service.execution.secrets import Secrets, of_environment, of_url
 from service.execution.workspace import Workspace, Workspaces
 from service.hosts.http import token_for
+from service.observability.traces import NoTracer, Tracer
 from service.reference import without_login
 from service.settings import DataFolder, Execution
 from service.store import agents, hosts, repositories, runs, turns
@@ -56,6 +57,13 @@ class Attempt:
         """The line that marks this turn's commit, so that a second attempt recognizes it."""
         return f"{self.run.id} turn {self.turn.number}"
 
+    @property
+    def fields(self) -> dict[str, str | int]:
+        """What its span says of it."""
+        run = self.run
+        named = {"agent": run.agent, "organization_id": run.organization_id, "repository": f"{run.platform}:{run.path}"}
+        return {"run_id": run.id, "turn": self.turn.number, "attempt": self.turn.attempt, **named}
+
     def say(self, text: str, clock: Clock) -> None:
         """Write a line into the turn's log."""
         self.log.write(f"{rfc3339(clock())} {self.secrets.mask(text)}\n".encode("utf-8", "replace"))
@@ -73,7 +81,9 @@ class TurnExecution:
         sandbox: Sandbox,
         clock: Clock,
         secret_names: Sequence[str | None] = (),
+        tracer: Tracer | None = None,
     ) -> None:
+        self._tracer = tracer or NoTracer()
         self._secret_names = secret_names
         """Variables whose values are secret for other reasons than an agent's or a code host's."""
         self.stopping = threading.Event()
@@ -116,7 +126,8 @@ class TurnExecution:
             attempt = Attempt(run, turn, agent, conversation, workspace, git, log, secrets)
             self._ended[run_id, number] = threading.Event()
             try:
-                return self._carry_out(attempt)
+                with self._tracer.turn(turn.trace_parent, attempt.fields):
+                    return self._carry_out(attempt)
             finally:
                 del self._ended[run_id, number]
                 workspace.remove()
@@ -162,6 +173,7 @@ class TurnExecution:
             outcome = self._work(attempt)
         except (GitError, AgentFailedError, NoSandboxError, OSError) as error:
             outcome = TurnOutcome("failed", failure=str(error), attempt=attempt.turn.attempt)
+        self._tracer.ended(outcome.status)
         outcome = replace(outcome, failure=_masked(attempt, outcome.failure), summary=_masked(attempt, outcome.summary))
         attempt.say(f"{outcome.status}{f': {outcome.failure}' if outcome.failure else ''}", self._clock)
         return outcome
@@ -174,15 +186,18 @@ class TurnExecution:
             attempt.say(f"an earlier attempt has already pushed {done[0]}", self._clock)
             return TurnOutcome("completed", commit_sha=done[0], summary=done[1], attempt=attempt.turn.attempt)
         attempt.workspace.create(_task(attempt, snapshot))
-        base = attempt.workspace.check_out(attempt.git, snapshot, attempt.run.branch)
+        with self._tracer.step("check out"):
+            base = attempt.workspace.check_out(attempt.git, snapshot, attempt.run.branch)
         attempt.say(f"branch {attempt.run.branch} at {base or 'nothing: the repository is empty'}", self._clock)
         attempt.say(f"sandbox: {self.sandbox}", self._clock)
         command = AgentCommand(attempt.agent, attempt.workspace, snapshot.git_dir / "objects", self.sandbox)
-        agent_process.run(command, attempt.log, self._settings.agent, attempt.secrets, lambda: self._check(attempt))
+        with self._tracer.step("agent"):
+            agent_process.run(command, attempt.log, self._settings.agent, attempt.secrets, lambda: self._check(attempt))
         return self._publish(attempt, snapshot, base)
 
     def _fetch(self, attempt: Attempt) -> Snapshot:
-        return Mirror(self._folder.mirrors, attempt.run.url, attempt.git).fetch(attempt.run.branch)
+        with self._tracer.step("fetch"):
+            return Mirror(self._folder.mirrors, attempt.run.url, attempt.git).fetch(attempt.run.branch)
 
     def _check_branch(self, attempt: Attempt, snapshot: Snapshot) -> None:
         """Refuse a protected branch: here the default one is known for certain.
@@ -209,7 +224,8 @@ class TurnExecution:
     def _publish(self, attempt: Attempt, snapshot: Snapshot, base: str | None) -> TurnOutcome:
         result = attempt.workspace.result()
         message = attempt.secrets.mask(_message(attempt, result.commit_message))
-        commit = attempt.workspace.commit(attempt.git, snapshot, base, message)
+        with self._tracer.step("commit"):
+            commit = attempt.workspace.commit(attempt.git, snapshot, base, message)
         if commit is None:
             attempt.say("the agent changed nothing: no commit", self._clock)
             return TurnOutcome("completed", summary=result.summary, attempt=attempt.turn.attempt)
@@ -229,7 +245,8 @@ class TurnExecution:
         """Push, and return the commit that stands for this turn on its branch."""
         expected = snapshot.branches.get(attempt.run.branch)
         try:
-            attempt.workspace.push(attempt.git, attempt.run.url, attempt.run.branch, commit, expected)
+            with self._tracer.step("push"):
+                attempt.workspace.push(attempt.git, attempt.run.url, attempt.run.branch, commit, expected)
         except GitError:
             # A push may land and its answer be lost, or the push of a killed attempt arrive after we looked.
             done = _own_commit(attempt, self._fetch(attempt))

@@ -6,6 +6,7 @@ import secrets
 import socket
 import threading
 import time
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -17,8 +18,9 @@ from service.execution.queue import TurnQueue
 from service.execution.retention import RetentionThread
 from service.execution.turn import InterruptedTurnError, SupersededError, TurnExecution
 from service.execution.workspace import Workspaces
+from service.observability.log import bound
 from service.settings import DataFolder, Execution
-from service.store import dispatch, turns, workers
+from service.store import dispatch, organizations, turns, workers
 from service.store.database import Database
 from service.store.doorbell import Doorbell
 from service.store.turns import TurnOutcome
@@ -119,6 +121,11 @@ class TurnWorker:
             )
 
     def _perform(self, run_id: str, number: int) -> dict[str, Any] | None:
+        with self._bound(run_id, number):
+            return self._end(run_id, number)
+
+    def _end(self, run_id: str, number: int) -> dict[str, Any] | None:
+        """Bring a turn to an end; None when that is another worker's affair."""
         self._queue.mark_busy()
         with self._counting:
             self._active += 1
@@ -155,9 +162,19 @@ class TurnWorker:
         return self._execution.perform(run_id, number, self._own_workspaces())
 
     def _settle(self, run_id: str, number: int, outcome: dict[str, Any]) -> None:
-        self._execution.settle(run_id, number, TurnOutcome(**outcome))
+        with self._bound(run_id, number):
+            self._execution.settle(run_id, number, TurnOutcome(**outcome))
         # Its place is free.
         self.wake()
+
+    def _bound(self, run_id: str, number: int) -> AbstractContextManager[None]:
+        """Let every line of the log say whose turn it is about."""
+        try:
+            with self._database.read() as connection:
+                owner = organizations.of_run(connection, run_id)
+        except SQLAlchemyError:
+            owner = None
+        return bound(run_id=run_id, turn=number, organization=None if owner is None else owner.slug)
 
     def _own_workspaces(self) -> Workspaces:
         if self._workspaces is None:

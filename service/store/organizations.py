@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.store.database import one_at_a_time
-from service.store.schema import organizations
+from service.store.schema import organizations, runs
 
 ENTITLEMENTS: Final = ("ServiceAPI", "CreateOrganizations")
 
@@ -69,6 +69,11 @@ def by_id(connection: sa.Connection, organization_id: str) -> Organization | Non
 def by_slug(connection: sa.Connection, slug: str) -> Organization | None:
     """Return the organization with a slug, in any case, or an id: what an administrator types."""
     return _first(connection, sa.or_(organizations.c.slug == slug.lower(), organizations.c.id == slug))
+
+
+def of_run(connection: sa.Connection, run_id: str) -> Organization | None:
+    """Return the organization to which a run belongs."""
+    return _first(connection, organizations.c.id == sa.select(runs.c.organization_id).where(runs.c.id == run_id))
 
 
 def all_of(connection: sa.Connection) -> list[Organization]:

@@ -56,6 +56,8 @@ class TurnRequest:
     instructions: str
     inputs: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] | None = None
+    trace_parent: str | None = None
+    """The caller's span (W3C traceparent), which the turn continues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +216,7 @@ def _add_turn(connection: sa.Connection, run: Run, request: TurnRequest, now: in
             inputs=request.inputs,
             attempt=0,
             accepted_at=now,
+            trace_parent=request.trace_parent,
         )
     )
     doorbell.ring(connection)

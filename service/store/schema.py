@@ -10,7 +10,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.schema import SchemaItem
 
-VERSION: Final = 5
+VERSION: Final = 6
 """The newest step in `migrations/versions`."""
 
 metadata = sa.MetaData()
@@ -179,8 +179,11 @@ turns = _table(
     _instant("started_at", nullable=True),
     _instant("finished_at", nullable=True),
     *_texts("commit_sha", "summary", "failure", nullable=True),
+    # The W3C traceparent of the request that queued it.
+    _text("trace_parent", nullable=True),
     sa.Index("turns_waiting", "dispatched_at", "accepted_at"),
     sa.Index("turns_by_status", "status", "started_at"),
+    sa.Index("turns_by_end", "finished_at"),
 )
 
 turn_files = _table(

@@ -15,6 +15,9 @@ from service.store.schema import columns_of, runs, turn_files, turns
 LARGEST_FILE: Final = 16 << 20
 """What is kept of one file; a larger diff can still be had from the repository, by its commit."""
 
+CANCELLED: Final = "cancelled"
+"""How the failure of a turn begins that a caller or an operator ended."""
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -31,6 +34,8 @@ class Turn:
     commit_sha: str | None
     summary: str | None
     failure: str | None
+    trace_parent: str | None
+    """The span of the request that queued it (W3C traceparent); None: it was not traced."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,10 @@ BREACHES = {
     "Only app.api speaks HTTP": ("app/sync/runs.py", "import httpx"),
     "Only app.schedule knows APScheduler": ("app/engine.py", "import apscheduler.schedulers"),
     "Only storage opens SQLite; the service uses SQLAlchemy": ("app/polling.py", "import sqlite3"),
+    "Only service.observability logs with structlog, and only it and its endpoint know Prometheus and OpenTelemetry": (
+        "service/api/runs.py",
+        "import structlog",
+    ),
     "Only the console and the widgets draw with Textual": ("app/cli/__init__.py", "import textual.app"),
 }
 ROOMS = {

@@ -1,0 +1,130 @@
+"""The log on standard error: one record a line, as text or JSON, without secrets and without what a terminal obeys."""
+
+import json
+import logging
+import os
+import re
+import sys
+import threading
+from collections.abc import Iterable, Mapping, MutableMapping
+from contextlib import AbstractContextManager
+from typing import IO, Any, Final
+
+import structlog
+from structlog.stdlib import ProcessorFormatter
+
+from service.execution.secrets import MASK, Secrets, of_environment
+from service.ids import TOKEN_PREFIX
+from service.settings import LogFormat
+from service.text import one_line, printable
+
+FIELDS: Final = (
+    *("request_id", "actor", "token_id", "organization", "method", "route", "status", "duration_ms"),
+    *("run_id", "turn"),
+)
+"""What a record may carry beside its message; other fields that a library adds are left out."""
+_HEAD: Final = ("timestamp", "level", "logger", "event")
+_SECRETIVE: Final = re.compile(r"TOKEN|SECRET|PASSW|KEY|CREDENTIAL|AUTH|HEADERS", re.IGNORECASE)
+"""Names of variables whose values count as secret, whatever they are for."""
+_CREDENTIAL: Final = re.compile(
+    r"(?P<scheme>\b(?:bearer|basic)\s+)[\w.~+/=-]{6,}"
+    r"|(?P<login>://)[^\s/@]+:[^\s/@]+(?=@)"
+    rf"|\b(?:{TOKEN_PREFIX}|rwlab_|gh[a-z]_|github_pat_|glpat-)[\w-]{{16,}}",
+    re.IGNORECASE,
+)
+"""What is a credential by its form alone: an Authorization header, the login in a URL, a token."""
+_PLAIN: Final = re.compile(r"[^\s\"=]+")
+
+Event = MutableMapping[str, Any]
+
+
+def start_log(form: LogFormat, secret_names: Iterable[str | None] = (), stream: IO[str] | None = None) -> None:
+    """Send every record of this process, of libraries too, to standard error.
+
+    The values of the named environment variables, and of those that are named like secrets, are masked.
+    """
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(formatter(form, _secrets(secret_names, os.environ)))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.captureWarnings(capture=True)
+    # DBOS writes to standard error by itself unless it finds a handler.
+    logging.getLogger("dbos").addHandler(logging.NullHandler())
+    threading.excepthook = _log_thread_failure
+
+
+def formatter(form: LogFormat, secrets: Secrets) -> logging.Formatter:
+    """Return what turns a record into a line."""
+    return ProcessorFormatter(
+        foreign_pre_chain=[
+            structlog.contextvars.merge_contextvars,
+            structlog.stdlib.add_logger_name,
+            structlog.stdlib.add_log_level,
+            structlog.stdlib.ExtraAdder(allow=FIELDS),
+        ],
+        processors=[
+            ProcessorFormatter.remove_processors_meta,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            _Cleaner(secrets),
+            _as_json if form == "json" else _as_text,
+        ],
+    )
+
+
+def bound(**fields: object) -> AbstractContextManager[None]:
+    """Return a context manager in which every record of this thread or task carries the fields."""
+    return structlog.contextvars.bound_contextvars(**fields)
+
+
+class _Cleaner:
+    """Masks secrets, and shows what a terminal would obey."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+
+    def __call__(self, _logger: object, _method: str, event: Event) -> Event:
+        return {key: self._clean(key, value) for key, value in event.items()}
+
+    def _clean(self, key: str, value: object) -> object:
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        shown = printable(str(value)) if key == "exception" else one_line(str(value))
+        return _CREDENTIAL.sub(_masked, self._secrets.mask(shown))
+
+
+def _masked(found: re.Match[str]) -> str:
+    return f"{found['scheme'] or found['login'] or ''}{MASK}"
+
+
+def _secrets(names: Iterable[str | None], environment: Mapping[str, str]) -> Secrets:
+    telling = [name for name in environment if _SECRETIVE.search(name)]
+    return Secrets(of_environment([*names, *telling]))
+
+
+def _as_json(_logger: object, _method: str, event: Event) -> str:
+    # ASCII alone: what reads a log need not know its encoding.
+    return json.dumps({key: event[key] for key in _ordered(event)})
+
+
+def _as_text(_logger: object, _method: str, event: Event) -> str:
+    fields = "".join(f" {key}={_quoted(event[key])}" for key in _ordered(event) if key not in {*_HEAD, "exception"})
+    line = f"{event['timestamp']} {event['level'].upper()} {event['logger']}: {event['event']}{fields}"
+    # Indented, so that no line of it passes for a record.
+    return line + "".join(f"\n    {one}" for one in event.get("exception", "").splitlines())
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+
+
+def _ordered(event: Event) -> list[str]:
+    known = [key for key in (*_HEAD, *FIELDS) if key in event]
+    return [*known, *(key for key in event if key not in known)]
+
+
+def _log_thread_failure(failure: threading.ExceptHookArgs) -> None:
+    if failure.exc_value is not None:
+        found = (failure.exc_type, failure.exc_value, failure.exc_traceback)
+        name = "?" if failure.thread is None else failure.thread.name
+        logging.getLogger(__name__).critical("the thread %s ended by an error", name, exc_info=found)

@@ -1,0 +1,248 @@
+"""Metrics for Prometheus: requests as this process answered them; all else as the database has it at the scrape."""
+
+import hmac
+import logging
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from itertools import groupby
+from typing import Final
+
+import sqlalchemy as sa
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    Info,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from service import DISTRIBUTION
+from service.clock import DAY_MICROS, SECOND_MICROS, Clock
+from service.observability.requests import RequestRecord
+from service.settings import Metrics, SettingsError
+from service.store import invitations, statistics, workers
+from service.store.database import Database
+from service.store.statistics import Share
+from service.store.turns import CANCELLED
+from service.text import one_line
+
+OTHERS: Final = "(others)"
+"""The organizations beyond the cap, together; no slug has brackets."""
+_ORGANIZATIONS: Final = 50
+"""The most that have series of their own: those whose turns wait longest."""
+_LONGEST_LABEL: Final = 100
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_REQUEST_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_TURN_S: Final = (1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
+_OUTCOMES: Final = ("completed", "failed", CANCELLED)
+_OVERLAP_MICROS: Final = 600 * SECOND_MICROS
+_LONGEST_GAP_MICROS: Final = DAY_MICROS
+"""Between two scrapes; what ended before it is not counted."""
+_SHORTEST_TOKEN: Final = 16
+_log = logging.getLogger(__name__)
+
+
+class ServiceMetrics:
+    """The metrics of one process."""
+
+    def __init__(self, database: Database, clock: Clock, worker_ttl_s: float) -> None:
+        # When a series began is of no use to us, and would be as many series again.
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
+        # A registry of its own: what libraries register elsewhere is not ours to show.
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "runwarden_http_requests",
+            "Requests answered by this process, by the template of their path.",
+            ("method", "route", "status"),
+            registry=self._registry,
+        )
+        self._durations = Histogram(
+            "runwarden_http_request_duration_seconds",
+            "From a request's head to the end of its answer.",
+            ("method", "route"),
+            buckets=_REQUEST_S,
+            registry=self._registry,
+        )
+        build = Info("runwarden_build", "What runs here.", registry=self._registry)
+        kind = "sqlite" if database.is_sqlite else "postgresql"
+        build.info({"version": _version(), "python": platform.python_version(), "database": kind})
+        ProcessCollector(registry=self._registry)
+        self._registry.register(_DatabaseCollector(database, clock, worker_ttl_s))
+
+    def count_request(self, record: RequestRecord) -> None:
+        """Count a request that was answered."""
+        method = record.method if record.method in _METHODS else "other"
+        route = label(record.route)
+        self._requests.labels(method, route, str(record.status or "none")).inc()
+        self._durations.labels(method, route).observe(record.duration_s)
+
+    def render(self) -> bytes:
+        """Return all of them in Prometheus's text format; asks the database."""
+        return generate_latest(self._registry)
+
+
+@dataclass(frozen=True, slots=True)
+class Exposition:
+    """The metrics, and the token that opens them."""
+
+    metrics: ServiceMetrics
+    token: str
+
+    def admits(self, authorization: str) -> bool:
+        """Whether a request's Authorization header carries the token."""
+        scheme, _, value = authorization.partition(" ")
+        given = value.strip().encode("utf-8", "replace")
+        return scheme.lower() == "bearer" and hmac.compare_digest(given, self.token.encode())
+
+
+def exposition(metrics: ServiceMetrics, settings: Metrics, environment: Mapping[str, str]) -> Exposition | None:
+    """Return what `/metrics` needs; None where there is no token for it.
+
+    Raises:
+        SettingsError: The token is too short to be a secret.
+    """
+    token = environment.get(settings.token_env, "")
+    if not token:
+        return None
+    if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        raise SettingsError(
+            f"{settings.token_env}: a token for scraping has at least {_SHORTEST_TOKEN} ASCII characters "
+            "and no spaces; make one with: openssl rand -hex 32"
+        )
+    return Exposition(metrics, token)
+
+
+class _DatabaseCollector(Collector):
+    """Asks the database at each scrape: no value is older than its question, and none outlives what it counts."""
+
+    def __init__(self, database: Database, clock: Clock, worker_ttl_s: float) -> None:
+        self._database = database
+        self._clock = clock
+        self._ttl_micros = int(worker_ttl_s * SECOND_MICROS)
+        self._ended = _EndedTurns(clock)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what the database says; while it cannot be asked, only that."""
+        try:
+            found = [_gauge("runwarden_database_up", "Whether the database answers.", 1), *self._ask()]
+        except sa.exc.SQLAlchemyError as error:
+            _log.warning("a scrape found the database unavailable: %s", getattr(error, "orig", None) or error)
+            found = [_gauge("runwarden_database_up", "Whether the database answers.", 0)]
+        yield from found
+        yield from self._ended.collect()
+
+    def _ask(self) -> list[Metric]:
+        with self._database.read() as connection:
+            round_trip_s = statistics.round_trip_s(connection)
+            lines = _capped(statistics.shares(connection))
+            living = workers.heard_within(connection, self._ttl_micros, self._clock)
+            owed = invitations.unsent_mails(connection)
+            self._ended.catch_up(connection)
+        now = self._clock()
+        return [
+            _gauge("runwarden_database_round_trip_seconds", "How long the database takes to answer.", round_trip_s),
+            _gauges("runwarden_queue_turns", "Turns that wait for a place.", lines, lambda line: line.waiting),
+            _gauges(
+                *("runwarden_queue_oldest_seconds", "How long the oldest of them has waited.", lines),
+                lambda line: 0 if line.oldest is None else max(0, now - line.oldest) / SECOND_MICROS,
+            ),
+            _gauges("runwarden_places_in_use", "Turns that hold a place.", lines, lambda line: line.at_work),
+            _gauge("runwarden_places", "Places of all workers together.", sum(one.concurrency for one in living)),
+            _gauge("runwarden_workers", "Workers whose heartbeat is in time.", len(living)),
+            _by_label(
+                "runwarden_mails_owed", "Invitations not sent: to be retried, or refused.", "state", owed.items()
+            ),
+        ]
+
+
+class _EndedTurns(Collector):
+    """Counts each turn that ends while this process runs once, on whichever worker."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began = self._read_until = clock()
+        self._seen: dict[tuple[str, int], int] = {}
+        """Turns that were counted, and when they ended; forgotten when they can no longer be read again."""
+        self._lasted = Histogram(
+            "runwarden_turn_duration_seconds",
+            "From a worker's first attempt at a turn to its end.",
+            ("outcome",),
+            buckets=_TURN_S,
+            registry=None,
+        )
+        self._waited = Histogram(
+            "runwarden_turn_wait_seconds",
+            "From the acceptance of a turn to a worker's first attempt at it.",
+            buckets=_TURN_S,
+            registry=None,
+        )
+        for outcome in _OUTCOMES:
+            # There from the start, so that an increase from nothing is seen.
+            self._lasted.labels(outcome)
+
+    def catch_up(self, connection: sa.Connection) -> None:
+        """Count what ended since the last time."""
+        now = self._clock()
+        # Read twice what is recent: it may have been committed late, or by a machine whose clock is behind.
+        earliest = max(self._began, self._read_until - _OVERLAP_MICROS, now - _LONGEST_GAP_MICROS)
+        for turn in statistics.ended_since(connection, earliest):
+            if (turn.run_id, turn.number) in self._seen:
+                continue
+            self._seen[turn.run_id, turn.number] = turn.finished_at
+            started_at = turn.finished_at if turn.started_at is None else turn.started_at
+            self._lasted.labels(turn.outcome).observe((turn.finished_at - started_at) / SECOND_MICROS)
+            self._waited.observe((started_at - turn.accepted_at) / SECOND_MICROS)
+        self._read_until = now
+        self._seen = {key: ended for key, ended in self._seen.items() if ended >= now - _OVERLAP_MICROS}
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what was counted so far."""
+        yield from self._lasted.collect()
+        yield from self._waited.collect()
+
+
+def label(text: str) -> str:
+    """Return a text as the value of a label: one line, without what would break a scrape."""
+    return one_line(text)[:_LONGEST_LABEL]
+
+
+def _capped(found: list[Share]) -> list[Share]:
+    """Return one line for each label: those whose turns wait longest, and one for all others."""
+    first = [Share(label(one.organization), one.waiting, one.oldest, one.at_work) for one in found[:_ORGANIZATIONS]]
+    rest = [Share(OTHERS, one.waiting, one.oldest, one.at_work) for one in found[_ORGANIZATIONS:]]
+    # Always there, so that no sum is over nothing.
+    lines = sorted([*first, *rest, Share(OTHERS, 0, None, 0)], key=lambda line: line.organization)
+    return [_sum(name, list(group)) for name, group in groupby(lines, lambda line: line.organization)]
+
+
+def _sum(name: str, lines: list[Share]) -> Share:
+    oldest = min((line.oldest for line in lines if line.oldest is not None), default=None)
+    return Share(name, sum(line.waiting for line in lines), oldest, sum(line.at_work for line in lines))
+
+
+def _gauge(name: str, meaning: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, meaning, value=value)
+
+
+def _gauges(name: str, meaning: str, lines: Iterable[Share], value: Callable[[Share], float]) -> Metric:
+    return _by_label(name, meaning, "organization", ((line.organization, value(line)) for line in lines))
+
+
+def _by_label(name: str, meaning: str, key: str, values: Iterable[tuple[str, float]]) -> Metric:
+    family = GaugeMetricFamily(name, meaning, labels=(key,))
+    for value, number in values:
+        family.add_metric((value,), number)
+    return family
+
+
+def _version() -> str:
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return "unknown"

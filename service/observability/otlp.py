@@ -1,0 +1,120 @@
+"""OpenTelemetry: spans, sent to a collector over OTLP/HTTP; needs the extra `traces`."""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+from typing import Any, Final
+
+from fastapi import FastAPI
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
+from opentelemetry.instrumentation.sqlalchemy import SQLAlchemyInstrumentor
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.sampling import Decision, ParentBased, Sampler, SamplingResult, TraceIdRatioBased
+from opentelemetry.trace import Link, SpanKind, Status, StatusCode, TraceState
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.util.types import Attributes
+
+from service import DISTRIBUTION
+from service.store.database import Database
+
+_UNTRACED: Final = "/livez$,/readyz$,/metrics$"
+_PARENT: Final = "traceparent"
+_FLUSH_S: Final = 5.0
+"""How long the end of the process waits for the collector."""
+
+
+class OtlpTracer:
+    """Traces into a collector."""
+
+    def __init__(self, endpoint: str | None, sample: float, environment: Mapping[str, str]) -> None:
+        # With an endpoint of None the exporter reads the standard variables; headers come from them in any case.
+        exporter = OTLPSpanExporter(endpoint=None if endpoint is None else f"{endpoint.rstrip('/')}/v1/traces")
+        name = environment.get("OTEL_SERVICE_NAME", "runwarden")
+        resource = Resource.create({"service.name": name, "service.version": metadata.version(DISTRIBUTION)})
+        # Ours alone: with a global provider the framework would trace every request a second time.
+        self._provider = TracerProvider(resource=resource, sampler=_NoOrphans(ParentBased(TraceIdRatioBased(sample))))
+        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self._tracer = self._provider.get_tracer(DISTRIBUTION)
+        self._propagator = TraceContextTextMapPropagator()
+
+    def instrument_app(self, app: FastAPI) -> None:
+        """Trace the requests to an application."""
+        FastAPIInstrumentor.instrument_app(
+            app, tracer_provider=self._provider, excluded_urls=_UNTRACED, exclude_spans=["receive", "send"]
+        )
+
+    def instrument_database(self, database: Database) -> None:
+        """Trace what requests and turns ask of a database: statements with their placeholders, no values."""
+        # The range of releases that it declares ends before SQLAlchemy 2.1, whose engines have the same events.
+        SQLAlchemyInstrumentor().instrument(engine=database.engine, tracer_provider=self._provider, skip_dep_check=True)
+
+    def parent(self) -> str | None:
+        """Return the present span as a W3C `traceparent`."""
+        carrier: dict[str, str] = {}
+        self._propagator.inject(carrier)
+        return carrier.get(_PARENT)
+
+    @contextmanager
+    def turn(self, parent: str | None, fields: Mapping[str, str | int]) -> Iterator[None]:
+        """Trace one attempt at a turn, below the span that queued it."""
+        above = self._propagator.extract({} if parent is None else {_PARENT: parent}, Context())
+        attributes = {f"runwarden.{key}": value for key, value in fields.items()}
+        with self._span("turn", context=above, kind=SpanKind.CONSUMER, attributes=attributes):
+            yield
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Trace one step of the attempt."""
+        with self._span(name):
+            yield
+
+    def ended(self, outcome: str) -> None:
+        """Note how the attempt ended."""
+        span = trace.get_current_span()
+        span.set_attribute("runwarden.outcome", outcome)
+        if outcome == "failed":
+            span.set_status(Status(StatusCode.ERROR))
+
+    def close(self) -> None:
+        """Send what is left, unless the collector is too slow for that."""
+        closing = threading.Thread(target=self._provider.shutdown, name="traces", daemon=True)
+        closing.start()
+        closing.join(_FLUSH_S)
+
+    def _span(self, name: str, **options: Any) -> Any:
+        # Without the text of a failure: it may quote what is masked only later.
+        return self._tracer.start_as_current_span(
+            name, record_exception=False, set_status_on_exception=False, **options
+        )
+
+
+class _NoOrphans(Sampler):
+    """Leaves out statements that belong to no request and no turn: workers look into the database all the time."""
+
+    def __init__(self, others: Sampler) -> None:
+        self._others = others
+
+    def should_sample(
+        self,
+        parent_context: Context | None,
+        trace_id: int,
+        name: str,
+        kind: SpanKind | None = None,
+        attributes: Attributes = None,
+        links: Sequence[Link] | None = None,
+        trace_state: TraceState | None = None,
+    ) -> SamplingResult:
+        """Decide on one span."""
+        if kind is SpanKind.CLIENT and not trace.get_current_span(parent_context).get_span_context().is_valid:
+            return SamplingResult(Decision.DROP)
+        return self._others.should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)
+
+    def get_description(self) -> str:
+        """Name the sampler."""
+        return f"NoOrphans{{{self._others.get_description()}}}"

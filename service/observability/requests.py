@@ -1,0 +1,106 @@
+"""Requests as an operator sees them: an id for each, one line in the log, and a count."""
+
+import logging
+import re
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.observability.log import bound
+
+RECORD: Final = "runwarden.request"
+"""Key in the ASGI scope's `state`: the record of this request."""
+UNMATCHED: Final = "unmatched"
+"""The route of a request that no route took: its path is the caller's invention."""
+_HEADER: Final = b"x-request-id"
+_WELL_FORMED: Final = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
+_VERSION: Final = re.compile(r"/v[0-9]+(?=/)")
+_PROBES: Final = frozenset({"/livez", "/readyz", "/metrics"})
+_FAULT: Final = 500
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class RequestRecord:
+    """One request, filled in while it is answered."""
+
+    request_id: str
+    method: str
+    route: str = UNMATCHED
+    """The template of its path."""
+    status: int | None = None
+    """None: the connection ended without an answer."""
+    duration_s: float = 0.0
+    organization: str | None = None
+    """The slug of the caller's organization; None: the caller is unknown."""
+    actor: str | None = None
+    """The alias of the caller's token, else its id."""
+    token_id: str | None = None
+
+    def log(self) -> None:
+        """Write the line; a probe that went well has none."""
+        status = self.status or 0
+        if self.route in _PROBES and status < _FAULT:
+            return
+        fields = {name: getattr(self, name) for name in ("actor", "token_id", "organization", "method", "route")}
+        fields |= {"status": self.status, "duration_ms": round(self.duration_s * 1000, 1)}
+        _log.log(logging.WARNING if status >= _FAULT else logging.INFO, "request", extra=fields)
+
+
+class RequestObserver:
+    """The application with the observer before it; every answer names its request in `X-Request-Id`."""
+
+    def __init__(self, app: ASGIApp, count: Callable[[RequestRecord], None]) -> None:
+        self._app = app
+        self._count = count
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request and account for it, however it ends."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        record = RequestRecord(_request_id(scope), scope["method"])
+        scope.setdefault("state", {})[RECORD] = record
+
+        async def observed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                record.status = message["status"]
+                mark = (_HEADER, record.request_id.encode())
+                message = {**message, "headers": [*message.get("headers", ()), mark]}
+            await send(message)
+
+        started = time.perf_counter()
+        with bound(request_id=record.request_id):
+            try:
+                await self._app(scope, receive, observed)
+            finally:
+                record.duration_s = time.perf_counter() - started
+                record.route = _route(scope)
+                self._count(record)
+                record.log()
+
+
+def record_of(scope: Scope) -> RequestRecord:
+    """Return the record of a request; one that is dropped where no observer stands before the application."""
+    record: RequestRecord = scope.get("state", {}).get(RECORD) or RequestRecord("", "")
+    return record
+
+
+def _request_id(scope: Scope) -> str:
+    given = [value for name, value in scope["headers"] if name == _HEADER]
+    if len(given) == 1 and _WELL_FORMED.fullmatch(given[0]):
+        return bytes(given[0]).decode("ascii")
+    return f"req_{secrets.token_hex(12)}"
+
+
+def _route(scope: Scope) -> str:
+    template: str | None = getattr(scope.get("route"), "path", None)
+    if template is None:
+        return UNMATCHED
+    # The framework names a route without the prefix of its router.
+    prefix = _VERSION.match(scope["path"])
+    return template if prefix is None or _VERSION.match(template) else prefix[0] + template

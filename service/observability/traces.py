@@ -1,0 +1,86 @@
+"""Traces: from the request that queued a run to the turns that carried it out, where a collector is configured."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, Protocol
+
+from fastapi import FastAPI
+
+from service import DISTRIBUTION
+from service.settings import SettingsError, Traces
+from service.store.database import Database
+
+_ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""The standard variables, in force where `service.toml` names no collector."""
+
+
+class Tracer(Protocol):
+    """What the service traces with."""
+
+    def instrument_app(self, app: FastAPI) -> None:
+        """Trace the requests to an application."""
+
+    def instrument_database(self, database: Database) -> None:
+        """Trace what requests and turns ask of a database."""
+
+    def parent(self) -> str | None:
+        """Return the present span as a W3C `traceparent`, to be kept until the work is continued elsewhere."""
+
+    def turn(self, parent: str | None, fields: Mapping[str, str | int]) -> AbstractContextManager[None]:
+        """Trace one attempt at a turn, below the span that queued it."""
+
+    def step(self, name: str) -> AbstractContextManager[None]:
+        """Trace one step of the attempt."""
+
+    def ended(self, outcome: str) -> None:
+        """Note how the attempt ended."""
+
+    def close(self) -> None:
+        """Send what is left, unless the collector is too slow for that."""
+
+
+class NoTracer:
+    """Traces nothing."""
+
+    def instrument_app(self, app: FastAPI) -> None:
+        """Leave the application alone."""
+
+    def instrument_database(self, database: Database) -> None:
+        """Leave the database alone."""
+
+    def parent(self) -> str | None:
+        """There is no span."""
+        return None
+
+    def turn(self, parent: str | None, fields: Mapping[str, str | int]) -> AbstractContextManager[None]:  # noqa: ARG002 — the protocol's
+        """Do nothing around the attempt."""
+        return nullcontext()
+
+    def step(self, name: str) -> AbstractContextManager[None]:  # noqa: ARG002 — the protocol's
+        """Do nothing around the step."""
+        return nullcontext()
+
+    def ended(self, outcome: str) -> None:
+        """Note nothing."""
+
+    def close(self) -> None:
+        """There is nothing to send."""
+
+
+def open_tracer(settings: Traces, environment: Mapping[str, str]) -> Tracer:
+    """Return what traces into the configured collector; without one, what traces nothing.
+
+    Raises:
+        SettingsError: A collector is configured, and the libraries for it are not installed.
+    """
+    endpoint = settings.endpoint
+    if endpoint is None and not any(environment.get(name) for name in _ENDPOINTS):
+        return NoTracer()
+    try:
+        from service.observability.otlp import OtlpTracer
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("opentelemetry"):
+            raise
+        cure = f"pip install '{DISTRIBUTION}[service,traces]'"
+        raise SettingsError(f"traces are configured, and {error.name} is missing; install it: {cure}") from error
+    return OtlpTracer(endpoint, settings.sample, environment)

@@ -1,0 +1,22 @@
+"""Text of foreign origin, made harmless for a terminal, a log or a label."""
+
+from typing import Final
+
+_PICTURES: Final = 0x2400
+"""Where Unicode's pictures of the control characters begin."""
+
+
+def printable(text: str) -> str:
+    """Return the text without what a terminal would obey: control and format characters are shown."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(mark if mark in "\n\t" or mark.isprintable() else _picture(mark) for mark in text)
+
+
+def one_line(text: str) -> str:
+    """Return the text as one printable line."""
+    return printable(text).replace("\n", _picture("\n")).replace("\t", " ")
+
+
+def _picture(mark: str) -> str:
+    return chr(_PICTURES + ord(mark)) if ord(mark) < ord(" ") else "\N{REPLACEMENT CHARACTER}"

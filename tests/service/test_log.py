@@ -1,0 +1,138 @@
+"""The log: one line for each request and turn, which names who and what, and holds nothing that it should not."""
+
+import json
+import logging
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.execution.secrets import Secrets
+from service.observability import log
+from service.observability.log import bound, formatter, start_log
+from service.settings import LogFormat
+from tests.service.conftest import BARE, Api
+from tests.service_process import Node, start_service
+
+SECRET = "s3cr3t/of the log"
+FOREIGN = f"\x1b[31mred\x07 \ud800 two\nlines {SECRET} Bearer abcdefgh https://me:pa55word@host/x rwt_{'a' * 43}"
+WANTED = ("s3cr3t", "abcdefgh", "pa55word", "rwt_", "\x1b", "\x07", "\ud800")
+
+
+@pytest.fixture
+def root() -> Iterator[logging.Logger]:
+    """The root logger, as it was afterwards."""
+    found = logging.getLogger()
+    handlers, level, hook = found.handlers[:], found.level, threading.excepthook
+    yield found
+    found.handlers[:] = handlers
+    found.setLevel(level)
+    threading.excepthook = hook
+    logging.captureWarnings(capture=False)
+
+
+def formatted(form: LogFormat, message: str, **options: Any) -> str:
+    record = logging.getLogger("service.x").makeRecord("service.x", logging.INFO, "f", 1, message, (), None, **options)
+    return formatter(form, Secrets({"KEY": SECRET})).format(record)
+
+
+def test_json_has_a_record_in_each_line() -> None:
+    """With what is bound around it; what libraries add beside is left out."""
+    with bound(run_id="run_1", turn=2, organization="acme"):
+        text = formatted("json", "done", extra={"status": 200, "color_message": "x"})
+    record = json.loads(text)
+
+    assert record.pop("timestamp").endswith("Z")
+    expected = {"level": "info", "logger": "service.x", "event": "done", "status": 200, "run_id": "run_1", "turn": 2}
+    assert record == expected | {"organization": "acme"}
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("place", ["message", "field", "exception"])
+def test_foreign_text_obeys_no_terminal_tells_no_secret_and_fakes_no_record(form: LogFormat, place: str) -> None:
+    """In a message, in a field or in a traceback; text of several lines is one record all the same."""
+    if place == "exception":
+        try:
+            raise ValueError(FOREIGN)  # noqa: TRY301 — for its traceback
+        except ValueError:
+            text = formatter(form, Secrets({"KEY": SECRET})).format(
+                logging.getLogger("service.x").makeRecord("service.x", 40, "f", 1, "it failed", (), sys.exc_info())
+            )
+    else:
+        text = formatted(form, FOREIGN if place == "message" else "x", extra={"actor": FOREIGN})
+
+    assert [word for word in WANTED if word in text or json.dumps(word)[1:-1] in text] == []
+    lines = text.splitlines()
+    assert all(line.startswith("    ") for line in lines[1:])
+    assert form == "text" or len(lines) == 1
+
+
+def test_what_libraries_and_dying_threads_say_is_in_the_log(root: logging.Logger, monkeypatch: Any) -> None:
+    """Uvicorn's and DBOS's records, warnings, and what ends a thread; values of telling variables are masked."""
+    monkeypatch.setenv("SOME_API_KEY", "the-k3y")
+    stream = StringIO()
+    start_log("json", ["NAMED"], stream)
+    for name in ("uvicorn.error", "dbos"):
+        logging.getLogger(name).warning("from %s with the-k3y", name)
+    warnings.warn("old", DeprecationWarning, stacklevel=1)
+    thread = threading.Thread(target=lambda: 1 // 0, name="doomed")
+    thread.start()
+    thread.join()
+    records = [json.loads(line) for line in stream.getvalue().splitlines()]
+
+    assert [record["event"] for record in records[:2]] == [
+        "from uvicorn.error with [masked]",
+        "from dbos with [masked]",
+    ]
+    assert [record["logger"] for record in records] == ["uvicorn.error", "dbos", "py.warnings", log.__name__]
+    assert "doomed" in records[3]["event"]
+    assert "ZeroDivisionError" in records[3]["exception"]
+
+
+def lines(node: Node, logger: str) -> list[dict[str, Any]]:
+    """Return the records of a logger in a service's log; each line has to be one."""
+    records: list[dict[str, Any]] = [json.loads(line) for line in node.log.splitlines()]
+    return [record for record in records if record["logger"].startswith(logger)]
+
+
+def test_each_request_and_each_turn_has_its_line(tmp_path: Path) -> None:
+    """Who asked for what, how it ended and how long it took; an id of the caller's is kept if it is well-formed."""
+    api = Api(start_service(tmp_path, settings='[log]\nformat = "json"\n'))
+    run_id = api.start("fail")
+    api.ended(run_id)
+    before = len(lines(api.service, "service.observability.requests"))
+    given = api.get("/external/runs", headers={"X-Request-Id": "trace-1:a.b_c"})
+    made = api.post("/external/runs/none/cancel", {}, headers={"X-Request-Id": "x\ty; rm"})
+    stranger = BARE.get(f"{api.service.base_url}/external/runs?{api.token}")
+    BARE.get(f"{api.service.base_url.removesuffix('/v1')}/livez")
+    assert api.service.stop() == 0
+    requests = lines(api.service, "service.observability.requests")[before:]
+    (turn,) = lines(api.service, "service.execution.turn")
+
+    assert given.headers["X-Request-Id"] == requests[0]["request_id"] == "trace-1:a.b_c"
+    assert made.headers["X-Request-Id"] == requests[1]["request_id"] != "x\ty; rm"
+    assert [one["status"] for one in requests] == [200, 404, 401]
+    assert [one["route"] for one in requests[:2]] == ["/v1/external/runs", "/v1/external/runs/{run_id}/cancel"]
+    assert {one["actor"] for one in requests[:2]} == {"tests"}
+    assert {one["organization"] for one in requests[:2]} == {"acme"} == {turn["organization"]}
+    assert requests[0]["token_id"].startswith("tok_")
+    assert all(one["duration_ms"] > 0 for one in requests)
+    assert (requests[2]["actor"], stranger.status_code) == (None, 401)
+    assert (turn["run_id"], turn["turn"]) == (run_id, 1)
+    assert api.token not in api.service.log
+
+
+def test_commands_start_without_what_only_the_service_needs() -> None:
+    """Neither the program nor an administrating command imports the libraries of log, metrics and traces."""
+    modules = "app.__main__, app.cli.service, service.cli.maintenance, service.cli.serve, service.store.migrations"
+    found = "[name for name in ('structlog', 'prometheus_client', 'opentelemetry') if name in sys.modules]"
+    program = f"import sys, {modules}\nprint({found})"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,303 @@
+"""Metrics: what /metrics says is what the database holds at that moment, and only the operator's token opens it."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+import sqlalchemy as sa
+from prometheus_client.parser import text_string_to_metric_families
+
+from app.version import __version__
+from service.clock import SECOND_MICROS
+from service.observability.metrics import OTHERS, ServiceMetrics
+from service.observability.requests import RequestRecord
+from service.store import invitations, organizations, runs, turns, workers
+from service.store.database import Database
+from service.store.runs import TurnRequest
+from service.store.turns import TurnOutcome
+from service.store.workers import Worker
+from tests.fault_server import free_port
+from tests.service.conftest import BARE, Api
+from tests.service_process import refused_start, start_service
+from tests.waiting import eventually
+
+TOKEN: Final = "a-token-for-scraping"
+NOW: Final = 1_800_000_000 * SECOND_MICROS
+DOCUMENTS: Final = Path(__file__).parents[2] / "docs" / "prometheus"
+HERE: Final = Path(__file__).parent
+
+
+def samples(text: str) -> dict[tuple[str, ...], float]:
+    """Name and label values, in the order of their names, to the number."""
+    found: dict[tuple[str, ...], float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            key = (sample.name, *(value for _, value in sorted(sample.labels.items())))
+            assert key not in found, f"{key} twice: Prometheus would drop one of them"
+            found[key] = sample.value
+    return found
+
+
+@pytest.fixture
+def metrics(database: Database) -> ServiceMetrics:
+    """The metrics over an empty database."""
+    return ServiceMetrics(database, lambda: NOW, worker_ttl_s=10)
+
+
+def scraped(metrics: ServiceMetrics) -> dict[tuple[str, ...], float]:
+    return samples(metrics.render().decode())
+
+
+def accept(connection: sa.Connection, slug: str, age_s: int = 0, count: int = 1) -> str:
+    """Make an organization with queued runs, and return the first one's id."""
+    owner = organizations.create(connection, name="Acme", slug=slug, now=NOW).id
+    request = TurnRequest(owner, "a", "github", "acme/api", "/srv/api.git", None, "go")
+    ids = [runs.accept(connection, request, NOW - age_s * SECOND_MICROS).id for _ in range(count)]
+    return ids[0]
+
+
+def test_queue_and_places_are_those_of_the_moment(database: Database, metrics: ServiceMetrics) -> None:
+    """By organization; what ended is gone from the next scrape, and the sum over nothing is zero."""
+    with database.write() as connection:
+        first = accept(connection, "acme", age_s=90)
+        second = accept(connection, "other", age_s=30, count=2)
+    before = scraped(metrics)
+    with database.write() as connection:
+        turns.mark_dispatched(connection, [(first, 1), (second, 1)], NOW)
+        turns.cancel(connection, first, "cancelled", NOW)
+        workers.beat(connection, Worker("w", "host", "none", 1, 3, NOW, NOW), lambda: NOW)
+        workers.beat(connection, Worker("dead", "host", "none", 1, 3, NOW, NOW), lambda: NOW - 60 * SECOND_MICROS)
+    after = scraped(metrics)
+
+    assert before["runwarden_queue_turns", "acme"] == 1
+    assert before["runwarden_queue_oldest_seconds", "acme"] == pytest.approx(90, abs=0.001)
+    assert before["runwarden_queue_turns", "other"] == 2
+    assert before["runwarden_places",] == before["runwarden_workers",] == 0
+    assert ("runwarden_queue_turns", "acme") not in after
+    assert after["runwarden_queue_turns", "other"] == after["runwarden_places_in_use", "other"] == 1
+    assert after["runwarden_queue_turns", OTHERS] == 0
+    assert (after["runwarden_places",], after["runwarden_workers",]) == (3, 1)
+
+
+def test_only_so_many_organizations_have_series_of_their_own(database: Database, metrics: ServiceMetrics) -> None:
+    """Those whose turns wait longest; the others are summed up, however many they are."""
+    with database.write() as connection:
+        for number in range(60):
+            accept(connection, f"o{number}", age_s=1000 + number)
+    found = scraped(metrics)
+    lines = {key[1]: value for key, value in found.items() if key[0] == "runwarden_queue_turns"}
+
+    assert len(lines) == 51
+    assert lines[OTHERS] == 10
+    assert "o59" in lines
+    assert "o0" not in lines
+    assert found["runwarden_queue_oldest_seconds", OTHERS] == pytest.approx(1009, abs=0.001)
+
+
+def test_hostile_names_break_no_scrape(database: Database, metrics: ServiceMetrics) -> None:
+    """Quotes, line ends, escapes, half a surrogate pair, and names that differ only beyond what is shown."""
+    with database.write() as connection:
+        for slug in ('a"} 1\nb{c="', "\x1b[31mred", "x" * 300 + "1", "x" * 300 + "2"):
+            accept(connection, slug)
+    metrics.count_request(RequestRecord("id", "\ud800\n", route="/\ud800\x1b\n", status=404))
+    text = metrics.render().decode()
+    found = samples(text)
+
+    assert sum(value for key, value in found.items() if key[0] == "runwarden_queue_turns") == 4
+    assert found["runwarden_queue_turns", "x" * 100] == 2
+    assert "\x1b" not in text
+    assert found["runwarden_http_requests_total", "other", "/\N{REPLACEMENT CHARACTER}␛␊", "404"] == 1
+
+
+def test_turns_are_counted_once_by_how_they_ended(database: Database) -> None:
+    """With how long they waited and lasted; what ended before this process began is not its own."""
+    clock = [NOW]
+    metrics = ServiceMetrics(database, lambda: clock[0], worker_ttl_s=10)
+
+    def end(run_id: str, outcome: TurnOutcome, *, started: bool = True) -> None:
+        with database.write() as connection:
+            if started:
+                turns.claim(connection, run_id, 1, "w", clock[0] - 20 * SECOND_MICROS)
+            turns.end(connection, run_id, 1, outcome, clock[0])
+
+    with database.write() as connection:
+        ids = [accept(connection, name, age_s=90) for name in "abcde"]
+    clock[0] -= SECOND_MICROS
+    end(ids[0], TurnOutcome("completed"))
+    clock[0] += SECOND_MICROS
+    end(ids[1], TurnOutcome("completed"))
+    end(ids[2], TurnOutcome("failed", failure="cancelled by the operator"), started=False)
+    first = scraped(metrics)
+    clock[0] += 5 * SECOND_MICROS
+    end(ids[3], TurnOutcome("failed", failure="it exited with status 1"))
+    second = scraped(metrics)
+    clock[0] += 3600 * SECOND_MICROS
+    end(ids[4], TurnOutcome("failed", failure="it exited with status 1"))
+    scraped(metrics)
+    third = scraped(metrics)
+
+    def counts(found: dict[tuple[str, ...], float]) -> list[float]:
+        outcomes = ("completed", "cancelled", "failed")
+        return [found["runwarden_turn_duration_seconds_count", outcome] for outcome in outcomes]
+
+    assert (counts(first), counts(second), counts(third)) == ([1, 1, 0], [1, 1, 1], [1, 1, 2])
+    assert first["runwarden_turn_duration_seconds_sum", "completed"] == 20
+    assert first["runwarden_turn_wait_seconds_sum",] == pytest.approx(70 + 90, abs=0.001)
+
+
+def test_mails_owed_and_what_is_built_are_told(database: Database, metrics: ServiceMetrics) -> None:
+    """Waiting and refused ones; the version is the program's."""
+    with database.write() as connection:
+        owner = organizations.create(connection, name="Acme", now=NOW).id
+        invitations.invite(connection, owner, "a@acme.example", NOW, due_at=NOW)
+    found = scraped(metrics)
+
+    assert found["runwarden_mails_owed", "waiting"] == 1
+    assert found["runwarden_mails_owed", "refused"] == 0
+    assert any(key[0] == "runwarden_build_info" and __version__ in key for key in found)
+    assert found["runwarden_database_up",] == 1
+    assert found["runwarden_database_round_trip_seconds",] > 0
+
+
+def test_without_its_database_a_service_says_so(
+    database: Database, metrics: ServiceMetrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And still tells what it counted itself."""
+    metrics.count_request(RequestRecord("id", "GET", route="/v1/x", status=503))
+
+    def away() -> None:
+        raise sa.exc.OperationalError("SELECT 1", {}, Exception("away"))
+
+    monkeypatch.setattr(database, "read", away)
+    found = scraped(metrics)
+
+    assert found["runwarden_database_up",] == 0
+    assert found["runwarden_http_requests_total", "GET", "/v1/x", "503"] == 1
+    assert not any(key[0].startswith(("runwarden_queue", "runwarden_places")) for key in found)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Api, str]]:
+    """A service that offers /metrics, and its address."""
+    service = start_service(tmp_path_factory.mktemp("scraped"), environment={"RUNWARDEN_METRICS_TOKEN": TOKEN})
+    yield Api(service), f"{service.base_url.removesuffix('/v1')}/metrics"
+    assert service.stop() == 0
+
+
+def test_only_the_operator_s_token_opens_the_metrics(
+    target: tuple[Api, str], api: Api, start: Callable[..., Api], tmp_path: Path
+) -> None:
+    """No token of an organization does; where no token is set there is nothing, and a weak one ends the start."""
+    tenant, url = target
+
+    def status(authorization: str) -> int:
+        return BARE.get(url, headers={"Authorization": authorization.encode("latin-1")}).status_code
+
+    assert status(f"Bearer {TOKEN}") == 200
+    for given in (f"Bearer {tenant.token}", f"Bearer {TOKEN}x", TOKEN, f"Basic {TOKEN}", "Bearer", "Bearer \xff", ""):
+        assert status(given) == 401, given
+    off = BARE.get(f"{api.service.base_url.removesuffix('/v1')}/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+    assert (off.status_code, off.json()["error_code"]) == (404, "metrics_off")
+    weak = refused_start(tmp_path, RUNWARDEN_METRICS_TOKEN="short")
+    assert (weak.returncode, "openssl rand" in weak.stderr) == (2, True), weak.stderr
+
+
+def test_requests_are_counted_by_route_and_status(target: tuple[Api, str]) -> None:
+    """By the template, not by what callers put into it; what no route takes is one series."""
+    api, url = target
+    api.ended(api.start("nothing"))
+    for number in range(3):
+        api.post(f"/external/runs/run_{number}/cancel", {})
+        BARE.get(url.replace("metrics", f"{number}"))
+    found = samples(BARE.get(url, headers={"Authorization": f"Bearer {TOKEN}"}).text)
+
+    assert found["runwarden_http_requests_total", "POST", "/v1/external/agents/{name}/runs", "201"] == 1
+    assert found["runwarden_http_requests_total", "POST", "/v1/external/runs/{run_id}/cancel", "404"] == 3
+    assert found["runwarden_http_requests_total", "GET", "unmatched", "404"] == 3
+    cancel = ("runwarden_http_request_duration_seconds_count", "POST", "/v1/external/runs/{run_id}/cancel")
+    assert found[cancel] == 3
+
+
+PROMETHEUS = pytest.mark.skipif(
+    shutil.which("prometheus") is None or shutil.which("promtool") is None,
+    reason="Prometheus is not installed; on Debian: apt-get install prometheus",
+)
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Path:
+    """The folder of an operator who copied what docs/prometheus ships."""
+    for file in (*DOCUMENTS.glob("*.yml"), HERE / "alerts.test.yml"):
+        shutil.copy(file, tmp_path)
+    (tmp_path / "runwarden-metrics-token").write_text(TOKEN)
+    return tmp_path
+
+
+@PROMETHEUS
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", "config", "prometheus.yml"),
+        ("check", "rules", "runwarden.rules.yml"),
+        ("test", "rules", "alerts.test.yml"),
+    ],
+)
+def test_promtool_accepts_what_ships_and_the_alerts_fire(configured: Path, arguments: tuple[str, ...]) -> None:
+    """Each alert fires on what it is for, and none on a service that is well."""
+    done = subprocess.run(["promtool", *arguments], cwd=configured, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@PROMETHEUS
+def test_every_metric_of_an_alert_is_one_that_the_service_has(target: tuple[Api, str]) -> None:
+    """An alert on a name that does not exist would never fire."""
+    _, url = target
+    rules = (DOCUMENTS / "runwarden.rules.yml").read_text("utf-8")
+    text = BARE.get(url, headers={"Authorization": f"Bearer {TOKEN}"}).text
+    named = set(re.findall(r"\brunwarden_[a-z_]+", rules))
+
+    assert {name for name in named if name not in text} == set()
+
+
+@PROMETHEUS
+def test_a_real_prometheus_scrapes_the_service(target: tuple[Api, str], configured: Path) -> None:
+    """With the configuration that ships, but for the address; the alerts are loaded."""
+    _, url = target
+    file = configured / "prometheus.yml"
+    text = file.read_text("utf-8").replace("127.0.0.1:8400", httpx.URL(url).netloc.decode())
+    file.write_text(text.replace("15s", "1s"), "utf-8")
+    port = free_port()
+    server = subprocess.Popen(
+        [
+            *("prometheus", "--config.file=prometheus.yml", f"--web.listen-address=127.0.0.1:{port}"),
+            f"--storage.tsdb.path={configured / 'data'}",
+        ],
+        cwd=configured,
+        stdout=(configured / "log").open("wb"),
+        stderr=subprocess.STDOUT,
+    )
+
+    def answer(path: str, **params: str) -> Any:
+        assert server.poll() is None, (configured / "log").read_text("utf-8")
+        try:
+            return BARE.get(f"http://127.0.0.1:{port}/api/v1/{path}", params=params).json()["data"]
+        except (httpx.TransportError, ValueError, KeyError):
+            return {}
+
+    try:
+        eventually(lambda: bool(answer("query", query="runwarden_places == 2").get("result")), "it scrapes the places")
+        (seen,) = answer("targets")["activeTargets"]
+        alerts = answer("rules")["groups"][0]["rules"]
+    finally:
+        server.terminate()
+        server.wait()
+
+    assert (seen["health"], seen["lastError"]) == ("up", "")
+    assert {alert["health"] for alert in alerts} <= {"ok", "unknown"}
+    assert len(alerts) == (DOCUMENTS / "runwarden.rules.yml").read_text("utf-8").count("alert:")
