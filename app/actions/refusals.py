@@ -52,10 +52,12 @@ def _problems(request: WriteRequest) -> Iterator[Problem]:
             yield from _json("inputs", request.inputs)
         case CreateOrganization():
             yield from _email(request.email)
-            yield from _text("offer_code", request.offer_code or "")
+            yield from _line("offer_code", request.offer_code or "")
         case OnboardProject():
             if request.project_id is None and not (request.project_path or "").strip():
                 yield Problem("project_path", "Name the project: group/project, or its numeric id.")
+            yield from _line("project_path", request.project_path or "")
+            yield from _json("project_path", request.project_id)
 
 
 def _instructions(text: str) -> Iterator[Problem]:
@@ -89,7 +91,7 @@ def _agent(request: StartAgent) -> Iterator[Problem]:
         yield Problem("name", "Name the agent as the service knows it; '.', '..' and control characters cannot be.")
     if not request.repository.strip():
         yield Problem("repository", "Name the repository: owner/repo, group/project, a URL, or a configured name.")
-    yield from _text("repository", request.repository)
+    yield from _line("repository", request.repository)
 
 
 def _email(email: str) -> Iterator[Problem]:
@@ -101,6 +103,13 @@ def _email(email: str) -> Iterator[Problem]:
 def _text(field: str, text: str) -> Iterator[Problem]:
     if any("\ud800" <= c <= "\udfff" for c in text):
         yield Problem(field, "Contains half a character (a lone surrogate): delete it and type it again.")
+
+
+def _line(field: str, text: str) -> Iterator[Problem]:
+    found = tuple(_text(field, text))
+    yield from found
+    if not found and not text.isprintable():
+        yield Problem(field, "Contains a line break or an invisible character: delete it.")
 
 
 def _json(field: str, value: Json) -> Iterator[Problem]:

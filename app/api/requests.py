@@ -131,9 +131,9 @@ def agent_segment(name: str) -> str:
     """An agent's name as one path segment.
 
     Raises:
-        ValueError: The name is empty, `.` or `..`, or holds control characters; quoting does not make those safe.
+        ValueError: The name is blank, `.` or `..`, or holds control characters; quoting does not make those safe.
     """
-    if name in {"", ".", ".."} or any(category(c) == "Cc" for c in name):
+    if name.strip() in {"", ".", ".."} or any(category(c) == "Cc" for c in name):
         raise ValueError(f"{name!r} cannot be an agent's name.")
     try:
         return quote(name, safe="")

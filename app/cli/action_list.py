@@ -10,7 +10,7 @@ import click
 from app.cli.context import Invocation
 from app.cli.documents import action_document, state_text
 from app.cli.exits import Exit
-from app.cli.options import OUT_OPTION, FactCommand, as_last_moment, as_moment, async_command
+from app.cli.options import COUNT, OUT_OPTION, FactCommand, as_last_moment, as_moment, async_command
 from app.cli.output import Format
 from app.cli.table import Column
 from app.run_document import as_received
@@ -47,7 +47,7 @@ def filter_options(function: F) -> F:
 
 @click.command("list", cls=FactCommand, short_help="List writes, newest first.")
 @filter_options
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Maximum number of actions.")
+@click.option("--limit", type=COUNT, default=50, show_default=True, help="Maximum number of actions.")
 @async_command
 async def list_actions(invocation: Invocation, /, *, limit: int, **filters: Any) -> int:
     """List writes, newest first; does not contact the service."""

@@ -5,11 +5,10 @@ from typing import Any
 import click
 
 from app.cli.context import Invocation
-from app.cli.documents import unsent_document
 from app.cli.exits import Exit
-from app.cli.options import CommandGroup, FactCommand, mapping
+from app.cli.options import CommandGroup, mapping
 from app.cli.run_wait import wait_options
-from app.cli.write_command import WriteOptions, submit, write_options
+from app.cli.write_command import WriteCommand, WriteOptions, submit, write_options
 
 
 @click.group(cls=CommandGroup)
@@ -17,7 +16,7 @@ def agents() -> None:
     """Start named agents."""
 
 
-@agents.command("start", cls=FactCommand)
+@agents.command("start", cls=WriteCommand, kind="agent.start")
 @click.argument("name")
 @click.argument("more_inputs", nargs=-1, metavar="")
 @click.option(
@@ -53,7 +52,6 @@ def start(
 
     if more_inputs and not inputs:
         raise click.UsageError(f"Got unexpected extra argument ({more_inputs[0]})")
-    invocation.beside_error = unsent_document("agent.start")
     # The spec's four forms have no prefix; ours for GitLab means the bare path.
     request = StartAgent(name, repository.removeprefix("gitlab:"), branch, mapping((*inputs, *more_inputs)))
     write = WriteOptions.of(**options)

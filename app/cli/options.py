@@ -170,6 +170,9 @@ def _period(param: click.Parameter, value: str | None) -> tuple[datetime, dateti
         raise click.BadParameter(str(error), param=param) from error
 
 
+COUNT: Final = click.IntRange(1, 1_000_000_000)
+"""How many of something."""
+
 OUT_OPTION: Final = click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Into a file, all or nothing."
 )

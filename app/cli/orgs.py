@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from app.cli.context import Invocation
-from app.cli.documents import invitation_ends_at, organization_document, state_text, unsent_document
+from app.cli.documents import invitation_ends_at, organization_document, state_text
 from app.cli.exits import Exit
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.org_import import import_organizations
 from app.cli.table import Column
-from app.cli.write_command import WriteOptions, submit, write_options
+from app.cli.write_command import WriteCommand, WriteOptions, submit, write_options
 from app.run_document import as_received
 from app.times import exact_ago, rfc3339
 from storage.records import Action
@@ -25,8 +25,11 @@ def orgs() -> None:
 
 orgs.add_command(import_organizations)
 
+LONGEST_ID = 100
+"""Digits; Python refuses to read very long numbers."""
 
-@orgs.command("create", cls=FactCommand)
+
+@orgs.command("create", cls=WriteCommand, kind="organization.create")
 @click.argument("email")
 @click.option("--offer-code", metavar="CODE", help="A partner offer code. Default: the standard trial.")
 @write_options
@@ -36,7 +39,6 @@ def create(invocation: Invocation, /, *, email: str, offer_code: str | None, **o
     """Create an organization and invite EMAIL as its administrator."""
     from app.api.requests import CreateOrganization
 
-    invocation.beside_error = unsent_document("organization.create")
     return submit(invocation, CreateOrganization(email.strip(), offer_code), WriteOptions.of(**options))
 
 
@@ -86,7 +88,7 @@ def gitlab() -> None:
     """Onboard GitLab projects."""
 
 
-@gitlab.command("onboard", cls=FactCommand)
+@gitlab.command("onboard", cls=WriteCommand, kind="gitlab.onboard")
 @click.argument("project")
 @write_options
 @click.pass_obj
@@ -94,8 +96,7 @@ def onboard(invocation: Invocation, /, *, project: str, **options: Any) -> int:
     """Onboard PROJECT: group/project, or its numeric id. Exit code 1 if GitLab refuses it."""
     from app.api.requests import OnboardProject
 
-    invocation.beside_error = unsent_document("gitlab.onboard")
     name = project.removeprefix("gitlab:")
-    is_id = name.isascii() and name.isdecimal()
+    is_id = name.isascii() and name.isdecimal() and len(name) <= LONGEST_ID
     request = OnboardProject(project_id=int(name)) if is_id else OnboardProject(project_path=name)
     return submit(invocation, request, WriteOptions.of(**options))

@@ -14,7 +14,7 @@ from app.api.errors import ApiError, NotFoundError
 from app.cli.context import Invocation
 from app.cli.documents import CHUNK, COLUMNS, RunView, continued_from, views
 from app.cli.exits import CommandFailedError, ErrorDetail, Exit, failed, of_api_error
-from app.cli.options import OUT_OPTION, FactCommand, async_command
+from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command
 from app.cli.output import Format, Rows
 from app.cli.progress import Bar
 from app.query import both, parse
@@ -141,7 +141,7 @@ def _label(name: str) -> str:
 
 @click.command("list", cls=FactCommand, short_help="List runs, newest first.")
 @filter_options
-@click.option("--limit", type=click.IntRange(min=1), default=DEFAULT_LIMIT, show_default=True, help="At most so many.")
+@click.option("--limit", type=COUNT, default=DEFAULT_LIMIT, show_default=True, help="At most so many.")
 @click.option("--all", "everything", is_flag=True, help="All of them, however many.")
 @click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
 @async_command
@@ -163,7 +163,7 @@ async def list_runs(invocation: Invocation, /, *, limit: int, everything: bool, 
 
 @click.command("export", cls=FactCommand, short_help="Write every run that matches to a file.")
 @filter_options
-@click.option("--limit", type=click.IntRange(min=1), default=None, help="Maximum number of runs. Default: all.")
+@click.option("--limit", type=COUNT, default=None, help="Maximum number of runs. Default: all.")
 @click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
 @OUT_OPTION
 @async_command

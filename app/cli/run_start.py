@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from app.cli.context import Invocation
-from app.cli.documents import unsent_document
 from app.cli.exits import failed
-from app.cli.options import FactCommand, mapping
+from app.cli.options import mapping
 from app.cli.run_wait import RunLookup, wait_options
-from app.cli.write_command import WriteOptions, perform, submit, write_options
+from app.cli.write_command import WriteCommand, WriteOptions, perform, submit, write_options
 from storage.records import Repository
 
 if TYPE_CHECKING:
@@ -124,7 +123,7 @@ class Work:
         return cls(gather(instructions, file), branch, mapping(metadata), WriteOptions.of(**options))
 
 
-@click.command("start", cls=FactCommand, short_help="Start a run.")
+@click.command("start", cls=WriteCommand, kind="run.start", short_help="Start a run.")
 @click.option("-R", "--repository", required=True, metavar="REPO", help="owner/repo, or gitlab:group/project.")
 @work_options
 @click.argument("instructions", nargs=-1)
@@ -133,20 +132,18 @@ def start(invocation: Invocation, /, *, repository: str, **options: Any) -> int:
     """Start a run with INSTRUCTIONS: words, - for stdin, --file, or none to write them in $EDITOR."""
     from app.api.requests import StartRun
 
-    invocation.beside_error = unsent_document("run.start")
     reference, work = _repository(repository), Work.of(**options)
     request = StartRun(work.instructions, reference, work.branch, work.metadata)
     return submit(invocation, request, work.write)
 
 
-@click.command("continue", cls=FactCommand, short_help="Continue a run's conversation.")
+@click.command("continue", cls=WriteCommand, kind="run.continue", short_help="Continue a run's conversation.")
 @click.argument("run_id")
 @work_options
 @click.argument("instructions", nargs=-1)
 @click.pass_obj
 def continue_run(invocation: Invocation, /, *, run_id: str, **options: Any) -> int:
     """Continue the conversation of RUN_ID; its repository is looked up."""
-    invocation.beside_error = unsent_document("run.continue")
     work = Work.of(**options)
     return invocation.run(lambda: _continue(invocation, run_id, work))
 

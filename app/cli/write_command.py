@@ -12,11 +12,12 @@ import click
 from app.cli.context import Invocation
 from app.cli.documents import unsent_document
 from app.cli.exits import Exit, Failure
-from app.cli.options import as_key
+from app.cli.options import FactCommand, as_key
 from app.cli.output import Document, Format, Output
 from app.cli.run_wait import finish
 from app.cli.table import Column
 from app.cli.writes import carry_out, rehearse, tell
+from storage.records import ActionKind
 
 if TYPE_CHECKING:
     from app.api.requests import WriteRequest
@@ -27,6 +28,19 @@ HEADERS: Final[Mapping[str, str]] = {"Authorization": "Bearer ***", "Content-Typ
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class WriteCommand(FactCommand):
+    """A command that writes: what is refused before anything is sent has a write's fields as well."""
+
+    def __init__(self, *args: Any, kind: ActionKind, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.kind = kind
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command's arguments, as click does."""
+        ctx.ensure_object(Invocation).beside_error = unsent_document(self.kind)
+        return super().parse_args(ctx, args)
 
 
 def write_options(function: F) -> F:

@@ -190,6 +190,7 @@ def test_the_ledger_is_filtered_by_state_and_kind(faulty: CommandLine, server: F
     assert kinds("--state", "unknown") == ["organization.create"]
     assert kinds("--kind", "run.start") == ["run.start"]
     assert kinds("--limit", "1") == ["run.start"]
+    assert faulty("actions", "list", "--limit", "9" * 24, "--json").json()["error"]["kind"] == "usage"
 
 
 def _moved(home: Path, change: str, *values: object) -> None:

@@ -269,6 +269,11 @@ def test_read_only_sends_nothing(faulty: CommandLine, server: FaultServer) -> No
         (["orgs", "create", "nobody"], "email"),
         (["runs", "start", "-R", "acme/api", "--branch", "a..b", "go"], "branch_name"),
         (["agents", "start", "..", "-R", "acme/api"], "name"),
+        (["agents", "start", " ", "-R", "acme/api"], "name"),
+        (["agents", "start", "a", "-R", "acme/\u202eapi"], "repository"),
+        (["orgs", "create", "a@b.example", "--offer-code", "A\nB"], "offer_code"),
+        (["gitlab", "onboard", "acme/\x1b[31m"], "project_path"),
+        (["gitlab", "onboard", "9" * 30], "project_path"),
     ],
 )
 def test_what_cannot_succeed_is_not_even_sent(
@@ -277,9 +282,28 @@ def test_what_cannot_succeed_is_not_even_sent(
     """Exit code 2, naming the field."""
     result = faulty(*arguments, "--json")
 
-    assert (result.code, result.json()["error"]["kind"]) == (2, "invalid")
+    assert (result.code, result.json()["error"]["kind"], result.json()["state"]) == (2, "invalid", "not_sent")
     assert [problem["field"] for problem in result.json()["error"]["problems"]] == [field]
     assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [
+        (["runs", "start", "-R", "acme/api", "--timeout", "soon", "go"], "run"),
+        (["runs", "continue", "run_1", "--key", "", "go"], "run"),
+        (["agents", "start", "a", "-R", "acme/api", "more"], "execution"),
+        (["orgs", "create"], "organization"),
+        (["gitlab", "onboard", "a/b", "--nonsense"], "project"),
+        (["gitlab", "onboard", "9" * 5000, "--key", " "], "project"),
+    ],
+)
+def test_a_command_line_that_is_wrong_has_a_writes_document(lone: CommandLine, arguments: list[str], key: str) -> None:
+    """A script reads the same fields, whatever kept it from being sent."""
+    document = lone(*arguments, "--json").json()
+
+    assert (document["error"]["kind"], document["action_id"], document["state"]) == ("usage", None, "not_sent")
+    assert (document[key], document["warnings"]) == (None, [])
 
 
 def test_people_are_told_what_to_do(faulty: CommandLine, server: FaultServer) -> None:
