@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from app.automations.acting import Acting, CannotActError
+from app.automations.metrics import Snapshot, snapshot
 from app.automations.observing import Observer
 from app.automations.occurrences import asked_for
 from app.automations.runner import Runner
@@ -108,6 +109,15 @@ class Bot:
         if held is None and isinstance(rule.on, OnRun | OnStuck):
             raise CannotActError("it needs a run: name one with --run")
         await runner.set_off(rule, asked_for(engine.clock(), None if held is None else held.run))
+
+    async def snapshot(self) -> Snapshot:
+        """The figures now.
+
+        Raises:
+            StorageError: A file cannot be read.
+        """
+        engine, _ = self._opened()
+        return await snapshot(engine, self.state, is_working=self._is_working)
 
     async def run(self) -> None:
         """Work until cancelled; a file that fails is reported, and tried again."""

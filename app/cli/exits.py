@@ -74,6 +74,7 @@ EXTRAS: Final[Mapping[str, Sequence[str]]] = {
         *("prometheus_client", "structlog"),
     ),
     "web": ("textual_serve", "aiohttp"),
+    "metrics": ("prometheus_client",),
 }
 """The optional parts of the distribution, and the packages that each needs."""
 

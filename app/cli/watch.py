@@ -6,33 +6,40 @@ import os
 import signal
 import socket
 import sys
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from app.cli.context import Invocation
-from app.cli.exits import Exit
+from app.cli.exits import Exit, failed, require_extra
 from app.cli.options import FactCommand, async_command
 from app.config import ConfigError
 from app.streams import printing
 from app.times import rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from app.automations.bot import Bot
     from app.config import Settings
 
 WATCHDOG_S: Final = 5.0
+LARGEST_PORT: Final = 65_535
 
 
 @click.command("watch", cls=FactCommand, short_help="Watch without a screen, and carry out the automations.")
 @click.option("--once", is_flag=True, help="Ask the service once, decide, act, and end: for cron.")
 @click.option("--all-profiles", is_flag=True, help="Watch every configured service.")
+@click.option(
+    "--metrics",
+    callback=lambda _ctx, _param, value: _address(value),
+    metavar="[HOST:]PORT",
+    help="Answer Prometheus at http://HOST:PORT/metrics; on loopback unless HOST says otherwise.",
+)
 @async_command
-async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool) -> int:
+async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, metrics: tuple[str, int] | None) -> int:
     """Watch without a screen, and carry out the automations of the configuration.
 
     Each line on stdout is a JSON object. SIGTERM and ^C settle what is being sent, then end it; SIGHUP reads the
@@ -49,11 +56,47 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool) ->
             await bot.open()
         if once:
             return await _once(bots)
-        await _work(invocation, settings, bots)
+        async with _metrics(metrics, bots):
+            await _work(invocation, settings, bots)
+    except asyncio.CancelledError:
+        if invocation.stopped_by is not signal.SIGTERM:
+            raise
+        # A service manager asked it to end, and it does: that is no failure.
+        invocation.stopped_by = None
     finally:
         for bot in bots:
             await bot.close()
+    say("stopped")
     return Exit.DONE
+
+
+@asynccontextmanager
+async def _metrics(address: tuple[str, int] | None, bots: "Sequence[Bot]") -> "AsyncIterator[None]":
+    if address is None:
+        yield
+        return
+    require_extra("metrics")
+    from app.automations.metrics import Snapshot, serve
+
+    async def snapshots() -> "Sequence[Snapshot]":
+        return [await bot.snapshot() for bot in bots]
+
+    try:
+        server = await serve(*address, snapshots)
+    except OSError as error:
+        raise failed("usage", f"{address[0]}:{address[1]} cannot be used: {error.strerror}.") from error
+    async with server:
+        say("metrics", address=f"{address[0]}:{server.sockets[0].getsockname()[1]}")
+        yield
+
+
+def _address(text: str | None) -> tuple[str, int] | None:
+    if text is None:
+        return None
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > LARGEST_PORT:
+        raise click.BadParameter(f"{text!r} is not an address: write 9464 or 127.0.0.1:9464.")
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def say(event: str, **facts: Any) -> None:

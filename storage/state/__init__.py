@@ -71,6 +71,7 @@ class State:
     open_decisions = reads(decisions.still_open)
     journal = reads(decisions.journal)
     decision = reads(decisions.one)
+    outcomes = reads(decisions.outcomes)
     last_result = reads(decisions.last_result)
     last_due = reads(decisions.last_due)
     conversation = reads(decisions.conversation)

@@ -137,6 +137,12 @@ def journal(
     return tuple(_decision(row) for row in connection.execute(query, (*values, limit)).fetchall())
 
 
+def outcomes(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
+    """How many decisions there are, by rule and outcome, without what was history."""
+    query = "SELECT rule, outcome, count(*) FROM decisions WHERE outcome <> 'history' GROUP BY rule, outcome"
+    return {(rule, outcome): count for rule, outcome, count in connection.execute(query).fetchall()}
+
+
 def last_result(connection: sqlite3.Connection, rule: str, conversation: str = "") -> str | None:
     """The run that the rule made or continued last, in this conversation if one is given."""
     query = (

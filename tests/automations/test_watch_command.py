@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -9,11 +11,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
 
+from app.automations.metrics import FIGURES
 from tests.automations.test_acting import RUN, Service, automation, configured, service
 from tests.cli.conftest import CommandLine
+from tests.service_process import ROOT
 
 __all__ = ["service"]
 KILLS = 6
@@ -63,7 +71,8 @@ def test_it_works_reloads_and_ends_as_asked(service: Service, cli: CommandLine) 
             bot.send_signal(signal.SIGHUP)
             assert line(bot, "reloaded")["automations"] == ["r", "s"]
             bot.send_signal(signal.SIGTERM)
-            assert bot.wait(60) == 128 + signal.SIGTERM
+            assert line(bot, "stopped")
+            assert bot.wait(60) == 0
 
 
 def test_only_one_of_two_works_and_the_other_takes_over(service: Service, cli: CommandLine) -> None:
@@ -76,6 +85,52 @@ def test_only_one_of_two_works_and_the_other_takes_over(service: Service, cli: C
             first.send_signal(signal.SIGTERM)
             first.wait(60)
             line(second, "working")
+
+
+def test_prometheus_reads_what_it_did(service: Service, cli: CommandLine) -> None:
+    """By its own parser; a hostile status breaks nothing, and nothing else is served."""
+    configured(service, cli.home, automation('{ continue = "go on" }'))
+    service.runs = [{**RUN, "status": 'a"\nb'}]
+    with watching(cli, "--metrics", "0") as bot:
+        origin = f"http://{line(bot, 'metrics')['address']}"
+        line(bot, "working")
+        families = {each.name: each for each in _scraped(origin, "runwarden_runs")}
+        with pytest.raises(HTTPError):
+            urlopen(f"{origin}/")
+
+    (runs,) = families["runwarden_runs"].samples
+    assert runs.labels == {"profile": "acme", "status": 'a"\nb'}
+    assert families["runwarden_bot_working"].samples[0].value == 1
+    assert families["runwarden_automation_paused"].samples[0].labels["automation"] == "r"
+
+
+def _scraped(origin: str, wanted: str) -> list[Metric]:
+    for _ in range(600):
+        with urlopen(f"{origin}/metrics") as answer:
+            families = list(text_string_to_metric_families(answer.read().decode()))
+        if any(each.name == wanted and each.samples for each in families):
+            return families
+        with subprocess.Popen(["sleep", "0.1"]) as moment:
+            moment.wait()
+    raise AssertionError(f"{wanted} never came")
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)")
+def test_promtool_accepts_the_alert_rules() -> None:
+    """Each of them names a figure that there is."""
+    rules = ROOT / "deploy" / "prometheus" / "watch.rules.yml"
+    checked = subprocess.run(["promtool", "check", "rules", rules], capture_output=True, text=True, check=False)
+
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_the_alert_rules_ask_for_figures_that_there_are() -> None:
+    """An alert on a figure that is not there never fires."""
+    text = (ROOT / "deploy" / "prometheus" / "watch.rules.yml").read_text()
+    named = set(re.findall(r"runwarden_(\w+)", text))
+
+    assert named
+    assert named <= {name for name, *_ in FIGURES}
 
 
 def test_a_kill_at_any_time_sends_nothing_twice(service: Service, cli: CommandLine) -> None:

@@ -1,0 +1,186 @@
+"""Metrics of the bots for Prometheus, made from the files when it asks, so that no figure is stale."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from app.api.budget import Priority
+from app.engine import Engine
+from storage.errors import StorageError
+from storage.records import LinkState, PlatformHealth, RunFilter
+from storage.state import State
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+MOST_VALUES: Final = 30
+"""Values of one label; the rest is counted as `other`."""
+DEADLINE_S: Final = 10.0
+"""For one scrape."""
+LARGEST_HEAD: Final = 8_192
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One profile's figures."""
+
+    profile: str
+    now: datetime
+    runs: Mapping[str, int]
+    """By status."""
+    stuck: int
+    hosts: tuple[PlatformHealth, ...]
+    links: tuple[LinkState, ...]
+    unknown: int
+    """Actions whose outcome is unknown."""
+    decisions: Mapping[tuple[str, str], int]
+    """By rule and outcome."""
+    paused: Mapping[str, bool]
+    """By rule."""
+    requests: Mapping[str, int]
+    """Sent by this process, by priority."""
+    is_working: bool
+
+
+async def snapshot(engine: Engine, state: State, *, is_working: bool) -> Snapshot:
+    """The figures now.
+
+    Raises:
+        StorageError: A file cannot be read.
+    """
+    return Snapshot(
+        profile=engine.profile.name,
+        now=engine.clock(),
+        runs=await engine.cache.status_counts(RunFilter()),
+        stuck=len(await engine.cache.stuck()),
+        hosts=await engine.cache.health(),
+        links=await engine.cache.links(),
+        unknown=len(await engine.ledger.unresolved()),
+        decisions=await state.outcomes(),
+        paused={name: each.paused is not None for name, each in (await state.rule_states()).items()},
+        requests={priority.name.lower(): engine.client.budget.sent[priority] for priority in Priority},
+        is_working=is_working,
+    )
+
+
+def exposition(snapshots: Sequence[Snapshot]) -> bytes:
+    """The figures in Prometheus' text format."""
+    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client.registry import Collector
+
+    class Figures(Collector):
+        def collect(self) -> "Iterator[Metric]":
+            return _families(snapshots)
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Figures())
+    return generate_latest(registry)
+
+
+def _families(snapshots: Sequence[Snapshot]) -> "Iterator[Metric]":
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    for name, text, labels, counts in FIGURES:
+        kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+        family = kind(f"runwarden_{name}", text, labels=("profile", *labels))
+        for one in snapshots:
+            for values, figure in _capped(dict(counts(one)), labels).items():
+                family.add_metric([_label(one.profile), *values], figure)
+        yield family
+
+
+def _capped(figures: Mapping[tuple[str, ...], float], labels: Sequence[str]) -> dict[tuple[str, ...], float]:
+    """The figures with at most `MOST_VALUES` values of each label: names of the service are not bounded."""
+    kept = sorted(figures, key=lambda values: -figures[values])[:MOST_VALUES]
+    capped: dict[tuple[str, ...], float] = {}
+    for values, figure in figures.items():
+        shown = tuple(map(_label, values)) if values in kept else ("other",) * len(labels)
+        capped[shown] = capped.get(shown, 0) + figure
+    return capped
+
+
+def _label(text: str) -> str:
+    # A lone surrogate would break the whole scrape.
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _runs(one: Snapshot) -> Iterator[tuple[tuple[str, ...], float]]:
+    yield from (((status,), count) for status, count in one.runs.items())
+
+
+def _healthy(one: Snapshot) -> Iterator[tuple[tuple[str, ...], float]]:
+    yield from (((host.platform, host.status), 1) for host in one.hosts if host.connected)
+
+
+def _ages(one: Snapshot) -> Iterator[tuple[tuple[str, ...], float]]:
+    yield from (((link.subject,), (one.now - link.last_ok_at).total_seconds()) for link in one.links if link.last_ok_at)
+
+
+def _failing(one: Snapshot) -> Iterator[tuple[tuple[str, ...], float]]:
+    yield from (((link.subject,), link.failures) for link in one.links)
+
+
+FIGURES: Final = (
+    ("runs", "Runs held, by status.", ("status",), _runs),
+    ("stuck_runs", "Active runs that take far longer than usual.", (), lambda one: [((), one.stuck)]),
+    ("host_status", "The status of a code host as the service last said it.", ("platform", "status"), _healthy),
+    ("poll_age_seconds", "Since the last poll that succeeded.", ("subject",), _ages),
+    ("poll_failures", "Polls that failed in a row.", ("subject",), _failing),
+    ("unknown_actions", "Writes whose outcome is unknown.", (), lambda one: [((), one.unknown)]),
+    (
+        "automation_decisions_total",
+        "Decisions of automations, by outcome.",
+        ("automation", "outcome"),
+        lambda one: one.decisions.items(),
+    ),
+    (
+        "automation_paused",
+        "1: the automation is paused.",
+        ("automation",),
+        lambda one: [((rule,), float(paused)) for rule, paused in one.paused.items()],
+    ),
+    (
+        "requests_total",
+        "Requests that this process sent, by priority.",
+        ("priority",),
+        lambda one: [((priority,), count) for priority, count in one.requests.items()],
+    ),
+    ("bot_working", "1: this process holds the automations' lease.", (), lambda one: [((), float(one.is_working))]),
+)
+
+
+Snapshots = Callable[[], Awaitable[Sequence[Snapshot]]]
+
+
+async def serve(host: str, port: int, snapshots: Snapshots) -> asyncio.Server:
+    """Answer GET /metrics there until the server is closed.
+
+    Raises:
+        OSError: The address cannot be used.
+    """
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A peer that is too slow, or goes away, is left.
+        with suppress(TimeoutError, ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(DEADLINE_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+                status, body = await _answer(head, snapshots)
+                lines = f"HTTP/1.1 {status}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {len(body)}\r\n"
+                writer.write(f"{lines}Connection: close\r\n\r\n".encode() + body)
+                await writer.drain()
+        writer.close()
+
+    return await asyncio.start_server(answer, host, port, limit=LARGEST_HEAD)
+
+
+async def _answer(head: bytes, snapshots: Snapshots) -> tuple[str, bytes]:
+    if head.split(b" ", 2)[:2] != [b"GET", b"/metrics"]:
+        return "404 Not Found", b"Here is only GET /metrics.\n"
+    try:
+        return "200 OK", exposition(await snapshots())
+    except StorageError as error:
+        return "503 Service Unavailable", f"{error}\n".encode("utf-8", "replace")
