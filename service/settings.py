@@ -208,6 +208,8 @@ class DataFolder:
         self.work = self.root / "work"
         self.workers = self.root / "workers"
         """A lock for each live worker process on this folder."""
+        self.restoring_file = self.root / "restoring"
+        """Stands here while a back-up takes the place of what was here."""
 
     @property
     def database_url(self) -> str:
@@ -218,8 +220,17 @@ class DataFolder:
         """Whether a service keeps its database here."""
         return self.database_file.exists()
 
-    def create(self) -> None:
-        """Make the folders that are missing, closed to other users."""
+    def create(self, *, restoring: bool = False) -> None:
+        """Make the folders that are missing, closed to other users.
+
+        Raises:
+            SettingsError: A restore was cut off here, and this is none.
+        """
+        if self.restoring_file.exists() and not restoring:
+            raise SettingsError(
+                f"{self.root} is being restored, or its restore was cut off: run `runwarden service restore` again, "
+                "with --force"
+            )
         for folder in (self.root, self.outbox, self.mirrors, self.runs, self.work, self.workers):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 

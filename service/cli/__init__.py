@@ -20,6 +20,8 @@ _COMMANDS: Final = {
     "agent": ("service.cli.agents", "Agents."),
     "run": ("service.cli.runs", "The log or the diff of a run."),
     "prune": ("service.cli.maintenance", "Remove old logs, diffs and queue entries; runs stay."),
+    "backup": ("service.cli.backup", "Write all of the service into one file, also while it runs."),
+    "restore": ("service.cli.backup", "Restore a service that is stopped from such a file."),
     "audit": ("service.cli.audit", "Who administered what, and when."),
     "status": ("service.cli.maintenance", "What is in force: sandbox, workers, queue."),
 }

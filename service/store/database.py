@@ -57,6 +57,14 @@ class Database:
             yield connection
 
     @contextmanager
+    def exclusive(self) -> Iterator[sa.Connection]:
+        """Open a transaction for writing that waits for other processes which change tables."""
+        with self.write() as connection:
+            if not self.is_sqlite:
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCKS, _MIGRATION)))
+            yield connection
+
+    @contextmanager
     def sole(self, task: int) -> Iterator[bool]:
         """Yield True to one process at a time for a task, False to the others; SQLite has only one worker."""
         if self.is_sqlite:
@@ -77,9 +85,7 @@ class Database:
                 # A reader does not wait for a writer.
                 if version(connection) == VERSION:
                     return
-            with self.write() as connection:
-                if not self.is_sqlite:
-                    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCKS, _MIGRATION)))
+            with self.exclusive() as connection:
                 migrate(connection)
         except sa.exc.OperationalError as error:
             place = self.url.render_as_string(hide_password=True)

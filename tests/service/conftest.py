@@ -11,10 +11,13 @@ from typing import Any, Final
 import httpx
 import pytest
 
+from service.backup.backup import back_up
+from service.clock import now_micros
 from service.hosts.health import HealthProbes
-from service.settings import Probing
+from service.settings import DataFolder, Probing
 from service.store.database import Database
 from tests import service_process
+from tests.service.backups import a_service, opened
 from tests.service.gitlab_server import GitLabServer
 from tests.service.postgres import Cluster, NoPostgresError, cluster
 from tests.waiting import eventually
@@ -278,3 +281,13 @@ def hasty_probes() -> Iterator[HealthProbes]:
     """Probes for hosts that never answer."""
     with contextlib.closing(HealthProbes(Probing(timeout_s=1, cache_s=0))) as made:
         yield made
+
+
+@pytest.fixture
+def backup(tmp_path: Path) -> Path:
+    """A back-up of a small SQLite service in tmp_path/data."""
+    folder = DataFolder(tmp_path / "data")
+    with opened(folder, None) as database:
+        a_service(database, folder)
+        back_up(database, folder, tmp_path / "backup.tar.gz", now_micros)
+    return tmp_path / "backup.tar.gz"

@@ -1,0 +1,1 @@
+"""Back-ups: one file with all that a service cannot make again, from either database and into either."""

@@ -1,0 +1,209 @@
+"""Restoring a back-up: checked first, put beside what is there, and then in its place."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import sqlalchemy as sa
+
+from service.backup import archive, tables
+from service.backup.archive import BackupError, Manifest
+from service.clock import SECOND_MICROS, Clock, rfc3339
+from service.execution import trees
+from service.settings import DataFolder
+from service.store import audit, workers
+from service.store.database import Database
+from service.store.migrations import migrate, version
+from service.store.schema import VERSION, meta, metadata, organizations
+from service.worker_process import held
+
+_RUNNING = "a service runs on {0}; stop it before it is restored"
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was restored."""
+
+    made_at: int
+    organizations: int
+    runs: int
+    queued: int
+    """Turns that had not ended, and are executed again."""
+    files: int
+
+
+class Restore:
+    """Puts one back-up into one data folder and database."""
+
+    def __init__(self, source: Path, folder: DataFolder, url: str | None, actor: str, clock: Clock) -> None:
+        self._source = source
+        self._folder = folder
+        self._url = url
+        self._actor = actor
+        self._clock = clock
+        self._staged = folder.root / "runs.restored"
+
+    def run(self, *, force: bool) -> Restored:
+        """Restore; with `force` in place of what is there.
+
+        Raises:
+            BackupError: The back-up is damaged or of another version, or the target is not empty.
+            ServiceError: The service runs.
+            DatabaseError: The database cannot be used.
+        """
+        manifest = archive.checked(self._source)
+        _check_version(manifest)
+        self._folder.create(restoring=True)
+        refusal = _RUNNING.format(self._folder.root)
+        with held(self._folder.lock_file, refusal), held(self._folder.worker_lock_file, refusal):
+            self._check_target(force=force)
+            files = self._stage_files()
+            with self._marked():
+                restored = self._load_elsewhere(manifest) if self._url is None else self._load(self._url, manifest)
+            self._place_files()
+            self._folder.restoring_file.unlink()
+        return Restored(manifest.made_at, *restored, files)
+
+    @contextlib.contextmanager
+    def _marked(self) -> Iterator[None]:
+        """Let nothing start on this folder until the end is reached, by this command or the next."""
+        was_cut_off = self._folder.restoring_file.exists()
+        self._folder.restoring_file.touch(0o600)
+        try:
+            yield
+        except BaseException:
+            if not was_cut_off:
+                # All is as it was.
+                self._folder.restoring_file.unlink()
+            raise
+
+    def _check_target(self, *, force: bool) -> None:
+        found = self._found()
+        has_logs = any(self._folder.runs.iterdir())
+        if (found or has_logs or self._folder.restoring_file.exists()) and not force:
+            raise BackupError(
+                f"{self._folder.root} is not empty: it has {found or 'no organization, but logs'}; "
+                "give --force to replace ALL of it, or name another --data-dir"
+            )
+
+    def _found(self) -> str | None:
+        """Return what stands in the way, None if nothing does."""
+        if self._url is None and not self._folder.exists():
+            return None
+        with contextlib.closing(Database(self._url or self._folder.database_url)) as database:
+            try:
+                number = _organizations(database, self._clock)
+            except sa.exc.DatabaseError as error:
+                if self._url is not None:
+                    raise
+                # What a back-up is for.
+                return f"a database that cannot be read ({error.orig})"
+        return f"{number} organizations" if number else None
+
+    def _stage_files(self) -> int:
+        """Write logs and diffs beside the present ones; return how many."""
+        trees.remove(self._staged)
+        self._staged.mkdir(mode=0o700)
+        number = 0
+        for name, file in archive.members(self._source):
+            kind, _, rest = name.partition("/")
+            if kind == "runs":
+                place = self._staged / rest
+                place.parent.mkdir(mode=0o700, exist_ok=True)
+                _write(place, file)
+                number += 1
+        return number
+
+    def _place_files(self) -> None:
+        for stale in (self._folder.runs, self._folder.work):
+            if not trees.remove(stale):
+                raise BackupError(f"{stale} cannot be removed; remove it by hand, and restore again with --force")
+        self._staged.rename(self._folder.runs)
+        self._folder.create(restoring=True)
+        for name, file in archive.members(self._source):
+            if name == "service.toml":
+                self._folder.settings_file.unlink(missing_ok=True)
+                _write(self._folder.settings_file, file)
+
+    def _load_elsewhere(self, manifest: Manifest) -> tuple[int, int, int]:
+        """Make a new SQLite file, complete, and put it in the place of the present one."""
+        target = self._folder.database_file
+        draft = target.with_name("service.sqlite.restored")
+        for stale in (draft, draft.with_name(f"{draft.name}-journal")):
+            stale.unlink(missing_ok=True)
+        loaded = self._load(f"sqlite:///{draft}", manifest)
+        # A journal of the old file would be rolled back into the new one.
+        for kind in ("journal", "wal", "shm"):
+            target.with_name(f"{target.name}-{kind}").unlink(missing_ok=True)
+        draft.replace(target)
+        return loaded
+
+    def _load(self, url: str, manifest: Manifest) -> tuple[int, int, int]:
+        """Replace what a database holds, in one transaction; return organizations, runs, and turns queued again."""
+        with contextlib.closing(Database(url)) as database, database.exclusive() as connection:
+            _clear(connection)
+            _make_tables(connection)
+            number = {}
+            for name, file in archive.members(self._source):
+                if name.startswith("tables/"):
+                    number.update(self._load_table(connection, name, file))
+            if missing := [table.name for table in tables.TABLES if table.name not in number]:
+                raise BackupError(f"{self._source} lacks the table {missing[0]}; use another back-up")
+            queued = tables.queue_again(connection, self._clock)
+            detail = f"the back-up of {rfc3339(manifest.made_at)}"
+            audit.record(connection, self._actor, "restore", self._clock(), detail=detail)
+        return number["organizations"], number["runs"], queued
+
+    def _load_table(self, connection: sa.Connection, name: str, file: IO[bytes]) -> dict[str, int]:
+        try:
+            table = metadata.tables[name.removeprefix("tables/").removesuffix(".jsonl")]
+            return {table.name: tables.load(connection, table, file)}
+        except (LookupError, ValueError, TypeError, sa.exc.StatementError) as error:
+            raise BackupError(
+                f"{self._source} does not fit this service: {name}: {error}; use another back-up"
+            ) from error
+
+
+def _check_version(manifest: Manifest) -> None:
+    if manifest.schema_version != VERSION:
+        cure = (
+            "install the release that made it, or newer"
+            if manifest.schema_version > VERSION
+            else "restore it with the release that made it, then upgrade"
+        )
+        raise BackupError(f"the back-up has schema version {manifest.schema_version}, this program {VERSION}: {cure}")
+
+
+def _organizations(database: Database, clock: Clock) -> int:
+    """Return how many organizations there are, and see that no worker is alive elsewhere."""
+    with database.read() as connection:
+        there = sa.inspect(connection)
+        # `version` refuses what belongs to another program.
+        if version(connection) is None or not there.has_table(organizations.name):
+            return 0
+        if not database.is_sqlite and (living := workers.heard_within(connection, 10 * SECOND_MICROS, clock)):
+            raise BackupError(f"{len(living)} workers run on the database; stop every serve and worker before")
+        return connection.execute(sa.select(sa.func.count()).select_from(organizations)).scalar_one()
+
+
+def _clear(connection: sa.Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        # The queue would take a turn that it has seen for done.
+        connection.exec_driver_sql("DROP SCHEMA IF EXISTS dbos CASCADE")
+    metadata.drop_all(connection)
+    connection.exec_driver_sql("DROP TABLE IF EXISTS alembic_version")
+
+
+def _make_tables(connection: sa.Connection) -> None:
+    migrate(connection)
+    connection.execute(sa.delete(meta))
+
+
+def _write(place: Path, file: IO[bytes]) -> None:
+    descriptor = os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as target:
+        shutil.copyfileobj(file, target)
