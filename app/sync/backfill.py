@@ -3,8 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -13,14 +12,15 @@ from app.api.budget import Priority
 from app.api.client import Client
 from app.api.errors import ApiError, EndlessListError, RateLimitedError
 from app.config import HistorySettings
-from app.events import Announce, BackfillMoved
+from app.events import Announce
+from app.sync.backfill_report import BackfillReport
 from app.sync.fill import PARALLEL, FilterDoubtError, ListFill, Missing, WindowFill
 from app.sync.reader import RunReader
 from app.sync.runs import RunSync
 from app.sync.walk import TICK
 from app.sync.windows import LONGEST
 from storage.records import Coverage, CoverageGap, RunFilter
-from storage.records.backfill import BackfillPhase, BackfillProgress
+from storage.records.backfill import BackfillProgress
 
 SLICE_S: Final = 20.0
 """A job fills for so long at a time; then it looks whether it is still its turn."""
@@ -31,19 +31,15 @@ REST_S: Final = 5.0
 FIRST_WAIT_S: Final = 5.0
 LONGEST_WAIT_S: Final = 300.0
 """After a failure; it doubles from the first to the longest."""
-TELL_S: Final = 0.25
-"""How often progress is told."""
-SHARE_S: Final = 1.0
-"""How often other processes are told, and heard."""
 OLDER_RUNS: Final = 1_000
 """How many runs further a person comes by asking once."""
 
 
 @dataclass(slots=True)
 class _Effort:
-    """One filling: how far it goes, and how far it came. It is the pace of `app.sync.fill`."""
+    """The limits of one filling: the `Pace` of `app.sync.fill`."""
 
-    tell: Callable[[int, float | None, Coverage | None, int], None]
+    came: Callable[[int, float | None, Coverage | None, int], None]
     may_go_on: Callable[[], bool]
     room: float
     """Runs until it has enough."""
@@ -57,7 +53,7 @@ class _Effort:
     def moved(self, runs: int, coverage: Coverage | None, dropped: int) -> None:
         """So many runs are held now that were not before; the coverage by now, where it changed; entries left out."""
         self.room -= runs
-        self.tell(runs, self._left, coverage, dropped)
+        self.came(runs, self._left, coverage, dropped)
 
     def estimate(self, runs_left: float | None) -> None:
         """About so many runs are left; None: not known."""
@@ -68,13 +64,11 @@ class Backfill:
     """Fetches what is missing of the history, as far as the configuration or a person asks."""
 
     def __init__(self, runs: RunSync, client: Client, announce: Announce, history: HistorySettings) -> None:
-        self.progress = BackfillProgress()
-        """Of this process."""
         self._runs = runs
+        self.report: Final = BackfillReport(runs.cache, announce, runs.clock)
         self._in_background = replace(runs.reader, client=client.at(Priority.BACKFILL))
         self._on_demand = replace(runs.reader, client=client.at(Priority.ASKED))
         self._cache = runs.cache
-        self._announce = announce
         self._history = history
         self._parallel = float(PARALLEL)
         self._is_paused = False
@@ -82,9 +76,11 @@ class Backfill:
         self._asked_for = 0
         """Fillings that a person waits for: the one in the background makes way."""
         self._wait_s = FIRST_WAIT_S
-        self._began = (0.0, 0)
-        """Monotonic seconds and the runs done by then: whence the speed is known."""
-        self._told_s = -math.inf
+
+    @property
+    def progress(self) -> BackfillProgress:
+        """Of this process."""
+        return self.report.progress
 
     # in the background
 
@@ -94,13 +90,13 @@ class Backfill:
             return LOOK_S  # The first refresh is not over: there is nothing to begin with.
         self._is_paused = await self._cache.backfill_paused()
         if self._is_paused:
-            self._tell("paused")
+            self.report.enter("paused")
             return LOOK_S
         try:
             done = await self.run(for_s=SLICE_S)
         except ApiError as error:
             wait_s = self._wait(error)
-            await self._cache.keep_progress(self.progress, self._runs.clock())
+            await self.report.keep()
             return wait_s
         self._wait_s = FIRST_WAIT_S
         return REST_S if done else LOOK_S if self._asked_for else 0.0
@@ -125,26 +121,24 @@ class Backfill:
                 lambda: (is_asked or not self._is_paused) and not self._asked_for and time.monotonic() < end_s,
             )
             reader = self._on_demand if is_asked else self._in_background
-            async with self._shared(hears_pause=not is_asked):
+            async with self.report.shared(None if is_asked else self._hear_pause):
                 await self._fill(reader, missing, effort, LONGEST)
             is_done = effort.room <= 0 or not await missing()
-        before = self.progress.phase
-        self._tell("paused" if self._is_paused else "done" if is_done else "running")
-        if self.progress.phase != before:
-            await self._cache.keep_progress(self.progress, self._runs.clock())
+        if self.report.enter("paused" if self._is_paused else "done" if is_done else "running"):
+            await self.report.keep()
         return is_done
 
     async def pause(self) -> None:
         """Ask for nothing more until `resume`, in every process of this cache."""
         self._is_paused = True
         await self._cache.pause_backfill(paused=True)
-        self._tell("paused")
+        self.report.enter("paused")
 
     async def resume(self) -> None:
         """Go on after a pause."""
         self._is_paused = False
         await self._cache.pause_backfill(paused=False)
-        self._tell("idle")
+        self.report.enter("idle")
 
     # because a person asked
 
@@ -168,15 +162,18 @@ class Backfill:
             async with self._turn:
                 left: Sequence[CoverageGap] | None = None
                 while left != (left := await missing()):
-                    async with self._shared():
+                    async with self.report.shared():
                         await self._fill(self._on_demand, missing, self._effort(most, lambda: True), max(1.0, longest))
                     if run_id is None or await self._cache.detail(run_id):
                         return
         finally:
             self._asked_for -= 1
-            self._tell("idle")
+            self.report.enter("idle")
 
     # how
+
+    async def _hear_pause(self) -> None:
+        self._is_paused = self._is_paused or await self._cache.backfill_paused()
 
     async def _fill(self, reader: RunReader, missing: Missing, effort: _Effort, longest: float) -> None:
         gaps = await missing()
@@ -222,57 +219,13 @@ class Backfill:
             if gap.before is not None and gap.before > floor
         ]
 
-    # how far
-
-    @asynccontextmanager
-    async def _shared(self, *, hears_pause: bool = False) -> AsyncIterator[None]:
-        """Let other processes see how far it is, and let them pause it, while it goes on."""
-
-        async def share() -> None:
-            while True:
-                await asyncio.sleep(SHARE_S)
-                await self._cache.keep_progress(self.progress, self._runs.clock())
-                self._is_paused = self._is_paused or (hears_pause and await self._cache.backfill_paused())
-
-        sharing = asyncio.create_task(share())
-        try:
-            yield
-        finally:
-            sharing.cancel()
-            await asyncio.gather(sharing, return_exceptions=True)
-
     def _effort(self, room: float, may_go_on: Callable[[], bool]) -> _Effort:
-        self._began = (time.monotonic(), self.progress.done_runs)
-        return _Effort(self._came, may_go_on, room, self._parallel)
-
-    def _came(self, runs: int, left: float | None, coverage: Coverage | None, dropped: int) -> None:
-        began_s, before = self._began
-        done = self.progress.done_runs + runs
-        speed = (done - before) / max(time.monotonic() - began_s, 1e-3)
-        self.progress = replace(
-            self.progress,
-            phase="running",
-            done_runs=done,
-            dropped=self.progress.dropped + dropped,
-            estimated_runs=None if left is None else done + round(left),
-            seconds_left=None if left is None or not speed else left / speed,
-            oldest=coverage.complete_since if coverage else self.progress.oldest,
-            until=None,
-            why="",
-        )
-        if time.monotonic() >= self._told_s + TELL_S:
-            self._told_s = time.monotonic()
-            self._announce(BackfillMoved(self.progress))
-
-    def _tell(self, phase: BackfillPhase, *, until: datetime | None = None, why: str = "") -> None:
-        told = replace(self.progress, phase=phase, until=until, why=why)
-        if told != self.progress:
-            self.progress = told
-            self._announce(BackfillMoved(told))
+        self.report.begin()
+        return _Effort(self.report.came, may_go_on, room, self._parallel)
 
     def _wait(self, error: ApiError) -> float:
         wait_s = error.retry_after_s if isinstance(error, RateLimitedError) else None
         if wait_s is None:
             wait_s, self._wait_s = self._wait_s, min(LONGEST_WAIT_S, 2 * self._wait_s)
-        self._tell("waiting", until=self._runs.clock() + timedelta(seconds=wait_s), why=error.kind)
+        self.report.enter("waiting", until=self._runs.clock() + timedelta(seconds=wait_s), why=error.kind)
         return wait_s

@@ -39,11 +39,10 @@ async def test_every_process_sees_how_far_it_is_and_can_pause_it(history: Peer, 
         filling = asyncio.create_task(one.backfill.run())
         await until(lambda: one.backfill.progress.done_runs > 0)
         told = None
-        while told is None:
+        while told is None or told.phase != "running":
             told = await other.cache.backfill_progress(other.clock())
         await other.backfill.pause()
 
-        assert told.phase == "running"
         assert told.estimated_runs is not None
         assert await filling is False
         told = await other.cache.backfill_progress(other.clock())

@@ -92,7 +92,14 @@ def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laptop:
         return httpx.MockTransport(answer)
 
     clock = SimpleNamespace(monotonic=passed_s, time=lambda: START.timestamp() + passed_s())
-    for module in ("app.polling", "app.sync.backfill", "app.sync.fill", "app.sync.reread", "storage.budget"):
+    for module in (
+        "app.polling",
+        "app.sync.backfill",
+        "app.sync.backfill_report",
+        "app.sync.fill",
+        "app.sync.reread",
+        "storage.budget",
+    ):
         monkeypatch.setattr(f"{module}.time", clock)
     monkeypatch.setattr(Transport, "_lane", lane)
     monkeypatch.setattr(Polling, "_listen", lambda _: asyncio.sleep(math.inf))

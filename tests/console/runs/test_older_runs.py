@@ -191,7 +191,7 @@ async def test_a_rate_limit_is_waited_for_and_said(begun: Staged, monkeypatch: p
 
 
 def moved(scene: Scene, progress: BackfillProgress) -> BackfillMoved:
-    scene.engine.backfill.progress = progress
+    scene.engine.backfill.report.progress = progress
     return BackfillMoved(progress)
 
 
