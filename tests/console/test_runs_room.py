@@ -60,20 +60,24 @@ async def test_the_mouse_sorts_and_opens(staged: Staged) -> None:
 
 
 async def test_at_rest_nothing_on_the_screen_changes(staged: Staged, board: Board) -> None:
-    """Neither seconds nor polls that bring nothing new make it say anything else: there is nothing to paint."""
+    """Neither seconds nor polls that bring nothing new make it say anything else: there is nothing to paint, and
+    no key to look up again."""
     board.runs.clear()
     for number in range(20):
         board.put(f"run_{number:02}", "completed", created=-number - 120.0, updated=-number - 90.0)
     async with staged() as scene:
         await scene.tick(seconds=120)
         await scene.sync()
-        before = scene.text
+        before, screen = scene.text, scene.app.screen
+        keys_looked_up: list[object] = []
+        screen.bindings_updated_signal.subscribe(scene.app, keys_looked_up.append)
         for _ in range(3):
             await scene.tick(seconds=7)
             await scene.sync()
             await scene.tick(seconds=7)
 
             assert scene.text == before
+        assert not keys_looked_up
 
 
 async def test_a_poll_that_changes_nothing_paints_no_whole_screen(

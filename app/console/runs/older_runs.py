@@ -89,6 +89,11 @@ class OlderRuns:
         """Act: one of the names in `OLDER_BINDINGS`."""
         self._actions[name]()
 
+    @property
+    def possible(self) -> frozenset[str]:
+        """The names of what there is to act on."""
+        return frozenset(filter(self.is_possible, self._actions))
+
     def is_possible(self, name: str) -> bool:
         """Whether there is something to act on."""
         is_paused = self.extent is not None and self.extent.is_paused

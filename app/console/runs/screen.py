@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import events, on
 from textual.binding import Binding, BindingType
@@ -25,7 +25,6 @@ from app.console.runs.table_loader import TableLoader
 from app.console.runs.views import TableQuery
 from app.console.session import CURE_S, Session
 from app.console.troubles import UNREADABLE
-from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from app.text import safe_text
 from storage.records import RunWindow
 from widgets.filter.bar import FilterBar
@@ -36,6 +35,9 @@ from widgets.frame.notice import Notice
 from widgets.runs.pane import RunPane
 from widgets.runs.row_cells import SearchHighlight
 from widgets.runs.table import RunTable
+
+if TYPE_CHECKING:
+    from app.events import Event
 
 WIDE: Final = 120
 """From this width on the run stands beside the table."""
@@ -89,6 +91,8 @@ class RunsScreen(BaseScreen):
         self.run_actions = RunActions(context, lambda: self.focused_run_id, self.table_loader.seek)
         self.bulk_actions = BulkActions(context, self.query_controller, self.table)
         self.older_runs = OlderRuns(context, lambda: self.query_controller.now, self._older_runs_changed)
+        self._possible: frozenset[str] = frozenset()
+        """What of the older runs the keys offer."""
         self.pane_loader = PaneLoader(context, self.table, self.pane, self.older_runs.explanation)
 
     def compose_body(self) -> Iterable[Widget]:
@@ -120,8 +124,10 @@ class RunsScreen(BaseScreen):
 
     # What it hears from the engine and the clock
 
-    def engine_changed(self, event: Event) -> None:
+    def engine_changed(self, event: "Event") -> None:
         """Read the run beside the table again; the table's loader hears of changes itself."""
+        from app.events import ActionChanged, CacheChangedElsewhere, RunsChanged
+
         if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
             self.pane_loader.look()
 
@@ -317,7 +323,10 @@ class RunsScreen(BaseScreen):
         self.table.end_with(self.older_runs.tail())
         if self.table.is_at_tail:
             self.pane_loader.look()
-        self.refresh_bindings()
+        # Every key is looked up for the line of keys: not each second for nothing.
+        if (possible := self.older_runs.possible) != self._possible:
+            self._possible = possible
+            self.refresh_bindings()
         self._explain()
 
     def _older_runs_changed(self) -> None:
