@@ -2,10 +2,12 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from app.text import safe_text
-from storage.records import ActionState
+
+if TYPE_CHECKING:
+    from storage.records import ActionState
 
 Tone = Literal["good", "bad", "busy", "wait", "warn", "plain", "quiet"]
 
@@ -61,7 +63,7 @@ _BAD_HEALTH: Final = {
     "down": Badge("✗", "down", "bad"),
 }
 
-_ACTIONS: Final[dict[ActionState, Badge]] = {
+_ACTIONS: Final[dict["ActionState", Badge]] = {
     "prepared": Badge("◌", "prepared", "wait"),
     "sending": Badge("●", "sending", "busy"),
     "confirmed": Badge("✓", "confirmed", "good"),
@@ -86,6 +88,6 @@ def health_badge(status: str, healthy_words: Collection[str]) -> Badge:
     return _BAD_HEALTH.get(word) or Badge("◆", safe_text(status, limit=40) or "no status", "warn")
 
 
-def action_badge(state: ActionState) -> Badge:
+def action_badge(state: "ActionState") -> Badge:
     """An action's state."""
     return _ACTIONS[state]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
 from textual import events
@@ -13,9 +13,11 @@ from textual.widget import Widget
 from app.text import safe_text
 from app.times import ago, span
 from storage.records import RunRow
-from storage.records.following import PinnedRun, RunDurations
 from widgets.badges import STYLES, Tone, run_badge
 from widgets.cells import fit, shorten
+
+if TYPE_CHECKING:
+    from storage.records.following import PinnedRun, RunDurations
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ _QUIET: Final = STYLES["quiet"]
 Part = tuple[str, str]
 
 
-def follow_line(pinned: PinnedRun, now: datetime, as_of: datetime, width: int) -> Content:
+def follow_line(pinned: "PinnedRun", now: datetime, as_of: datetime, width: int) -> Content:
     """The line, at most `width` cells; active runs are timed up to when the service last answered."""
     row = pinned.row
     if row is None:
@@ -58,12 +60,12 @@ def follow_line(pinned: PinnedRun, now: datetime, as_of: datetime, width: int) -
     return Content.assemble((head, f"{STYLES[tone]} bold"), *names, *_times(pinned, now, as_of, layout))
 
 
-def took_s(pinned: PinnedRun, as_of: datetime) -> float:
+def took_s(pinned: "PinnedRun", as_of: datetime) -> float:
     """Seconds that the run worked, as observed."""
     return (pinned.row.took.until(as_of) if pinned.row is not None else None) or 0.0
 
 
-def bar(seconds: float, durations: RunDurations, cells: int) -> str:
+def bar(seconds: float, durations: "RunDurations", cells: int) -> str:
     """The time so far on a scale of the repository's durations: `┊` the median, `│` the 95th percentile."""
     scale_s = max(durations.p95_s * SCALE, 1.0)
 
@@ -95,7 +97,7 @@ def _layout(width: int) -> LineLayout:
     return LineLayout(word=0, bar=12, figures=18) if width >= FIGURES else LineLayout(word=0, bar=LEAST, figures=0)
 
 
-def _times(pinned: PinnedRun, now: datetime, as_of: datetime, layout: LineLayout) -> list[Part]:
+def _times(pinned: "PinnedRun", now: datetime, as_of: datetime, layout: LineLayout) -> list[Part]:
     row, durations = pinned.row, pinned.durations
     if row is None:
         return []
@@ -114,7 +116,7 @@ def _times(pinned: PinnedRun, now: datetime, as_of: datetime, layout: LineLayout
     return [(f"{so_far:>{_TOOK - 1}} ", f"{STYLES['warn']} bold" if late else "bold"), (drawn, STYLES[tone]), usual]
 
 
-def _usual(durations: RunDurations | None, layout: LineLayout) -> str:
+def _usual(durations: "RunDurations | None", layout: LineLayout) -> str:
     if not layout.figures:
         return ""
     if durations is None:
@@ -149,7 +151,7 @@ class FollowStrip(Widget):
         self._times: tuple[datetime, datetime] | None = None
         self.display = False
 
-    def show(self, pins: tuple[PinnedRun, ...], now: datetime, as_of: datetime) -> None:
+    def show(self, pins: "tuple[PinnedRun, ...]", now: datetime, as_of: datetime) -> None:
         """Show the followed runs, the active ones first."""
         self._pins = pins
         self.display = bool(pins)
@@ -185,7 +187,7 @@ class FollowStrip(Widget):
             self.post_message(self.Picked(shown[event.y].run_id))
 
     @property
-    def _shown(self) -> tuple[PinnedRun, ...]:
+    def _shown(self) -> "tuple[PinnedRun, ...]":
         return self._pins[: LINES if self.screen.size.height >= TALL else 1]
 
     @property

@@ -14,13 +14,13 @@ from textual.worker import Worker
 
 from app.console.key_actions import key_actions, key_hints
 from app.console.session import Session
-from app.events import Event
 from widgets.follow import FollowStrip
 from widgets.frame.bars import KeyBar, Tab, TabBar
 from widgets.frame.header_bar import HeaderBar, Vitals
 from widgets.frame.notice import Banner, Notice
 
 if TYPE_CHECKING:
+    from app.events import Event
     from storage.records.following import PinnedRun
 
 
@@ -77,7 +77,7 @@ class BaseScreen(Screen[None]):
         self._show_vitals(session.vitals)
         self._show_pins(session.pins)
 
-    def engine_changed(self, event: Event) -> None:
+    def engine_changed(self, event: "Event") -> None:
         """Something changed; screens that show it read it again."""
 
     def tick(self, now: datetime) -> None:

@@ -12,7 +12,6 @@ from app.api.errors import ApiError
 from app.config import Profile, Settings
 from app.console.coalesced_task import CoalescedTask, Start
 from app.console.troubles import READ_ONLY, link_notice, own_failure_text, storage_notice
-from app.events import ActionChanged, CacheChangedElsewhere, Event, LinkChanged, StorageFailed
 from app.text import safe_text
 from app.times import clocks_apart
 from storage.errors import StorageError
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
 
     from app.engine import Engine
+    from app.events import Event
     from storage.cache.first_paint import FirstPaint
     from storage.records.following import PinnedRun
     from widgets.frame.notice import Notice
@@ -114,8 +114,10 @@ class Session:
         self._unsubscribe = self.engine = None
         self.show_pins(())
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: "Event") -> None:
         """The engine says that something changed."""
+        from app.events import ActionChanged, CacheChangedElsewhere, LinkChanged, StorageFailed
+
         if isinstance(event, StorageFailed):
             self.storage_failed(event.message)
         if isinstance(event, LinkChanged) and event.own_failure is not None and event.state.subject == "runs":

@@ -1,17 +1,19 @@
 """Actions of the ledger as the turns of a conversation."""
 
 import json
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from app.text import SafeText, safe_block, safe_text
-from storage.records import Action
 from widgets.runs.facts import Turn
+
+if TYPE_CHECKING:
+    from storage.records import Action
 
 TURN_LINES: Final = 60
 """Lines of one instruction that are shown; the ledger has it in full."""
 
 
-def turn_of(action: Action) -> Turn:
+def turn_of(action: "Action") -> Turn:
     """An action of the ledger as a turn of a conversation."""
     trouble = safe_text(action.error.message) if action.error is not None else None
     return Turn(action.created_at, safe_text(action.actor, limit=60), action.state, _said(action.body_json), trouble)
@@ -34,7 +36,7 @@ def _said(body_json: str) -> tuple[SafeText, ...]:
     return indented(json.dumps(body.get("inputs", {}) if isinstance(body, dict) else body))
 
 
-def instructions_of(action: Action) -> str:
+def instructions_of(action: "Action") -> str:
     """What the action told the agent; empty where it told it nothing in words."""
     body = json.loads(action.body_json)
     return str(body.get("instructions") or "") if isinstance(body, dict) else ""

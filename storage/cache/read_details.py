@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final, cast
 
-from storage.cache.learnt import final_statuses
 from storage.cache.run_sql import Where, both, order_by, where
+from storage.cache.statuses import final_statuses
 from storage.cache.turns import took
 from storage.database import snapshot
 from storage.records import Presence, Repository, Run, RunDetail, RunFilter, RunSort, Transition

@@ -4,8 +4,8 @@ import sqlite3
 from dataclasses import replace
 from typing import Any, Final
 
-from storage.cache.learnt import final_statuses
 from storage.cache.run_sql import Where, order_by, where
+from storage.cache.statuses import final_statuses
 from storage.cache.turns import took
 from storage.database import data_version, snapshot
 from storage.records import RunFilter, RunRow, RunSort

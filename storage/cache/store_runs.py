@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Final, Self, TypeVar
 from zlib import adler32, crc32
 
-from storage.cache.learnt import final_statuses
 from storage.cache.run_sql import search_text
+from storage.cache.statuses import final_statuses
 from storage.cache.turns import FIRST_SINCE_SQL, UNKNOWN_US, Turns, took_sql
 from storage.database import immediate
 from storage.records import Presence, Repository, Run, RunChanges, Transition

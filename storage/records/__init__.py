@@ -3,22 +3,11 @@
 No pydantic and no I/O in here: it is on the way to the first painted screen.
 """
 
-from storage.records.action import (
-    OPEN_STATES,
-    UNUSED_STATES,
-    Action,
-    ActionError,
-    ActionFilter,
-    ActionKind,
-    ActionState,
-    AuditEntry,
-    Author,
-    Resolution,
-    Surface,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
 from storage.records.activity import LinkState, PollOutcome
 from storage.records.coverage import Coverage, CoverageGap, CoverageRange, Reread
-from storage.records.created import INVITATION_LIFETIME, Execution, Organization, Project
 from storage.records.health import HealthChange, HealthReport, HealthSample, HealthSpan, PlatformHealth
 from storage.records.query import RunFilter, RunPage, RunSort, RunWindow, WindowRequest
 from storage.records.repository import Repository
@@ -33,7 +22,23 @@ from storage.records.run import (
     Took,
     Transition,
 )
-from storage.records.traits import DateFilter, Habit, RunClock, ServiceTraits
+
+if TYPE_CHECKING:
+    from storage.records.action import (
+        OPEN_STATES,
+        UNUSED_STATES,
+        Action,
+        ActionError,
+        ActionFilter,
+        ActionKind,
+        ActionState,
+        AuditEntry,
+        Author,
+        Resolution,
+        Surface,
+    )
+    from storage.records.created import INVITATION_LIFETIME, Execution, Organization, Project
+    from storage.records.traits import DateFilter, Habit, RunClock, ServiceTraits
 
 __all__ = [
     "ACTIVE_STATUSES",
@@ -82,3 +87,15 @@ __all__ = [
     "Transition",
     "WindowRequest",
 ]
+
+_LATER: Final = ("action", "created", "traits")
+"""Modules that are imported with their first use: the first screen shows nothing of them."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        for module in _LATER if name in __all__ else ():
+            with_first_use = import_module(f"{__name__}.{module}")
+            if hasattr(with_first_use, name):
+                return getattr(with_first_use, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from app.times import age, ago, clock_time, roughly_ago
 from storage.records import LinkState
-from storage.records.budget import Wait, WaitReason
 from widgets.badges import Badge
+
+if TYPE_CHECKING:
+    from storage.records.budget import Wait, WaitReason
 
 LATE_AFTER_POLLS: Final = 4
 LATE_FLOOR_S: Final = 45.0
@@ -53,7 +55,7 @@ class PollTiming:
         return max(LATE_FLOOR_S, LATE_AFTER_POLLS * self.period_s)
 
 
-WAITS: Final[Mapping[WaitReason, str]] = {
+WAITS: Final["Mapping[WaitReason, str]"] = {
     "rate_limit": "rate limit",
     "own_pace": "rate limit",
     "service_down": "service fails",
@@ -61,7 +63,7 @@ WAITS: Final[Mapping[WaitReason, str]] = {
 REFUSED: Final = frozenset({"not_authorized", "forbidden", "no_token", "token"})
 
 
-def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: Wait | None = None) -> Badge:
+def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: "Wait | None" = None) -> Badge:
     """The state of one subject's facts: connecting, live, overdue, or stale with its age and reason.
 
     A wait is said once the facts are older than usual, with the time at which it ends.
@@ -81,7 +83,7 @@ def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: W
     return Badge("●", f"live · {roughly_ago(link.last_ok_at, now)}", "good")
 
 
-def _waiting(link: LinkState | None, timing: PollTiming, now: datetime, wait: Wait | None) -> Badge | None:
+def _waiting(link: LinkState | None, timing: PollTiming, now: datetime, wait: "Wait | None") -> Badge | None:
     held = link or LinkState("runs")
     is_young = held.last_ok_at is not None and (now - held.last_ok_at).total_seconds() < timing.due_after_s
     if wait is None or wait.until <= now or held.error_kind in REFUSED or (is_young and not held.is_failing):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from textual import events
 from textual.content import Content
@@ -14,10 +14,12 @@ from textual.widget import Widget
 from app.text import safe_text
 from app.times import age
 from storage.records import LinkState, PlatformHealth
-from storage.records.budget import Wait
 from widgets.badges import STYLES, Badge, Tone, health_badge
 from widgets.cells import shorten
 from widgets.frame.freshness import PollTiming, freshness
+
+if TYPE_CHECKING:
+    from storage.records.budget import Wait
 
 PRODUCT: Final = "runwarden"
 FILES_FAIL: Final = Badge("✗", "own files unusable", "bad")
@@ -40,7 +42,7 @@ class Vitals:
     can_switch: bool = False
     """There are other profiles to switch to."""
     runs_link: LinkState | None = None
-    wait: Wait | None = None
+    wait: "Wait | None" = None
     """Why the next poll comes later than configured, and when."""
     working: int = 0
     queued: int = 0

@@ -2,15 +2,18 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
 from app.text import SafeText, safe_text
 from app.times import ago, clock_time, roughly_ago, span, stamp, started
-from storage.records import ActionState, RunDetail, RunRow
+from storage.records import RunDetail, RunRow
 from widgets.badges import STYLES, action_badge, run_badge
 from widgets.cells import shorten
+
+if TYPE_CHECKING:
+    from storage.records import ActionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,7 @@ class Turn:
 
     at: datetime
     actor: SafeText
-    state: ActionState
+    state: "ActionState"
     text: tuple[SafeText, ...]
     """The instructions, line by line."""
     trouble: SafeText | None = None

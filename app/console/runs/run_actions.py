@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from textual.binding import Binding
-from textual.screen import ModalScreen
 
 from app.console.messages import FollowRun
 from app.console.runs.screen_context import ScreenContext
 from app.text import json_escaped
-from storage.records import Action, Run
+from storage.records import Run
 
 if TYPE_CHECKING:
+    from textual.screen import ModalScreen
+
     from app.engine import Engine
+    from storage.records import Action
 
 WRITES: Final = frozenset({"new", "continue", "agent", "new_like", "retry"})
 
@@ -71,7 +73,7 @@ class RunActions:
         if inspect.isawaitable(done):
             await done
 
-    def form_closed(self, action: Action | None) -> None:
+    def form_closed(self, action: "Action | None") -> None:
         """Ask the service for what a form has changed."""
         if action is None:
             return
@@ -152,5 +154,5 @@ class RunActions:
         run = await self._run()
         self._show(StartAgentForm(engine, repository=run.repository.label) if run else StartAgentForm(engine))
 
-    def _show(self, form: ModalScreen[Action | None]) -> None:
+    def _show(self, form: "ModalScreen[Action | None]") -> None:
         self._context.push_screen(form, self.form_closed)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 from app.console.coalesced_task import CoalescedTask
 from app.console.runs.screen_context import ScreenContext
 from app.console.runs.views import TableQuery
-from app.events import BackfillMoved, CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from storage.errors import StorageError
 from storage.records import RunFilter, RunRow, RunWindow, WindowRequest
 from widgets.filter.extent import Extent
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
+    from app.events import Event, RunsChanged
     from storage.cache import Cache
     from storage.records.backfill import BackfillPhase
 
@@ -57,8 +57,10 @@ class TableLoader:
         self._is_stale = True
         self._latest.ask()
 
-    def engine_changed(self, event: Event) -> None:
+    def engine_changed(self, event: "Event") -> None:
         """Read again what changed; runs that merely came in the background with the next tick: they come often."""
+        from app.events import BackfillMoved, CacheChangedElsewhere, LinkChanged, RunsChanged
+
         if isinstance(event, LinkChanged) and not self._table.shows_unconfirmed:
             # Only once the poll has ended is it known up to when, and how far back, nothing is missing.
             self._latest_extent.ask()
@@ -93,7 +95,7 @@ class TableLoader:
             self._is_new = True
             self._latest.restart()
 
-    def _only_fills(self, event: RunsChanged) -> bool:
+    def _only_fills(self, event: "RunsChanged") -> bool:
         engine, changes = self._session.engine, event.changes
         is_filling = engine is not None and engine.backfill.progress.phase == "running"
         return is_filling and not (changes.transitions or changes.updated)

@@ -1,0 +1,258 @@
+"""The cache of one profile: its connections, and everything that is written and read through them."""
+
+import asyncio
+import os
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from storage.cache import backfill as backfill_queries
+from storage.cache import coverage as coverage_queries
+from storage.cache import health as health_queries
+from storage.cache import learnt, read_details, read_runs, retention, statuses
+from storage.cache import polls as poll_queries
+from storage.cache import store_runs as run_writes
+from storage.cache import window as window_queries
+from storage.cache.answer_queue import AnswerQueue
+from storage.cache.opening import DAMAGE_CURE, SetAside, connect_reader, connect_writer, mark_damaged, prepare
+from storage.cache.run_sql import orders_used
+from storage.cache.schema import ORDER_INDEXES, make_index
+from storage.database import data_version
+from storage.errors import StorageError
+from storage.records import Run, RunChanges, RunDetail, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
+from storage.thread import DatabaseThread, reads, writes
+from storage.values import Clock, utc_now
+
+if TYPE_CHECKING:
+    from storage.cache.following import Following
+    from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
+
+_DEFAULT_SORT: Final = RunSort()
+
+
+class Cache:
+    """Runs, health, link and coverage of one profile, in one SQLite file.
+
+    Writes happen on one thread, reads on another: a window of rows never waits for a batch. Every method may raise
+    `StorageError`, whose message names the file and the cure.
+    """
+
+    def __init__(
+        self, writer: DatabaseThread, reader: DatabaseThread, *, clock: Clock, set_aside: SetAside | None
+    ) -> None:
+        self.writer = writer
+        """For what lives in the same file: the lease."""
+        self.clock = clock
+        self.set_aside = set_aside
+        """What this cache replaced when it was opened: a person is told. None: nothing."""
+        self.reader = reader
+        self.process = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        """Tells this process from the others that have the file open."""
+        self._counts = read_runs.Counts()
+        self._landmarks = window_queries.Landmarks()
+        self._indexed: set[str] = set()
+        """Orders of which the index is known to be there."""
+        self._answers = AnswerQueue(writer)
+
+    @classmethod
+    async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
+        """The cache at this path, made where needed; a damaged one, or one of another layout, is set aside.
+
+        Raises:
+            StorageError: It cannot be opened, or a Runwarden of another version has it open.
+        """
+        set_aside = await asyncio.to_thread(prepare, path, clock())
+        start = partial(DatabaseThread.start, path, damage_cure=DAMAGE_CURE, on_damage=partial(mark_damaged, path))
+        writer = await start(partial(connect_writer, path), name="cache-writer")
+        try:
+            reader = await start(partial(connect_reader, path), name="cache-reader", interruptible=True)
+        except BaseException:
+            await writer.close()
+            raise
+        return cls(writer, reader, clock=clock, set_aside=set_aside)
+
+    async def close(self) -> None:
+        """Finish the jobs under way and close both connections; a second call does nothing."""
+        try:
+            await self.reader.close()
+        finally:
+            await self.writer.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @cached_property
+    def following(self) -> "Following":
+        """What a person follows, and what was reported."""
+        # Here and below imported with its first use: the first screen shows none of it.
+        from storage.cache.following import Following
+
+        return Following(self.writer, self.reader)
+
+    # writes
+
+    async def store_runs(self, runs: Sequence[Run], asked_at: datetime) -> RunChanges:
+        """Store the runs of an answer; what they changed.
+
+        The answer that was asked for last wins: an older one changes nothing, and confirms nothing. Of duplicates in
+        an answer the one updated last wins. Every other run counts as current, and as seen when it was asked for.
+        """
+        return await self._answers.store(runs, asked_at)
+
+    set_presence = writes(run_writes.set_presence)
+    drop_oldest = writes(retention.drop_oldest)
+    store_health = writes(health_queries.store)
+    record_poll = writes(poll_queries.record)
+    extend_coverage = writes(coverage_queries.extend)
+    touch_coverage = writes(coverage_queries.touch)
+    note_clock = writes(coverage_queries.note_clock)
+    forget_coverage = writes(coverage_queries.forget)
+    mark_unread = writes(coverage_queries.mark_unread)
+    keep_pass = writes(coverage_queries.keep_pass)
+    drop_anchor = writes(coverage_queries.drop_anchor)
+    set_traits = writes(learnt.set_traits)
+    note_habit = writes(learnt.note)
+    learn_final = writes(statuses.learn_final)
+    learn_left = writes(statuses.learn_left)
+    pause_backfill = writes(backfill_queries.pause)
+    keep_progress = writes(backfill_queries.keep_progress)
+    keep_place = writes(backfill_queries.keep_place)
+    keep_reread = writes(backfill_queries.keep_reread)
+
+    async def judge_stuck(self) -> frozenset[str]:
+        """Flag what is stuck and unflag what no longer is; ids of the runs that this changed.
+
+        Stuck: active for more than 30 minutes and twice the 95th percentile of its repository's finished runs, up to
+        when the service last showed it. A flag stays until the turn ends, or its time is clearly below the limit.
+        """
+        from storage.cache import stuck
+
+        return await self.writer.run(stuck.judge)
+
+    # reads
+
+    active_runs = reads(read_details.active_runs)
+    details = reads(read_details.details)
+    unseen = reads(read_details.unseen)
+    known_statuses = reads(read_runs.known_statuses)
+    repositories = reads(read_runs.repositories)
+    branches = reads(read_runs.branches)
+    health = reads(health_queries.platforms)
+    health_spans = reads(health_queries.spans)
+    links = reads(poll_queries.links)
+    coverage = reads(coverage_queries.coverage)
+    used_bytes = reads(retention.used_bytes)
+    dropped_until = reads(retention.dropped_until)
+    is_unread = reads(coverage_queries.is_unread)
+    anchored = reads(coverage_queries.anchored)
+    traits = reads(learnt.traits)
+    run_clock = reads(learnt.run_clock)
+    has_habit = reads(learnt.has_habit)
+    run_clock_ahead = reads(learnt.run_clock_ahead)
+    final_statuses = reads(statuses.final_statuses)
+    unsettled_statuses = reads(statuses.unsettled_statuses)
+    backfill_paused = reads(backfill_queries.is_paused)
+    backfill_progress = reads(backfill_queries.progress)
+    place = reads(backfill_queries.place)
+    reread = reads(backfill_queries.reread)
+    polls = reads(poll_queries.polls)
+
+    async def runs(self, condition: RunFilter, limit: int | None, after: Run | None = None) -> tuple[Run, ...]:
+        """The newest `limit` runs, or those that come after one of them; no limit: all."""
+        await self._prepare(condition)
+        return await self.reader.run(partial(read_details.runs, wanted=condition, limit=limit, after=after))
+
+    async def on_branch(self, run_id: str, each_way: int, most: int) -> tuple[int, tuple[RunRow, ...]]:
+        """How many runs there are on a run's branch, at most `most`, and those around it, newest first."""
+        await self._index("branch")
+        return await self.reader.run(partial(read_runs.on_branch, run_id=run_id, each_way=each_way, most=most))
+
+    async def first_rows(
+        self, condition: RunFilter, sort: RunSort, limit: int, patience_s: float
+    ) -> tuple[RunRow, ...]:
+        """The first `limit` runs of the order, or those of them that are found within `patience_s`."""
+        await self._prepare(condition, sort)
+        find = partial(window_queries.first_rows, wanted=condition, sort=sort, limit=limit, patience_s=patience_s)
+        return await self.reader.run(find)
+
+    async def index_of(self, run_id: str, condition: RunFilter, sort: RunSort) -> int | None:
+        """The run's place in the order, from 0; None: the filter hides it, or it is not held."""
+        await self._prepare(condition, sort)
+        return await self.reader.run(partial(window_queries.index_of, run_id=run_id, wanted=condition, sort=sort))
+
+    async def rows(self, condition: RunFilter, sort: RunSort, *, offset: int, limit: int) -> tuple[RunRow, ...]:
+        """The window of at most `limit` runs that starts `offset` runs into the order."""
+        await self._prepare(condition, sort)
+        return await self.reader.run(
+            lambda reader: window_queries.rows(reader, condition, sort, offset, limit, self._counts, self._landmarks)
+        )
+
+    async def window(self, request: WindowRequest) -> RunWindow:
+        """The rows around a place, and where its anchor and cursor are by now."""
+        await self._prepare(request.condition, request.sort)
+        return await self.reader.run(
+            partial(window_queries.window, request=request, counts=self._counts, landmarks=self._landmarks)
+        )
+
+    async def count(self, condition: RunFilter) -> int:
+        """How many runs the filter lets through."""
+        await self._prepare(condition)
+        return await self.reader.run(partial(self._counts.total, condition=condition))
+
+    async def status_counts(self, condition: RunFilter) -> dict[str, int]:
+        """How many runs there are of each status, regardless of its own statuses."""
+        await self._prepare(condition)
+        return await self.reader.run(partial(self._counts.by_status, condition=condition))
+
+    async def detail(self, run_id: str) -> RunDetail | None:
+        """Everything held about one run; None: it is not held."""
+        return (await self.details((run_id,))).get(run_id)
+
+    async def stuck(self) -> frozenset[str]:
+        """Ids of active runs that take far longer than their repository's runs do, as `judge_stuck` flagged them."""
+        from storage.cache import stuck
+
+        return await self.reader.run(stuck.ids)
+
+    async def outcomes(self, edges: Sequence[datetime]) -> "tuple[Outcomes, ...]":
+        """What became of the runs created between each edge and the next."""
+        from storage.cache import insights
+
+        return await self.reader.run(partial(insights.outcomes, edges=edges))
+
+    async def concurrency(self, edges: Sequence[datetime]) -> "tuple[Concurrency, ...]":
+        """How many runs were under way between each edge and the next, on average; the last edge is now."""
+        from storage.cache import insights
+
+        await self._index("updated")
+        return await self.reader.run(partial(insights.concurrency, edges=edges))
+
+    async def repository_figures(self, since: datetime) -> "tuple[RepositoryFigures, ...]":
+        """Each repository's runs created since then, in numbers; the one with the most runs first, 500 at most."""
+        from storage.cache import insights
+
+        await self._index("repository")
+        return await self.reader.run(partial(insights.repositories, since=since))
+
+    async def data_version(self) -> int:
+        """A number that differs after another process wrote to the cache; our own writes leave it as it is."""
+        # Asked of the writer: on the reader's connection our own writes would count as foreign.
+        return await self.writer.run(data_version)
+
+    async def _prepare(self, condition: RunFilter, sort: RunSort = _DEFAULT_SORT) -> None:
+        """Make the indexes that serve this filter and order."""
+        # Without them the answer is the same, and only comes later.
+        with suppress(StorageError):
+            await self._index(*orders_used(condition, sort))
+
+    async def _index(self, *orders: str) -> None:
+        for order in (ORDER_INDEXES.keys() & orders) - self._indexed:
+            await self.writer.run(partial(make_index, order=order))
+            self._indexed.add(order)

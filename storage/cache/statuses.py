@@ -1,0 +1,66 @@
+"""Which statuses are final: those of the spec, and those that were learnt because runs stay in them."""
+
+import sqlite3
+from collections.abc import Collection
+from datetime import datetime
+from typing import Final
+
+from storage.cache.run_sql import ACTIVE_SQL
+from storage.cache.turns import took_sql
+from storage.database import immediate
+from storage.records import ACTIVE_STATUSES, FINAL_STATUSES
+from storage.values import NO_TIME_US, sqlite_text, to_us
+
+UNSETTLED: Final = 10
+_SPEC: Final = ", ".join(f"'{status}'" for status in (*ACTIVE_STATUSES, *sorted(FINAL_STATUSES)))
+_SETTLE: Final = f"""
+UPDATE runs SET is_final = :is_final, took_us = {took_sql(":is_final")} WHERE status = :status AND is_final <> :is_final
+"""
+
+
+def final_statuses(connection: sqlite3.Connection) -> frozenset[str]:
+    """The statuses that end a turn: those of the spec, and those that were learnt."""
+    learnt = connection.execute("SELECT status FROM statuses WHERE is_final").fetchall()
+    return FINAL_STATUSES | {status for (status,) in learnt}
+
+
+def unsettled_statuses(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """The statuses of which it is not known whether they are final; those of most runs, `UNSETTLED` at most."""
+    found = connection.execute(
+        f"SELECT status FROM statuses WHERE NOT is_final AND runs > 0 AND status NOT IN ({_SPEC})"
+        " ORDER BY runs DESC, status LIMIT ?",
+        (UNSETTLED,),
+    )
+    return tuple(status for (status,) in found.fetchall())
+
+
+def learn_left(connection: sqlite3.Connection, statuses: Collection[str]) -> None:
+    """Remember that runs left these statuses, each as often as it is named; one that many leave is not final."""
+    with immediate(connection):
+        before = final_statuses(connection)
+        connection.executemany(
+            "UPDATE statuses SET left_by = left_by + 1, is_final = is_final AND 10 * (left_by + 1) < runs"
+            " WHERE status = ?",
+            [(sqlite_text(status),) for status in statuses],
+        )
+        for status in before - final_statuses(connection):
+            connection.execute(_SETTLE, {"status": status, "is_final": 0})
+
+
+def learn_final(connection: sqlite3.Connection, status: str, unchanged_since: datetime | None = None) -> bool:
+    """Remember that this status is final, unless runs were seen leaving it; whether that is new.
+
+    With a time: only if each of its runs was last updated before then.
+    """
+    bound = {"status": sqlite_text(status), "since": None if unchanged_since is None else to_us(unchanged_since)}
+    with immediate(connection):
+        learnt = connection.execute(
+            "UPDATE statuses SET is_final = 1 WHERE status = :status AND NOT is_final AND 10 * left_by < runs"
+            " AND (:since IS NULL OR NOT EXISTS"
+            f" (SELECT 1 FROM runs WHERE {ACTIVE_SQL} AND status = :status"
+            " AND (updated_us >= :since OR updated_us = :no_time)))",
+            {**bound, "no_time": NO_TIME_US},
+        )
+        if learnt.rowcount:
+            connection.execute(_SETTLE, {"status": sqlite_text(status), "is_final": 1})
+    return learnt.rowcount > 0
