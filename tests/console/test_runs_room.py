@@ -60,8 +60,7 @@ async def test_the_mouse_sorts_and_opens(staged: Staged) -> None:
 
 
 async def test_at_rest_nothing_on_the_screen_changes(staged: Staged, board: Board) -> None:
-    """Neither seconds nor polls that bring nothing new make it say anything else: there is nothing to paint, and
-    no key to look up again."""
+    """Neither seconds nor polls that bring nothing new make it say anything else, or look up what its keys do."""
     board.runs.clear()
     for number in range(20):
         board.put(f"run_{number:02}", "completed", created=-number - 120.0, updated=-number - 90.0)
