@@ -13,6 +13,7 @@ from app.automations.occurrences import Anchor, Seen, due, occurrences, upcoming
 from app.rules.policy import decide, is_quiet, lasts
 from app.rules.rule import DoCommand, DoNotify, Rule
 from storage.cache import Cache
+from storage.errors import StorageError
 from storage.records.decision import Decision, Occurrence, Outcome, Past, RuleState, Verdict
 from storage.state import State
 
@@ -106,7 +107,7 @@ class Runner:
         state = self._states[rule.name]
         if lasts(rule) and is_quiet(rule, seen.now):
             return
-        last_due = await self.state.last_due(rule.name)
+        last_due = await self.state.last_due(rule.name, seen.now)
         come = due(rule, Anchor(state.since, last_due), seen.now)
         if come.newest is not None:
             await self._decide(rule, come.newest, come.missed)
@@ -163,7 +164,12 @@ class Runner:
     async def _act(self, rule: Rule, decision: Decision) -> None:
         self._mine.add(decision.decision_id)
         self._tried_at[decision.decision_id] = self.clock()
-        await self._settle(rule, decision, await self.acting.carry_out(rule, decision))
+        try:
+            result = await self.acting.carry_out(rule, decision)
+        except StorageError as error:
+            # Of this rule's write alone: the other rules go on.
+            result = Result("failed", str(error), may_repeat=True)
+        await self._settle(rule, decision, result)
 
     async def _settle(self, rule: Rule, decision: Decision, result: Result) -> None:
         if result.may_repeat and self.clock() - decision.decided_at < rule.catch_up:
@@ -218,7 +224,10 @@ class Runner:
         tried_at = self._tried_at.get(decision.decision_id)
         if tried_at is not None and now - tried_at < RETRY_AFTER:
             return
-        if isinstance(rule.do, DoNotify | DoCommand) and decision.decision_id not in self._mine:
+        is_mine = decision.decision_id in self._mine
+        if not is_mine and not await self.state.adopt(decision.decision_id, now):
+            return
+        if isinstance(rule.do, DoNotify | DoCommand) and not is_mine:
             why = "the process ended before it could say whether it was done; it is not repeated"
             self.journal(await self._close(decision, "interrupted", why))
             return

@@ -77,6 +77,7 @@ class State:
     conversation = reads(decisions.conversation)
     forget = writes(decisions.forget)
     take = writes(decisions.take)
+    adopt = writes(decisions.adopt)
     keep_request = writes(decisions.keep_request)
 
 

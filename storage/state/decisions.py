@@ -3,15 +3,19 @@
 import json
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import astuple
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from storage.database import immediate, snapshot
+from storage.ledger.owner import Owner, is_dead, this_process
 from storage.records.decision import ACTED_OUTCOMES, OPEN_OUTCOMES, Decision, Occurrence, Outcome, Past, Verdict
 from storage.values import from_us, from_us_or_none, sqlite_text, sqlite_text_or_none, to_us
 
 KEPT: Final = timedelta(days=400)
 """How long a decision is kept: after that its cause would have to come back to be acted on again."""
+UNSEEN_FOR: Final = timedelta(hours=1)
+"""After this, what a process in another container was acting on counts as left behind."""
 _COLUMNS: Final = (
     "id, rule, identity, at_us, decided_us, outcome, reason, settled_us, conversation, facts_json,"
     " action_id, result_id, request_json"
@@ -38,11 +42,11 @@ def enter(
         is_final = verdict.outcome not in OPEN_OUTCOMES
         entered = connection.execute(
             "INSERT INTO decisions (rule, identity, at_us, decided_us, settled_us, outcome, reason, conversation,"
-            " facts_json) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " facts_json, owner_json) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 *(name, identity, to_us(occurrence.at), to_us(now), to_us(now) if is_final else None),
                 *(verdict.outcome, sqlite_text(verdict.reason), sqlite_text(occurrence.conversation)),
-                sqlite_text(json.dumps(dict(occurrence.facts), ensure_ascii=False)),
+                *(sqlite_text(json.dumps(dict(occurrence.facts), ensure_ascii=False)), _me()),
             ),
         )
         row = connection.execute(f"SELECT {_COLUMNS} FROM decisions WHERE id = ?", (entered.lastrowid,)).fetchone()
@@ -69,10 +73,31 @@ def take(connection: sqlite3.Connection, decision_id: int, expected: Outcome, ou
     """Move an open decision on, if it is still as expected: one process wins."""
     with immediate(connection):
         taken = connection.execute(
-            "UPDATE decisions SET outcome = ?, reason = ? WHERE id = ? AND outcome = ?",
-            (outcome, sqlite_text(reason), decision_id, expected),
+            "UPDATE decisions SET outcome = ?, reason = ?, owner_json = ? WHERE id = ? AND outcome = ?",
+            (outcome, sqlite_text(reason), _me(), decision_id, expected),
         )
     return taken.rowcount == 1
+
+
+def adopt(connection: sqlite3.Connection, decision_id: int, now: datetime) -> bool:
+    """Take over what a process that has ended was acting on; False: it may still run."""
+    with immediate(connection):
+        row = connection.execute(
+            "SELECT owner_json, decided_us FROM decisions WHERE id = ? AND outcome = 'acting'", (decision_id,)
+        ).fetchone()
+        if row is None or not (row[0] == _me() or _has_ended(row[0], from_us(row[1]), now)):
+            return False
+        connection.execute("UPDATE decisions SET owner_json = ? WHERE id = ?", (_me(), decision_id))
+    return True
+
+
+def _me() -> str:
+    return json.dumps(astuple(this_process()))
+
+
+def _has_ended(owner_json: str, decided_at: datetime, now: datetime) -> bool:
+    ended = is_dead(Owner(*json.loads(owner_json)))
+    return now - decided_at > UNSEEN_FOR if ended is None else ended
 
 
 def settle(connection: sqlite3.Connection, decision: Decision, at: datetime) -> Decision:
@@ -153,10 +178,10 @@ def last_result(connection: sqlite3.Connection, rule: str, conversation: str = "
     return None if row is None else str(row[0])
 
 
-def last_due(connection: sqlite3.Connection, rule: str) -> datetime | None:
-    """The newest point in time that the rule decided on."""
-    query = "SELECT max(at_us) FROM decisions WHERE rule = ? AND identity LIKE 'at:%'"
-    return from_us_or_none(connection.execute(query, (sqlite_text(rule),)).fetchone()[0])
+def last_due(connection: sqlite3.Connection, rule: str, now: datetime) -> datetime | None:
+    """The newest point in time that the rule decided on; one that is still to come is from a clock that was wrong."""
+    query = "SELECT max(at_us) FROM decisions WHERE rule = ? AND identity LIKE 'at:%' AND at_us <= ?"
+    return from_us_or_none(connection.execute(query, (sqlite_text(rule), to_us(now))).fetchone()[0])
 
 
 def conversation(connection: sqlite3.Connection, run_id: str) -> str:

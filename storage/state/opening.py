@@ -23,7 +23,7 @@ def _first(db: "Database") -> None:
     )
     times = {"at_us": int, "decided_us": int, "settled_us": int}
     words = {"outcome": str, "reason": str, "conversation": str, "facts_json": str}
-    words |= {"action_id": str, "result_id": str, "request_json": str}
+    words |= {"action_id": str, "result_id": str, "request_json": str, "owner_json": str}
     decisions = db.table("decisions", strict=True)
     decisions.create(
         {"id": int, "rule": str, "identity": str, **times, **words},

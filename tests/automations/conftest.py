@@ -1,8 +1,9 @@
 """A real cache, ledger and state, a clock that moves when told to, and rules at work over them."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,7 +17,9 @@ from app.config.load import parse
 from app.notify.incidents import IncidentReader
 from app.rules.rule import Rule
 from storage.cache import Cache
+from storage.errors import StorageError
 from storage.ledger import Ledger
+from storage.ledger.owner import Owner
 from storage.records import Repository
 from storage.records.decision import Decision
 from storage.state import State
@@ -31,10 +34,14 @@ class Recorder:
     """The rule's name and what set it off, oldest first."""
     results: list[Result] = field(default_factory=list)
     """For the next ones; after the last of them everything succeeds."""
+    raises: dict[str, StorageError] = field(default_factory=dict)
+    """By the rule's name."""
 
     async def carry_out(self, rule: Rule, decision: Decision) -> Result:
         await asyncio.sleep(0)
         self.done.append((rule.name, decision.occurrence.identity))
+        if rule.name in self.raises:
+            raise self.raises[rule.name]
         return self.results.pop(0) if self.results else Result("done")
 
     async def request(self, rule: Rule, decision: Decision) -> WriteRequest:
@@ -64,6 +71,11 @@ class Place:
             journal=self.journal.append,
             clock=self.world.clock,
         )
+
+    async def owned_by(self, owner: Owner) -> None:
+        """What is being acted on, is by this process."""
+        query = "UPDATE decisions SET owner_json = ? WHERE outcome = 'acting'"
+        await self.state.writer.run(lambda connection: connection.execute(query, (json.dumps(astuple(owner)),)))
 
     @property
     def outcomes(self) -> list[tuple[str, str]]:

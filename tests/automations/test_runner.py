@@ -1,9 +1,14 @@
 """The runner: each occurrence at most once, and each decision with its reason."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from app.automations.acting import Result
 from app.automations.runner import fingerprint
+from storage.errors import StorageError
+from storage.ledger.owner import Owner, this_process
 from storage.records import ActionError
 from tests.automations.conftest import Place, rule
 
@@ -235,11 +240,58 @@ async def test_what_a_dead_process_began_is_not_repeated_unless_the_ledger_vouch
     place.acts.results = [Result("failed", "killed here", may_repeat=True)] * 2
     await place.runner(text).look()
     place.journal.clear()
+    await place.owned_by(Owner(2**22 + 1, "1", "?", "?"))
 
     await place.runner(text).look()
 
     assert [name for name, _ in place.acts.done] == ["r", "w", "w"]
     assert [(each.rule, each.outcome) for each in place.journal] == [("r", "interrupted"), ("w", "done")]
+
+
+async def test_what_a_living_process_acts_on_is_left_to_it(place: Place) -> None:
+    """A command of cron's beside a bot: neither interrupts the other."""
+    await place.runner(rule()).look()
+    place.world.pass_(minutes=1)
+    await place.world.run("run_1", "failed")
+    place.acts.results = [Result("failed", "not yet", may_repeat=True)]
+    await place.runner(rule()).look()
+    await place.owned_by(replace(this_process(), pid=1, started="?"))
+
+    await place.runner(rule()).look()
+
+    assert len(place.acts.done) == 1
+    assert [each.outcome for each in await place.state.open_decisions()] == ["acting"]
+
+
+async def test_a_rule_whose_files_fail_holds_up_no_other(place: Place) -> None:
+    """It is tried again; the others act."""
+    text = "\n".join([rule(do='{ continue = "again" }'), rule(name='"s"')])
+    runner = place.runner(text)
+    await runner.look()
+    place.acts.raises = {"r": StorageError("the ledger can only be read", path=Path("ledger"))}
+    place.world.pass_(minutes=1)
+    await place.world.run("run_1", "failed")
+    await runner.look()
+
+    assert [name for name, _ in place.acts.done] == ["r", "s"]
+    place.acts.raises = {}
+    place.world.pass_(seconds=31)
+    await runner.look()
+    assert [name for name, _ in place.acts.done] == ["r", "s", "r"]
+
+
+async def test_a_clock_that_was_wrong_for_a_moment_does_not_silence_a_schedule(place: Place) -> None:
+    """A year ahead and back: the next hour comes."""
+    runner = place.runner(rule(on=HOURLY))
+    await runner.look()
+    now = place.world.now
+    place.world.pass_(days=365)
+    await runner.look()
+    place.world.now = now
+    place.world.pass_(hours=1, minutes=1)
+    await runner.look()
+
+    assert [identity[:13] for _, identity in place.acts.done] == ["at:2027-05-01", "at:2026-05-01"]
 
 
 async def test_an_outcome_that_stays_unknown_is_told(place: Place) -> None:
