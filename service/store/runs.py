@@ -15,6 +15,7 @@ from service.store import doorbell
 from service.store.schema import columns_of, organizations, runs, turns
 
 FINAL: Final = ("completed", "failed")
+OPEN: Final = ("queued", "working")
 EXACT_BELOW: Final = 10_000
 _KEPT_S_PER_RUN: Final = 5e-6
 """Counting takes about a tenth of a microsecond a run: at most a fiftieth of the time goes into it."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from service.store.dispatch import MADE_UP
-from service.store.runs import FINAL
+from service.store.runs import OPEN
 from service.store.schema import organizations, runs, turns
 from service.store.turns import CANCELLED
 
@@ -38,7 +38,7 @@ def shares(connection: sa.Connection) -> list[Share]:
         )
         .join(runs, runs.c.id == turns.c.run_id)
         .join(organizations, organizations.c.id == runs.c.organization_id)
-        .where(turns.c.status.notin_(FINAL), turns.c.executor.is_distinct_from(MADE_UP))
+        .where(turns.c.status.in_(OPEN), turns.c.executor.is_distinct_from(MADE_UP))
         .group_by(organizations.c.slug)
         .order_by(oldest.asc().nulls_last(), organizations.c.slug)
     )

@@ -125,7 +125,7 @@ def ended_among(connection: sa.Connection, keys: Sequence[tuple[str, int]]) -> f
 def unfinished(connection: sa.Connection) -> list[tuple[str, int]]:
     """Return the turns that the queue has and that have not ended."""
     query = sa.select(turns.c.run_id, turns.c.number).where(
-        turns.c.status.in_(("queued", "working")), turns.c.dispatched_at.is_not(None)
+        turns.c.status.in_(run_store.OPEN), turns.c.dispatched_at.is_not(None)
     )
     return [(row[0], row[1]) for row in connection.execute(query)]
 

@@ -44,6 +44,17 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
 
 
 @pytest.fixture
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """An empty database, of the kind that a test asks for."""
+    is_postgresql = getattr(request, "param", "sqlite") == "postgresql"
+    url = request.getfixturevalue("postgres_url") if is_postgresql else f"sqlite:///{tmp_path / 'd.sqlite'}"
+    made = Database(url)
+    made.migrate()
+    yield made
+    made.close()
+
+
+@pytest.fixture
 def metrics(database: Database) -> ServiceMetrics:
     """The metrics over an empty database."""
     return ServiceMetrics(database, lambda: NOW, worker_ttl_s=10)
@@ -61,6 +72,7 @@ def accept(connection: sa.Connection, slug: str, age_s: int = 0, count: int = 1)
     return ids[0]
 
 
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
 def test_queue_and_places_are_those_of_the_moment(database: Database, metrics: ServiceMetrics) -> None:
     """By organization; what ended is gone from the next scrape, and the sum over nothing is zero."""
     with database.write() as connection:
@@ -71,7 +83,8 @@ def test_queue_and_places_are_those_of_the_moment(database: Database, metrics: S
         turns.mark_dispatched(connection, [(first, 1), (second, 1)], NOW)
         turns.cancel(connection, first, "cancelled", NOW)
         workers.beat(connection, Worker("w", "host", "none", 1, 3, NOW, NOW), lambda: NOW)
-        workers.beat(connection, Worker("dead", "host", "none", 1, 3, NOW, NOW), lambda: NOW - 60 * SECOND_MICROS)
+        workers.beat(connection, Worker("dead", "host", "none", 1, 3, NOW, NOW), lambda: NOW)
+        workers.sign_off(connection, "dead")
     after = scraped(metrics)
 
     assert before["runwarden_queue_turns", "acme"] == 1
@@ -82,6 +95,19 @@ def test_queue_and_places_are_those_of_the_moment(database: Database, metrics: S
     assert after["runwarden_queue_turns", "other"] == after["runwarden_places_in_use", "other"] == 1
     assert after["runwarden_queue_turns", OTHERS] == 0
     assert (after["runwarden_places",], after["runwarden_workers",]) == (3, 1)
+
+
+def test_a_scrape_reads_no_turn_that_ended_long_ago(database: Database, metrics: ServiceMetrics) -> None:
+    """However many there are: every table that grows with them is reached by an index."""
+    asked: list[tuple[str, Any]] = []
+    sa.event.listen(database.engine, "before_cursor_execute", lambda *given: asked.append((given[2], given[3])))
+    metrics.render()
+    with database.read() as connection:
+        plans = [connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", given) for text, given in asked[:]]
+        steps = [row.detail for plan in plans for row in plan]
+
+    assert "SEARCH turns USING INDEX turns_by_end (finished_at>?)" in steps
+    assert {step for step in steps if step.startswith("SCAN")} <= {"SCAN CONSTANT ROW", "SCAN workers"}
 
 
 def test_only_so_many_organizations_have_series_of_their_own(database: Database, metrics: ServiceMetrics) -> None:
