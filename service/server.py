@@ -91,7 +91,7 @@ class RunningService:
         app, extra = install_lab(context) if self._options.lab else (build(context), {})
         config = uvicorn.Config(
             RequestObserver(app, metrics.count_request),
-            http=protocol(context.settings.limits.request_s),
+            http=protocol(context.settings.limits.request_s, metrics.count_refusal),
             ws="none",
             lifespan="off",
             log_config=None,

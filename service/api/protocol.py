@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -14,11 +15,17 @@ TRANSPORT: Final = "runwarden.transport"
 """Key in the ASGI scope's `state`: the connection's transport."""
 
 
+def _count_nothing(_status: int) -> None:
+    """Leave refusals uncounted."""
+
+
 class HttpProtocol(H11Protocol):
     """One connection."""
 
     arrival_s = 30.0
     """How long a request may take to arrive, head and body together."""
+    count = staticmethod(_count_nothing)
+    """Called with the status with which a connection was refused before a request had arrived."""
     _arrival: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn narrows it
@@ -67,9 +74,10 @@ class HttpProtocol(H11Protocol):
                 h11.EndOfMessage(),
             ):
                 self.transport.write(self.conn.send(event) or b"")
+            self.count(status)
         self.transport.close()
 
 
-def protocol(arrival_s: float) -> type[HttpProtocol]:
+def protocol(arrival_s: float, count: Callable[[int], None]) -> type[HttpProtocol]:
     """Return the protocol of connections whose requests have so many seconds to arrive, head and body together."""
-    return type("HttpProtocol", (HttpProtocol,), {"arrival_s": arrival_s})
+    return type("HttpProtocol", (HttpProtocol,), {"arrival_s": arrival_s, "count": staticmethod(count)})

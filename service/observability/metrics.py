@@ -34,6 +34,8 @@ from service.text import one_line
 
 OTHERS: Final = "(others)"
 """The organizations beyond the cap, together; no slug has brackets."""
+UNREAD: Final = "unread"
+"""The route of what never became a request."""
 _ORGANIZATIONS: Final = 50
 """The most that have series of their own: those whose turns wait longest."""
 _LONGEST_LABEL: Final = 100
@@ -81,6 +83,10 @@ class ServiceMetrics:
         route = label(record.route)
         self._requests.labels(method, route, str(record.status or "none")).inc()
         self._durations.labels(method, route).observe(record.duration_s)
+
+    def count_refusal(self, status: int) -> None:
+        """Count a connection that was refused before a request had arrived: none of it can be told but the status."""
+        self._requests.labels("other", UNREAD, str(status)).inc()
 
     def render(self) -> bytes:
         """Return all of them in Prometheus's text format; asks the database."""

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,7 +29,7 @@ from tests.waiting import eventually
 
 TOKEN: Final = "a-token-for-scraping"
 NOW: Final = 1_800_000_000 * SECOND_MICROS
-DOCUMENTS: Final = Path(__file__).parents[2] / "docs" / "prometheus"
+SHIPPED: Final = Path(__file__).parents[2] / "deploy" / "prometheus"
 HERE: Final = Path(__file__).parent
 
 
@@ -240,8 +241,12 @@ def test_requests_are_counted_by_route_and_status(target: tuple[Api, str]) -> No
     for number in range(3):
         api.post(f"/external/runs/run_{number}/cancel", {})
         BARE.get(url.replace("metrics", f"{number}"))
+    with socket.create_connection((httpx.URL(url).host, httpx.URL(url).port or 0)) as connection:
+        connection.sendall(b"no HTTP\r\n\r\n")
+        assert b"400" in connection.recv(4096)
     found = samples(BARE.get(url, headers={"Authorization": f"Bearer {TOKEN}"}).text)
 
+    assert found["runwarden_http_requests_total", "other", "unread", "400"] == 1
     assert found["runwarden_http_requests_total", "POST", "/v1/external/agents/{name}/runs", "201"] == 1
     assert found["runwarden_http_requests_total", "POST", "/v1/external/runs/{run_id}/cancel", "404"] == 3
     assert found["runwarden_http_requests_total", "GET", "unmatched", "404"] == 3
@@ -257,8 +262,8 @@ PROMETHEUS = pytest.mark.skipif(
 
 @pytest.fixture
 def configured(tmp_path: Path) -> Path:
-    """The folder of an operator who copied what docs/prometheus ships."""
-    for file in (*DOCUMENTS.glob("*.yml"), HERE / "alerts.test.yml"):
+    """The folder of an operator who copied what deploy/prometheus ships."""
+    for file in (*SHIPPED.glob("*.yml"), HERE / "alerts.test.yml"):
         shutil.copy(file, tmp_path)
     (tmp_path / "runwarden-metrics-token").write_text(TOKEN)
     return tmp_path
@@ -269,7 +274,7 @@ def configured(tmp_path: Path) -> Path:
     "arguments",
     [
         ("check", "config", "prometheus.yml"),
-        ("check", "rules", "runwarden.rules.yml"),
+        ("check", "rules", "service.rules.yml", "watch.rules.yml"),
         ("test", "rules", "alerts.test.yml"),
     ],
 )
@@ -284,7 +289,7 @@ def test_promtool_accepts_what_ships_and_the_alerts_fire(configured: Path, argum
 def test_every_metric_of_an_alert_is_one_that_the_service_has(target: tuple[Api, str]) -> None:
     """An alert on a name that does not exist would never fire."""
     _, url = target
-    rules = (DOCUMENTS / "runwarden.rules.yml").read_text("utf-8")
+    rules = (SHIPPED / "service.rules.yml").read_text("utf-8")
     text = BARE.get(url, headers={"Authorization": f"Bearer {TOKEN}"}).text
     named = set(re.findall(r"\brunwarden_[a-z_]+", rules))
 
@@ -326,4 +331,4 @@ def test_a_real_prometheus_scrapes_the_service(target: tuple[Api, str], configur
 
     assert (seen["health"], seen["lastError"]) == ("up", "")
     assert {alert["health"] for alert in alerts} <= {"ok", "unknown"}
-    assert len(alerts) == (DOCUMENTS / "runwarden.rules.yml").read_text("utf-8").count("alert:")
+    assert len(alerts) == (SHIPPED / "service.rules.yml").read_text("utf-8").count("alert:")
