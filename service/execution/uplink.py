@@ -42,7 +42,9 @@ def _connect(program: str, pid: int) -> "subprocess.Popen[bytes] | None":
     owner = fcntl.ioctl(network, _OWNER_OF_NAMESPACE)
     reading, writing = _pipe()
     said = os.memfd_create("said")
-    command = [program, "--configure", "--mtu=65520", "--disable-host-loopback", "--enable-sandbox", "--enable-seccomp"]
+    command = [program, "--configure", "--mtu=65520", "--disable-host-loopback", "--enable-seccomp"]
+    # For its own sandbox it becomes root of the network's user namespace, which has one if the service is root's.
+    command += ["--enable-sandbox"] if os.geteuid() == 0 else []
     places = ["--netns-type=path", f"--userns-path=/proc/self/fd/{owner}", f"/proc/self/fd/{network}", "tap0"]
     slirp = subprocess.Popen(
         [*command, f"--ready-fd={writing}", *places],
