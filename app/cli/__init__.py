@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "watch": "app.cli.watch:watch",
     "automations": "app.cli.automations:automations",
     "notify": "app.cli.notify:notify",
+    "backup": "app.cli.backup:backup",
     "config": "app.cli.config:config",
     "profiles": "app.cli.profiles:profiles",
     "token": "app.cli.profiles:token",

@@ -158,6 +158,25 @@ def test_a_kill_at_any_time_sends_nothing_twice(service: Service, cli: CommandLi
     assert done == set(sent) or {each["outcome"] for each in decided} > {"done"}
 
 
+def test_a_restored_backup_fires_nothing_twice(service: Service, cli: CommandLine) -> None:
+    """The drill: act, copy, lose the folder, put the copy back; the fetched history sets nothing off again."""
+    configured(service, cli.home, automation('{ continue = "go on" }'))
+    for runs in ([], [RUN]):
+        service.runs = list(runs)
+        with watching(cli, "--once") as bot:
+            assert bot.wait(120) == 0
+
+    copied = cli("backup", str(cli.home / "copy"), "--json", RUNWARDEN_DATA_DIR="").json()["files"]
+    assert [Path(file).name for file in copied] == ["ledger.sqlite3", "state.sqlite3"]
+    assert cli("backup", str(cli.home / "copy"), RUNWARDEN_DATA_DIR="").code == 2
+    shutil.rmtree(cli.home / "data")
+    shutil.copytree(cli.home / "copy", cli.home / "data")
+    with watching(cli, "--once") as bot:
+        assert bot.wait(120) == 0
+
+    assert len(service.posted) == 1
+
+
 def test_the_commands_explain_what_was_decided(service: Service, cli: CommandLine) -> None:
     """List, check with a replay, log, pause, resume; JSON holds the same."""
     configured(service, cli.home, automation('{ continue = "go on" }', 'overlap = "allow"'))
