@@ -1,7 +1,9 @@
 """The application: the spec's paths under /v1, and nothing else but /livez, /readyz and, for operators, /metrics."""
 
+import threading
 from typing import Final
 
+import anyio.to_thread
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 from sqlalchemy import text
@@ -10,11 +12,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.api import code_hosts, errors, metrics, organizations, run_list, runs
 from service.api.context import Context
 from service.api.errors import body
-from service.api.threads import Threads
+from service.store.database import Database
 
 API_VERSION: Final = "1.0.0"
 PREFIX: Final = "/v1"
-_ASKED_AT_ONCE: Final = 2
+_ASKED_AT_ONCE: Final = 8
 
 
 def build(context: Context) -> FastAPI:
@@ -35,23 +37,44 @@ def build(context: Context) -> FastAPI:
     app.include_router(metrics.router)
     context.tracer.instrument_app(app)
 
-    # Neither waits for a thread that requests use.
-    threads = Threads(_ASKED_AT_ONCE)
-
     @app.get("/livez", include_in_schema=False)
     async def livez() -> dict[str, str]:
         return {"status": "ok"}
 
+    readiness = Readiness(context.database)
+
     @app.get("/readyz", include_in_schema=False)
     async def readyz() -> JSONResponse:
-        def ask() -> None:
-            with context.database.read() as connection:
-                connection.execute(text("SELECT 1"))
-
-        try:
-            await threads.run(ask)
-        except SQLAlchemyError:
-            return JSONResponse(body("database_unavailable", "the database does not answer"), 503)
-        return JSONResponse({"status": "ok"})
+        if await readiness.ask():
+            return JSONResponse({"status": "ok"})
+        return JSONResponse(body("database_unavailable", "the database does not answer"), 503)
 
     return app
+
+
+class Readiness:
+    """Asks the database in threads that no request waits for; one that never answers holds a few of them, not more."""
+
+    def __init__(self, database: Database, deadline_s: float = 5.0) -> None:
+        self._database = database
+        self._deadline_s = deadline_s
+        self._places = threading.Semaphore(_ASKED_AT_ONCE)
+
+    async def ask(self) -> bool:
+        """Whether the database answers by the deadline."""
+        limiter = anyio.CapacityLimiter(1)
+        with anyio.move_on_after(self._deadline_s):
+            return await anyio.to_thread.run_sync(self._answers, limiter=limiter, abandon_on_cancel=True)
+        return False
+
+    def _answers(self) -> bool:
+        if not self._places.acquire(blocking=False):
+            return False
+        try:
+            with self._database.read() as connection:
+                connection.execute(text("SELECT 1"))
+        except SQLAlchemyError:
+            return False
+        finally:
+            self._places.release()
+        return True

@@ -68,6 +68,12 @@ def _header(url: str, login: str) -> dict[str, str]:
     }
 
 
+def _plain(said: str) -> str:
+    """Return what git said as one line that can be shown and logged: much of it may be the code host's words."""
+    line = "; ".join(filter(None, (part.strip() for part in said.splitlines())))
+    return "".join(mark if mark.isprintable() else "\N{REPLACEMENT CHARACTER}" for mark in line)
+
+
 def _cure(said: str) -> str:
     if re.search(r"returned error: 30[1-8]\b", said):
         return "; the repository has moved, and redirects are not followed: configure its new address"
@@ -118,7 +124,7 @@ class Git:
         apart, variables = _logins_apart(arguments)
         done = self._run(["git", *_HARDENING, *places, *apart], text, work_tree or git_dir, variables)
         if done.returncode:
-            said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()[-_SHOWN_OUTPUT:]
+            said = _plain((done.stderr or done.stdout).decode("utf-8", "replace")[-_SHOWN_OUTPUT:])
             raise GitError(f"git {arguments[0]} failed ({done.returncode}): {said}{_cure(said)}")
         return done.stdout.decode("utf-8", "surrogateescape")
 

@@ -296,7 +296,8 @@ def _own_commit(attempt: Attempt, snapshot: Snapshot) -> tuple[str, str] | None:
         commit, _, rest = line.partition("\t")
         subject, _, marks = rest.rpartition("\t")
         if attempt.trailer in marks.split(","):
-            return commit, subject
+            # Others may push such a commit, too, and its bytes need not be text.
+            return commit, subject.encode("utf-8", "replace").decode()
     return None
 
 

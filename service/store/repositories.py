@@ -39,8 +39,9 @@ def default_branch(connection: sa.Connection, url: str) -> str | None:
 
 
 def note_default_branch(connection: sa.Connection, url: str, branch: str) -> None:
-    """Remember a repository's default branch."""
-    if default_branch(connection, url) == branch:
+    """Remember a repository's default branch, if its name is text: git allows any bytes, and no run can name those."""
+    is_text = not any("\ud800" <= mark <= "\udfff" for mark in branch)
+    if not is_text or default_branch(connection, url) == branch:
         return
     if not insert_new(connection, default_branches, {"url": url, "branch": branch}):
         connection.execute(sa.update(default_branches).where(default_branches.c.url == url).values(branch=branch))

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from service.store import doorbell
 from service.store import runs as run_store
+from service.store.database import insert_new
 from service.store.schema import columns_of, runs, turn_files, turns
 
 LARGEST_FILE: Final = 16 << 20
@@ -167,9 +168,10 @@ def put_file(connection: sa.Connection, run_id: str, number: int, kind: str, fil
         return
     with file.open("rb") as source:
         content = zlib.compress(source.read(LARGEST_FILE))
-    connection.execute(sa.delete(turn_files).where(*_is_file(run_id, number, kind)))
     values = {"run_id": run_id, "number": number, "kind": kind, "content": content}
-    connection.execute(sa.insert(turn_files).values(values))
+    # A worker that wakes up late may keep its own at the same moment.
+    if not insert_new(connection, turn_files, values):
+        connection.execute(sa.update(turn_files).where(*_is_file(run_id, number, kind)).values(content=content))
 
 
 def file_text(connection: sa.Connection, run_id: str, number: int, kind: str) -> str | None:

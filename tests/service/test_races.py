@@ -1,0 +1,129 @@
+"""Unique constraints on PostgreSQL: whatever two processes do at once, each of them succeeds or is told why."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from service.clock import now_micros
+from service.store import agents, hosts, organizations, repositories, runs, schema, tokens, trials, turns
+from service.store import workers as worker_store
+from service.store.agents import Agent
+from service.store.database import Database
+from service.store.hosts import Host
+from service.store.repositories import Repository
+from service.store.runs import TurnRequest
+from service.store.trials import Offer
+from service.store.workers import Worker
+
+AT_ONCE = 8
+
+
+@pytest.fixture
+def database(postgres_url: str) -> Iterator[Database]:
+    """An empty PostgreSQL."""
+    made = Database(postgres_url)
+    made.migrate()
+    yield made
+    made.close()
+
+
+class House:
+    """An organization with a run, and what processes may write of it at once."""
+
+    def __init__(self, database: Database, folder: Path) -> None:
+        self.database = database
+        self.file = folder / "log"
+        self.file.write_bytes(b"said")
+        self.number = count()
+        with database.write() as connection:
+            self.owner = organizations.create(connection, name="Acme", now=now_micros()).id
+            request = TurnRequest(self.owner, "a", "github", "acme/api", "/srv/api.git", None, "go")
+            self.run = runs.accept(connection, request, now_micros())
+
+    def organizations(self, connection: sa.Connection) -> None:
+        organizations.create(connection, name="Same", now=now_micros())
+
+    def tokens(self, connection: sa.Connection) -> None:
+        tokens.create(connection, self.owner, scopes=("admin",), alias="same", now=now_micros())
+
+    def offers(self, connection: sa.Connection) -> None:
+        trials.put_offer(connection, Offer("SAME", "partner"))
+
+    def hosts(self, connection: sa.Connection) -> None:
+        hosts.connect(connection, self.owner, Host("github", "g", None, "api", "https://g", None, None), now_micros())
+
+    def repositories(self, connection: sa.Connection) -> None:
+        repositories.put(connection, self.owner, Repository("api", "github", "acme/api", "/srv/a.git"), now_micros())
+
+    def default_branches(self, connection: sa.Connection) -> None:
+        repositories.note_default_branch(connection, "/srv/a.git", f"branch-{next(self.number)}")
+
+    def agents(self, connection: sa.Connection) -> None:
+        owner = self.owner if next(self.number) % 2 else None
+        agents.put(connection, Agent("same", ("/bin/true",), 60, network=False, environment=()), owner, now_micros())
+
+    def runs(self, connection: sa.Connection) -> None:
+        runs.accept(
+            connection, TurnRequest(self.owner, "a", "github", "acme/api", "/srv/api.git", "b", "go"), now_micros()
+        )
+
+    def turns(self, connection: sa.Connection) -> None:
+        turns.cancel(connection, self.run.id, "over", now_micros())
+        run = runs.by_id(connection, self.run.id)
+        request = TurnRequest(self.owner, "a", "github", "acme/api", "/srv/api.git", None, "again")
+        runs.resume(connection, run or self.run, request, now_micros())
+
+    def turn_files(self, connection: sa.Connection) -> None:
+        turns.put_file(connection, self.run.id, 1, "log", self.file)
+
+    def workers(self, connection: sa.Connection) -> None:
+        worker_store.beat(connection, Worker(f"w{next(self.number)}", "m", "none", 1, 1, 1, 1), now_micros)
+
+    def runwarden_meta(self, _connection: sa.Connection) -> None:
+        self.database.secret("same")
+
+
+@pytest.fixture
+def house(database: Database, tmp_path: Path) -> House:
+    """A house with one organization."""
+    return House(database, tmp_path)
+
+
+CONTESTED = [name for name in vars(House) if name in schema.metadata.tables]
+
+
+@pytest.mark.parametrize("table", CONTESTED)
+def test_writers_at_once_do_not_fail_each_other(house: House, table: str) -> None:
+    """All of them begin before the first commits, several times over."""
+    act: Callable[[sa.Connection], None] = getattr(house, table)
+
+    def write(gate: threading.Barrier) -> None:
+        with house.database.write() as connection:
+            connection.execute(sa.text("SELECT 1"))
+            gate.wait()
+            act(connection)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for _ in range(4):
+            gate = threading.Barrier(AT_ONCE)
+            assert [future.exception() for future in [pool.submit(write, gate) for _ in range(AT_ONCE)]] == [
+                None
+            ] * AT_ONCE
+
+
+def test_no_table_with_a_unique_key_was_forgotten() -> None:
+    """Those that are not contested above have keys that only one process can have."""
+    alone: dict[str, str] = {
+        "invitations": "random ids and codes",
+        "mails": "made with their invitation",
+        "trials": "made with their organization",
+        "audit": "random ids",
+        "deletions": "inserted unless it is there",
+        "rate_limits": "inserted unless it is there, then updated",
+    }
+    assert sorted({*CONTESTED, *alone}) == sorted(schema.metadata.tables)
