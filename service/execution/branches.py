@@ -4,19 +4,22 @@ import logging
 import tempfile
 import threading
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from service.clock import DAY_MICROS
 from service.execution.git import Git, GitError, login
 from service.execution.mirror import Mirror
 from service.hosts.http import token_for
 from service.reference import MADE_BRANCHES, without_login
 from service.settings import DataFolder
-from service.store import repositories, runs
+from service.store import organizations, repositories, runs
 from service.store.database import Database
 from service.store.runs import Run
 
+_AGAIN_MICROS: Final = DAY_MICROS
+"""So much of the time before is looked at again, for what could not be reached."""
 _REMOVAL: Final = 3
 """The task that one worker at a time does for all."""
 _log = logging.getLogger(__name__)
@@ -29,6 +32,8 @@ class StaleBranches:
         self._database = database
         self._folder = folder
         self._git_timeout_s = git_timeout_s
+        self._done_until = 0
+        """What ended before was looked at since this worker started."""
 
     def remove(self, before: int, stopping: threading.Event) -> int:
         """Remove branches whose last run ended before an instant (microseconds); return how many."""
@@ -36,19 +41,23 @@ class StaleBranches:
         with self._database.sole(_REMOVAL) as mine:
             for group in self._by_repository(before) if mine else ():
                 if stopping.is_set():
-                    break
+                    return removed
                 try:
                     removed += self._of_repository(group)
                 except (GitError, OSError) as error:
                     _log.warning("branches stay in %s: %s", without_login(group[0].url), error)
+            self._done_until = before if mine else self._done_until
         return removed
 
-    def _by_repository(self, before: int) -> Iterable[list[Run]]:
-        groups: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    def _by_repository(self, before: int) -> Iterator[list[Run]]:
         with self._database.read() as connection:
-            for run in runs.on_own_branches(connection, before):
-                groups[run.organization_id, run.url].append(run)
-        return groups.values()
+            owners = organizations.ids_of_all(connection)
+        for owner in owners:
+            groups: dict[str, list[Run]] = defaultdict(list)
+            with self._database.read() as connection:
+                for run in runs.on_own_branches(connection, owner, self._done_until - _AGAIN_MICROS, before):
+                    groups[run.url].append(run)
+            yield from groups.values()
 
     def _of_repository(self, group: list[Run]) -> int:
         one = group[0]
@@ -70,9 +79,10 @@ class StaleBranches:
             return False
         with self._database.read() as connection:
             ours = runs.commits_on(connection, run)
+            in_use = runs.is_worked_on(connection, run.url, run.branch)
         most = f"--max-count={len(ours) + 1}"
         ahead = git("rev-list", most, head, f"^{snapshot.branches[default]}", "--", git_dir=snapshot.git_dir).split()
-        if not ours.issuperset(ahead):
+        if in_use or not ours.issuperset(ahead):
             return False
         ref = f"refs/heads/{run.branch}"
         # Only as it was looked at: a commit that comes now keeps the branch.

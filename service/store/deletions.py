@@ -99,7 +99,7 @@ def branches_of(connection: sa.Connection, organization_id: str) -> list[tuple[s
 
 def active_runs(connection: sa.Connection, organization_id: str) -> int:
     """Return how many of an organization's runs have not ended."""
-    still = (run_table.c.organization_id == organization_id, run_table.c.status.notin_(runs.FINAL))
+    still = (run_table.c.organization_id == organization_id, run_table.c.status.in_(runs.OPEN))
     return connection.execute(sa.select(sa.func.count()).select_from(run_table).where(*still)).scalar_one()
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from service.store.runs import FINAL
+from service.store.runs import OPEN
 from service.store.schema import organizations, runs, turns
 
 MADE_UP: Final = "lab"
@@ -37,7 +37,7 @@ def next_turns(connection: sa.Connection, places: int, share: int | None) -> lis
     under_way = connection.execute(
         sa.select(runs.c.organization_id, runs.c.url, runs.c.branch)
         .join(turns, turns.c.run_id == runs.c.id)
-        .where(turns.c.dispatched_at.is_not(None), turns.c.status.notin_(FINAL))
+        .where(turns.c.dispatched_at.is_not(None), turns.c.status.in_(OPEN))
         .where(turns.c.executor.is_distinct_from(MADE_UP))
     ).all()
     room = places - len(under_way)
@@ -45,7 +45,7 @@ def next_turns(connection: sa.Connection, places: int, share: int | None) -> lis
         return []
     heads = _heads(connection, places)
     if share is None:
-        alone = connection.execute(sa.select(sa.func.count()).where(organizations.c.active)).scalar_one() == 1
+        alone = len(connection.execute(sa.select(organizations.c.id).where(organizations.c.active).limit(2)).all()) == 1
         share = places if alone else max(1, places - 1)
     taken = Counter(row.organization_id for row in under_way)
     return _in_turn(heads, room, share, taken, {(row.url, row.branch) for row in under_way})

@@ -66,6 +66,11 @@ def by_id(connection: sa.Connection, organization_id: str) -> Organization | Non
     return _first(connection, organizations.c.id == organization_id)
 
 
+def ids_of_all(connection: sa.Connection) -> list[str]:
+    """Return the id of every organization."""
+    return list(connection.execute(sa.select(organizations.c.id).order_by(organizations.c.id)).scalars())
+
+
 def by_slug(connection: sa.Connection, slug: str) -> Organization | None:
     """Return the organization with a slug, in any case, or an id: what an administrator types."""
     return _first(connection, sa.or_(organizations.c.slug == slug.lower(), organizations.c.id == slug))

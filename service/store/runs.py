@@ -16,6 +16,7 @@ from service.store.schema import columns_of, organizations, runs, turns
 
 FINAL: Final = ("completed", "failed")
 OPEN: Final = ("queued", "working")
+"""Asked for by name: no index helps to find what is not final."""
 EXACT_BELOW: Final = 10_000
 _KEPT_S_PER_RUN: Final = 5e-6
 """Counting takes about a tenth of a microsecond a run: at most a fiftieth of the time goes into it."""
@@ -80,7 +81,7 @@ class InactiveOrganizationError(Exception):
 
 def has_more_active(connection: sa.Connection, organization_id: str, limit: int) -> bool:
     """Whether an organization has more runs than a limit that are queued or working."""
-    active = (runs.c.organization_id == organization_id, runs.c.status.in_(("queued", "working")))
+    active = (runs.c.organization_id == organization_id, runs.c.status.in_(OPEN))
     return connection.execute(sa.select(runs.c.id).where(*active).offset(limit).limit(1)).first() is not None
 
 
@@ -144,18 +145,29 @@ def resume(connection: sa.Connection, run: Run, request: TurnRequest, now: int) 
     return resumed
 
 
-def on_own_branches(connection: sa.Connection, before: int) -> list[Run]:
-    """Return the runs whose branch was made for them, and on which every run ended before an instant (microseconds)."""
+def on_own_branches(connection: sa.Connection, organization_id: str, since: int, before: int) -> list[Run]:
+    """Return an organization's runs whose branch was made for them, and whose last turn there ended in a time.
+
+    The time is in microseconds, its end excluded; no run on the branch may be active.
+    """
     is_active = sa.case((runs.c.status.in_(FINAL), 0), else_=1)
+    latest = sa.func.max(runs.c.updated_at)
     first = (
         sa.select(sa.func.min(runs.c.id))
-        .where(runs.c.branch.startswith(MADE_BRANCHES, autoescape=True))
+        .where(runs.c.organization_id == organization_id, runs.c.branch.startswith(MADE_BRANCHES, autoescape=True))
         .group_by(runs.c.url, runs.c.branch)
-        .having(sa.func.max(runs.c.updated_at) < before, sa.func.max(is_active) == 0)
+        .having(latest >= since, latest < before, sa.func.max(is_active) == 0)
     )
     query = sa.select(*columns_of(runs, Run)).where(runs.c.id.in_(first)).order_by(runs.c.id)
     found = (Run(*row) for row in connection.execute(query))
     return [run for run in found if is_made_for(run.branch, run.id)]
+
+
+def is_worked_on(connection: sa.Connection, url: str, branch: str) -> bool:
+    """Whether any organization has an active run on a branch."""
+    active = sa.select(turns.c.run_id).where(turns.c.status.in_(OPEN))
+    here = (runs.c.url == url, runs.c.branch == branch, runs.c.id.in_(active))
+    return connection.execute(sa.select(runs.c.id).where(*here).limit(1)).first() is not None
 
 
 def commits_on(connection: sa.Connection, run: Run) -> frozenset[str]:

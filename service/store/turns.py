@@ -133,13 +133,13 @@ def unfinished(connection: sa.Connection) -> list[tuple[str, int]]:
 
 def open_runs(connection: sa.Connection) -> frozenset[str]:
     """Return the runs with a turn that has not ended."""
-    query = sa.select(turns.c.run_id).where(turns.c.status.notin_(run_store.FINAL))
+    query = sa.select(turns.c.run_id).where(turns.c.status.in_(run_store.OPEN))
     return frozenset(connection.execute(query).scalars())
 
 
 def open_among(connection: sa.Connection, run_ids: Sequence[str]) -> frozenset[str]:
     """Return those of some runs that have a turn which has not ended."""
-    query = sa.select(turns.c.run_id).where(turns.c.run_id.in_(run_ids), turns.c.status.notin_(run_store.FINAL))
+    query = sa.select(turns.c.run_id).where(turns.c.run_id.in_(run_ids), turns.c.status.in_(run_store.OPEN))
     return frozenset(connection.execute(query).scalars())
 
 
@@ -193,7 +193,7 @@ def remove_ended_files(connection: sa.Connection, before: int, limit: int) -> in
 
 
 def _ended_files(before: int) -> sa.Select[tuple[str, int, str]]:
-    still_open = sa.select(turns.c.run_id).where(turns.c.status.notin_(run_store.FINAL))
+    still_open = sa.select(turns.c.run_id).where(turns.c.status.in_(run_store.OPEN))
     return (
         sa.select(turn_files.c.run_id, turn_files.c.number, turn_files.c.kind)
         .join(turns, sa.and_(turns.c.run_id == turn_files.c.run_id, turns.c.number == turn_files.c.number))
