@@ -20,6 +20,7 @@ from service.execution.worker import TurnWorker
 from service.hosts.health import HealthProbes
 from service.lab import install_lab
 from service.mail.sender import MailSender, MailThread, mailer_of
+from service.observability.log import Masks
 from service.observability.metrics import ServiceMetrics, exposition
 from service.observability.requests import RequestObserver
 from service.observability.traces import Tracer, open_tracer
@@ -27,7 +28,7 @@ from service.settings import DataFolder, Settings
 from service.store.database import Database
 from service.store.rate_limits import RateLimiter
 from service.store.runs import RunCounts
-from service.worker_process import ServiceError, announce, build_worker, drain, held, one_worker
+from service.worker_process import ServiceError, announce, build_worker, drain, held, mask_known, one_worker
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 256
@@ -56,7 +57,7 @@ class RunningService:
         self._options = serving
         self._failed = False
 
-    def run(self) -> int:
+    def run(self, masks: Masks) -> int:
         """Serve until a signal comes; return the exit status.
 
         Raises:
@@ -71,6 +72,7 @@ class RunningService:
             self._alone(database),
         ):
             database.migrate()
+            mask_known(database, masks)
             tracer.instrument_database(database)
             worker = None
             if self._options.executes:

@@ -17,8 +17,10 @@ from service.execution.retention import RetentionThread
 from service.execution.sandbox import NoSandboxError, find
 from service.execution.turn import TurnExecution
 from service.execution.worker import TurnWorker
+from service.observability.log import Masks
 from service.observability.traces import Tracer, open_tracer
 from service.settings import DataFolder, Execution, Settings
+from service.store import agents, hosts
 from service.store.database import Database
 
 _log = logging.getLogger(__name__)
@@ -51,7 +53,7 @@ class WorkerProcess:
         self._database_url = database_url or folder.database_url
         self._concurrency = concurrency
 
-    def run(self) -> int:
+    def run(self, masks: Masks) -> int:
         """Execute turns until a signal comes; return the exit status.
 
         Raises:
@@ -68,6 +70,7 @@ class WorkerProcess:
             one_worker(database, self._folder),
         ):
             database.migrate()
+            mask_known(database, masks)
             tracer.instrument_database(database)
             worker = build_worker(database, self._folder, settings, self._concurrency, tracer)
             worker.start()
@@ -90,6 +93,12 @@ def announce(line: Mapping[str, object]) -> None:
         name = f"\0{address[1:]}" if address.startswith("@") else address
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifying:
             notifying.sendto(b"READY=1", name)
+
+
+def mask_known(database: Database, masks: Masks) -> None:
+    """Keep the values of the variables that hosts and agents name out of the log."""
+    with database.read() as connection:
+        masks.add([*hosts.variables(connection), *agents.variables(connection)])
 
 
 @contextlib.contextmanager

@@ -6,12 +6,15 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
 from service.cli.output import DATA_DIR_VARIABLE, DATABASE_VARIABLE, default_data_dir, plain_errors
 from service.settings import DataFolder
+
+if TYPE_CHECKING:
+    from service.observability.log import Masks
 
 DATABASE_HELP: Final = (
     "postgresql://user@host/name; SQLite in the data folder if left out. "
@@ -19,17 +22,17 @@ DATABASE_HELP: Final = (
 )
 
 
-def run_process(folder: DataFolder, run: Callable[[], int]) -> NoReturn:
+def run_process(folder: DataFolder, run: Callable[["Masks"], int]) -> NoReturn:
     """Run to the end, log to stderr, and exit with the status returned; 2 when it cannot start."""
     with plain_errors(as_json=False):
         from service.observability.log import start_log
         from service.worker_process import ServiceError
 
         settings = folder.settings()
-        start_log(settings.log.format, settings.secret_names)
-
+        masks = start_log(settings.log.format)
+        masks.add(settings.secret_names)
         try:
-            status = run()
+            status = run(masks)
         except ServiceError as error:
             click.echo(f"error: {error}", err=True)
             status = 2
@@ -65,11 +68,11 @@ def serve(
 
     folder = DataFolder(data_dir or default_data_dir())
 
-    def run() -> int:
+    def run(masks: "Masks") -> int:
         from service.server import RunningService, ServeOptions
 
         serving = ServeOptions(host, port, database_url, executes=not no_worker, concurrency=workers, lab=lab)
-        return RunningService(folder, serving).run()
+        return RunningService(folder, serving).run(masks)
 
     run_process(folder, run)
 
@@ -88,9 +91,9 @@ def worker(data_dir: Path | None, database_url: str | None, workers: int | None)
     """Execute turns; prints one JSON line when it is ready, and its log on stderr."""
     folder = DataFolder(data_dir or default_data_dir())
 
-    def run() -> int:
+    def run(masks: "Masks") -> int:
         from service.worker_process import WorkerProcess
 
-        return WorkerProcess(folder, database_url, workers).run()
+        return WorkerProcess(folder, database_url, workers).run(masks)
 
     run_process(folder, run)

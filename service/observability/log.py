@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, MutableMapping
 from contextlib import AbstractContextManager
 from typing import IO, Any, Final
 
@@ -38,21 +38,41 @@ _PLAIN: Final = re.compile(r"[^\s\"=]+")
 Event = MutableMapping[str, Any]
 
 
-def start_log(form: LogFormat, secret_names: Iterable[str | None] = (), stream: IO[str] | None = None) -> None:
+class Masks:
+    """The values that stand in no record: those of environment variables that hold secrets."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+        self._secrets = Secrets({})
+
+    def add(self, names: Iterable[str | None]) -> None:
+        """Mask the values of these variables, too."""
+        self._values |= of_environment(names)
+        self._secrets = Secrets(self._values)
+
+    def mask(self, text: str) -> str:
+        """Return the text without the values, and without what is a credential by its form."""
+        return _CREDENTIAL.sub(_masked, self._secrets.mask(text))
+
+
+def start_log(form: LogFormat, stream: IO[str] | None = None) -> Masks:
     """Send every record of this process, of libraries too, to standard error.
 
-    The values of the named environment variables, and of those that are named like secrets, are masked.
+    What is returned takes further names of secrets; those that are named like secrets are known.
     """
+    masks = Masks()
+    masks.add(name for name in os.environ if _SECRETIVE.search(name))
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(formatter(form, _secrets(secret_names, os.environ)))
+    handler.setFormatter(formatter(form, masks))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
     # DBOS writes to standard error by itself unless it finds a handler.
     logging.getLogger("dbos").addHandler(logging.NullHandler())
     threading.excepthook = _log_thread_failure
+    return masks
 
 
-def formatter(form: LogFormat, secrets: Secrets) -> logging.Formatter:
+def formatter(form: LogFormat, masks: Masks) -> logging.Formatter:
     """Return what turns a record into a line."""
     return ProcessorFormatter(
         foreign_pre_chain=[
@@ -65,7 +85,7 @@ def formatter(form: LogFormat, secrets: Secrets) -> logging.Formatter:
             ProcessorFormatter.remove_processors_meta,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            _Cleaner(secrets),
+            _Cleaner(masks),
             _as_json if form == "json" else _as_text,
         ],
     )
@@ -79,8 +99,8 @@ def bound(**fields: object) -> AbstractContextManager[None]:
 class _Cleaner:
     """Masks secrets, and shows what a terminal would obey."""
 
-    def __init__(self, secrets: Secrets) -> None:
-        self._secrets = secrets
+    def __init__(self, masks: Masks) -> None:
+        self._masks = masks
 
     def __call__(self, _logger: object, _method: str, event: Event) -> Event:
         return {key: self._clean(key, value) for key, value in event.items()}
@@ -89,16 +109,11 @@ class _Cleaner:
         if value is None or isinstance(value, bool | int | float):
             return value
         shown = printable(str(value)) if key == "exception" else one_line(str(value))
-        return _CREDENTIAL.sub(_masked, self._secrets.mask(shown))
+        return self._masks.mask(shown)
 
 
 def _masked(found: re.Match[str]) -> str:
     return f"{found['scheme'] or found['login'] or ''}{MASK}"
-
-
-def _secrets(names: Iterable[str | None], environment: Mapping[str, str]) -> Secrets:
-    telling = [name for name in environment if _SECRETIVE.search(name)]
-    return Secrets(of_environment([*names, *telling]))
 
 
 def _as_json(_logger: object, _method: str, event: Event) -> str:

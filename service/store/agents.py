@@ -69,6 +69,11 @@ def all_of(connection: sa.Connection) -> list[tuple[str | None, Agent]]:
     return [(row[0], _agent(row)) for row in rows]
 
 
+def variables(connection: sa.Connection) -> set[str]:
+    """Return the environment variables that agents are given."""
+    return {name for _, agent in all_of(connection) for name in agent.environment}
+
+
 def _owned_by(organization_id: str | None) -> sa.ColumnElement[bool]:
     if organization_id is None:
         return agents.c.organization_id.is_(None)

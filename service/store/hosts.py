@@ -59,3 +59,9 @@ def of(connection: sa.Connection, organization_id: str) -> list[Host]:
     """Return an organization's hosts, by platform."""
     query = sa.select(*columns_of(hosts, Host)).where(hosts.c.organization_id == organization_id)
     return [Host(*row) for row in connection.execute(query.order_by(hosts.c.platform))]
+
+
+def variables(connection: sa.Connection) -> set[str]:
+    """Return the environment variables that hold the tokens of hosts."""
+    query = sa.select(hosts.c.token_env).where(hosts.c.token_env.is_not(None)).distinct()
+    return {name for name in connection.execute(query).scalars() if name}

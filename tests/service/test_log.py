@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from service.execution.secrets import Secrets
 from service.observability import log
-from service.observability.log import bound, formatter, start_log
+from service.observability.log import Masks, bound, formatter, start_log
 from service.settings import LogFormat
 from tests.service.conftest import BARE, Api
 from tests.service_process import Node, start_service
@@ -37,9 +36,18 @@ def root() -> Iterator[logging.Logger]:
     logging.captureWarnings(capture=False)
 
 
+def masks() -> Masks:
+    """Masks of one variable, whose name tells nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LENT", SECRET)
+        made = Masks()
+        made.add(["LENT"])
+    return made
+
+
 def formatted(form: LogFormat, message: str, **options: Any) -> str:
     record = logging.getLogger("service.x").makeRecord("service.x", logging.INFO, "f", 1, message, (), None, **options)
-    return formatter(form, Secrets({"KEY": SECRET})).format(record)
+    return formatter(form, masks()).format(record)
 
 
 def test_json_has_a_record_in_each_line() -> None:
@@ -61,7 +69,7 @@ def test_foreign_text_obeys_no_terminal_tells_no_secret_and_fakes_no_record(form
         try:
             raise ValueError(FOREIGN)  # noqa: TRY301 — for its traceback
         except ValueError:
-            text = formatter(form, Secrets({"KEY": SECRET})).format(
+            text = formatter(form, masks()).format(
                 logging.getLogger("service.x").makeRecord("service.x", 40, "f", 1, "it failed", (), sys.exc_info())
             )
     else:
@@ -77,19 +85,18 @@ def test_what_libraries_and_dying_threads_say_is_in_the_log(root: logging.Logger
     """Uvicorn's and DBOS's records, warnings, and what ends a thread; values of telling variables are masked."""
     monkeypatch.setenv("SOME_API_KEY", "the-k3y")
     stream = StringIO()
-    start_log("json", ["NAMED"], stream)
+    monkeypatch.setenv("MODEL", "another-k3y")
+    start_log("json", stream).add(["MODEL", "NOT_SET", None])
     for name in ("uvicorn.error", "dbos"):
-        logging.getLogger(name).warning("from %s with the-k3y", name)
+        logging.getLogger(name).warning("from %s with the-k3y and another-k3y", name)
     warnings.warn("old", DeprecationWarning, stacklevel=1)
     thread = threading.Thread(target=lambda: 1 // 0, name="doomed")
     thread.start()
     thread.join()
     records = [json.loads(line) for line in stream.getvalue().splitlines()]
 
-    assert [record["event"] for record in records[:2]] == [
-        "from uvicorn.error with [masked]",
-        "from dbos with [masked]",
-    ]
+    said = [record["event"] for record in records[:2]]
+    assert said == [f"from {name} with [masked] and [masked]" for name in ("uvicorn.error", "dbos")]
     assert [record["logger"] for record in records] == ["uvicorn.error", "dbos", "py.warnings", log.__name__]
     assert "doomed" in records[3]["event"]
     assert "ZeroDivisionError" in records[3]["exception"]
