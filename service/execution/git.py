@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from service.reference import without_login
+from service.text import printable
 
 ALLOWED_PROTOCOLS: Final = "file:git:http:https:ssh"
 _HARDENING: Final = (
@@ -70,8 +71,7 @@ def _header(url: str, login: str) -> dict[str, str]:
 
 def _plain(said: str) -> str:
     """Return what git said as one line that can be shown and logged: much of it may be the code host's words."""
-    line = "; ".join(filter(None, (part.strip() for part in said.splitlines())))
-    return "".join(mark if mark.isprintable() else "\N{REPLACEMENT CHARACTER}" for mark in line)
+    return printable("; ".join(filter(None, (part.strip() for part in said.splitlines()))))
 
 
 def _cure(said: str) -> str:

@@ -56,6 +56,18 @@ def test_what_a_code_host_says_neither_steers_a_terminal_nor_forges_a_line_of_th
     assert "\x1b" not in own.service.admin("run", run_id)["turns"][0]["failure"]
 
 
+def test_another_organization_s_runs_are_not_there(api: Any, tenant: Callable[..., Any]) -> None:
+    """Neither listed, nor continued, nor cancelled: an id that was seen somewhere opens nothing."""
+    run_id = api.start("write")
+    other = tenant()
+    followed, cancelled = other.follow(run_id, "mine now"), other.post(f"/external/runs/{run_id}/cancel", {})
+    api.ended(run_id)
+
+    assert (followed.status_code, cancelled.status_code) == (400, 404)
+    assert list(other.runs()) == []
+    assert "mine now" not in str(api.service.admin("run", run_id))
+
+
 @pytest.fixture
 def on_postgresql(tmp_path: Path, postgres_url: str) -> Iterator[Api]:
     """A client of a service on PostgreSQL, which takes fewer texts than SQLite."""
