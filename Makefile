@@ -14,7 +14,7 @@ export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSOR
 .PHONY: help demo test again check lint campaign wheel-check container-check bench install lock pictures snapshots clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: .venv/.demo ## Show everything working on this machine: service, repositories, runs, console
 	@$(BIN)/runwarden demo
@@ -36,6 +36,9 @@ lint: .venv/.dev ## Style, types and import contracts
 campaign: .venv/.dev ## Kill workers under 200 runs, 100,000 faulty writes, a day of the console and more (hours)
 	@$(BIN)/python -m pytest -n0 -s -m campaign tests/service/test_campaign.py tests/conformance tests/console/soak tests/sync/test_model.py tests/actions tests/storage/test_ledger_model.py
 
+# Those of pyenv and uv, which are not on PATH.
+wheel-check: export RUNWARDEN_PYTHONS ?= $(shell ls -d $(HOME)/.pyenv/versions/*/bin/python3.1[1-9] \
+	$(HOME)/.local/share/uv/python/*/bin/python3.1[1-9] 2>/dev/null | paste -sd: -)
 wheel-check: .venv/.dev ## Install the wheel on each Python that PATH or RUNWARDEN_PYTHONS names, and run its demo (minutes)
 	@$(BIN)/python -m pytest -n0 -s -m campaign tests/dist/test_wheel.py
 
