@@ -76,7 +76,7 @@ class Bot:
 
     async def close(self) -> None:
         """Settle what is being sent, give the lease back and close the files; each, whatever fails before."""
-        if self._lease is not None:
+        if self._lease is not None and self._is_working:
             with suppress(StorageError):
                 await self._lease.release(LEASE, self._owner)
         if self._engine is not None:
@@ -91,6 +91,9 @@ class Bot:
             StorageError: A file cannot be read or written.
         """
         engine, runner = self._opened()
+        if self._lease is not None:
+            # Not given back: the inbox tells from it when a bot was at work last.
+            await self._lease.acquire(LEASE, self._owner, LEASE_S)
         problem = await engine.refresh()
         await runner.look()
         return None if problem is None else problem.message

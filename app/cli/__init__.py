@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "actions": "app.cli.actions:actions",
     "watch": "app.cli.watch:watch",
     "automations": "app.cli.automations:automations",
+    "inbox": "app.cli.inbox:inbox",
     "notify": "app.cli.notify:notify",
     "backup": "app.cli.backup:backup",
     "config": "app.cli.config:config",

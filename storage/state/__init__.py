@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from storage.records.decision import Decision, Occurrence, Past, Verdict
-from storage.state import decisions, rules
+from storage.state import decisions, inbox, rules
 from storage.state.opening import DAMAGE_CURE, connect
 from storage.thread import DatabaseThread, reads, writes
 from storage.values import Clock, utc_now
@@ -76,6 +76,10 @@ class State:
     last_due = reads(decisions.last_due)
     conversation = reads(decisions.conversation)
     forget = writes(decisions.forget)
+    marks = reads(inbox.marks)
+    mark = writes(inbox.mark)
+    undo = writes(inbox.undo)
+    lease_until = reads(inbox.lease_until)
     take = writes(decisions.take)
     adopt = writes(decisions.adopt)
     keep_request = writes(decisions.keep_request)

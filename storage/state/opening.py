@@ -39,9 +39,15 @@ def _first(db: "Database") -> None:
     db.execute("CREATE INDEX decisions_result ON decisions (result_id) WHERE result_id IS NOT NULL")
 
 
+def _inbox(db: "Database") -> None:
+    columns = {"key": str, "done_us": int, "snoozed_us": int, "muted": int}
+    db.table("inbox", strict=True).create({**columns, "marked_us": int}, pk="key", not_null={"muted", "marked_us"})
+    db.table("inbox_undo", strict=True).create(columns, pk="key", not_null={"muted"})
+
+
 SCHEMA: Final = Schema(
     name="state",
-    steps={"0001_first": _first},
+    steps={"0001_first": _first, "0002_inbox": _inbox},
     newer_cure="Install that version again: what it claimed must not be claimed a second time.",
 )
 DAMAGE_CURE: Final = (

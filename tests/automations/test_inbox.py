@@ -1,0 +1,78 @@
+"""The inbox: one item for one cause, kept until it is dealt with, and back when something new happens."""
+
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.automations.test_acting import RUN, Service, automation, configured, service
+from tests.automations.test_watch_command import cli, watching
+from tests.cli.conftest import CommandLine
+
+__all__ = ["cli", "service"]
+
+
+def at(minutes: float) -> str:
+    """So many minutes from now."""
+    return (datetime.now(UTC) + timedelta(minutes=minutes)).isoformat()
+
+
+def sync(service: Service, cli: CommandLine, *runs: dict[str, object]) -> None:
+    service.runs = list(runs)
+    with watching(cli, "--once") as bot:
+        assert bot.wait(120) == 0
+
+
+def keys(cli: CommandLine, *options: str) -> list[str]:
+    found = cli("inbox", "list", "--json", *options, RUNWARDEN_DATA_DIR="").json()["items"]
+    return [item["key"] for item in found]
+
+
+def test_an_item_stays_until_it_is_dealt_with_and_comes_back(service: Service, cli: CommandLine) -> None:
+    """Two failures in one repository are one item; done, it comes back with the next failure alone."""
+    configured(service, cli.home, "")
+    first, second = ({**RUN, "run_id": f"run_{n}", "updated_at": at(-n)} for n in (2, 1))
+    sync(service, cli, first, second)
+
+    (item,) = cli("inbox", "list", "--json", RUNWARDEN_DATA_DIR="").json()["items"]
+    assert (item["key"], item["title"], item["count"]) == ("failed:acme/api", "2 runs failed in acme/api", 2)
+    assert item["cure"] == "runwarden runs show run_1"
+    assert keys(cli) == keys(cli) == ["failed:acme/api"]
+    assert cli("inbox", "done", "failed:acme/api", RUNWARDEN_DATA_DIR="").code == 0
+    assert keys(cli) == []
+    assert keys(cli, "--all") == ["failed:acme/api"]
+    sync(service, cli, first, second, {**RUN, "run_id": "run_3", "updated_at": at(0)})
+    (item,) = cli("inbox", "list", "--json", RUNWARDEN_DATA_DIR="").json()["items"]
+    assert item["title"] == "A run failed in acme/api"
+
+
+@pytest.mark.parametrize("how", [("mute",), ("snooze", "--for", "2h")])
+def test_what_is_put_away_is_undone(service: Service, cli: CommandLine, how: tuple[str, ...]) -> None:
+    """By one command, for all that was marked at once."""
+    configured(service, cli.home, "")
+    sync(service, cli, RUN)
+
+    assert cli("inbox", *how, "all", RUNWARDEN_DATA_DIR="").code == 0
+    assert keys(cli) == []
+    assert cli("inbox", "undo", "--json", RUNWARDEN_DATA_DIR="").json() == {"keys": ["failed:acme/api"]}
+    assert keys(cli) == ["failed:acme/api"]
+    assert cli("inbox", "done", "nope", RUNWARDEN_DATA_DIR="").code == 7
+
+
+def test_what_the_automations_need_is_in_it(service: Service, cli: CommandLine, tmp_path: Path) -> None:
+    """An approval, a paused rule, and once none has been at work for a while, that there is no bot."""
+    text = automation('{ continue = "go on" }', "approval = true")
+    configured(service, tmp_path, text + automation("{ retry = true }", "pause_after = 1").replace('"r"', '"p"'))
+    sync(service, cli)
+    sync(service, cli, RUN)
+
+    found = {item["kind"]: item for item in cli("inbox", "list", "--json", RUNWARDEN_DATA_DIR="").json()["items"]}
+
+    assert set(found) == {"failed", "approval", "paused"}
+    assert found["approval"]["cure"].startswith("runwarden automations approve ")
+    assert "not started from this machine" in found["paused"]["title"]
+    with closing(sqlite3.connect(next(cli.home.rglob("state.sqlite3")))) as state, state:
+        state.execute("UPDATE leases SET until_us = until_us - 3600000000")
+    assert keys(cli)[-1] == "bot"
