@@ -142,17 +142,19 @@ class Backfill:
 
     # because a person asked
 
-    async def fetch_older(self, *, since: datetime | None = None, run_id: str | None = None) -> None:
-        """Fetch runs older than what is held: all since a time, or until one run is here; else the next thousand.
+    async def fetch_older(
+        self, *, since: datetime | None = None, run_id: str | None = None, gap: CoverageGap | None = None
+    ) -> None:
+        """Fetch runs that are missing: all since a time, or until one run is here; else the next thousand.
 
-        It may be cancelled at any time: what came is kept.
+        `gap`: only those of this gap. It may be cancelled at any time: what came is kept.
 
         Raises:
             ApiError: A request failed; what came before it is kept.
         """
 
         async def missing() -> Sequence[CoverageGap]:
-            return await self._missing(since)
+            return [each for each in await self._missing(since) if gap is None or gap.overlaps(each)]
 
         most, longest = (
             (math.inf, LONGEST) if since else (OLDER_RUNS, OLDER_RUNS / self._runs.reader.page_size / PARALLEL)

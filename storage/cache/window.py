@@ -2,14 +2,20 @@
 
 import sqlite3
 import time
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Final
 
+from storage.cache.coverage import coverage
 from storage.cache.read_runs import COLUMNS, Counts, count, row_of
 from storage.cache.run_sql import Where, before, both, key_columns, onwards, order_by, where
 from storage.database import data_version, snapshot
-from storage.records import RunFilter, RunRow, RunSort, RunWindow, WindowRequest
+from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
+from storage.values import from_us, to_us
 
+GAPS: Final = 9
+"""Gaps between runs that are shown as rows: each costs a count."""
 NEAR: Final = 2000
 """Up to here skipping from the front costs less than counting would."""
 
@@ -70,25 +76,57 @@ def window(connection: sqlite3.Connection, request: WindowRequest, counts: Count
     """The rows around a place; a window that would go beyond the end of the order ends there."""
     condition, sort, limit = request.condition, request.sort, request.limit
     with snapshot(connection):
-        total = counts.total(connection, condition)
-        shift, cursor = _moves(connection, request)
+        runs = counts.total(connection, condition)
+        gaps = _gaps(connection, condition, sort, runs, counts)
+        shift, cursor = _moves(connection, request, [runs_above for runs_above, _ in gaps])
+        total = runs + len(gaps)
         offset = max(0, min(request.offset + shift, total - limit))
-        found = rows(connection, condition, sort, offset, limit, counts, landmarks)
-    return RunWindow(total, offset, found, shift, cursor)
+        numbered = tuple((above + number, gap) for number, (above, gap) in enumerate(gaps))
+        first = offset - sum(number < offset for number, _ in numbered)
+        found = rows(connection, condition, sort, first, limit, counts, landmarks)
+    return RunWindow(total, offset, found, shift, cursor, numbered)
 
 
-def _moves(connection: sqlite3.Connection, request: WindowRequest) -> tuple[int, int | None]:
+def _gaps(
+    connection: sqlite3.Connection, condition: RunFilter, sort: RunSort, runs: int, counts: Counts
+) -> list[tuple[int, CoverageGap]]:
+    """The newest gaps between two runs, in their order, each with how many runs are above it."""
+    if sort.column != "started" or condition.is_scan:
+        return []
+    found = []
+    for gap in condition.gaps_in(coverage(connection))[:GAPS]:
+        if gap.after is not None and gap.before is not None:
+            since = from_us(_hole(connection, to_us(gap.after), to_us(gap.before)))
+            newer = counts.total(connection, replace(condition, since=max(since, condition.since or since)))
+            found.append((newer if sort.descending else runs - newer, gap))
+    return sorted((each for each in found if 0 < each[0] < runs), key=itemgetter(0))
+
+
+def _hole(connection: sqlite3.Connection, after_us: int, before_us: int) -> int:
+    """Where the longest time without a held run ends, among the few that a gap has: at its ends, or found active."""
+    (end_us,) = connection.execute(
+        "SELECT at_us FROM (SELECT at_us, at_us - lag(at_us, 1, :after) OVER (ORDER BY at_us) AS empty_us FROM"
+        " (SELECT created_us AS at_us FROM runs WHERE created_us > :after AND created_us < :before"
+        " UNION ALL VALUES (:before))) ORDER BY empty_us DESC, at_us DESC LIMIT 1",
+        {"after": after_us, "before": before_us},
+    ).fetchone()
+    return int(end_us)
+
+
+def _moves(
+    connection: sqlite3.Connection, request: WindowRequest, runs_above_gaps: list[int]
+) -> tuple[int, int | None]:
     """By how many rows the anchor moved down, and where the cursor's run is now."""
+
+    def index(run_id: str | None) -> int | None:
+        found = None if run_id is None else index_of(connection, run_id, request.condition, request.sort)
+        return None if found is None else found + bisect_right(runs_above_gaps, found)
+
     if not request.is_fresh:
         return 0, None if request.cursor_id is None else request.cursor_index
-    anchor = _index(connection, request.anchor_id, request)
-    is_anchor = request.cursor_id == request.anchor_id
-    cursor = anchor if is_anchor else _index(connection, request.cursor_id, request)
+    anchor = index(request.anchor_id)
+    cursor = anchor if request.cursor_id == request.anchor_id else index(request.cursor_id)
     return 0 if anchor is None else anchor - request.anchor_index, cursor
-
-
-def _index(connection: sqlite3.Connection, run_id: str | None, request: WindowRequest) -> int | None:
-    return None if run_id is None else index_of(connection, run_id, request.condition, request.sort)
 
 
 def rows(

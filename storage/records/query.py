@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from storage.records.run import Run, RunRow
+from storage.records.coverage import Coverage, CoverageGap
+from storage.records.run import ACTIVE_STATUSES, Run, RunRow
 
 SortColumn = Literal["started", "updated", "took", "status", "repository", "branch", "run"]
 
@@ -38,6 +39,23 @@ class RunFilter:
     def __bool__(self) -> bool:
         """Whether anything is filtered at all."""
         return self != RunFilter()
+
+    @property
+    def is_scan(self) -> bool:
+        """Whether every run may have to be searched: no index leads to words or patterns."""
+        patterns = (*self.repositories, *self.branches)
+        excluded = self.not_repositories or self.not_branches
+        return bool(self.search or excluded or any("*" in pattern for pattern in patterns))
+
+    def gaps_in(self, coverage: Coverage) -> tuple[CoverageGap, ...]:
+        """Where runs may be missing that pass the filter, the newest first."""
+        return () if self.is_of_active else coverage.gaps_within(self.since, self.until)
+
+    @property
+    def is_of_active(self) -> bool:
+        """Whether only active runs pass: they are asked for by their status, however old they are."""
+        is_active = bool(self.statuses) and set(ACTIVE_STATUSES).issuperset(self.statuses)
+        return is_active or self.active or self.stuck
 
     def lets_status_through(self, status: str, final_statuses: Collection[str]) -> bool:
         """Whether runs of this status get through what the filter says of statuses."""
@@ -83,19 +101,37 @@ class RunWindow:
     offset: int = 0
     """The row number of the first one here."""
     rows: tuple[RunRow, ...] = ()
+    """Those of runs."""
     shift: int = 0
     """By how many rows the anchor moved down since the request."""
     cursor_index: int | None = None
     """The row of the cursor's run. None: the request named none, or it is no longer in the table."""
+    gaps: tuple[tuple[int, CoverageGap], ...] = ()
+    """Rows, by number and in order, that stand for runs which are not held."""
+
+    @property
+    def runs(self) -> int:
+        """Runs of the whole table."""
+        return self.total - len(self.gaps)
 
     def row(self, index: int) -> RunRow | None:
-        """The row of that number, if it is here."""
-        position = index - self.offset
-        return self.rows[position] if 0 <= position < len(self.rows) else None
+        """The run of the row of that number, if it is here."""
+        position = self._run_at(index) - self._run_at(self.offset)
+        is_here = self.offset <= index and position < len(self.rows) and self.gap(index) is None
+        return self.rows[position] if is_here else None
+
+    def gap(self, index: int) -> CoverageGap | None:
+        """What the row of that number stands for, where that is no run."""
+        return next((gap for number, gap in self.gaps if number == index), None)
 
     def holds(self, first: int, last: int) -> bool:
         """Whether every row from first to last, as far as the table goes, is here."""
-        return self.offset <= max(0, first) and min(last, self.total - 1) < self.offset + len(self.rows)
+        end = self._run_at(min(last, self.total - 1) + 1)
+        return self.offset <= max(0, first) and end <= self._run_at(self.offset) + len(self.rows)
+
+    def _run_at(self, index: int) -> int:
+        """How many runs are above the row of that number."""
+        return index - sum(number < index for number, _ in self.gaps)
 
 
 @dataclass(frozen=True, slots=True)

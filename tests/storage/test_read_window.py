@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage.cache import coverage
 from storage.cache import window as windows
 from storage.cache.read_runs import Counts
 from storage.cache.window import Landmarks, first_rows, rows, window
@@ -193,3 +194,48 @@ def test_paging_through_the_middle_skips_few_rows(crowded: Connections, monkeypa
     windows.rows(reader, RunFilter(), RunSort(), 35, 5, counts, marks)
 
     assert max(skipped) == 5
+
+
+@given(
+    ends=st.lists(st.integers(0, RUNS), max_size=6, unique=True).map(sorted),
+    offset=st.integers(0, RUNS + 5),
+    limit=st.integers(1, 12),
+    descending=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_gaps_are_rows_where_coverage_has_holes(
+    gap_database: Connections,
+    ends: list[int],
+    offset: int,
+    limit: int,
+    descending: bool,  # noqa: FBT001 — drawn
+) -> None:
+    """Between two runs, in their place; every other row is the run that it would be without them."""
+    writer, reader = gap_database
+    writer.execute("DELETE FROM coverage")
+    for start, end in zip(ends[::2], ends[1::2], strict=False):
+        coverage.extend(writer, NOON + timedelta(minutes=start, seconds=1), NOON + timedelta(minutes=end))
+    sort, gaps = RunSort(descending=descending), coverage.coverage(reader).gaps
+    numbers = range(RUNS - 1, -1, -1) if descending else range(RUNS)
+    expected: list[object] = []
+    for number in numbers:
+        neighbours = {number, number + 1 if descending else number - 1}
+        upper = NOON + timedelta(minutes=max(neighbours), seconds=1)
+        inner = (gap for gap in gaps if gap.after and gap.before == upper)
+        expected += [*(inner if expected else ()), f"run_{number:03}"]
+
+    found = ask(reader, WindowRequest(RunFilter(), sort, offset, limit, cursor_id="run_030"))
+
+    end = min(found.offset + limit, found.total)
+    shown = [found.gap(n) or (found.row(n) or run(0)).run_id for n in range(found.offset, end)]
+    assert found.total == len(expected)
+    assert found.runs == RUNS
+    assert shown == expected[found.offset : end]
+    assert found.cursor_index == expected.index("run_030")
+    assert found.holds(found.offset, end - 1)
+
+
+@pytest.fixture(scope="module")
+def gap_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connections]:
+    with connected(tmp_path_factory.mktemp("gaps"), [run(number) for number in range(RUNS)]) as opened:
+        yield opened

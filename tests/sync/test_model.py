@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from app.api.errors import ApiError, EndlessListError
+from app.api.errors import ApiError, EndlessListError, UnsteadyListError
 from app.engine import Engine
 from storage.records import RunFilter
 from tests.sync.claims import ACTIVE, Held, check_active, check_coverage, check_equal, check_presence
@@ -48,6 +48,7 @@ HABITS: Final[list[tuple[str, Any]]] = [
     ("endless", "around"),
     ("retry_after", "date"),
     ("nulls", 2),
+    ("shuffles_ties", True),
     ("total_count", "12"),
     ("total_count", 12.0),
     ("total_count", True),
@@ -148,6 +149,10 @@ class SyncModel(RuleBasedStateMachine):
     def time_passes(self, gone: timedelta) -> None:
         self.peer.true_now += gone
 
+    @rule(by=st.sampled_from([-13 * HOUR, -HOUR, HOUR]))
+    def the_services_clock_is_set(self, by: timedelta) -> None:
+        self.peer.clock_offset += by
+
     # our side
 
     @rule()
@@ -212,7 +217,9 @@ class SyncModel(RuleBasedStateMachine):
         for step in (*steps, self.health_refreshed):
             self.peer.true_now += MINUTE
             error = self.carry_out(step())
-            is_expected = bool(self.peer.endless) and isinstance(error, EndlessListError)
+            is_expected = (bool(self.peer.endless) and isinstance(error, EndlessListError)) or (
+                self.peer.shuffles_ties and isinstance(error, UnsteadyListError)
+            )
             assert error is None or is_expected, f"{step.__name__}: {error!r}"
         self.runner.run(self.equals())
 
@@ -276,6 +283,8 @@ class SyncModel(RuleBasedStateMachine):
             check_active(held, self.polled_at)
 
     async def equals(self) -> None:
+        if self.peer.shuffles_ties:
+            return  # Some runs of one instant may be shown by chance only.
         check_equal(self.peer, await self.held(), await self.engine.cache.coverage())
 
 

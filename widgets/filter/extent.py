@@ -9,7 +9,7 @@ from textual.content import Content
 
 from app.text import safe_text
 from app.times import age, clock_time, day
-from storage.records import ACTIVE_STATUSES, Coverage, CoverageGap, RunFilter
+from storage.records import Coverage, CoverageGap, RunFilter
 from storage.records.backfill import BackfillProgress
 from widgets.badges import STYLES, Tone
 from widgets.frame.freshness import TROUBLES
@@ -23,7 +23,6 @@ _ALMOST: Final = 0.99
 
 WAITS_FOR: Final = {**TROUBLES, "rate_limited": "rate limit"}
 
-ACTIVE: Final = frozenset(ACTIVE_STATUSES)
 IDLE: Final = BackfillProgress()
 
 Part = tuple[str, Tone]
@@ -50,11 +49,12 @@ class Extent:
 
     def gap(self, condition: RunFilter) -> CoverageGap | None:
         """The newest gap in which runs may be that pass the filter; None: none that is known."""
-        is_active = bool(condition.statuses) and ACTIVE.issuperset(condition.statuses)
-        if is_active or condition.active or condition.stuck:
-            return None  # Active runs are asked for by their status, however old they are.
-        gaps = self.coverage.gaps_within(condition.since, condition.until)
-        return gaps[0] if gaps else CoverageGap(None, None) if self.goes_on else None
+        return next(iter(self.gaps(condition)), None)
+
+    def gaps(self, condition: RunFilter) -> tuple[CoverageGap, ...]:
+        """All of them, the newest first."""
+        found = condition.gaps_in(self.coverage)
+        return (CoverageGap(None, None),) if self.goes_on and not found and not condition.is_of_active else found
 
 
 @dataclass(frozen=True, slots=True)

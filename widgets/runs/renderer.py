@@ -116,8 +116,8 @@ class TableRenderer:
             x = cell.place.end
         return _scrolled(segments, layout, width, scroll_x, background)
 
-    def tail(self, texts: tuple[SafeText, ...], width: int, state: RowState) -> Strip:
-        """The line below the last run: the first of the texts that fits, between two rules."""
+    def missing(self, texts: tuple[SafeText, ...], width: int, state: RowState) -> Strip:
+        """A line that stands for runs that are not held: the first of the texts that fits, between two rules."""
         background = self._background(state)
         text = shorten(next((text for text in texts if cell_len(text) + TAIL_MARGIN <= width), texts[-1]), width)
         rules = max(0, width - cell_len(text) - TAIL_MARGIN)

@@ -8,7 +8,7 @@ from typing import Final
 
 from textual.message import Message
 
-from storage.records import RunFilter, RunRow, RunSort, RunWindow, WindowRequest
+from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from widgets.cursor_view import CursorView
 
 HOLD_S: Final = 0.05
@@ -76,12 +76,27 @@ class RunRows(CursorView, can_focus=True):
     @property
     def count(self) -> int:
         """The number of runs, however many of them are held here."""
-        return self._window.total
+        return self._window.runs
+
+    @property
+    def gaps(self) -> tuple[CoverageGap, ...]:
+        """What the lines between runs stand for."""
+        return tuple(gap for _, gap in self._window.gaps)
+
+    @property
+    def gap(self) -> CoverageGap | None:
+        """What the line under the cursor stands for. None: it is a run, or not between two runs."""
+        return self._window.gap(self._cursor)
 
     @property
     def is_at_tail(self) -> bool:
         """Whether the cursor is on the line that follows the last run."""
-        return self._has_tail and self._cursor == self.count
+        return self._has_tail and self._cursor == self._window.total
+
+    @property
+    def is_at_gap(self) -> bool:
+        """Whether the cursor is on a line that stands for runs that are not held."""
+        return self.is_at_tail or self.gap is not None
 
     def show(self, window: RunWindow, request: WindowRequest) -> None:
         """Show rows that were read; the cursor and the visible rows stay on their runs.
@@ -90,11 +105,12 @@ class RunRows(CursorView, can_focus=True):
         """
         before, top, cursor_before = self._window, self.scroll_offset.y, self._cursor
         is_sought, was_at_tail = self._cursor_id is not None and self._row is None, self.is_at_tail
+        gap_before = self.gap
         follows = is_sought or self._cursor in self.visible_rows
         # Asking for the same rows again would bring the same rows again.
         self._window, self._asked = window, (request.offset, request.limit)
         self.total = window.total + self._has_tail
-        self._settle_cursor(window, request, was_at_tail=was_at_tail)
+        self._settle_cursor(window, request, was_at_tail=was_at_tail, gap_before=gap_before)
         self._resize_to(self.total)
         self._hold_still(window, request, follows=follows)
         if self.is_held:
@@ -111,7 +127,7 @@ class RunRows(CursorView, can_focus=True):
         """Take the number of rows, which may have been a minimum when the first ones came."""
         if total == self.count:
             return
-        self._window, self._asked = replace(self._window, total=total), None
+        self._window, self._asked = replace(self._window, total=total, gaps=()), None
         self._count_rows()
         self._request_rows()
 
@@ -123,7 +139,7 @@ class RunRows(CursorView, can_focus=True):
             self.put_cursor(self._cursor)
 
     def _count_rows(self) -> None:
-        self.total = self.count + self._has_tail
+        self.total = self._window.total + self._has_tail
         self._resize_to(self.total)
         self.refresh()
 
@@ -195,21 +211,27 @@ class RunRows(CursorView, can_focus=True):
         """Announce the run under the cursor."""
         row = self._row = self._window.row(self._cursor)
         self._cursor_id = row.run_id if row else None
-        is_awaited = row is None and self._cursor < self.count
+        is_awaited = row is None and self._cursor < self._window.total and self.gap is None
         if row != self._named and not is_awaited:
             self._named = row
             # Paint the rows first: showing the run itself may take as long again.
             self.call_after_refresh(self.post_message, self.Highlighted(row))
 
-    def _settle_cursor(self, window: RunWindow, request: WindowRequest, *, was_at_tail: bool) -> None:
+    def _settle_cursor(
+        self, window: RunWindow, request: WindowRequest, *, was_at_tail: bool, gap_before: CoverageGap | None
+    ) -> None:
         if self._cursor_id != request.cursor_id:
             self._cursor += window.shift  # The user moved on while the rows were read.
         elif window.cursor_index is not None:
             self._cursor = window.cursor_index
+        elif gap_before is not None:
+            # The runs that come in place of the line are under the cursor.
+            same = (number for number, gap in window.gaps if gap.before == gap_before.before)
+            self._cursor = next(same, self._cursor + window.shift)
         elif was_at_tail:
             self._cursor += window.shift  # The runs that come in place of that line are under the cursor.
         self._cursor = min(max(0, self._cursor), max(0, self.total - 1))
-        if window.row(self._cursor) is not None or self._cursor >= window.total:
+        if window.row(self._cursor) is not None or self._cursor >= window.total or self.gap is not None:
             self.cursor_moved()
 
     def _hold_still(self, window: RunWindow, request: WindowRequest, *, follows: bool) -> None:
@@ -240,6 +262,7 @@ class RunRows(CursorView, can_focus=True):
 
     def _repaint_changed(self, before: RunWindow, cursor_before: int) -> None:
         for index in self.visible_rows:
-            if before.row(index) != self._window.row(index) or index in {cursor_before, self._cursor}:
+            is_other = before.row(index) != self._window.row(index) or before.gap(index) != self._window.gap(index)
+            if is_other or index in {cursor_before, self._cursor}:
                 self.repaint_row(index)
         self.repaint_header()

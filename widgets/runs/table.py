@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from app.text import SafeText
-from storage.records import RunRow, RunSort
+from storage.records import CoverageGap, RunRow, RunSort
 from storage.records.query import SortColumn
 from widgets.cursor_view import HEADER
 from widgets.frame.notice import Notice
@@ -45,8 +45,11 @@ class RunTable(RunRows):
         run_id: str
 
     @dataclass
-    class TailChosen(Message):
-        """The line below the last run was opened, with enter or a click."""
+    class GapChosen(Message):
+        """A line that stands for runs that are not held was opened, with enter or a click."""
+
+        gap: CoverageGap | None
+        """None: the line below the last run."""
 
     @dataclass
     class SortRequested(Message):
@@ -80,14 +83,17 @@ class RunTable(RunRows):
         freeze: FreezeFrame = nullcontext,
         *,
         confirmed_for: timedelta = timedelta.max,
+        gap_texts: Callable[[CoverageGap], tuple[SafeText, ...]] = lambda _: (SafeText("…"),),
         id: str | None = None,  # noqa: A002 — Textual's word
     ) -> None:
         """Start empty; `freeze` keeps the screen's frame while rows are being read.
 
-        A run that was not confirmed for so long is drawn quietly.
+        A run that was not confirmed for so long is drawn quietly. `gap_texts`: what the line of a gap between two runs
+        says, in full and then shorter.
         """
         super().__init__(clock, freeze, self.resize_to, id=id)
         self._confirmed_for = confirmed_for
+        self._gap_texts = gap_texts
         self._choice = choice or ColumnChoice()
         self._lay_out(0)
         self._sort = RunSort()
@@ -121,7 +127,9 @@ class RunTable(RunRows):
         before, self._tail = self._tail, tail
         self.has_tail(bool(tail))
         if before and tail and before != tail:
-            self.repaint_row(self.count)
+            self.repaint_row(self._window.total)
+        for index, _ in self._window.gaps:
+            self.repaint_row(index)
 
     def sorted_by(self, sort: RunSort) -> None:
         """Show the order of the rows."""
@@ -192,9 +200,9 @@ class RunTable(RunRows):
             self.scroll_to(x=later[0] if columns > 0 else later[-1], animate=False, force=True)
 
     def action_choose(self) -> None:
-        """Open the run under the cursor, or ask for what the line below the last run offers."""
-        if self.is_at_tail:
-            self.post_message(self.TailChosen())
+        """Open the run under the cursor, or ask for the runs that its line stands for."""
+        if self.is_at_gap:
+            self.post_message(self.GapChosen(self.gap))
         elif self._row is not None:
             self.post_message(self.Chosen(self._row.run_id))
 
@@ -248,8 +256,8 @@ class RunTable(RunRows):
             return
         begin = self._marks.anchor or (self._row.run_id if self._row else None)
         self.put_cursor(index)
-        if self.is_at_tail:
-            self.post_message(self.TailChosen())
+        if self.is_at_gap:
+            self.post_message(self.GapChosen(self.gap))
             return
         if event.shift and row is not None and begin is not None:
             self.post_message(self.RangeRequested(begin, row.run_id))
@@ -312,16 +320,14 @@ class RunTable(RunRows):
         if y < HEADER:
             return renderer.header(self._layout, self._sort, self._unseen, view.width, scroll_x)
         index = self.scroll_offset.y + y - HEADER
-        if index == self.count and self._tail:
-            return renderer.tail(
-                self._tail, view.width, RowState(self.is_at_tail, marked=False, focused=self.has_focus)
-            )
+        gap, at_cursor = self._window.gap(index), index == self._cursor
+        if texts := self._gap_texts(gap) if gap else self._tail if index == self._window.total else ():
+            return renderer.missing(texts, view.width, RowState(at_cursor, marked=False, focused=self.has_focus))
         if not self.count:
             return renderer.notice(self._notice, y - HEADER, view.width, view.height - HEADER)
         if index >= self.total:
             return renderer.blank(view.width)
         row = self._window.row(index)
-        at_cursor = index == self._cursor
         if row is None:
             return renderer.placeholder(self._layout, view.width, at_cursor=at_cursor)
         times = self._painted[index] = self._times(row)

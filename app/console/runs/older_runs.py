@@ -1,7 +1,7 @@
 """Runs that are not here: what is said of them, what fetches them, and what stops or pauses it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -35,21 +35,33 @@ WAIT_S: Final = 5.0
 class OlderRuns:
     """Fetches what the query could find beyond the runs that are here, for as long as a person waits for it."""
 
-    def __init__(self, context: ScreenContext, query: Callable[[], TableQuery], changed: Callable[[], None]) -> None:
-        """Prepare; `changed` is called when rows came, or when something else is to be said."""
+    def __init__(
+        self,
+        context: ScreenContext,
+        query: Callable[[], TableQuery],
+        between: Callable[[], Sequence[CoverageGap]],
+        changed: Callable[[], None],
+    ) -> None:
+        """Prepare; `between` are the gaps that have a line between two runs.
+
+        `changed` is called when rows came, or when something else is to be said.
+        """
         self._context = context
         self._session = context.session
         self._query = query
+        self._between = between
         self._changed = changed
         self.extent: Extent | None = None
         """What is held by now; None: not known yet."""
         self._task: asyncio.Task[None] | None = None
         """The fetching under way."""
+        self._wanted: CoverageGap | None = None
+        """The gap that it fetches, as it was when the fetching began."""
         self._is_stopped = False
         self._began = 0
         """The runs that had been fetched when it began."""
         self._waits_until: datetime | None = None
-        self._filtered: tuple[TableQuery, AsyncGenerator[int, None]] | None = None
+        self._filtered: tuple[TableQuery, CoverageGap | None, AsyncGenerator[int, None]] | None = None
         """What the service was asked for with the query's own filter, page by page; the next key goes on there."""
         self._came = 0
         """Runs that came that way since the fetching began."""
@@ -78,10 +90,20 @@ class OlderRuns:
     @property
     def gap(self) -> CoverageGap | None:
         """The newest gap in which the query could find runs; None: nothing that it could find is missing."""
+        return next(iter(self._gaps), None)
+
+    @property
+    def below(self) -> CoverageGap | None:
+        """The newest one that has no line between two runs: the line below the last run stands for it."""
+        between = self._between()
+        return next((gap for gap in self._gaps if not any(gap.overlaps(drawn) for drawn in between)), None)
+
+    @property
+    def _gaps(self) -> Sequence[CoverageGap]:
         query = self._query()
         if self.extent is None or query == self._exhausted:
-            return None
-        return self.extent.gap(query.condition(self._session.run_now()))
+            return ()
+        return self.extent.gaps(query.condition(self._session.run_now()))
 
     # What it does
 
@@ -103,9 +125,11 @@ class OlderRuns:
             return is_paused
         return not is_paused and self.progress.phase in {"running", "waiting"} and not self.is_fetching
 
-    def fetch(self) -> None:
-        """Fetch older runs until the query finds some."""
-        if not self.is_fetching and self.gap is not None:
+    def fetch(self, gap: CoverageGap | None = None) -> None:
+        """Fetch runs of this gap, or else of the newest one, until the query finds some."""
+        wanted = gap or self.gap
+        if not self.is_fetching and self._gaps and wanted is not None:
+            self._wanted = wanted
             self._context.with_engine(self._fetch, "older")
 
     def stop(self) -> bool:
@@ -148,19 +172,20 @@ class OlderRuns:
             FilterIgnoredError: The service cannot be asked that way.
             ApiError: A request failed; what came before it is kept.
         """
-        query, gap = self._query(), self.gap
-        if self._filtered is None or self._filtered[0] != query:
+        query, gap = self._query(), self._wanted
+        if self._filtered is None or self._filtered[:2] != (query, gap):
             condition = query.condition(self._session.run_now())
-            self._filtered = query, engine.listing.older(condition, gap.before if gap else None)
-        _, counts = self._filtered
+            self._filtered = query, gap, engine.listing.older(condition, gap.before if gap else None)
+        *_, counts = self._filtered
         self._filtered = None  # One that fails or is stopped cannot go on.
         async for count in counts:
             self._came += count
             self._changed()
             if count:
-                self._filtered = query, counts
+                self._filtered = query, gap, counts
                 return
-        self._exhausted = query
+        if gap == self.gap:
+            self._exhausted = query
 
     async def _walk_until_found(self, engine: "Engine") -> None:
         cache, condition = engine.cache, self._query().condition(self._session.run_now())
@@ -168,7 +193,7 @@ class OlderRuns:
         # Nothing came, and nothing is known to be missing less: the service has no more.
         while before != (before := (await cache.coverage(), await cache.count(RunFilter()))):
             try:
-                await engine.backfill.fetch_older(since=condition.since)
+                await engine.backfill.fetch_older(since=condition.since, gap=self._wanted)
             except RateLimitedError as error:
                 before = None
                 await self._wait(error.retry_after_s or WAIT_S)
@@ -190,11 +215,15 @@ class OlderRuns:
 
     def tail(self) -> tuple[SafeText, ...]:
         """The line below the last run, in full and then shorter; nothing where nothing is missing."""
-        gap = self.gap
-        if gap is None:
-            return ()
+        gap = self.below
+        return () if gap is None else self.texts(gap)
+
+    def texts(self, gap: CoverageGap) -> tuple[SafeText, ...]:
+        """What the line of a gap says, in full and then shorter."""
         runs = missing_text(gap, self._session.run_now())
-        if self.is_fetching:
+        if self._query() == self._exhausted:
+            return (safe_text(f"no other {runs} match"), safe_text("no others match"))
+        if self.is_fetching and (self._wanted is None or gap.overlaps(self._wanted)):
             texts: tuple[str, ...] = (f"fetching {runs} · {self._how_far} · esc stops", f"{self._how_far} · esc stops")
             return tuple(map(safe_text, texts))
         texts = (

@@ -74,11 +74,15 @@ class RunsScreen(BaseScreen):
             context, self.preferences, row=lambda: self.table.row, changed=self._query_changed
         )
         self.bar = FilterBar(self.query_controller.spans)
+        self.older_runs = OlderRuns(
+            context, lambda: self.query_controller.now, lambda: self.table.gaps, self._older_runs_changed
+        )
         self.table = RunTable(
             session.run_now,
             self.preferences.now.columns,
             self.app.batch_update,
             confirmed_for=session.settings.history.confirmed_for,
+            gap_texts=self.older_runs.texts,
         )
         self.pane = RunPane(session.run_now)
         self.table_loader = TableLoader(
@@ -90,7 +94,6 @@ class RunsScreen(BaseScreen):
         )
         self.run_actions = RunActions(context, lambda: self.focused_run_id, self.table_loader.seek)
         self.bulk_actions = BulkActions(context, self.query_controller, self.table)
-        self.older_runs = OlderRuns(context, lambda: self.query_controller.now, self._older_runs_changed)
         self._possible: frozenset[str] = frozenset()
         """What of the older runs the keys offer."""
         self.pane_loader = PaneLoader(context, self.table, self.pane, self.older_runs.explanation)
@@ -168,9 +171,9 @@ class RunsScreen(BaseScreen):
     def _on_chosen(self, message: RunTable.Chosen) -> None:
         self.post_message(OpenRun(message.run_id))
 
-    @on(RunTable.TailChosen)
-    def _on_tail_chosen(self) -> None:
-        self.older_runs.fetch()
+    @on(RunTable.GapChosen)
+    def _on_gap_chosen(self, message: RunTable.GapChosen) -> None:
+        self.older_runs.fetch(message.gap or self.older_runs.below)
 
     @on(RunTable.Arranged)
     def _on_arranged(self, message: RunTable.Arranged) -> None:
@@ -321,7 +324,7 @@ class RunsScreen(BaseScreen):
             return
         self.bar.show(line)
         self.table.end_with(self.older_runs.tail())
-        if self.table.is_at_tail:
+        if self.table.is_at_gap:
             self.pane_loader.look()
         # Every key is looked up for the line of keys: not each second for nothing.
         if (possible := self.older_runs.possible) != self._possible:

@@ -121,7 +121,7 @@ class TableLoader:
 
     async def _read_owed(self, cache: "Cache", *, is_new: bool, is_stale: bool) -> None:
         condition = self._query().condition(self._session.run_now())
-        if is_new and is_scan(condition):
+        if is_new and condition.is_scan:
             await self._read_page_by_page(cache, condition)
         else:
             request = self._table.request(condition, self._query().sort, is_fresh=is_new or is_stale)
@@ -164,13 +164,6 @@ class TableLoader:
         # A console that closes takes the table away before the reading for it has ended.
         if self._table.is_running:
             await self._table.wait_for_refresh()
-
-
-def is_scan(condition: RunFilter) -> bool:
-    """Whether every run may have to be searched: no index leads to words or patterns."""
-    patterns = (*condition.repositories, *condition.branches)
-    excluded = condition.not_repositories or condition.not_branches
-    return bool(condition.search or excluded or any("*" in pattern for pattern in patterns))
 
 
 def first_window(rows: tuple[RunRow, ...], request: WindowRequest) -> RunWindow:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from app.console.runs.table_loader import TableLoader, is_scan
+from app.console.runs.table_loader import TableLoader
 from app.console.runs.views import TableQuery
 from storage.errors import DiskFailedError
 from storage.records import RunFilter
@@ -117,4 +117,4 @@ async def test_nothing_is_read_before_the_engine_is_open(held: Held) -> None:
 )
 def test_words_and_patterns_need_every_run(condition: RunFilter, *, expected: bool) -> None:
     """An index leads to whole values only."""
-    assert is_scan(condition) is expected
+    assert condition.is_scan is expected
