@@ -56,7 +56,7 @@ def _idle() -> Iterator[Figure]:
             console.settled()
         used = (console.cpu_s() - before) / (time.perf_counter() - start)
     yield Figure(
-        f"processor while nothing changes, {IDLE_S:.0f} s", used, "1 % of a core", 0.01, unit="%", factor=100, bar=1.0
+        f"processor while nothing changes, {IDLE_S:.0f} s", used, "1 % of a core", 0.01, unit="%", factor=100, bar=0.6
     )
 
 

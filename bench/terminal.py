@@ -114,6 +114,8 @@ def environment(folder: str, base_url: str = NO_SERVICE) -> dict[str, str]:
     """A console's environment whose data lies in this folder."""
     return {
         **os.environ,
+        # As installed: where no bytecode may be kept, most of a start is compiling.
+        "PYTHONDONTWRITEBYTECODE": "",
         "TERM": "xterm-256color",
         "COLORTERM": "truecolor",
         "HOME": folder,

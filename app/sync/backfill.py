@@ -115,6 +115,8 @@ class Backfill:
             return await self._missing(await self._floor(days), in_background=not is_asked)
 
         async with self._turn:
+            if not await missing():
+                return await self._ended(is_done=True)
             room = self._history.runs - await self._cache.count(RunFilter()) if days is None else math.inf
             effort = self._effort(
                 room,
@@ -123,7 +125,9 @@ class Backfill:
             reader = self._on_demand if is_asked else self._in_background
             async with self.report.shared(None if is_asked else self._hear_pause):
                 await self._fill(reader, missing, effort, LONGEST)
-            is_done = effort.room <= 0 or not await missing()
+            return await self._ended(is_done=effort.room <= 0 or not await missing())
+
+    async def _ended(self, *, is_done: bool) -> bool:
         if self.report.enter("paused" if self._is_paused else "done" if is_done else "running"):
             await self.report.keep()
         return is_done

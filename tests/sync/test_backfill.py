@@ -16,7 +16,9 @@ from app.api.errors import UnreachableError
 from app.config import HistorySettings
 from app.events import BackfillMoved, Event
 from app.sync.backfill import Backfill
+from app.sync.backfill_report import BackfillReport
 from app.sync.fill import PARALLEL, UNSTORED
+from storage.cache import Cache
 from tests.service_process import ROOT
 from tests.sync.conftest import Desk, ended, held
 from tests.sync.peer import MINUTE, Answer, Peer
@@ -37,6 +39,22 @@ async def test_everything_that_the_configuration_names_is_fetched(history: Peer,
         assert await engine.backfill.run()
         assert history.asked() == 0
         assert engine.backfill.progress.phase == "done"
+
+
+async def test_at_rest_it_looks_once_for_what_is_missing(
+    history: Peer, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks every few seconds for as long as a console runs, and shares no progress that there is not."""
+    async with desk.begun() as engine:
+        assert await engine.backfill.run()
+        looked: list[Cache] = []
+        coverage = Cache.coverage
+        monkeypatch.setattr(Cache, "coverage", lambda cache: looked.append(cache) or coverage(cache))
+        monkeypatch.setattr(BackfillReport, "shared", None)
+
+        await engine.backfill.work()
+
+        assert len(looked) == 3
 
 
 async def test_what_a_person_waits_for_has_a_persons_priority(history: Peer, desk: Desk) -> None:
