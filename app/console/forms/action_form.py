@@ -112,7 +112,10 @@ class ActionForm(FormScreen):
 
     def action_copy_command(self) -> None:
         """Copy what would be sent, as runwarden commands."""
-        self._copy("as a runwarden command", partial(as_command, self.engine.profile.name))
+        self._copy(
+            "as a runwarden command",
+            partial(as_command, self._command_line, self.engine.profile.name),
+        )
 
     def _copy(self, how: str, text_of: Callable[[WriteRequest], str]) -> None:
         try:
@@ -122,6 +125,10 @@ class ActionForm(FormScreen):
         else:
             self.app.copy_to_clipboard(text)
             self.dialog.did(safe_text(f"Copied {how}."))
+
+    @property
+    def _command_line(self) -> str:
+        return self.engine.settings.command_line
 
     @property
     def run_ids(self) -> tuple[str, ...]:
@@ -191,11 +198,11 @@ class ActionForm(FormScreen):
         except BlockedError as refused:
             await self.form_draft.not_sent()
             self._open = refused.existing if refused.existing.state == "unknown" else None
-            self._show(outcomes.blocked(refused.existing, self.engine.clock()))
+            self._show(outcomes.blocked(refused.existing, self.engine.clock(), self._command_line))
         except ActionRefusedError as refused:
             await self._back_to_fields(refused.message)
         except StorageError as error:
-            self._show(outcomes.broken(str(error)))
+            self._show(outcomes.broken(str(error), self._command_line))
         else:
             await self._settled(action)
 
@@ -206,7 +213,7 @@ class ActionForm(FormScreen):
             self._show(outcomes.confirmed(action))
         elif action.state == "unknown":
             self._result = self._open = action
-            self._show(outcomes.unknown(action))
+            self._show(outcomes.unknown(action, self._command_line))
         else:
             await self._back_to_fields(outcomes.not_done(action))
 

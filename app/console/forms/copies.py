@@ -38,13 +38,13 @@ def as_curl(base_url: str, request: WriteRequest) -> str:
     )
 
 
-def as_command(profile: str, request: WriteRequest) -> str:
-    """The request as a runwarden command.
+def as_command(command_line: str, profile: str, request: WriteRequest) -> str:
+    """The request as a runwarden command for this profile, whichever the command line names.
 
     Raises:
         UnfaithfulError: A value cannot be pasted into a shell as it is.
     """
-    argv = ("runwarden", f"--profile={profile}", *_arguments(request))
+    argv = (*shlex.split(command_line), f"--profile={profile}", *_arguments(request))
     return " ".join(shlex.quote(_faithful(each)) for each in argv)
 
 

@@ -62,7 +62,7 @@ def confirmed(action: Action) -> Outcome:
     return Outcome("done", safe_text(_DONE[action.kind]), tuple(facts), (safe_text(_NEXT[action.kind]),))
 
 
-def unknown(action: Action) -> Outcome:
+def unknown(action: Action, command_line: str) -> Outcome:
     """The action may have taken effect, and its outcome is unknown."""
     facts = [("action", safe_text(action.action_id))]
     if action.error is not None:
@@ -71,7 +71,7 @@ def unknown(action: Action) -> Outcome:
         "It left this machine and no usable answer came back: it may have taken effect, or not. "
         "It is in the ledger, and the program never sends it again by itself."
     )
-    resolve = f"v resolves it here; elsewhere: runwarden actions resolve {action.action_id}"
+    resolve = f"v resolves it here; elsewhere: {command_line} actions resolve {action.action_id}"
     return Outcome(
         "unknown",
         safe_text("The outcome is unknown"),
@@ -80,7 +80,7 @@ def unknown(action: Action) -> Outcome:
     )
 
 
-def blocked(existing: Action, now: datetime) -> Outcome:
+def blocked(existing: Action, now: datetime, command_line: str) -> Outcome:
     """An earlier action stands in the way."""
     facts = [
         ("for", safe_text(existing.subject)),
@@ -93,7 +93,7 @@ def blocked(existing: Action, now: datetime) -> Outcome:
     if existing.state == "unknown":
         meaning = (
             _LOOK[existing.kind],
-            f"v resolves it here; elsewhere: runwarden actions resolve {existing.action_id}",
+            f"v resolves it here; elsewhere: {command_line} actions resolve {existing.action_id}",
         )
     else:
         meaning = ("It is on its way.", "Wait for it, then try again.")
@@ -105,10 +105,10 @@ def blocked(existing: Action, now: datetime) -> Outcome:
     )
 
 
-def broken(message: str) -> Outcome:
+def broken(message: str, command_line: str) -> Outcome:
     """The ledger could not be kept."""
     meaning = (
-        "Look at the ledger before you send this again: runwarden actions list. What stands there as sending or "
+        f"Look at the ledger before you send this again: {command_line} actions list. What stands there as sending or "
         "unknown may have taken effect; what does not stand there was not sent."
     )
     return Outcome("failed", safe_text("The ledger could not be written"), (), (safe_text(message), safe_text(meaning)))

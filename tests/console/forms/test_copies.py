@@ -57,7 +57,7 @@ def test_a_shell_reads_the_request_back(request_: WriteRequest, arguments: str) 
     expected = [NASTY if word == "{}" else word.replace("b_c", "b c") for word in words]
     curl = as_curl("https://api.example/v1", request_)
 
-    assert in_a_shell(as_command("acme", request_)) == expected
+    assert in_a_shell(as_command("runwarden", "acme", request_)) == expected
     assert in_a_shell(curl)[:5] == [
         *("--request", "POST", f"https://api.example/v1{request_.path}", "--header", "Authorization: Bearer the token")
     ]
@@ -69,9 +69,9 @@ def test_what_a_terminal_would_obey_is_not_copied_as_a_command() -> None:
     """In JSON it is escaped, so curl can send it."""
     request = ContinueRun("run_\x1b[2J", "Go on.\u202e", API)
     with pytest.raises(UnfaithfulError, match="copy it as curl"):
-        as_command("acme", request)
+        as_command("runwarden", "acme", request)
     with pytest.raises(UnfaithfulError, match="read - from its input"):
-        as_command("acme", ContinueRun("run_1", "-", API))
+        as_command("runwarden", "acme", ContinueRun("run_1", "-", API))
     curl = as_curl("https://api.example/v1", request)
 
     assert "\x1b" not in curl
