@@ -14,6 +14,7 @@ from app.text import safe_text
 from app.times import ago, span
 from storage.records import RunRow
 from widgets.badges import STYLES, Tone, run_badge
+from widgets.batch import BatchView
 from widgets.cells import fit, shorten
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ MARGIN: Final = 1
 
 
 class FollowStrip(Widget):
-    """The followed runs, a line each as far as there is room; hidden while there are none."""
+    """The followed runs and batches, a line each as far as there is room; hidden while there are none."""
 
     @dataclass
     class Picked(Message):
@@ -141,20 +142,27 @@ class FollowStrip(Widget):
         run_id: str
 
     @dataclass
+    class BatchPicked(Message):
+        """A batch was clicked."""
+
+        key: str
+
+    @dataclass
     class ListRequested(Message):
         """The number of further runs was clicked."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._pins: tuple[PinnedRun, ...] = ()
+        self._items: tuple[PinnedRun | BatchView, ...] = ()
         self._lines: list[Content] = []
         self._times: tuple[datetime, datetime] | None = None
         self.display = False
 
-    def show(self, pins: "tuple[PinnedRun, ...]", now: datetime, as_of: datetime) -> None:
-        """Show the followed runs, the active ones first."""
-        self._pins = pins
-        self.display = bool(pins)
+    def show(self, pins: "tuple[PinnedRun, ...]", batches: tuple[BatchView, ...], now: datetime, as_of: datetime) -> None:
+        """Show the followed runs, the active ones first; batches under way are above them, and ended ones below."""
+        ended = tuple(batch for batch in batches if batch.is_over)
+        self._items = (*(batch for batch in batches if not batch.is_over), *pins, *ended)
+        self.display = bool(self._items)
         self._fit()
         self.tick(now, as_of)
 
@@ -184,15 +192,17 @@ class FollowStrip(Widget):
         if self._hidden and event.y == len(shown) - 1 and event.x >= self.size.width - MARGIN - len(self._more):
             self.post_message(self.ListRequested())
         else:
-            self.post_message(self.Picked(shown[event.y].run_id))
+            item = shown[event.y]
+            picked = self.BatchPicked(item.key) if isinstance(item, BatchView) else self.Picked(item.run_id)
+            self.post_message(picked)
 
     @property
-    def _shown(self) -> "tuple[PinnedRun, ...]":
-        return self._pins[: LINES if self.screen.size.height >= TALL else 1]
+    def _shown(self) -> "tuple[PinnedRun | BatchView, ...]":
+        return self._items[: LINES if self.screen.size.height >= TALL else 1]
 
     @property
     def _hidden(self) -> int:
-        return len(self._pins) - len(self._shown)
+        return len(self._items) - len(self._shown)
 
     @property
     def _more(self) -> str:
@@ -202,15 +212,15 @@ class FollowStrip(Widget):
         self.styles.height = max(1, len(self._shown))
 
     def _drawn(self) -> list[Content]:
-        if self._times is None or not self._pins:
+        if self._times is None or not self._items:
             return []
         now, as_of = self._times
         # Every line leaves room for it, so that the columns align.
         width = self.size.width - 2 * MARGIN - len(self._more)
         lines: list[Content] = []
-        for number, pinned in enumerate(self._shown, 1):
+        for number, item in enumerate(self._shown, 1):
             more = self._more if number == len(self._shown) else ""
-            line = follow_line(pinned, now, as_of, width)
+            line = item.line(width) if isinstance(item, BatchView) else follow_line(item, now, as_of, width)
             gap = " " * (width - line.cell_length) if more else ""
             lines.append(Content.assemble(" " * MARGIN, line, gap, (more, STYLES["quiet"])))
         return lines

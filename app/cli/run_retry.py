@@ -21,7 +21,6 @@ from app.cli.write_command import DRY_RUN_OPTION, WriteOptions, request_document
 from app.cli.writes import advice, carry_out, exit_of, rehearse
 from app.run_document import as_received
 from storage.records import Action, Run
-from storage.values import to_us
 
 if TYPE_CHECKING:
     from app.api.requests import WriteRequest
@@ -128,6 +127,7 @@ async def _retry(invocation: Invocation, run_ids: Sequence[str], options: WriteO
 
 
 async def _planned(engine: "Engine", text: str, prefix: str | None) -> Retry:
+    from app.actions.retry import retry_key
     from app.api.requests import asked_of
 
     try:
@@ -144,8 +144,7 @@ async def _planned(engine: "Engine", text: str, prefix: str | None) -> Retry:
         problem = "It was not started from here, so its instructions are not known. See: runwarden runs start --help"
         return Retry(run.run_id, "refused", problem=problem)
     # One failure is retried once: where the same run works and fails again, that is another one.
-    ended = to_us(run.updated_at) if run.updated_at else 0
-    key = f"{prefix}-{run.run_id}" if prefix else f"retry-{run.run_id}-{ended}"
+    key = f"{prefix}-{run.run_id}" if prefix else retry_key(run)
     return await _checked(engine, Retry(run.run_id, "to_send", asked_of(first), key))
 
 

@@ -13,6 +13,7 @@ from textual.widget import Widget
 from textual.worker import Worker
 
 from app.console.key_actions import key_actions, key_hints
+from app.console.messages import OpenRun
 from app.console.session import Session
 from widgets.follow import FollowStrip
 from widgets.frame.bars import KeyBar, Tab, TabBar
@@ -21,7 +22,6 @@ from widgets.frame.notice import Banner, Notice
 
 if TYPE_CHECKING:
     from app.events import Event
-    from storage.records.following import PinnedRun
 
 
 OVERVIEW: Final = "profiles"
@@ -71,11 +71,12 @@ class BaseScreen(Screen[None]):
         session = self.session
         session.engine_changed.subscribe(self, self.engine_changed)
         session.vitals_changed.subscribe(self, self._show_vitals)
-        session.pins_changed.subscribe(self, self._show_pins)
+        session.pins_changed.subscribe(self, lambda _: self._show_followed())
+        session.batches.changed.subscribe(self, lambda _: self._show_followed())
         self.bindings_updated_signal.subscribe(self, self._show_keys)
         self.set_interval(TICK_S, self._tick)
         self._show_vitals(session.vitals)
-        self._show_pins(session.pins)
+        self._show_followed()
 
     def engine_changed(self, event: "Event") -> None:
         """Something changed; screens that show it read it again."""
@@ -137,9 +138,23 @@ class BaseScreen(Screen[None]):
         self.query_one(TabBar).count_unknown("activity", vitals.unknown)
         self.show_trouble()
 
-    def _show_pins(self, pins: "tuple[PinnedRun, ...]") -> None:
+    @on(FollowStrip.BatchPicked)
+    def _batch_picked(self, message: FollowStrip.BatchPicked) -> None:
+        self.open_batch(message.key)
+
+    def open_batch(self, key: str) -> None:
+        """Show a batch, run by run."""
+        from app.console.batch_screen import BatchScreen
+
+        def opened(run_id: str | None) -> None:
+            if run_id is not None:
+                self.post_message(OpenRun(run_id))
+
+        self.app.push_screen(BatchScreen(self.session, key), opened)
+
+    def _show_followed(self) -> None:
         now = self.session.run_now()
-        self.query_one(FollowStrip).show(pins, now, self.as_of or now)
+        self.query_one(FollowStrip).show(self.session.pins, self.session.batches.views, now, self.as_of or now)
 
     def _tick_pins(self) -> None:
         now = self.session.run_now()

@@ -10,6 +10,7 @@ from textual.signal import Signal
 
 from app.api.errors import ApiError
 from app.config import Profile, Settings
+from app.console.batches import Batches
 from app.console.coalesced_task import CoalescedTask, Start
 from app.console.troubles import READ_ONLY, link_notice, own_failure_text, storage_notice
 from app.text import safe_text
@@ -70,6 +71,7 @@ class Session:
         """What to say to a key that needs the engine before it is open."""
         self.engine: Engine | None = None
         self.vitals = _vitals_of(profile, first, can_switch=can_switch)
+        self.batches = Batches(lambda: self.engine, cast("Start", owner.run_worker), Signal(owner, "batches changed"))
         self.pins: tuple[PinnedRun, ...] = ()
         """The followed runs, as they were read last."""
         self.engine_changed: Signal[Event] = Signal(owner, "engine changed")
@@ -128,6 +130,7 @@ class Session:
             self.refresh_vitals()
         if isinstance(event, ActionChanged | CacheChangedElsewhere):
             self._unknown_reader.ask()
+        self.batches.engine_changed(event)
         self.engine_changed.publish(event)
 
     @property

@@ -55,7 +55,7 @@ class Candidate:
     @property
     def line(self) -> str:
         """It in one line."""
-        return f"{self.run.run_id}  {self.evidence}  {self.run.status}"
+        return "  ".join(filter(None, (self.run.run_id, self.evidence, self.run.status, self.run.branch_name)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,6 +157,7 @@ def staged(board: Board, tmp_path: Path) -> Staged:
         size: tuple[int, int] = WIDE,
         *,
         synced: bool = True,
+        toasts: bool = False,
         base_url: str = "",
         changed: Mapping[str, Any] = MappingProxyType({}),
         **console: Any,
@@ -167,7 +168,7 @@ def staged(board: Board, tmp_path: Path) -> Staged:
             if synced:
                 await engine.refresh()
             app = app_on(settings, clock, engine)
-            async with app.run_test(size=size) as pilot:
+            async with app.run_test(size=size, notifications=toasts) as pilot:
                 scene = Scene(pilot, engine, clock)
                 await scene.settle()
                 yield scene

@@ -10,9 +10,11 @@ from textual.widgets import Static
 
 from app.text import SafeText
 from widgets.activity.formatting import Entry, sent
+from widgets.batch import BatchView
 from widgets.forms.facts import FactPane
 from widgets.line_table import GAP, LineColumn, LineTable
 
+Row = Entry | BatchView
 _OUTCOME: Final = LineColumn("outcome", 0, 13)
 _WHAT: Final = LineColumn("what", 1, 19)
 _BY: Final = LineColumn("by", 4, 14)
@@ -32,7 +34,7 @@ def _columns_for(width: int) -> tuple[LineColumn, ...]:
     return (_OUTCOME, _WHAT, LineColumn("about", 2, about), LineColumn("result", 3, rest - about), _BY, _WHEN)
 
 
-class ActivityTable(LineTable[Entry]):
+class ActivityTable(LineTable[Row]):
     """Writes, a line each."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -50,7 +52,7 @@ class ActivityTable(LineTable[Entry]):
         super().__init__(now, _columns_for)
 
 
-class ActivityPane(FactPane[Entry], can_focus=True):
+class ActivityPane(FactPane[Row], can_focus=True):
     """The facts of one entry, and what was sent."""
 
     DEFAULT_CSS = "ActivityPane .activity-pane--sent { height: auto; margin-top: 1; }"
@@ -71,7 +73,7 @@ class ActivityPane(FactPane[Entry], can_focus=True):
     def tick(self, now: datetime) -> None:
         """Repaint what changed."""
         super().tick(now)
-        body = sent(self._item) if self._item is not None else ()
+        body = sent(self._item) if isinstance(self._item, Entry) else ()
         if body != self._sent:
             self._sent = body
             self.query_one(".activity-pane--sent", Static).update(_body(body))

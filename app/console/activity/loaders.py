@@ -1,7 +1,7 @@
 """What was written, read from the ledger: what is unknown first, then the newest."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
@@ -20,6 +20,7 @@ from storage.ledger import Ledger
 from storage.records import Action
 from storage.records.activity import ActivityFilter
 from widgets.activity.formatting import Entry
+from widgets.batch import BatchView
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,21 @@ async def with_candidates(found: Activity, reconciliation: Reconciliation) -> Ac
             entries[at], candidates=tuple(safe_text(candidate.line, limit=200) for candidate in likely)
         )
     return replace(found, entries=tuple(entries))
+
+
+def with_batches(entries: Sequence[Entry], batches: Sequence[BatchView]) -> tuple[Entry | BatchView, ...]:
+    """The entries with each batch above the newest of its writes, but below what is unknown."""
+    rows: list[Entry | BatchView] = list(entries)
+    for batch in batches:
+        older = (at for at, row in enumerate(rows) if _is_older(row, batch))
+        rows.insert(next(older, len(rows)), batch)
+    return tuple(rows)
+
+
+def _is_older(row: Entry | BatchView, batch: BatchView) -> bool:
+    if isinstance(row, BatchView):
+        return row.moved_at <= batch.moved_at
+    return row.unknown is None and row.source.created_at <= batch.moved_at
 
 
 def about(action: Action) -> SafeText:

@@ -3,29 +3,29 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input
 
-from app.actions import ActionRefusedError
-from app.console.activity.loaders import Activity, read_activity, with_candidates
+from app.console.activity.entry_actions import EntryActions
+from app.console.activity.loaders import Activity, read_activity, with_batches, with_candidates
 from app.console.activity.query import VIEWS, ActivityQuery, filters, kind_badge, nothing, views
 from app.console.base_screen import BaseScreen
 from app.console.coalesced_task import CoalescedTask
-from app.console.messages import UNKNOWN_PLACE, GoToTab, OpenRun
+from app.console.messages import UNKNOWN_PLACE
 from app.console.session import Session
 from app.console.troubles import UNREADABLE
 from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
-from app.text import safe_text
-from storage.ledger import LedgerRefusedError
 from widgets.activity.bar import ActivityBar, ChipBar
 from widgets.activity.formatting import Entry, outcome_badge
 from widgets.activity.table import ActivityPane, ActivityTable
 from widgets.badges import Badge
+from widgets.batch import BatchView
 from widgets.frame.notice import Notice
 from widgets.line_table import LineTable
 from widgets.list_search import ListSearch
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from app.engine import Engine
-    from storage.records import Action
 
 PAGE: Final = 300
 """Entries read at first, and again each time that the last one is reached."""
@@ -42,7 +41,6 @@ SEARCH_PAUSE_S: Final = 0.08
 WIDE: Final = 110
 """Narrower lines name only the filters that are set; the keys for the others stand below."""
 READING: Final = Notice("◌", "Reading the ledger…", tone="busy")
-ORGANIZATION: Final = "organization.create"
 
 
 class ActivityScreen(BaseScreen):
@@ -90,6 +88,7 @@ class ActivityScreen(BaseScreen):
         self._activity: Activity | None = None
         self._search_pause: Timer | None = None
         self._reader = CoalescedTask(self._read, self.run_worker)
+        self._actions = EntryActions(session, engine, self._push, self.post_message, self._reader.ask)
 
     def compose_body(self) -> Iterable[Widget]:
         """The filters, the table, the facts."""
@@ -100,6 +99,7 @@ class ActivityScreen(BaseScreen):
 
     def on_mount(self) -> None:
         """Read what happened."""
+        self.session.batches.changed.subscribe(self, lambda _: self._show())
         self._table.focus()
         self._explain()
         self._reader.ask()
@@ -142,65 +142,34 @@ class ActivityScreen(BaseScreen):
         if action == "resend":
             return entry is not None and entry.is_resendable and not self._engine.actions.read_only
         if action in {"open", "copy_id"}:
-            return True if entry is not None else None
+            return True if (self._table.item if action == "open" else entry) is not None else None
         return super().check_action(action, parameters)
 
     # What its keys do
 
     async def action_open(self) -> None:
-        """Go to the run or the organization that it is about."""
-        entry = self._entry
-        if entry is None:
-            return
-        if entry.source.kind == ORGANIZATION:
-            self.post_message(GoToTab("organizations", entry.key))
-            return
-        if (run_id := entry.run_id) is None:
-            self.session.notify("It made no run: there is nothing to go to.")
-        elif await self._engine.cache.detail(run_id) is None:
-            self.session.notify(f"No listed run has the id {safe_text(run_id)}.", severity="warning")
-        else:
-            self.post_message(OpenRun(run_id))
+        """Go to the run, the organization or the batch that it is about."""
+        if (item := self._table.item) is not None:
+            await self._actions.open(item)
 
     def action_resolve(self) -> None:
         """Let a person say what became of the write under the cursor; of the first unknown one, from elsewhere."""
-        from app.console.forms import ResolveForm
-
         action = self._entry.unknown if self._entry is not None else None
         if action is None and (first := self._first_unknown) is not None:
             self._table.seek(first.key)
             action = first.unknown
         if action is not None:
-            self.app.push_screen(ResolveForm(self._engine, action), lambda _: self._reader.ask())
+            self._actions.resolve(action)
 
     async def action_undo(self) -> None:
         """Make the outcome unknown again: what a person said of it was a mistake."""
-        if self._entry is None:
-            return
-        try:
-            await self._engine.actions.undo_resolution(self._entry.source.action_id)
-        except (ActionRefusedError, LedgerRefusedError) as error:
-            self.session.notify(str(error), severity="warning")
-        else:
-            self.session.notify("Its outcome is unknown again; v resolves it.")
+        if self._entry is not None:
+            await self._actions.undo(self._entry)
 
     async def action_resend(self) -> None:
         """Open the form with what was sent: to put it right, and to send it as a new action."""
-        from app.console.forms.resend import UnfaithfulError, form_for
-
-        if self._entry is None or not self._entry.is_resendable:
-            return
-        try:
-            form = await form_for(self._engine, self._entry.source)
-        except UnfaithfulError as error:
-            self.session.notify(str(error), severity="warning")
-        else:
-            self.app.push_screen(form, self._form_closed)
-
-    def _form_closed(self, action: "Action | None") -> None:
-        self._reader.ask()
-        if action is not None and action.state == "confirmed":
-            self.session.poll_soon()
+        if self._entry is not None and self._entry.is_resendable:
+            await self._actions.resend(self._entry)
 
     def action_copy_id(self) -> None:
         """Copy the id of what it made; of the action, where it made nothing."""
@@ -245,7 +214,7 @@ class ActivityScreen(BaseScreen):
 
     @on(LineTable.Highlighted)
     def _highlighted(self) -> None:
-        self.query_one(ActivityPane).show(self._entry, self._engine.clock())
+        self.query_one(ActivityPane).show(self._table.item, self._engine.clock())
         self.refresh_bindings()
 
     @on(LineTable.Chosen)
@@ -286,12 +255,21 @@ class ActivityScreen(BaseScreen):
 
     @property
     def _entry(self) -> Entry | None:
-        return self._table.item if self.is_mounted else None
+        item = self._table.item if self.is_mounted else None
+        return item if isinstance(item, Entry) else None
+
+    @property
+    def _batches(self) -> tuple[BatchView, ...]:
+        """Those of this console, while every write is on show."""
+        return self.session.batches.views if self._query == ActivityQuery() else ()
 
     @property
     def _first_unknown(self) -> Entry | None:
         entries = self._activity.entries if self._activity is not None else ()
         return next((entry for entry in entries if entry.unknown is not None), None)
+
+    def _push(self, screen: Screen[Any], callback: Callable[[Any], None]) -> None:
+        self.app.push_screen(screen, callback)
 
     def _search_now(self) -> None:
         if self._search_pause is not None:
@@ -312,12 +290,19 @@ class ActivityScreen(BaseScreen):
         if query != self._query:
             return  # The query changed: the next reading is already asked for.
         self._activity = found
-        self.query_one("#activity").set_class(not found.entries, "-empty")
-        self._table.show(found.entries)
+        self._show()
         if self._seeks_unknown and (first := self._first_unknown) is not None:
             self._table.seek(first.key)
         self._seeks_unknown = False
         self._explain()
+
+    def _show(self) -> None:
+        """The rows: what is unknown first, then batches and what else was written, the newest first."""
+        if self._activity is None:
+            return
+        rows = with_batches(self._activity.entries, self._batches)
+        self.query_one("#activity").set_class(not rows, "-empty")
+        self._table.show(rows)
 
     def _pick(
         self,

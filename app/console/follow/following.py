@@ -88,13 +88,13 @@ class Following:
             return "It has ended; followed for a day, in case it is continued."
         return "Followed to its end, also after a restart. F lists what is followed."
 
-    async def unfollow_ended(self) -> None:
-        """Unfollow the runs that have ended, and say how many those were.
+    async def unfollow_ended(self, batches: int = 0) -> None:
+        """Unfollow the runs that have ended, and say how many those were, with so many batches.
 
         Raises:
             StorageError: The cache cannot be written.
         """
-        count = await self._engine.cache.following.unpin_ended()
+        count = batches + await self._engine.cache.following.unpin_ended()
         await self._read_pins()
         self._session.notify(f"Let go of {count}." if count else "None of them has ended.")
 

@@ -1,6 +1,5 @@
 """The followed runs, all of them, to look into or let go."""
 
-from collections.abc import Iterable
 from typing import ClassVar
 
 from textual import on
@@ -10,11 +9,13 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import OptionList, Static
 
+from app.console.batch_screen import BatchScreen
 from app.console.follow.following import Following
 from app.console.messages import FollowRun
 from app.console.session import Session
 from app.console.sheet import Sheet
 from storage.records.following import PinnedRun
+from widgets.batch import BatchView
 from widgets.follow import follow_line
 
 TICK_S = 1.0
@@ -49,8 +50,9 @@ class FollowList(Sheet[str | None]):
 
     def on_mount(self) -> None:
         """Show what is followed, and what comes to be."""
-        self._session.pins_changed.subscribe(self, self._show)
-        self._show(self._pins)
+        self._session.pins_changed.subscribe(self, lambda _: self._show())
+        self._session.batches.changed.subscribe(self, lambda _: self._show())
+        self._show()
         self.set_interval(TICK_S, self._tick)
         self._list.focus()
 
@@ -67,29 +69,45 @@ class FollowList(Sheet[str | None]):
 
     def action_let_go(self) -> None:
         """Let go of the run under the cursor."""
-        index = self._list.highlighted
-        if index is not None and index < len(self._pins):
-            self.post_message(FollowRun((self._pins[index].run_id,)))
+        item = self._item(self._list.highlighted)
+        if isinstance(item, BatchView):
+            self._session.batches.let_go((item.key,))
+        elif item is not None:
+            self.post_message(FollowRun((item.run_id,)))
 
     async def action_let_go_ended(self) -> None:
         """Let go of all that have ended."""
-        await self._following.unfollow_ended()
+        batches = self._session.batches
+        ended = tuple(batch.key for batch in batches.views if batch.is_over)
+        batches.let_go(ended)
+        await self._following.unfollow_ended(len(ended))
 
     @on(OptionList.OptionSelected)
     def _on_selected(self, message: OptionList.OptionSelected) -> None:
-        self.dismiss(self._pins[message.option_index].run_id)
+        item = self._item(message.option_index)
+        if isinstance(item, BatchView):
+            self.app.push_screen(BatchScreen(self._session, item.key), self._run_picked)
+        elif item is not None:
+            self.dismiss(item.run_id)
+
+    def _run_picked(self, run_id: str | None) -> None:
+        if run_id is not None:
+            self.dismiss(run_id)
 
     @property
     def _list(self) -> OptionList:
         return self.query_one(OptionList)
 
     @property
-    def _pins(self) -> tuple[PinnedRun, ...]:
-        return self._session.pins
+    def _items(self) -> tuple[PinnedRun | BatchView, ...]:
+        return (*self._session.batches.views, *self._session.pins)
 
-    def _show(self, pins: Iterable[PinnedRun]) -> None:
+    def _item(self, index: int | None) -> PinnedRun | BatchView | None:
+        return self._items[index] if index is not None and index < len(self._items) else None
+
+    def _show(self) -> None:
         """Other runs: the cursor stays where it is, or on the last one."""
-        lines = [self._line(pinned) for pinned in pins]
+        lines = [self._line(item) for item in self._items]
         at = self._list.highlighted
         self._list.clear_options().add_options(lines)
         self._list.display = bool(lines)
@@ -98,12 +116,14 @@ class FollowList(Sheet[str | None]):
             self._list.highlighted = min(at or 0, len(lines) - 1)
 
     def _tick(self) -> None:
-        for index, pinned in enumerate(self._pins[: self._list.option_count]):
-            line = self._line(pinned)
+        for index, item in enumerate(self._items[: self._list.option_count]):
+            line = self._line(item)
             shown = self._list.get_option_at_index(index).prompt
             if not (isinstance(shown, Content) and line.is_same(shown)):
                 self._list.replace_option_prompt_at_index(index, line)
 
-    def _line(self, pinned: PinnedRun) -> Content:
-        now = self._session.clock()
-        return follow_line(pinned, now, self._session.as_of or now, max(40, self._list.size.width - 4))
+    def _line(self, item: PinnedRun | BatchView) -> Content:
+        now, width = self._session.clock(), max(40, self._list.size.width - 4)
+        if isinstance(item, BatchView):
+            return item.line(width)
+        return follow_line(item, now, self._session.as_of or now, width)

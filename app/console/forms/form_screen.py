@@ -22,8 +22,8 @@ from app.console.coalesced_task import CoalescedTask
 from app.console.forms.draft_switch import DraftSwitch
 from app.console.forms.drafts import Drafts, Values
 from app.console.forms.form_draft import FormDraft
+from app.console.forms.form_fields import FormFields
 from app.console.forms.instructions import EditorError, TemplatePicker, edit, filled_in
-from app.console.forms.values import offer_branches, offer_repositories
 from app.console.session import CURE_S, guarded
 from app.engine import Engine
 from app.events import ActionChanged, CacheChangedElsewhere, Event
@@ -31,7 +31,7 @@ from app.text import SafeText, safe_block, safe_text
 from storage.records import Action
 from widgets.badges import Tone
 from widgets.forms.dialog import FormButton, FormDialog, Phase
-from widgets.forms.field import ChoiceField, FormField, ParagraphField
+from widgets.forms.field import FormField
 from widgets.forms.pages import RequestPreview
 
 if TYPE_CHECKING:
@@ -94,17 +94,14 @@ class FormScreen(ModalScreen[Action | None]):
         super().__init__()
         self.engine = engine
         self._rows = tuple(self.make_rows())
-        self._fields = {row.key: row for row in self._rows if isinstance(row, FormField)}
-        self._instructions = next((row for row in self._rows if isinstance(row, ParagraphField)), None)
-        """None: this form takes no instructions."""
-        self.set_class(self._instructions is not None, "-long")
+        self.fields = FormFields(self._rows, self.problems)
+        self.set_class(self.fields.instructions is not None, "-long")
         drafts = Drafts(data_folder(engine.settings, engine.profile) / DRAFTS_FILE)
         self.form_draft = FormDraft(drafts, draft, self.values, engine.clock, self._warn)
         self.switch = DraftSwitch(engine, self.form_draft, self.requests, self._note, fresh_wins=fresh_wins)
         self._judging = CoalescedTask(self._judge, cast("Start", self.run_worker))
         self._unsubscribe: Callable[[], None] = lambda: None
         self._draft_timer: Timer | None = None
-        self._last_typed = ""
         self.phase: Phase = "editing"
         self.beginning: Values | None = None
         """What the fields begin with where no draft does; None: as they were made."""
@@ -136,7 +133,7 @@ class FormScreen(ModalScreen[Action | None]):
     def compose(self) -> ComposeResult:
         """One dialog."""
         # From the first frame on: what is typed before the draft was read belongs into the same field as afterwards.
-        first = self._field_in_need().key
+        first = self.fields.in_need().key
         self.AUTO_FOCUS = f"#field-{first} Input, #field-{first} TextArea"  # type: ignore[misc]  # read from here
         yield FormDialog(self.TITLE_TEXT, self._rows, self.VERBS)
 
@@ -148,11 +145,7 @@ class FormScreen(ModalScreen[Action | None]):
     @property
     def values(self) -> Values:
         """By field, as typed."""
-        return {key: field.value for key, field in self._fields.items()}
-
-    def field(self, key: str) -> FormField:
-        """One field."""
-        return self._fields[key]
+        return self.fields.values
 
     async def _dispatch_message(self, message: Message) -> None:
         await guarded(super()._dispatch_message(message), self.app._handle_exception)  # noqa: SLF001 — the app reports
@@ -161,7 +154,7 @@ class FormScreen(ModalScreen[Action | None]):
         """Restore an earlier draft, and focus the first empty field."""
         self._unsubscribe = self.engine.subscribe(self._engine_changed)
         if (values := await self.switch.restore() or self.beginning) is not None:
-            self._fill(values)
+            self.fields.fill(values)
         self.enter("editing")
         self._offer_repositories()
 
@@ -191,7 +184,7 @@ class FormScreen(ModalScreen[Action | None]):
         """Each key means something in its own phases only; while sending none does."""
         del parameters
         editing = self.phase == "editing"
-        instructed = editing and self._instructions is not None
+        instructed = editing and self.fields.instructions is not None
         means = {
             "forward": editing or self.phase == "preview",
             "back": self.phase != "sending",
@@ -203,10 +196,7 @@ class FormScreen(ModalScreen[Action | None]):
 
     def action_forward(self) -> None:
         """From the fields to the preview."""
-        for field in self._fields.values():
-            field.insist()
-        if found := self._complain():
-            self._fields.get(found[0].field, next(iter(self._fields.values()))).take_focus()
+        if self.fields.insist():
             return
         built = self.build(self.values)
         if not isinstance(built, tuple):
@@ -223,12 +213,12 @@ class FormScreen(ModalScreen[Action | None]):
     def action_swap_draft(self) -> None:
         """Exchange the draft for an empty form, and back."""
         if (other := self.switch.swap(self.values)) is not None:
-            self._fill(other)
+            self.fields.fill(other)
             self.enter("editing")
 
     def action_edit(self) -> None:
         """Hand the instructions to the person's editor, and the terminal with them."""
-        if (field := self._instructions) is None:
+        if (field := self.fields.instructions) is None:
             return
         try:
             with self.app.suspend():
@@ -246,10 +236,10 @@ class FormScreen(ModalScreen[Action | None]):
         """Insert one of the configured texts at the cursor, with what is known in place of its placeholders."""
 
         def insert(template: str | None) -> None:
-            if template is None or self._instructions is None:
+            if template is None or self.fields.instructions is None:
                 return
             text, missing = filled_in(template, self.placeholders())
-            self._instructions.insert(text)
+            self.fields.instructions.insert(text)
             if missing:
                 names = ", ".join(f"{{{name}}}" for name in missing)
                 self.dialog.note(safe_text(f"Not known here, so left for you to fill in: {names}"), "warn")
@@ -261,7 +251,7 @@ class FormScreen(ModalScreen[Action | None]):
         self.phase = phase
         self.dialog.enter(phase, self.verbs_without_meaning())
         if phase == "editing":
-            self._field_in_need().take_focus()
+            self.fields.in_need().take_focus()
             self._judging.ask()
         elif phase == "preview":
             # Never the dangerous one: the preview takes the focus, not its button.
@@ -273,8 +263,8 @@ class FormScreen(ModalScreen[Action | None]):
         without = {
             "swap": self.switch.other is None or self.switch.is_fresh,
             "draft": self.switch.other is None or not self.switch.is_fresh,
-            "editor": self._instructions is None,
-            "template": self._instructions is None or not self.engine.settings.templates,
+            "editor": self.fields.instructions is None,
+            "template": self.fields.instructions is None or not self.engine.settings.templates,
         }
         return frozenset(name for name, missing in without.items() if missing)
 
@@ -284,11 +274,11 @@ class FormScreen(ModalScreen[Action | None]):
 
     @on(FormField.Changed)
     def _changed(self, event: FormField.Changed) -> None:
-        self._last_typed = event.field
+        self.fields.last_typed = event.field
         if event.field == "repository":
             self._offer_branches()
         self.dialog.banner(None)
-        self._complain()
+        self.fields.complain()
         self.form_draft.typed(self.values)
         if self._draft_timer is not None:
             self._draft_timer.stop()
@@ -296,7 +286,7 @@ class FormScreen(ModalScreen[Action | None]):
 
     @on(FormField.Left)
     def _left(self) -> None:
-        self._complain()
+        self.fields.complain()
 
     def _warn(self, text: str) -> None:
         # Not on the form: it may be closing, and with it goes what was typed.
@@ -304,39 +294,17 @@ class FormScreen(ModalScreen[Action | None]):
 
     @work(group="offer")
     async def _offer_repositories(self) -> None:
-        if isinstance(field := self._fields.get("repository"), ChoiceField):
-            await offer_repositories(self.engine.cache, field)
+        await self.fields.offer_repositories(self.engine.cache)
         self._offer_branches()
 
     @work(group="offer branches", exclusive=True)
     async def _offer_branches(self) -> None:
-        if isinstance(field := self._fields.get("branch_name"), ChoiceField):
-            await offer_branches(self.engine.cache, field, self.values.get("repository", "").strip())
+        await self.fields.offer_branches(self.engine.cache)
 
-    def _fill(self, values: Values) -> None:
-        for key, field in self._fields.items():
-            field.fill(values.get(key, ""))
-        self._last_typed = ""
-
-    def _problems(self) -> tuple[Problem, ...]:
+    def problems(self) -> tuple[Problem, ...]:
+        """Everything that keeps what was typed from being sent."""
         built = self.build(self.values)
         return built if isinstance(built, tuple) else problems(built)
-
-    def _complain(self) -> tuple[Problem, ...]:
-        found = self._problems()
-        by_field = {problem.field: problem.message for problem in reversed(found)}
-        for key, field in self._fields.items():
-            message = by_field.get(key) if field.touched else None
-            field.complain(safe_text(message) if message else None)
-        return found
-
-    def _field_in_need(self) -> FormField:
-        """The one last typed in; at first the one that most needs typing, or the instructions, where none does."""
-        if self._last_typed in self._fields:
-            return self._fields[self._last_typed]
-        wrong = {problem.field for problem in self._problems()}
-        fields = tuple(self._fields.values())
-        return next((field for field in fields if field.key in wrong), self._instructions or fields[0])
 
     def _show_preview(self, request: WriteRequest) -> None:
         body = json.dumps(json.loads(as_json(request)), indent=2, ensure_ascii=False)

@@ -25,7 +25,9 @@ class EditorError(Exception):
     """The editor could not be used; the text is as it was. The message names the cure."""
 
 
-PLACEHOLDERS: Final = re.compile(r"\{(repository|branch|previous_instructions)\}")
+NAMES: Final = ("repository", "branch", "previous_instructions")
+"""What a placeholder may stand for."""
+PLACEHOLDERS: Final = re.compile(r"\{(" + "|".join(NAMES) + r")\}")
 
 
 def filled_in(template: str, known: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:

@@ -62,7 +62,7 @@ class OrganizationForm(ActionForm):
 
     async def on_mount(self) -> None:
         """The earlier attempts are looked up, so that an address says what it already has."""
-        self.field(AGAIN).display = False
+        self.fields[AGAIN].display = False
         self._look_back()
 
     def actions_changed(self) -> None:
@@ -84,9 +84,10 @@ class OrganizationForm(ActionForm):
         if phase == "editing":
             self._look_back()
 
-    def _problems(self) -> tuple[Problem, ...]:
-        found, email = super()._problems(), self.values["email"].strip()
-        if self._has_one and self.field(AGAIN).value.strip().casefold() != email.casefold():
+    def problems(self) -> tuple[Problem, ...]:
+        """Also where an organization was created for the address, and it was not typed a second time."""
+        found, email = super().problems(), self.values["email"].strip()
+        if self._has_one and self.fields[AGAIN].value.strip().casefold() != email.casefold():
             return (*found, Problem(AGAIN, f"Type {email} again to make one more."))
         return found
 
@@ -118,8 +119,8 @@ class OrganizationForm(ActionForm):
 
     def _say_history(self) -> None:
         text, tone = self._history()
-        self.field("email").say(safe_text(text), tone)
-        self.field(AGAIN).display = self._has_one
+        self.fields["email"].say(safe_text(text), tone)
+        self.fields[AGAIN].display = self._has_one
 
     def _history(self) -> tuple[str, Tone]:
         request = CreateOrganization(self.values["email"].strip())

@@ -1,8 +1,9 @@
 """A person's word on an unknown outcome: it took effect, it did not, or it is knowingly sent again."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Final, Literal
 
+from rich.cells import cell_len
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -15,6 +16,7 @@ from app.api.errors import ApiError
 from app.api.requests import StartRun
 from app.console.session import guarded
 from app.engine import Engine
+from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.reconcile.candidates import FINDABLE, Candidate, Proposal, request_sent
 from app.reconcile.result_ids import WHERE_TO_LOOK, check_result_id
 from app.text import SafeText, safe_text
@@ -22,6 +24,7 @@ from app.times import ago
 from storage.errors import StorageError
 from storage.ledger import LedgerRefusedError
 from storage.records import Action, ActionKind
+from widgets.cells import shorten
 from widgets.forms.dialog import FormButton, FormDialog
 from widgets.forms.facts import FormChoice, FormFact
 from widgets.forms.field import ChoiceField
@@ -41,6 +44,7 @@ _THINGS: Final[dict[ActionKind, str]] = {
     "organization.create": "creation of an organization",
     "gitlab.onboard": "onboarding of a GitLab project",
 }
+_SHORTEST_ID: Final = 12
 _LINES: Final = 3
 """Of candidates, or of how to find out."""
 _ID_HINTS: Final[dict[ActionKind, str]] = {
@@ -82,6 +86,9 @@ class ResolveForm(ModalScreen[Action | None]):
         self._engine = engine
         self._action = action
         self._is_applying = False
+        self._settled: Action | None = None
+        """The action, once it was settled elsewhere: there is nothing left to decide."""
+        self._unsubscribe: Callable[[], None] = lambda: None
         self._doubted: str | None = None
         """The id about which the form asks again."""
         self._best = ""
@@ -89,8 +96,8 @@ class ResolveForm(ModalScreen[Action | None]):
         self._is_picked = False
         self._ids: tuple[str, ...] = ()
         """Of all candidates."""
-        self._candidates: tuple[str, ...] = ()
-        """Ids of those on show, line by line."""
+        self._candidates: tuple[Candidate, ...] = ()
+        """Those on show, line by line."""
         self._found = FormFact("candidates" if action.kind in FINDABLE else "find out", SafeText())
         self._found.id = "found"
         self._found.set_class(action.kind in FINDABLE, "-listed")
@@ -117,6 +124,7 @@ class ResolveForm(ModalScreen[Action | None]):
 
     def on_mount(self) -> None:
         """Nothing is chosen before a person does."""
+        self._unsubscribe = self._engine.subscribe(self._engine_changed)
         self._doubt(None)
         self._evidence.display = False
         self._choice.focus()
@@ -124,6 +132,28 @@ class ResolveForm(ModalScreen[Action | None]):
             self._look_for_candidates()
         else:
             self._found.show([safe_text(WHERE_TO_LOOK[self._action.kind])])
+
+    def on_unmount(self) -> None:
+        """Hear nothing more."""
+        self._unsubscribe()
+
+    def on_resize(self) -> None:
+        """Draw the candidates for the new width, once it is known."""
+        self.call_after_refresh(self._draw_candidates)
+
+    def _engine_changed(self, event: Event) -> None:
+        if isinstance(event, ActionChanged | CacheChangedElsewhere) and not self._is_applying:
+            self._look_whether_settled()
+
+    @work(group="settled", exclusive=True)
+    async def _look_whether_settled(self) -> None:
+        action = await self._engine.ledger.action(self._action.action_id)
+        if action is None or self._is_applying or action.is_open == (self._settled is None):
+            return
+        self._settled = None if action.is_open else action
+        self._doubt(None)
+        if self._settled is not None:
+            self._say_no(_settled_in_words(self._settled))
 
     @property
     def _word(self) -> Word | None:
@@ -137,7 +167,7 @@ class ResolveForm(ModalScreen[Action | None]):
     def action_cancel(self) -> None:
         """Leave everything as it is, unless something is on its way."""
         if not self._is_applying:
-            self.dismiss(None)
+            self.dismiss(self._settled)
 
     def action_force(self) -> None:
         """Record the id about which the form asked again."""
@@ -148,7 +178,7 @@ class ResolveForm(ModalScreen[Action | None]):
     def action_apply(self) -> None:
         """Carry the decision out, once it is complete."""
         word, evidence = self._word, self._evidence.value.strip()
-        if self._is_applying:
+        if self._is_applying or self._settled is not None:
             return
         if word is None:
             self._say_no("Choose one of the three.")
@@ -193,7 +223,7 @@ class ResolveForm(ModalScreen[Action | None]):
             return
         place = event.screen_y - self._found.region.y
         if place < min(len(self._candidates), _LINES):
-            self._best, self._is_picked = self._candidates[place], True
+            self._best, self._is_picked = self._candidates[place].run.run_id, True
             self._choice.chosen = 0
             self._evidence.fill(self._best)
 
@@ -224,7 +254,8 @@ class ResolveForm(ModalScreen[Action | None]):
         """Offer to record an id that does not look right; None: there is none, and no refusal on show."""
         self._doubted = result_id
         dialog = self.query_one(FormDialog)
-        dialog.enter("editing", without=frozenset({"force"} if result_id is None else ()))
+        without = {"force"} if result_id is None else set()
+        dialog.enter("editing", without=frozenset(without if self._settled is None else {"force", "apply"}))
         dialog.border_subtitle = ""
         dialog.banner(None)
 
@@ -255,13 +286,22 @@ class ResolveForm(ModalScreen[Action | None]):
         before = self._best
         if not self._is_picked:
             self._best = ids[0] if ids else ""
-        self._candidates = ids if len(ids) <= _LINES else ids[: _LINES - 1]
-        self._found.show(_candidate_lines(found.candidates))
+        self._candidates = found.candidates if len(ids) <= _LINES else found.candidates[: _LINES - 1]
         self._ids = ids
+        self._draw_candidates()
         if self._word == "created":
             self._evidence.offer(ids)
             if self._evidence.value in {"", before}:
                 self._evidence.fill(self._best)
+
+    def _draw_candidates(self) -> None:
+        if self._action.kind not in FINDABLE:
+            return
+        width = self._found.query_one(".form-fact--value").content_size.width
+        lines = [candidate_line(candidate, width) for candidate in self._candidates]
+        if len(lines) < len(self._ids):
+            lines.append(safe_text(f"and {len(self._ids) - len(lines)} more: ↓ in the field of the id"))
+        self._found.show(lines or [safe_text("none so far")])
 
 
 def _about(action: Action) -> str:
@@ -271,12 +311,21 @@ def _about(action: Action) -> str:
     return action.subject or action.path
 
 
-def _candidate_lines(found: Sequence[Candidate]) -> list[SafeText]:
-    shown = found if len(found) <= _LINES else found[: _LINES - 1]
-    lines = [safe_text(each.line, limit=200) for each in shown]
-    if len(shown) < len(found):
-        lines.append(safe_text(f"and {len(found) - len(shown)} more: ↓ in the field of the id"))
-    return lines or [safe_text("none so far")]
+def candidate_line(candidate: Candidate, width: int) -> SafeText:
+    """A candidate in so many cells: its id and its branch are cut, why it is one is not."""
+    run_id, branch = safe_text(candidate.run.run_id, limit=100), safe_text(candidate.run.branch_name, limit=200)
+    why = safe_text(f"{candidate.evidence}  {candidate.run.status}")
+    room = max(0, width - cell_len(why) - 4)
+    id_cells = min(cell_len(run_id), max(_SHORTEST_ID, room - min(cell_len(branch), room // 2)))
+    return safe_text(f"{shorten(run_id, id_cells, 'middle')}  {why}  {shorten(branch, room - id_cells, 'middle')}")
+
+
+def _settled_in_words(action: Action) -> str:
+    if action.state == "confirmed":
+        return f"Settled elsewhere: it took effect, and made {action.result_id}. Nothing is left to decide."
+    if action.superseded_by is not None:
+        return f"Settled elsewhere: it was sent again, as {action.superseded_by}. Nothing is left to decide."
+    return "Settled elsewhere: it did not take effect. Nothing is left to decide."
 
 
 def _found_in_words(found: Proposal) -> SafeText:

@@ -123,9 +123,15 @@ class BulkActions:
         runs = tuple(held[run_id].run for run_id in ids if run_id in held)
         if name == "retry":
             task = await retried(engine.ledger, runs)
+        elif name == "continue":
+            task = await continued(engine.ledger, runs, await engine.cache.final_statuses())
         else:
-            task = continued(runs, await engine.cache.final_statuses()) if name == "continue" else started_like(runs)
-        form = ManyForm(engine, task, cap=self._session.settings.console.send_cap)
+            task = await started_like(engine.ledger, runs)
+        if not task.runs:
+            self._refuse(task.nothing)
+            return
+        cap, told = self._session.settings.console.send_cap, self._session.batches.put
+        form = ManyForm(engine, task, cap=cap, changed=told)
         self._context.push_screen(form, lambda _: self._sent(form.confirmed))
 
     def _sent(self, run_ids: tuple[str, ...]) -> None:

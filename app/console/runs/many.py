@@ -1,115 +1,143 @@
-"""The same kind of write to each of many runs: what is asked for, in batches, and what became of each."""
+"""The same kind of write to each of many runs: which runs, with which words, and what each of them asks for."""
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from app.actions import ActionRefusedError, Actions, AlreadyAskedError
+from app.actions import Problem
 from app.actions.refusals import branch_problem
-from app.api.requests import StartRun, WriteRequest, as_json
+from app.actions.retry import retry_key, retry_request
+from app.api.requests import StartAgent, StartRun, WriteRequest, asked_of
+from app.console.forms.instructions import PLACEHOLDERS, filled_in
 from app.console.forms.runs import continuation
 from app.console.turns import instructions_of
 from storage.ledger import Ledger
 from storage.records import Action, Run
 
-HOPELESS: Final = frozenset({"rate_limited", "not_authorized", "forbidden", "token"})
-"""Refusals that the next run would meet as well."""
-
 
 @dataclass(frozen=True, slots=True)
-class ManyTask:
-    """What is to be done with many runs."""
+class ManyText:
+    """What the form says."""
 
     title: str
     draft: str
-    runs: tuple[Run, ...]
-    left_out: str
-    """Which of the marked runs are left out, and why; empty: none."""
     nothing: str
-    """Why no run is left, where none is."""
+    """What cannot be done where no run is left."""
     hint: str
     placeholder: str
     consequence: str
     """What sending does, with a place for the number of runs."""
     done: str
     """What became of them, with places for how many of how many."""
-    request: Callable[[Run, str], WriteRequest]
-    """What is sent for a run, with the words that were typed."""
-    sends_once: bool = False
-    """The same words make the same key: what was sent for a run before is not sent for it once more."""
-
-    def key(self, run: Run, request: WriteRequest) -> str | None:
-        """The key under which it is sent once, in any process; None: the ledger blocks a second one by itself."""
-        if not self.sends_once:
-            return None
-        state = "" if run.updated_at is None else run.updated_at.isoformat()
-        digest = hashlib.sha256(as_json(request).encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        return f"{self.draft}:{run.run_id}:{state}:{digest}"
 
 
-def continued(runs: Sequence[Run], final_statuses: Collection[str]) -> ManyTask:
-    """The next turn of each conversation, with the same words."""
-    ended = tuple(run for run in runs if run.status in final_statuses)
-    active = len(runs) - len(ended)
-    return ManyTask(
-        title="Continue many runs",
-        draft="run.continue.many",
-        runs=ended,
-        left_out=f"{active:,} still active: a turn has to end first" if active else "",
-        nothing="None of the marked runs has ended: there is nothing to continue.",
-        hint="Each agent remembers what was said to it before.",
-        placeholder="What should each of them do next?",
-        consequence="Continues {} runs, one after the other, each with its own context.",
-        done="{} of {} runs continued",
-        request=continuation,
-    )
+CONTINUE: Final = ManyText(
+    title="Continue many runs",
+    draft="run.continue.many",
+    nothing="Nothing to continue",
+    hint="Each agent remembers what was said to it before. {repository} and {branch} are its own.",
+    placeholder="What should each of them do next?",
+    consequence="Continues {} runs, one after the other, each with its own context.",
+    done="{} of {} runs continued",
+)
+START_LIKE: Final = ManyText(
+    title="Start runs like these",
+    draft="run.start.many",
+    nothing="Nothing to start",
+    hint="{repository} and {branch} are each run's own. So are {previous_instructions}.",
+    placeholder="What should each of them do?",
+    consequence="Starts {} runs, one after the other, each on its repository and branch.",
+    done="{} of {} runs started",
+)
+RETRY: Final = ManyText(
+    title="Retry failed runs",
+    draft="run.retry.many",
+    nothing="Nothing to retry",
+    hint="Optional: is put below each run's own instructions, which are sent again.",
+    placeholder="Nothing: the same instructions once more.",
+    consequence="Sends the last instructions of {} runs that failed once more, one after the other.",
+    done="{} of {} runs started again",
+)
 
 
-def started_like(runs: Sequence[Run]) -> ManyTask:
-    """A new run where each of these worked, with the same new words."""
-    return ManyTask(
-        title="Start runs like these",
-        draft="run.start.many",
-        runs=tuple(runs),
-        left_out="",
-        nothing="No run is marked.",
-        hint="Each gets these words, on its repository and branch.",
-        placeholder="What should each of them do?",
-        consequence="Starts {} runs, one after the other, each on its repository and branch.",
-        done="{} of {} runs started",
-        request=_start,
-        sends_once=True,
-    )
+@dataclass(frozen=True, slots=True)
+class ManyTask:
+    """What is to be done with many runs."""
+
+    text: ManyText
+    runs: tuple[Run, ...]
+    left_out: str
+    """Which of the marked runs are left out, and why; empty: none."""
+    turns: Mapping[str, Action]
+    """The last turn of each run, as far as the ledger has it."""
+    make: Callable[[Run, str], WriteRequest]
+    key: Callable[[Run, str], str | None]
+    """The key under which these words are sent for a run once; None: the ledger blocks a second one by itself."""
+
+    @property
+    def nothing(self) -> str:
+        """Why no run is left, where none is."""
+        return f"{self.text.nothing}: {self.left_out or 'no run is marked'}."
+
+    def filled(self, run: Run, words: str) -> str:
+        """The words as they are sent for a run."""
+        return filled_in(words, self._known(run))[0]
+
+    def request(self, run: Run, words: str) -> WriteRequest:
+        """What is sent for a run, with the words that were typed."""
+        return self.make(run, self.filled(run, words))
+
+    def problem(self, words: str) -> Problem | None:
+        """What keeps the words from being sent for all of the runs."""
+        for name in dict.fromkeys(PLACEHOLDERS.findall(words)):
+            if lacking := [run for run in self.runs if not self._known(run)[name]]:
+                return self._problem(lacking, f"{{{name}}} is not known", "Take it out, or unmark those runs.")
+        agents = [run for run in self.runs if words.strip() and isinstance(self.make(run, words), StartAgent)]
+        return self._problem(agents, "named agents take no words", "Leave this empty.") if agents else None
+
+    def _problem(self, runs: Sequence[Run], what: str, cure: str) -> Problem:
+        count = f"{len(runs):,} of {len(self.runs):,}"
+        return Problem("instructions", f"In {count} runs {what}. {cure} The first one is {runs[0].run_id}.")
+
+    def _known(self, run: Run) -> dict[str, str]:
+        turn = self.turns.get(run.run_id)
+        said = "" if turn is None else instructions_of(turn)
+        return {"repository": run.repository.label, "branch": run.branch_name, "previous_instructions": said}
 
 
-async def retried(ledger: Ledger, runs: Sequence[Run]) -> ManyTask:
-    """A new run for each that failed, with its own instructions as the ledger has them.
+async def continued(ledger: Ledger, runs: Sequence[Run], final_statuses: Collection[str]) -> ManyTask:
+    """The next turn of each conversation, with the same words.
 
     Raises:
         StorageError: The ledger cannot be read.
     """
+    ended = tuple(run for run in runs if run.status in final_statuses)
+    left_out = _left_out((len(runs) - len(ended), "still active, and a turn has to end first"))
+    return ManyTask(CONTINUE, ended, left_out, await _turns(ledger, ended), continuation, lambda _run, _words: None)
+
+
+async def started_like(ledger: Ledger, runs: Sequence[Run]) -> ManyTask:
+    """A new run where each of these worked, with the same new words. Raises as `continued`."""
+    return ManyTask(START_LIKE, tuple(runs), "", await _turns(ledger, runs), _start, _start_key)
+
+
+async def retried(ledger: Ledger, runs: Sequence[Run]) -> ManyTask:
+    """The last turn of each that failed once more, as the ledger has it. Raises as `continued`."""
     failed = [run for run in runs if run.status == "failed"]
-    said = {run.run_id: await _last_words(ledger, run) for run in failed}
-    known = tuple(run for run in failed if said[run.run_id])
-    others = ((len(runs) - len(failed), "did not fail"), (len(failed) - len(known), "not started from this machine"))
+    turns = await _turns(ledger, failed)
+    known = tuple(run for run in failed if run.run_id in turns)
+    others = (len(runs) - len(failed), "did not fail"), (len(failed) - len(known), "not started from this machine")
 
     def again(run: Run, words: str) -> WriteRequest:
-        return _start(run, "\n\n".join(filter(None, (said[run.run_id], words.strip()))))
+        return retry_request(turns[run.run_id], words)
 
-    return ManyTask(
-        title="Retry failed runs",
-        draft="run.retry.many",
-        runs=known,
-        left_out=", ".join(f"{count:,} {why}" for count, why in others if count),
-        nothing="None of the marked runs failed with instructions that this machine's ledger has.",
-        hint="Optional: is put below each run's own instructions, which are sent again.",
-        placeholder="Nothing: the same instructions once more.",
-        consequence="Starts {} runs, one after the other, each with the instructions of one that failed.",
-        done="{} of {} runs started again",
-        request=again,
-        sends_once=True,
-    )
+    return ManyTask(RETRY, known, _left_out(*others), turns, again, retry_key)
+
+
+def _left_out(*counts: tuple[int, str]) -> str:
+    return ", ".join(f"{count:,} {why}" for count, why in counts if count)
 
 
 def _start(run: Run, words: str) -> StartRun:
@@ -117,63 +145,19 @@ def _start(run: Run, words: str) -> StartRun:
     return StartRun(words, run.repository, branch)
 
 
-async def _last_words(ledger: Ledger, run: Run) -> str:
-    turns = [turn for turn in await ledger.for_run(run.run_id) if turn.state == "confirmed"]
-    return next((words for turn in reversed(turns) if (words := instructions_of(turn))), "")
+def _start_key(run: Run, words: str) -> str:
+    state = "" if run.updated_at is None else run.updated_at.isoformat()
+    digest = hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{START_LIKE.draft}:{run.run_id}:{state}:{digest}"
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """What became of one run's request."""
-
-    run: Run
-    action: Action | None
-    """None: it was refused before anything was prepared."""
-    refusal: ActionRefusedError | None = None
-    """Why it was refused."""
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it took effect, now or when it was asked for before."""
-        return self.action is not None and self.action.state == "confirmed"
-
-    @property
-    def may_be_tried_again(self) -> bool:
-        """Whether it had no effect for a reason that is not its own."""
-        if self.action is None:
-            return False
-        return self.action.state == "not_sent" or (self.action.state == "rejected" and self._is_hopeless)
-
-    @property
-    def ends_all(self) -> bool:
-        """Whether to stop here: the next run would be refused too, or the outcome of this one is unknown."""
-        if self.action is None or self.is_done:
-            return False
-        return self._is_hopeless if self.action.state == "rejected" else True
-
-    @property
-    def _is_hopeless(self) -> bool:
-        return self.action is not None and self.action.error is not None and self.action.error.kind in HOPELESS
-
-
-async def send_each(
-    actions: Actions, task: ManyTask, runs: Sequence[Run], words: str, *, is_wanted: Callable[[], bool]
-) -> AsyncIterator[Sent]:
-    """Send for one run after the other, until an answer stops the rest or `is_wanted` says no.
-
-    Raises:
-        StorageError: The ledger cannot be written; nothing more is sent.
-    """
+async def _turns(ledger: Ledger, runs: Sequence[Run]) -> dict[str, Action]:
+    """The last turn of each run that this machine's ledger has, and this version can read."""
+    turns = {}
     for run in runs:
-        if not is_wanted():
-            return
-        request = task.request(run, words)
-        try:
-            sent = Sent(run, await actions.submit(request, key=task.key(run, request)))
-        except AlreadyAskedError as asked:
-            sent = Sent(run, asked.existing)
-        except ActionRefusedError as refused:
-            sent = Sent(run, None, refused)
-        yield sent
-        if sent.ends_all:
-            return
+        turn = await ledger.last_turn(run.run_id)
+        with suppress(KeyError, TypeError, ValueError, IndexError):
+            if turn is not None:
+                asked_of(turn)  # one that another version wrote may not be readable
+                turns[run.run_id] = turn
+    return turns

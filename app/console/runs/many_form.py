@@ -1,29 +1,32 @@
 """The form for many runs: one confirmation, batches of `send_cap`, and a live line on how far all of them are."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from textual.content import Content
 from textual.widget import Widget
 
-from app.actions import BlockedError, Problem
+from app.actions import BlockedError, problems
 from app.api.requests import WriteRequest
 from app.console.coalesced_task import CoalescedTask
 from app.console.forms.action_form import ActionForm
 from app.console.forms.drafts import Values
 from app.console.forms.form_screen import Built
-from app.console.runs.many import ManyTask, Sent, send_each
+from app.console.forms.instructions import NAMES
+from app.console.runs.batch import Batch, send_each
+from app.console.runs.many import ManyTask
 from app.engine import Engine
-from app.events import Event, RunsChanged
+from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from app.text import SafeText, safe_text
 from storage.errors import StorageError
 from storage.records import Action, Run
-from widgets.badges import STYLES, action_badge, run_badge
+from widgets.badges import STYLES
+from widgets.batch import BatchView
 from widgets.forms.dialog import FormButton, Phase
 from widgets.forms.facts import FormFact
 from widgets.forms.field import ParagraphField
-from widgets.forms.pages import Outcome, OutcomePage, RequestPreview, Verdict, reason
+from widgets.forms.pages import Outcome, OutcomePage, RequestPreview, Verdict
 
 if TYPE_CHECKING:
     from app.console.coalesced_task import Start
@@ -41,27 +44,19 @@ class ManyForm(ActionForm):
         FormButton("next", "Send the next", "^s", "forward", ("outcome",), is_primary=True),
     )
 
-    def __init__(self, engine: Engine, task: ManyTask, *, cap: int) -> None:
-        """Prepare for the task's runs, at most `cap` of them at a time."""
-        self.TITLE_TEXT = task.title  # type: ignore[misc]  # the dialog reads it from here
+    def __init__(
+        self, engine: Engine, task: ManyTask, *, cap: int, changed: Callable[[Batch], object] = lambda _: None
+    ) -> None:
+        """Prepare for the task's runs, at most `cap` of them at a time; `changed` is told how far it is."""
+        self.TITLE_TEXT = task.text.title  # type: ignore[misc]  # the dialog reads it from here
         self._many = task
         self._cap = cap
         self._is_stopped = False
-        self._sent: dict[str, Sent] = {}
-        """What became of each run's request, by run."""
-        super().__init__(engine, draft=task.draft)
+        self._changed_batch = changed
+        now = engine.clock()
+        self._batch = Batch(f"{task.text.draft} {now.isoformat()}", task, now)
+        super().__init__(engine, draft=task.text.draft)
         self._looking = CoalescedTask(self._look, cast("Start", self.run_worker))
-
-    @property
-    def confirmed(self) -> tuple[str, ...]:
-        """Ids of the runs for which it took effect."""
-        return tuple(run_id for run_id, sent in self._sent.items() if sent.is_done)
-
-    @property
-    def _rest(self) -> tuple[Run, ...]:
-        """The runs for which nothing was sent yet, and those that may simply be tried again."""
-        sent = self._sent
-        return tuple(run for run in self._many.runs if run.run_id not in sent or sent[run.run_id].may_be_tried_again)
 
     def make_rows(self) -> Sequence[Widget]:
         """Which runs, in which batches, and with which words."""
@@ -74,31 +69,38 @@ class ManyForm(ActionForm):
             rows.append(FormFact("batches", safe_text(batches)))
         if task.left_out:
             rows.append(FormFact("left out", safe_text(task.left_out)))
-        return (*rows, ParagraphField("instructions", "instructions", task.hint, placeholder=task.placeholder))
+        text = task.text
+        return (*rows, ParagraphField("instructions", "instructions", text.hint, placeholder=text.placeholder))
 
     def build(self, values: Values) -> Built:
         """The first of the requests, or why there is none."""
-        if not self._many.runs:
-            return (Problem("instructions", self._many.nothing),)
-        return self._many.request((self._rest or self._many.runs)[0], values["instructions"])
+        words = values["instructions"]
+        first = self._many.request((self._batch.rest or self._many.runs)[0], words)
+        if (problem := self._many.problem(words)) is not None:
+            return (problem, *problems(first))
+        return first
 
     def requests(self, values: Values) -> tuple[WriteRequest, ...]:
         """One for each run."""
         return tuple(self._many.request(run, values["instructions"]) for run in self._many.runs)
+
+    def placeholders(self) -> dict[str, str]:
+        """A template keeps its placeholders: they are filled in for each run."""
+        return {name: f"{{{name}}}" for name in NAMES}
 
     def consequence(self, request: WriteRequest) -> str:
         """What sending does."""
         del request
         count = len(self._many.runs)
         batches = f" Sends the first {self._cap:,}, then waits for you." if count > self._cap else ""
-        return self._many.consequence.format(f"{count:,}") + batches
+        return self._many.text.consequence.format(f"{count:,}") + batches
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Sending can be stopped between two runs, and gone on with."""
         if action == "back" and self.phase == "sending":
             return not self._is_stopped
         if action == "forward" and self.phase == "outcome":
-            return bool(self._rest) and self._open is None
+            return bool(self._batch.rest) and self._open is None
         return super().check_action(action, parameters)
 
     def action_forward(self) -> None:
@@ -122,68 +124,76 @@ class ManyForm(ActionForm):
         if phase == "sending":
             self._is_stopped = False
         super().enter(phase)
-        if phase == "outcome" and self._rest and self._open is None:
+        if phase == "outcome" and self._batch.rest and self._open is None:
             self.query_one("#verb-next").focus()
 
     def verbs_without_meaning(self) -> frozenset[str]:
         """Buttons that would do nothing just now."""
         without = super().verbs_without_meaning() | {"copy"}
-        return without if self._rest and self._open is None else without | {"next"}
+        return without if self._batch.rest and self._open is None else without | {"next"}
+
+    @property
+    def confirmed(self) -> tuple[str, ...]:
+        """Ids of the runs for which it took effect."""
+        return self._batch.confirmed
 
     @property
     def run_ids(self) -> tuple[str, ...]:
         """The runs that were started or continued."""
-        made = (sent.action.result_id for sent in self._sent.values() if sent.is_done and sent.action is not None)
-        return tuple(run_id for run_id in made if run_id is not None)
+        return self._batch.made
 
     def _show_preview(self, request: WriteRequest) -> None:
         super()._show_preview(request)
         lines = [Content.assemble((self.consequence(request), "")), Content()]
         lines += [_listed(number, run) for number, run in enumerate(self._many.runs, 1)]
-        quiet = "The first request; the others differ in run and address only:"
+        quiet = "The first request; the others differ in their run and what is filled in for it:"
         lines += [Content(), Content.assemble((quiet, STYLES["quiet"]))]
         self.query_one(RequestPreview).explain(Content("\n").join(lines))
 
     async def _send(self, request: WriteRequest) -> None:
         del request
         await self.form_draft.sending()
-        batch, words = self._rest[: self._cap], self.values["instructions"]
+        rest, words = self._batch.rest[: self._cap], self.values["instructions"]
         trouble: SafeText | None = None
         count = 0
         try:
-            self._say_progress(batch, 0)
+            self._put(replace(self._batch, is_sending=True))
+            self._say_progress(rest, 0)
             async for one in send_each(
-                self.engine.actions, self._many, batch, words, is_wanted=lambda: not self._is_stopped
+                self.engine.actions, self._many, rest, words, is_wanted=lambda: not self._is_stopped
             ):
-                self._sent[one.run.run_id] = one
+                self._put(self._batch.settled(one))
                 count += 1
-                self._say_progress(batch, count)
+                self._say_progress(rest, count)
         except StorageError as error:
             trouble = safe_text(str(error))
+        self._put(replace(self._batch, is_sending=False))
+        self.engine.polling.poll_soon("runs")
         await self._end(trouble)
+
+    def _put(self, batch: Batch) -> None:
+        self._batch = batch
+        self._changed_batch(batch)
 
     def _resolved(self, action: Action | None) -> None:
         """What is known now takes its place among the others, and the next batch may be sent."""
         if action is None or self._open is None:
             return
-        open_id, all_sent = self._open.action_id, self._sent.values()
+        open_id, all_sent = self._open.action_id, self._batch.sent.values()
         sent = next((one for one in all_sent if one.action is not None and one.action.action_id == open_id), None)
-        if sent is None:
-            # It was an earlier attempt, which blocked this run.
-            self._sent = {run_id: one for run_id, one in self._sent.items() if one.refusal is None}
-        else:
-            self._sent[sent.run.run_id] = Sent(sent.run, action)
-        self.run_worker(self._end(None), group="send")
+        if sent is not None:
+            self._put(self._batch.settled(replace(sent, action=action)))
+        self.run_worker(self._end(None))
 
     async def _end(self, trouble: SafeText | None) -> None:
-        sent = tuple(self._sent.values())
-        unknown = next((one.action for one in sent if one.action is not None and one.action.state == "unknown"), None)
+        sent = tuple(self._batch.sent.values())
+        unknown = next(iter(self._batch.unknown), None)
         blocked = next((one.refusal.existing for one in sent if isinstance(one.refusal, BlockedError)), None)
         self._open = unknown or (blocked if blocked is not None and blocked.state == "unknown" else None)
         self._result = unknown or next((one.action for one in sent if one.is_done), None)
-        everything = len(self.confirmed) == len(self._many.runs)
+        everything = len(self._batch.confirmed) == len(self._many.runs)
         await (self.form_draft.done() if everything else self.form_draft.not_sent())
-        self._show(outcome(self._many, sent, len(self._rest), self._cap, trouble))
+        self._show(outcome(self._batch, self._cap, trouble))
         self._looking.ask()
 
     def _tick(self) -> None:
@@ -192,7 +202,7 @@ class ManyForm(ActionForm):
     def _say_progress(self, batch: Sequence[Run], count: int) -> None:
         run = batch[min(count, len(batch) - 1)]
         stopping = "Stopping after this one." if self._is_stopped else "esc stops after this one."
-        done = len(self.confirmed)
+        done = len(self._batch.confirmed)
         in_all = f" · {done:,} of {len(self._many.runs):,} in all" if len(batch) < len(self._many.runs) else ""
         self.dialog.sending(
             safe_text(f"{count:,} of {len(batch):,} sent{in_all} · now {run.run_id}   {stopping}", limit=LISTED)
@@ -202,63 +212,50 @@ class ManyForm(ActionForm):
 
     def _engine_changed(self, event: Event) -> None:
         super()._engine_changed(event)
-        if isinstance(event, RunsChanged):
+        if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
             self._looking.ask()
 
     async def _look(self) -> None:
         if self.phase != "outcome" or not self.run_ids:
             return
-        finals = await self.engine.cache.final_statuses()
-        details = await self.engine.cache.details(self.run_ids)
-        runs = [details[run_id].run for run_id in self.run_ids if run_id in details]
-        self.dialog.note(safe_text(_progress(runs, len(self.run_ids), finals)))
-        self.query_one(OutcomePage).list_below([_live(run, finals) for run in runs])
+        view = self._batch.view(await self.engine.cache.details(self.run_ids))
+        self.dialog.note(view.progress)
+        self.query_one(OutcomePage).list_below(
+            [(line.badge.text, _live(line.run_id, line.about)) for line in view.lines if line.opens is not None]
+        )
 
 
-def outcome(task: ManyTask, sent: Sequence[Sent], rest: int, cap: int, trouble: SafeText | None) -> Outcome:
+def outcome(batch: Batch, cap: int, trouble: SafeText | None) -> Outcome:
     """What became of all of them so far."""
-    states = [one.action.state if one.action is not None else "refused" for one in sent]
-    done = sum(one.is_done for one in sent)
-    facts = tuple(_fact(one) for one in sent if not one.is_done)
+    view, rest = batch.view({}), len(batch.rest)
+    facts = tuple(
+        (line.badge.text, safe_text(f"{line.run_id}: {line.about}", limit=LISTED))
+        for run, line in zip(batch.task.runs, view.lines, strict=True)
+        if run.run_id in batch.sent and line.opens is None
+    )
     meaning = [trouble] if trouble else []
     if rest:
         them = "is left, and stays marked" if rest == 1 else "are left, and stay marked"
-        more = f" ^s sends the next {min(rest, cap):,}." if "unknown" not in states else ""
+        more = f" ^s sends the next {min(rest, cap):,}." if not view.unknown else ""
         meaning.append(safe_text(f"{rest:,} {them}.{more}"))
-    if "unknown" in states:
+    if view.unknown:
         meaning.append(safe_text("Whether that one took effect is unknown: v resolves it. Nothing is sent before."))
-    total = len(task.runs)
-    verdict: Verdict = "unknown" if "unknown" in states else "done" if done == total else "blocked"
-    if not done and verdict == "blocked":
-        verdict = "failed"
-    said = task.done.format(f"{done:,}", f"{total:,}")
-    return Outcome(verdict, safe_text(said), facts, tuple(meaning))
+    said = batch.task.text.done.format(f"{view.confirmed:,}", f"{len(view.lines):,}")
+    return Outcome(_verdict(view), safe_text(said), facts, tuple(meaning))
 
 
-def _progress(runs: Sequence[Run], started: int, finals: frozenset[str]) -> str:
-    statuses = Counter(run.status for run in runs if run.status in finals)
-    failed = f", {statuses['failed']:,} failed" if statuses["failed"] else ""
-    return f"{statuses.total():,} of {started:,} done{failed}"
+def _verdict(view: BatchView) -> Verdict:
+    if view.unknown:
+        return "unknown"
+    if view.confirmed == len(view.lines):
+        return "done"
+    return "blocked" if view.confirmed else "failed"
 
 
-def _live(run: Run, finals: frozenset[str]) -> tuple[str, Content]:
-    badge = run_badge(run.status, is_final=run.status in finals)
-    where = safe_text(f"{run.repository.label}  {run.branch_name}", limit=LISTED)
-    line = Content.assemble((safe_text(run.run_id, limit=60), "bold"), (f"  {where}", STYLES["quiet"]))
-    return badge.text, line
-
-
-def _fact(one: Sent) -> tuple[str, SafeText]:
-    if one.action is None:
-        why = one.refusal.message if one.refusal is not None else ""
-        return "⊘ not sent", safe_text(f"{one.run.run_id}: {why}", limit=LISTED)
-    badge = action_badge(one.action.state)
-    why = reason(one.action.error) if one.action.error is not None else ""
-    return badge.text, safe_text(f"{one.run.run_id}: {why}", limit=LISTED)
+def _live(run_id: SafeText, about: SafeText) -> Content:
+    return Content.assemble((run_id, "bold"), (f"  {about}", STYLES["quiet"]))
 
 
 def _listed(number: int, run: Run) -> Content:
-    text = safe_text(f"{run.repository.label}  {run.branch_name}", limit=LISTED)
-    return Content.assemble(
-        (f"{number:>4}  ", STYLES["quiet"]), (safe_text(run.run_id, limit=60), "bold"), (f"  {text}", STYLES["quiet"])
-    )
+    where = safe_text(f"{run.repository.label}  {run.branch_name}", limit=LISTED)
+    return Content.assemble((f"{number:>4}  ", STYLES["quiet"]), _live(safe_text(run.run_id, limit=60), where))

@@ -5,16 +5,25 @@ from typing import Any
 import pytest
 
 from app.api.requests import StartRun
+from app.console.forms.runs import continuation
 from app.console.runs.many import continued, retried, started_like
 from app.console.runs.many_form import ManyForm
 from app.engine import Engine
+from app.events import CacheChangedElsewhere
 from storage.records import FINAL_STATUSES, Repository, Run
 from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write
 from tests.fault_server import Drop, Respond
+from widgets.forms.pages import RequestPreview
 
 
 def a_run(clock: Any, number: int, status: str = "failed") -> Run:
     return Run(f"run_{number}", status, f"agent/{number}", Repository.parse("acme/web"), clock(), clock(), "{}")
+
+
+async def continuing(engine: Engine, clock: Any, numbers: tuple[int, ...], cap: int = 25) -> ManyForm:
+    """The form that continues these runs."""
+    runs = [a_run(clock, number) for number in numbers]
+    return ManyForm(engine, await continued(engine.ledger, runs, FINAL_STATUSES), cap=cap)
 
 
 def goes_on(number: int) -> Respond:
@@ -33,7 +42,7 @@ async def test_every_run_gets_the_same_words(stage: Any, clock: Any, engine: Eng
     """The preview names them all; each is a POST and an action of its own; the active one is left out."""
     post.next(goes_on(1), goes_on(2))
     runs = (a_run(clock, 1), a_run(clock, 2), a_run(clock, 3, "working"))
-    form = ManyForm(engine, continued(runs, FINAL_STATUSES), cap=25)
+    form = ManyForm(engine, await continued(engine.ledger, runs, FINAL_STATUSES), cap=25)
     app = stage(lambda _: form)
     async with opened(app) as pilot:
         assert "2 on 1 repository" in painted(app)
@@ -59,7 +68,7 @@ async def test_every_run_gets_the_same_words(stage: Any, clock: Any, engine: Eng
 async def test_one_that_is_refused_does_not_stop_the_others(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
     """A conflict is that run's own; the outcome says whose."""
     post.next(goes_on(1), Respond(409, {"message": "still active"}), goes_on(3))
-    form = ManyForm(engine, continued([a_run(clock, n) for n in (1, 2, 3)], FINAL_STATUSES), cap=25)
+    form = await continuing(engine, clock, (1, 2, 3), cap=25)
     app = stage(lambda _: form)
     async with opened(app) as pilot:
         await sent(pilot)
@@ -83,7 +92,7 @@ async def test_what_the_next_would_suffer_too_stops_it(
 ) -> None:
     """A spent rate limit, a refused token, an outcome that nobody knows: nothing more is sent."""
     post.next(goes_on(1), answer)
-    form = ManyForm(engine, continued([a_run(clock, n) for n in (1, 2, 3, 4)], FINAL_STATUSES), cap=25)
+    form = await continuing(engine, clock, (1, 2, 3, 4), cap=25)
     app = stage(lambda _: form)
     async with opened(app) as pilot:
         await sent(pilot)
@@ -97,7 +106,7 @@ async def test_what_the_next_would_suffer_too_stops_it(
 
 async def test_sending_stops_between_two_runs(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
     """Escape while the first is on its way: it is settled, the second is never sent."""
-    form = ManyForm(engine, continued([a_run(clock, 1), a_run(clock, 2)], FINAL_STATUSES), cap=25)
+    form = await continuing(engine, clock, (1, 2))
     app = stage(lambda _: form)
 
     class Stopping(list[Any]):
@@ -114,26 +123,10 @@ async def test_sending_stops_between_two_runs(stage: Any, clock: Any, engine: En
     assert len(post.requests) == 1
 
 
-async def test_none_is_said_before_anything_is_sent(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
-    """In the form."""
-    count, status, said = 2, "working", "None of the marked runs has ended"
-    app = stage(
-        lambda engine: ManyForm(
-            engine, continued([a_run(clock, n, status) for n in range(count)], FINAL_STATUSES), cap=2
-        )
-    )
-    async with opened(app, size=(140, 40)) as pilot:
-        await sent(pilot)
-
-        assert said in words(app)
-        assert app.screen.phase == "editing"
-    assert post.requests == []
-
-
 async def test_more_than_the_cap_are_sent_in_batches(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
     """One confirmation; the cap is said before a word is typed, and each next batch waits for a key."""
     post.next(*(goes_on(number) for number in (1, 2, 3)))
-    form = ManyForm(engine, continued([a_run(clock, n) for n in (1, 2, 3)], FINAL_STATUSES), cap=2)
+    form = await continuing(engine, clock, (1, 2, 3), cap=2)
     app = stage(lambda _: form)
     async with opened(app, size=(100, 34)) as pilot:
         assert "first 2, then the next: at most 2 at a time (send_cap)" in words(app)
@@ -152,7 +145,7 @@ async def test_the_next_batch_waits_until_an_unknown_outcome_is_resolved(
 ) -> None:
     """Resolved on the spot, it takes its place among the others, and the rest is sent."""
     post.next(Drop(), goes_on(2))
-    form = ManyForm(engine, continued([a_run(clock, n) for n in (1, 2)], FINAL_STATUSES), cap=25)
+    form = await continuing(engine, clock, (1, 2), cap=25)
     app = stage(lambda _: form)
     async with opened(app, size=(100, 34)) as pilot:
         await sent(pilot)
@@ -196,10 +189,59 @@ async def test_failed_runs_are_retried_with_their_own_words_once(
     assert [body["branch_name"] for body in sent_again] == ["agent/1", "agent/2"]
 
 
+@pytest.mark.parametrize("words_", ["", "Look at the log first."])
+async def test_a_continued_run_is_retried_as_a_turn_of_its_conversation(
+    stage: Any, clock: Any, engine: Engine, post: Any, words_: str
+) -> None:
+    """What was said to it last is said again, as `runwarden runs retry` does it; words are put below."""
+    await started(engine, post, "Fix one.")
+    post.next(goes_on(1), goes_on(1))
+    await engine.actions.submit(continuation(a_run(clock, 1), "Now the tests."))
+    form = ManyForm(engine, await retried(engine.ledger, [a_run(clock, 1)]), cap=25)
+    async with opened(stage(lambda _: form), size=(100, 34)) as pilot:
+        await sent(pilot, words_)
+
+    body = post.requests[-1].json()
+    assert (body["run_id"], body["instructions"]) == ("run_1", "\n\n".join(filter(None, ("Now the tests.", words_))))
+
+
+async def test_placeholders_are_filled_in_for_each_run(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
+    """The preview shows the first one; the others get their own."""
+    await started(engine, post, "Fix one.", "Fix two.")
+    form = ManyForm(engine, await started_like(engine.ledger, [a_run(clock, 1), a_run(clock, 2)]), cap=25)
+    app = stage(lambda _: form)
+    post.next(goes_on(11), goes_on(12))
+    async with opened(app, size=(100, 34)) as pilot:
+        await write(pilot, "On {branch} of {repository} once more: {previous_instructions} {x}")
+        await press(pilot, "ctrl+s")
+        app.screen.query_one(RequestPreview).scroll_end(animate=False)
+        await settle(pilot)
+        assert "On agent/1 of acme/web once more: Fix one. {x}" in words(app)
+        await press(pilot, "ctrl+s")
+
+    said = [request.json()["instructions"] for request in post.requests[2:]]
+    assert said == [f"On agent/{n} of acme/web once more: Fix {word}. {{x}}" for n, word in ((1, "one"), (2, "two"))]
+
+
+async def test_a_placeholder_that_is_not_known_is_named_when_it_is_typed(
+    stage: Any, clock: Any, engine: Engine, post: Any
+) -> None:
+    """With a run that lacks it; nothing is sent."""
+    await started(engine, post, "Fix one.")
+    task = await started_like(engine.ledger, [a_run(clock, 1), a_run(clock, 2)])
+    app = stage(lambda engine: ManyForm(engine, task, cap=25))
+    async with opened(app, size=(100, 34)) as pilot:
+        await sent(pilot, "Again: {previous_instructions}")
+
+        assert "✗ In 1 of 2 runs {previous_instructions} is not known" in words(app)
+        assert app.screen.phase == "editing"
+    assert len(post.requests) == 1
+
+
 async def test_runs_like_these_are_followed_as_one_batch(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
     """One line says how far all of them are; it and the list below it move with the runs."""
     post.next(goes_on(11), goes_on(12))
-    form = ManyForm(engine, started_like([a_run(clock, 1), a_run(clock, 2)]), cap=25)
+    form = ManyForm(engine, await started_like(engine.ledger, [a_run(clock, 1), a_run(clock, 2)]), cap=25)
     app = stage(lambda _: form)
     async with opened(app, size=(100, 34)) as pilot:
         await sent(pilot, "Do it.")
@@ -207,7 +249,9 @@ async def test_runs_like_these_are_followed_as_one_batch(stage: Any, clock: Any,
         assert "○ queued" in words(app)
         clock.move(minutes=5)
         changed = [a_run(clock, 11, "completed"), a_run(clock, 12)]
-        await engine.runs.store(changed)
+        # As another process would store it: this one only hears that something changed.
+        await engine.cache.store_runs(changed, asked_at=clock())
+        engine.doorbell.ring(CacheChangedElsewhere())
         await settle(pilot)
 
         assert "2 of 2 done, 1 failed" in words(app)

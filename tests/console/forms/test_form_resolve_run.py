@@ -1,17 +1,24 @@
 """Resolving an unknown outcome: what it may have made is shown and prefilled, and a person decides."""
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 from app.api.requests import CreateOrganization, StartRun
 from app.console.forms import ResolveForm
+from app.console.forms.resolve import candidate_line
 from app.engine import Engine
-from storage.records import Action, Repository
+from app.events import CacheChangedElsewhere
+from app.reconcile.candidates import Candidate
+from storage.records import Action, Repository, Run
 from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write
 from tests.fault_server import Drop, FaultServer, Received, Respond, Step
 from widgets.forms.inputs import ChoiceInput
+
+HOSTILE = "fix/[/b]\x1b[2J\u202e例" + "long-" * 20
 
 
 def listed(run_id: str, branch: str) -> dict[str, object]:
@@ -41,7 +48,7 @@ async def test_the_run_it_may_have_made_is_shown_and_prefilled(stage: Any, engin
         await press(pilot, "1", "ctrl+s")
 
     assert "One run fits by place and time. A colleague may have started it." in text
-    assert re.search(r"run_made1 \d+s (after|before) the send queued", text)
+    assert re.search(r"run_made1 \d+s (after|before) the send queued fix/x", text)
     assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "run_made1")
 
 
@@ -88,6 +95,46 @@ async def test_what_was_resolved_elsewhere_is_not_doubted(stage: Any, engine: En
 
     assert f"{action.action_id} is confirmed, resolved as created" in text
     assert "Record it anyway" not in text
+
+
+@pytest.mark.parametrize("how", ["created", "not_created", "send_again"])
+async def test_what_is_settled_elsewhere_is_said_while_the_form_is_open(
+    stage: Any, engine: Engine, server: FaultServer, how: str
+) -> None:
+    """By another console or a command: nothing can be applied, and the form ends with what was decided."""
+    action = await unknown_start(engine, server, RUNS)
+    app = stage(lambda engine: ResolveForm(engine, action))
+    async with opened(app) as pilot:
+        await press(pilot, "1")
+        if how == "created":
+            await engine.actions.resolve_created(action.action_id, "run_made1")
+        elif how == "not_created":
+            await engine.actions.resolve_not_created(action.action_id)
+        else:
+            await engine.actions.send_again(action.action_id)
+        engine.doorbell.ring(CacheChangedElsewhere())
+        await settle(pilot)
+        text = words(app)
+        await press(pilot, "ctrl+s")
+        is_open = not app.ended
+        await press(pilot, "escape")
+
+    made = {"created": "it took effect, and made run_made1", "not_created": "it did not take effect"}
+    assert f"Settled elsewhere: {made.get(how, 'it was sent again, as act_')}" in text
+    assert "Apply" not in text
+    assert is_open
+    assert app.outcome == await engine.ledger.action(action.action_id)
+
+
+def test_a_candidate_shows_its_branch_in_any_width() -> None:
+    """Its id and its branch give way, why it is one does not."""
+    run = Run("run_01JX00037F3KQ9ZT2M3757", "queued", HOSTILE, Repository.parse("acme/web"), None, None, "{}")
+    candidate = Candidate(run, timedelta(seconds=3))
+    for width in (52, 80):
+        line = candidate_line(candidate, width)
+        assert "  3s after the send  queued  fix/" in line
+        assert cell_len(line) <= width
+        assert "\x1b" not in line
 
 
 @pytest.mark.parametrize(

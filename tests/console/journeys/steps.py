@@ -31,6 +31,8 @@ class Service:
     """What every reading request is answered with; None: what the board says."""
     rejects: Step | None = None
     """What every write is answered with; None: it is done."""
+    rejects_at: str = ""
+    """The branch that no run is started on."""
     loses: set[str] = field(default_factory=set)
     """Emails whose organization is created, and whose answer never arrives."""
     loses_runs: bool = False
@@ -52,6 +54,8 @@ class Service:
     def _answer(self, request: Received) -> Step:
         if request.method == "POST" and self.rejects is not None:
             return self.rejects
+        if request.method == "POST" and self.rejects_at and _body(request).get("branch_name") == self.rejects_at:
+            return Respond(400, {"message": "Not on that branch."})
         if request.method == "POST":
             return self._create(request) if request.path.endswith("organizations") else self._run(request)
         if self.refuses is not None:
@@ -71,13 +75,18 @@ class Service:
 
     def _run(self, request: Received) -> Step:
         body = _body(request)
-        run_id = str(body.get("run_id", NEW_RUN))
+        run_id = str(body.get("run_id") or self._new_id())
         known = self.board.runs.get(run_id, {"branch_name": "agent/started", "repository": body["repository"]})
-        created = {"created": MINUTES_INTO_THE_DAY} if run_id == NEW_RUN else {"created": 0.0}
+        created = {"created": MINUTES_INTO_THE_DAY} if "run_id" not in body else {"created": 0.0}
         self.board.put(run_id, "queued", **created, updated=MINUTES_INTO_THE_DAY)
         kept = {key: known[key] for key in ("branch_name", "repository", "created_at") if key in known}
         self.board.runs[run_id] |= kept
         return Drop() if self.loses_runs else Respond(201, self.board.runs[run_id])
+
+    def _new_id(self) -> str:
+        """The first run that is started has a name of its own, the next ones a number behind it."""
+        count = sum(run_id.startswith(NEW_RUN) for run_id in self.board.runs)
+        return f"{NEW_RUN}{count + 1}" if count else NEW_RUN
 
 
 def _body(request: Received) -> dict[str, Any]:
@@ -103,6 +112,10 @@ class Hand(ABC):
     @abstractmethod
     async def point(self, words: str) -> None:
         """Goes to the row that holds the words."""
+
+    @abstractmethod
+    async def mark(self, words: str) -> None:
+        """Marks the row that holds the words."""
 
     @abstractmethod
     async def open(self, words: str) -> None:
@@ -160,6 +173,11 @@ class Keyboard(Hand):
             await self.scene.press("down")
         raise AssertionError(f"No row with {words}:\n{self.scene.text}")
 
+    async def mark(self, words: str) -> None:
+        """With space."""
+        await self.point(words)
+        await self.scene.press("space")
+
     async def open(self, words: str) -> None:
         """With enter."""
         await self.point(words)
@@ -188,6 +206,10 @@ class Mouse(Hand):
         """By a click on it."""
         await self._click(words, await self._row(words))
 
+    async def mark(self, words: str) -> None:
+        """By a click with control."""
+        await self._click(words, await self._row(words), control=True)
+
     async def open(self, words: str) -> None:
         """By a double click."""
         await self._click(words, await self._row(words), times=2)
@@ -210,6 +232,6 @@ class Mouse(Hand):
     def _seen(self, words: str) -> list[tuple[int, int]]:
         return [(line.rindex(words), y) for y, line in enumerate(self.scene.lines) if words in line]
 
-    async def _click(self, words: str, place: tuple[int, int], times: int = 1) -> None:
-        await self.scene.pilot.click(offset=(place[0] + len(words) // 2, place[1]), times=times)
+    async def _click(self, words: str, place: tuple[int, int], times: int = 1, *, control: bool = False) -> None:
+        await self.scene.pilot.click(offset=(place[0] + len(words) // 2, place[1]), times=times, control=control)
         await self.scene.settle()

@@ -104,6 +104,26 @@ async def test_the_marked_runs_are_continued_and_those_sent_to_unmarked(
     assert held.desk.polled == ["now"]
 
 
+@pytest.mark.parametrize(
+    ("action", "marks", "said"),
+    [
+        ("retry", ("run_1", "run_2", "run_4"), "Nothing to retry: 2 did not fail, 1 not started from this machine."),
+        ("retry", (), "Nothing to retry: no run is marked."),
+        ("continue", ("run_4",), "Nothing to continue: 1 still active, and a turn has to end first."),
+    ],
+)
+async def test_where_nothing_can_be_done_it_is_said_at_once(
+    held: Held, action: str, marks: tuple[str, ...], said: str
+) -> None:
+    """And why; no form opens."""
+    held.table.mark_all(marks)
+    held.actions.do(action)
+    await held.desk.work()
+
+    assert held.desk.said == [said]
+    assert held.desk.screens == []
+
+
 def test_ids_are_copied_a_line_each(held: Held) -> None:
     """As safe text, in the order of the marks."""
     held.table.mark_all(["run_2", "run_\x1b[2J"])

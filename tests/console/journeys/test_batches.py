@@ -1,0 +1,110 @@
+"""A batch goes on after its form has closed: its line on every screen, its live list, and its outcome in Activity."""
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from app.console.batch_screen import BatchScreen
+from app.console.runs.run_screen import RunScreen
+from tests.console.conftest import SMALL, Staged
+from tests.console.journeys.conftest import Walked
+from tests.console.journeys.steps import NEW_RUN, Hand, Keyboard, Service
+from tests.console.journeys.test_act_once import named
+from tests.console.scenes import MINUTES_INTO_THE_DAY
+from tests.run_board import stamp
+from widgets.follow import FollowStrip
+
+SECOND = f"{NEW_RUN}2"
+HOSTILE = "fix/[/b]\x1b[2J\u202e" + "long-" * 20
+
+
+async def send_three(hand: Hand, service: Service) -> None:
+    """Runs like three of them; one is rejected."""
+    service.rejects_at = "agent/flaky-retry"
+    for words in ("fix/login-timeout", "agent/dark-mode", "agent/flaky-retry"):
+        await hand.mark(words)
+    await named(hand, "N", "New like this")
+    await hand.fill("instructions", "Again on {branch}.")
+    await hand.do("ctrl+s", "Preview ^s")
+    await hand.do("ctrl+s", "Send ^s")
+    await hand.see("2 of 3 runs started", "Not on that branch.")
+    await hand.do("escape", "Close esc")
+
+
+async def ended(hand: Hand, service: Service, **statuses: str) -> None:
+    """The runs end, and the console polls."""
+    for run_id, status in statuses.items():
+        service.board.runs[run_id] |= {"status": status, "updated_at": stamp(MINUTES_INTO_THE_DAY + 1)}
+    hand.scene.clock.move(minutes=2)
+    await hand.scene.sync()
+
+
+async def to_the_list(hand: Hand) -> None:
+    """From its line to its live list."""
+    if isinstance(hand, Keyboard):
+        await hand.do("F enter", "")
+    else:
+        await hand.scene.pilot.click(FollowStrip, offset=(8, 0))
+        await hand.scene.settle()
+    assert isinstance(hand.scene.app.screen, BatchScreen)
+
+
+async def test_a_batch_is_followed_to_its_end_after_its_form_has_closed(walked: Walked, service: Service) -> None:
+    """Its line moves in every tab, its list names each run, and Activity says how far its sending came."""
+    async with walked() as hand:
+        await send_three(hand, service)
+        await hand.see("⊘ 2 of 3 sent 0 of 2 done")
+        await ended(hand, service, **{NEW_RUN: "completed", SECOND: "failed"})
+        await hand.do("2", "2 Health")
+        await hand.see("⊘ 2 of 3 sent 2 of 2 done, 1 failed")
+
+        await hand.do("6", "6 Activity")
+        await hand.see("⊘ 2 of 3 batch", "Start runs like these")
+        await hand.open("batch  ")
+        await hand.see("✗ rejected", "Not on that branch.", "✗ failed", "✓ completed")
+        await hand.do("escape", "esc closes") if isinstance(hand, Keyboard) else await hand.scene.pilot.click(
+            offset=(1, 1)
+        )
+
+        await to_the_list(hand)
+        service.board.runs[SECOND] |= {"status": "working", "updated_at": stamp(MINUTES_INTO_THE_DAY + 3)}
+        await hand.scene.sync()
+        await hand.see("● working")
+        await ended(hand, service, **{SECOND: "completed"})
+        await hand.see("2 of 2 done")
+        assert "done, 1 failed" not in hand.scene.text
+        await (hand.do("enter", "") if isinstance(hand, Keyboard) else hand.do("", NEW_RUN))
+        assert isinstance(hand.scene.app.screen, RunScreen)
+
+
+async def test_what_a_batch_left_unknown_moves_its_line_when_it_is_resolved(walked: Walked, service: Service) -> None:
+    """Resolved in Activity, long after its form has closed; let go, the line is gone."""
+    async with walked() as hand:
+        await hand.mark("fix/login-timeout")
+        await named(hand, "N", "New like this")
+        service.loses_runs = True
+        await hand.fill("instructions", "Again.")
+        await hand.do("ctrl+s", "Preview ^s")
+        await hand.do("ctrl+s", "Send ^s")
+        await hand.see("v resolves it")
+        await hand.do("escape", "Close esc")
+        await hand.see("? 0 of 1 sent, 1 unknown")
+        await hand.do("U", "U unknown outcome")
+        await hand.do("v", "v resolve")
+        await hand.do("2", "It did not take effect")
+        await hand.do("ctrl+s", "Apply ^s")
+        await hand.see("✗ 0 of 1 sent")
+        await hand.scene.press("F", "x", "escape")
+        assert "of 1 sent" not in hand.scene.text
+
+
+@pytest.mark.parametrize("size", [SMALL, (120, 32)], ids=["80x24", "120x32"])
+async def test_picture_of_a_batch(
+    staged: Staged, picture: SnapshotAssertion, service: Service, size: tuple[int, int]
+) -> None:
+    """Its line, and its list with a branch that would break the frame."""
+    service.board.put("run_hostile", "completed", created=MINUTES_INTO_THE_DAY - 0.5, branch_name=HOSTILE)
+    async with staged(size, base_url=service.server.base_url) as scene:
+        hand = Keyboard(scene)
+        await send_three(hand, service)
+        await to_the_list(hand)
+        assert scene.app.export_screenshot() == picture

@@ -1,0 +1,128 @@
+"""A batch of runs: one line on how far all of them are, and a line for each."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from rich.cells import cell_len
+from textual.content import Content
+
+from app.text import SafeText, safe_text
+from app.times import ago, stamp
+from widgets.badges import STYLES, Badge
+from widgets.cells import fit, shorten
+
+if TYPE_CHECKING:
+    from widgets.line_table import Line, Part
+
+STATUS: Final = 13
+"""Cells of a run's status."""
+MOST_FACTS: Final = 40
+"""Runs that are named among the facts; the list has all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLine:
+    """One run of a batch."""
+
+    badge: Badge
+    run_id: SafeText
+    about: SafeText
+    """Where it works, or why nothing was done for it."""
+    opens: str | None = None
+    """The run that was started or continued; None: there is none."""
+
+    @property
+    def fact(self) -> "Part":
+        """It beside its status."""
+        return safe_text(f"{self.run_id}  {self.about}", limit=200), self.badge.tone
+
+    def content(self, width: int, id_width: int) -> Content:
+        """It in at most `width` cells, `id_width` of them for the run's id."""
+        run_id = fit(self.run_id, id_width, "middle")
+        about = shorten(self.about, max(0, width - STATUS - id_width - 3), "middle" if self.opens else "end")
+        status = fit(self.badge.text, STATUS)
+        return Content.assemble((f"{status} ", self.badge.style), (run_id, "bold"), (f"  {about}", STYLES["quiet"]))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchView:
+    """A batch as it is shown in the strip, in its list and in Activity."""
+
+    key: str
+    title: SafeText
+    moved_at: datetime
+    """When the last of its writes was settled."""
+    lines: tuple[BatchLine, ...]
+    """One for each run that it was for."""
+    confirmed: int
+    """For how many it took effect."""
+    unknown: int
+    made: int
+    """Runs that were started or continued."""
+    ended: int
+    """Of those that were made."""
+    failed: int
+    is_sending: bool
+
+    @property
+    def outcome(self) -> Badge:
+        """For how many of the runs it took effect."""
+        said = f"{self.confirmed:,} of {len(self.lines):,}"
+        if self.is_sending:
+            return Badge("●", said, "busy")
+        if self.unknown:
+            return Badge("?", said, "warn")
+        if self.confirmed == len(self.lines):
+            return Badge("✓", said, "good")
+        return Badge("⊘", said, "warn") if self.confirmed else Badge("✗", said, "bad")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it changes any more by itself."""
+        return not self.is_sending and not self.unknown and self.ended == self.made
+
+    @property
+    def progress(self) -> SafeText:
+        """How far the runs are that it made."""
+        failed = f", {self.failed:,} failed" if self.failed else ""
+        return safe_text(f"{self.ended:,} of {self.made:,} done{failed}")
+
+    def line(self, width: int) -> Content:
+        """It in one line."""
+        badge = self.outcome
+        parts: list[tuple[str, str]] = [(badge.glyph, f"{badge.style} bold")]
+        if self.is_sending or self.confirmed < len(self.lines):
+            unknown = f", {self.unknown:,} unknown" if self.unknown else ""
+            parts.append((f" {badge.word} sent{unknown}", f"{badge.style} bold"))
+        if self.made:
+            parts.append((f" {self.progress}", STYLES["bad"] if self.failed else ""))
+        said = Content.assemble(*parts)
+        title = shorten(self.title, max(0, width - said.cell_length - 2))
+        return Content.assemble(said, (f"  {title}", STYLES["quiet"]))
+
+    def run_list(self, width: int) -> list[Content]:
+        """Its runs, a line each."""
+        id_width = min(max((cell_len(line.run_id) for line in self.lines), default=0), (width - STATUS) // 2)
+        return [line.content(width, id_width) for line in self.lines]
+
+    def cells(self, now: datetime) -> "Line":
+        """Outcome, kind, subject, result, actor and age, as Activity shows them."""
+        quiet: Part = (SafeText(), "quiet")
+        badge = self.outcome
+        when: Part = (safe_text(ago(self.moved_at, now)), "quiet")
+        outcome: Part = (safe_text(badge.text), badge.tone)
+        return outcome, (safe_text("batch"), "plain"), (self.title, "plain"), (self.progress, "plain"), quiet, when
+
+    def facts(self, now: datetime) -> "tuple[tuple[str, Part], ...]":  # noqa: ARG002 — as every item with facts
+        """How far it is, and each run that it was for."""
+        badge = self.outcome
+        facts: list[tuple[str, Part]] = [
+            ("outcome", (safe_text(badge.text), badge.tone)),
+            ("what", (self.title, "plain")),
+            ("runs", (self.progress, "plain")),
+            ("asked", (safe_text(stamp(self.moved_at)), "plain")),
+        ]
+        facts += [(line.badge.text, line.fact) for line in self.lines[:MOST_FACTS]]
+        facts.append(("", (safe_text("enter lists all of them"), "quiet")))
+        return tuple(facts)
