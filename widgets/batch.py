@@ -88,11 +88,18 @@ class BatchView:
         failed = f", {self.failed:,} failed" if self.failed else ""
         return safe_text(f"{self.ended:,} of {self.made:,} done{failed}")
 
+    @property
+    def _runs(self) -> Badge:
+        if self.ended < self.made:
+            return Badge("●", "", "busy")
+        return Badge("✗", "", "bad") if self.failed else Badge("✓", "", "good")
+
     def line(self, width: int) -> Content:
         """It in one line."""
-        badge = self.outcome
+        is_sent = self.confirmed == len(self.lines) and not self.is_sending
+        badge = self._runs if is_sent else self.outcome
         parts: list[tuple[str, str]] = [(badge.glyph, f"{badge.style} bold")]
-        if self.is_sending or self.confirmed < len(self.lines):
+        if not is_sent:
             unknown = f", {self.unknown:,} unknown" if self.unknown else ""
             parts.append((f" {badge.word} sent{unknown}", f"{badge.style} bold"))
         if self.made:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rich.cells import cell_len
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -19,6 +19,7 @@ from widgets.forms.inputs import CharactersRemoved, ChoiceInput, LineInput, Para
 
 _MARKS: Final[dict[Tone, str]] = {"good": "✓ ", "warn": "! ", "bad": "✗ "}
 """The mark before a line, so that colour only repeats it; other tones have none."""
+_SUGGEST: Final = "↓ "
 _SUGGESTIONS_SHOWN: Final = 4
 
 
@@ -237,6 +238,19 @@ class ChoiceField(LineField):
     def _narrow(self) -> None:
         self._show_matches()
 
+    def on_click(self, event: events.Click) -> None:
+        """Take the clicked suggestion."""
+        line = self.query_one(".form-field--message")
+        if event.widget is not line or self._shown != self._hint:
+            return
+        at, x = len(_SUGGEST), event.screen_x - line.content_region.x
+        for choice in self._matching[:_SUGGESTIONS_SHOWN]:
+            end = at + cell_len(safe_text(choice))
+            if at <= x < end:
+                self.fill(choice)
+                self.take_focus()
+            at = end + len(", ")
+
     @property
     def guides(self) -> bool:
         """Whether something matches what was typed."""
@@ -253,7 +267,7 @@ class ChoiceField(LineField):
             return
         more = f" and {len(found) - _SUGGESTIONS_SHOWN} more" if len(found) > _SUGGESTIONS_SHOWN else ""
         match = "" if not self.value else " matches" if len(found) == 1 else " match"
-        self.say(safe_text(f"↓ {', '.join(found[:_SUGGESTIONS_SHOWN])}{more}{match}"))
+        self.say(safe_text(f"{_SUGGEST}{', '.join(found[:_SUGGESTIONS_SHOWN])}{more}{match}"))
 
 
 class ParagraphField(FormField):

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -35,8 +36,8 @@ def walked(request: pytest.FixtureRequest, staged: Staged, service: Service) -> 
     """Each journey is walked twice: without the mouse, and without a key but to type into a field."""
 
     @asynccontextmanager
-    async def walk(size: tuple[int, int] = WIDE) -> AsyncIterator[Hand]:
-        async with staged(size, base_url=service.server.base_url) as scene:
+    async def walk(size: tuple[int, int] = WIDE, **how: Any) -> AsyncIterator[Hand]:
+        async with staged(size, base_url=service.server.base_url, **how) as scene:
             yield request.param(scene)
 
     return walk

@@ -1,0 +1,113 @@
+"""What the forms do for the hand: completion, templates, copies, and the way on from what was sent."""
+
+from typing import Any
+
+import pytest
+
+from app.api.requests import StartRun
+from app.config import Template
+from app.console.activity.screen import ActivityScreen
+from app.console.runs.run_screen import RunScreen
+from storage.records import Repository
+from tests.console.conftest import SMALL
+from tests.console.journeys.conftest import Walked
+from tests.console.journeys.steps import NEW_RUN, Hand, Keyboard, Service
+from tests.console.journeys.test_act_once import named, start_lost
+
+TEMPLATES = (Template("once more", "Once more on {branch} of {repository}."),)
+
+
+async def choose(hand: Hand, name: str, text: str, suggestion: str) -> None:
+    """Begins to type, and takes the suggestion."""
+    await hand.fill(name, text)
+    if isinstance(hand, Keyboard):
+        while hand.value(name) != suggestion:
+            await hand.scene.press("down")
+    else:
+        await hand.do("", suggestion)
+    assert hand.value(name) == suggestion
+
+
+async def test_a_run_is_started_with_what_the_form_offers(
+    walked: Walked, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A branch that was seen there, a template with what is known, both copies; then followed, and opened."""
+    copied: list[str] = []
+    async with walked(SMALL, changed={"templates": TEMPLATES}) as hand:
+        monkeypatch.setattr(hand.scene.app, "copy_to_clipboard", copied.append)
+        await hand.point("acme/web")
+        await hand.do("n", "n new run")
+        await choose(hand, "branch_name", "dark", "agent/dark-mode")
+        await hand.fill("instructions", "Please: ")
+        await hand.do("ctrl+t", "Template ^t")
+        await hand.do("enter", "once more")
+        assert hand.value("instructions") == "Please: Once more on agent/dark-mode of acme/web."
+        await hand.do("ctrl+s", "Preview ^s")
+        await hand.do("y", "Copy as curl y")
+        await hand.do("Y", "Copy command Y")
+        await hand.do("ctrl+s", "Send ^s")
+        await hand.see("The run was started")
+        await hand.do("f", "Follow f")
+        await hand.do("enter", "Open run enter")
+        assert isinstance(hand.scene.app.screen, RunScreen)
+
+        assert [pin.run_id for pin in hand.scene.app.session.pins] == [NEW_RUN]
+        assert [request.json()["branch_name"] for request in service.written] == ["agent/dark-mode"]
+        assert [text.split()[0] for text in copied] == ["curl", "runwarden"]
+
+
+async def test_what_was_lost_is_proposed_when_the_link_is_back(walked: Walked, service: Service) -> None:
+    """Beside the write and in its form, prefilled; taken, and taken back."""
+    async with walked() as hand:
+        await hand.point("acme/web")
+        action = await start_lost(hand, service)
+        await hand.scene.sync()
+        await hand.do("U", "U unknown outcome")
+        assert isinstance(hand.scene.app.screen, ActivityScreen)
+        await hand.see("may be", NEW_RUN)
+        await hand.do("v", "v resolve")
+        await hand.see("by place and time.", "queued", "agent/started")
+        await hand.do("1", "It took effect")
+        assert hand.value("evidence") == NEW_RUN
+        await hand.do("ctrl+s", "Apply ^s")
+        await hand.see("✓ confirmed", "as a person found out")
+        await hand.do("z", "z undo")
+        await hand.see("? 1 unknown", "may be")
+        held = await hand.scene.engine.ledger.action(action.action_id)
+        assert held is not None
+        assert (held.state, held.resolution) == ("unknown", None)
+
+
+@pytest.mark.parametrize(("key", "name", "count"), [("T", "Retry failed", 3), ("c", "Continue", 3)])
+async def test_many_are_sent_in_batches_of_the_cap(
+    walked: Walked, service: Service, key: str, name: str, count: int
+) -> None:
+    """One confirmation, then a key for each next batch; both go on with what was said to the runs before."""
+    async with walked(send_cap=2) as hand:
+        await started(hand, service, count)
+        await hand.do("home", "[All]")
+        for number in range(count):
+            await hand.mark(f"branch-{number}")
+        await named(hand, key, name)
+        await hand.see("first 2, then the next")
+        if key == "c":
+            await hand.fill("instructions", "Go on with {previous_instructions}")
+        await hand.do("ctrl+s", "Preview ^s")
+        await hand.do("ctrl+s", "Send ^s")
+        await hand.see("2 of 3 runs", "1 is left")
+        await hand.do("ctrl+s", "Send the next ^s")
+        await hand.see("3 of 3 runs")
+        said = [str(request.json()["instructions"]) for request in service.written[count:]]
+
+        prefix = "Go on with " if key == "c" else ""
+        assert said == [f"{prefix}Fix {number}." for number in range(count)]
+
+
+async def started(hand: Hand, service: Service, count: int) -> None:
+    """Runs that were started from here, and failed."""
+    for number in range(count):
+        request = StartRun(f"Fix {number}.", Repository.parse("acme/web"), f"branch-{number}")
+        made: Any = await hand.scene.engine.actions.submit(request)
+        service.board.runs[made.result_id] |= {"status": "failed", "branch_name": f"branch-{number}"}
+    hand.scene.clock.move(minutes=1)
+    await hand.scene.sync()
