@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -29,6 +30,7 @@ class ProfileEngines:
         self.profiles = _profiles(settings, current)
         """Every profile, in the order of the configuration."""
         self._settings = settings
+        self._current = current.name
         self._clock = clock
         self._variables = _taken(self.profiles, env)
         self._tokens: dict[str, Token] = {}
@@ -95,7 +97,14 @@ class ProfileEngines:
         token = await self._token(profile)
         if token is not None:
             profile = replace(profile, token=StreamToken(StringIO(token.reveal())))
-        return await Engine.open(self._settings, profile, actor="console", clock=self._clock)
+        return await Engine.open(self._settings_of(profile), profile, actor="console", clock=self._clock)
+
+    def _settings_of(self, profile: Profile) -> Settings:
+        """The settings, with a command line that names this profile where the console was called for another one."""
+        if profile.name == self._current:
+            return self._settings
+        command_line = f"{self._settings.command_line} {shlex.quote(f'--profile={profile.name}')}"
+        return replace(self._settings, command_line=command_line)
 
     async def _token(self, profile: Profile) -> Token | None:
         """The profile's token; None: there is none, and the engine says why when it looks for itself."""

@@ -89,7 +89,7 @@ async def test_what_was_resolved_elsewhere_is_not_doubted(stage: Any, engine: En
     action = await unknown_start(engine, server, RUNS)
     app = stage(lambda engine: ResolveForm(engine, action))
     async with opened(app) as pilot:
-        await engine.actions.resolve_created(action.action_id, "run_made1")
+        await engine.ledger.resolve_created(action.action_id, "run_made1")
         await press(pilot, "1", "ctrl+s")
         text = words(app)
 

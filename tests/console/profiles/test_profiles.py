@@ -85,6 +85,7 @@ async def test_another_profile_by_its_letters_and_back_again(fleet_staged: Fleet
 
         assert scene.app.session.engine is not None
         assert scene.app.session.engine.profile.base_url == staging.base_url
+        assert scene.app.session.engine.settings.command_line == "runwarden --profile=acme-staging"
         assert scene.app.session.engine.polling.is_poller
         assert len(scene.rows) == 3
         with pytest.raises(StorageError):
