@@ -241,7 +241,7 @@ class ChoiceField(LineField):
     def on_click(self, event: events.Click) -> None:
         """Take the clicked suggestion."""
         line = self.query_one(".form-field--message")
-        if event.widget is not line or self._shown != self._hint:
+        if not line.region.contains(event.screen_x, event.screen_y) or self._shown != self._hint:
             return
         at, x = len(_SUGGEST), event.screen_x - line.content_region.x
         for choice in self._matching[:_SUGGESTIONS_SHOWN]:
