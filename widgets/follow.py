@@ -158,7 +158,9 @@ class FollowStrip(Widget):
         self._times: tuple[datetime, datetime] | None = None
         self.display = False
 
-    def show(self, pins: "tuple[PinnedRun, ...]", batches: tuple[BatchView, ...], now: datetime, as_of: datetime) -> None:
+    def show(
+        self, pins: "tuple[PinnedRun, ...]", batches: tuple[BatchView, ...], now: datetime, as_of: datetime
+    ) -> None:
         """Show the followed runs, the active ones first; batches under way are above them, and ended ones below."""
         ended = tuple(batch for batch in batches if batch.is_over)
         self._items = (*(batch for batch in batches if not batch.is_over), *pins, *ended)
