@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol, Self
 
-from textual.signal import Signal
-
 from app.console.coalesced_task import CoalescedTask, Start
-from storage.records import Action, RunDetail
-from widgets.batch import BatchView
 
 if TYPE_CHECKING:
+    from textual.signal import Signal
+
     from app.engine import Engine
     from app.events import Event
+    from storage.records import Action, RunDetail
+    from widgets.batch import BatchView
 
 
 class Batch(Protocol):
@@ -26,17 +26,17 @@ class Batch(Protocol):
         """Whether anything of it was sent, or is about to be."""
 
     @property
-    def unknown(self) -> tuple[Action, ...]:
+    def unknown(self) -> "tuple[Action, ...]":
         """Actions whose outcome a person has to find out."""
 
     @property
     def made(self) -> tuple[str, ...]:
         """Ids of the runs that were started or continued."""
 
-    def resolved(self, action: Action) -> Self:
+    def resolved(self, action: "Action") -> Self:
         """With what was found out of one of its actions."""
 
-    def view(self, details: Mapping[str, RunDetail]) -> BatchView:
+    def view(self, details: "Mapping[str, RunDetail]") -> "BatchView":
         """How it reads, with these runs as they are known now."""
 
 
@@ -44,7 +44,7 @@ class Batches:
     """Those that were begun and not let go."""
 
     def __init__(
-        self, engine: "Callable[[], Engine | None]", start: Start, changed: Signal[tuple[BatchView, ...]]
+        self, engine: "Callable[[], Engine | None]", start: Start, changed: "Signal[tuple[BatchView, ...]]"
     ) -> None:
         """Hold none yet; `changed` is published with all of them."""
         self._engine = engine
@@ -66,7 +66,7 @@ class Batches:
             self._held.pop(key, None)
         self._reading.ask()
 
-    def view(self, key: str) -> BatchView | None:
+    def view(self, key: str) -> "BatchView | None":
         """One of them; None: it was let go."""
         return next((view for view in self.views if view.key == key), None)
 
