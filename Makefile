@@ -40,11 +40,11 @@ campaign: .venv/.dev ## Kill workers under 200 runs, 100,000 faulty writes, a da
 wheel-check: export RUNWARDEN_PYTHONS ?= $(shell ls -d $(HOME)/.pyenv/versions/*/bin/python3.1[1-9] \
 	$(HOME)/.local/share/uv/python/*/bin/python3.1[1-9] 2>/dev/null | paste -sd: -)
 wheel-check: .venv/.dev ## Install the wheel on each Python that PATH or RUNWARDEN_PYTHONS names, and run its demo (minutes)
-	@$(BIN)/python -m pytest -n0 -s -m campaign tests/dist/test_wheel.py
+	@$(BIN)/python -m pytest -n0 -s -m campaign tests/distribution/test_wheel.py
 
 container-check: .venv/.dev .venv/.containers ## Build the image, and start it and the systemd units, with podman (minutes, as root)
-	@$(BIN)/python -m pytest -n0 tests/dist/test_container_files.py
-	@$(BIN)/python -m pytest -n0 -s -m campaign tests/dist/test_containers.py
+	@$(BIN)/python -m pytest -n0 tests/distribution/test_container_files.py
+	@$(BIN)/python -m pytest -n0 -s -m campaign tests/distribution/test_containers.py
 
 bench: .venv/.dev ## Measure, as ratios within one run
 	@$(BIN)/python -m bench

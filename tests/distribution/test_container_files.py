@@ -1,0 +1,77 @@
+"""Dockerfile, compose.yaml and Caddyfile, read without a container: `make container-check` starts them."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from service.settings import Settings
+from tests.distribution.containers import COMPOSE, FOLDER, ROOT
+
+SERVICES: Final = COMPOSE["services"]
+DOCKERFILE: Final = (FOLDER / "Dockerfile").read_text("utf-8")
+
+
+def linter(name: str, cure: str) -> str:
+    found = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
+    if found is None:
+        pytest.skip(f"no {name}; {cure}")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "cure", "arguments"),
+    [
+        ("hadolint", "make container-check installs it", ["Dockerfile"]),
+        (
+            "check-jsonschema",
+            "make container-check installs it",
+            ["--builtin-schema", "vendor.compose-spec", "compose.yaml"],
+        ),
+        ("caddy", "Debian's package: caddy", ["validate", "--adapter", "caddyfile", "--config", "Caddyfile"]),
+    ],
+)
+def test_linters_find_no_fault(name: str, cure: str, arguments: list[str], tmp_path: Path) -> None:
+    """Each file is what its reader takes, by that reader's own rules."""
+    done = subprocess.run([linter(name, cure), *arguments], cwd=FOLDER, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_image_is_not_root_and_says_how_it_is() -> None:
+    """The last user counts; the check asks what stands for the database, too."""
+    assert re.findall(r"^USER (.+)$", DOCKERFILE, re.MULTILINE) == ["10001:10001"]
+    assert "HEALTHCHECK" in DOCKERFILE
+    assert "/readyz" in DOCKERFILE
+
+
+def test_what_is_copied_into_the_image_is_let_through_to_its_build() -> None:
+    """The build sees what .dockerignore names, and all of it is in the repository."""
+    ignore = (FOLDER / "Dockerfile.dockerignore").read_text("utf-8")
+    seen = {line[1:] for line in ignore.splitlines() if line.startswith("!")}
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE)
+    names = {word.split("/")[0] for words in copied for word in words.split()}
+
+    assert names == seen
+    assert [name for name in names if not (ROOT / name).exists()] == []
+
+
+def test_two_workers_stand_behind_one_api_and_a_proxy() -> None:
+    """Only the proxy is reachable from outside; nothing is root or writes but to its data; agents need a sandbox."""
+    assert SERVICES["worker"]["deploy"]["replicas"] == 2
+    assert [name for name, service in SERVICES.items() if "ports" in service] == ["proxy"]
+    for name in ("api", "worker"):
+        assert (SERVICES[name]["read_only"], SERVICES[name]["cap_drop"]) == (True, ["ALL"])
+        assert "no-new-privileges:true" in SERVICES[name]["security_opt"]
+    assert 'sandbox = "require"' in (FOLDER / "service.toml").read_text("utf-8")
+
+
+def test_a_container_is_stopped_later_than_its_agents() -> None:
+    """SIGKILL comes half a minute after the grace that a turn at work gets, or later."""
+    grace_s = int(SERVICES["worker"]["stop_grace_period"].removesuffix("s"))
+
+    assert grace_s >= Settings().execution.drain_s + 30

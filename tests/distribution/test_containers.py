@@ -1,0 +1,183 @@
+"""The image and the units, started: `make container-check` (minutes)."""
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.distribution.containers import COMPOSE, FOLDER, IMAGE, ROOT, NoContainersError, Podman, options_of
+from tests.fault_server import free_port
+from tests.service.postgres import NoPostgresError, cluster
+from tests.service_process import make_repository
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.campaign
+USER: Final = 10001
+PORT: Final = 8400
+DATA: Final = "/var/lib/runwarden"
+SYSTEMD: Final = f"""
+FROM {IMAGE}
+USER root
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends systemd
+COPY systemd /etc/systemd/system
+RUN systemctl enable runwarden-serve.service runwarden-worker@1.service
+ENTRYPOINT []
+CMD ["/lib/systemd/systemd"]
+"""
+
+
+@pytest.fixture(scope="module")
+def built() -> Podman:
+    try:
+        made = Podman()
+        base = made.base()
+    except NoContainersError as error:
+        pytest.skip(str(error))
+    with socket.socket() as probe:
+        if probe.connect_ex(("127.0.0.1", PORT)) == 0:
+            pytest.skip(f"port {PORT} is in use")
+    ignore = FOLDER / "Dockerfile.dockerignore"
+    made.build(FOLDER / "Dockerfile", IMAGE, ROOT, "--build-arg", f"BASE={base}", "--ignorefile", str(ignore))
+    return made
+
+
+@pytest.fixture
+def podman(built: Podman) -> Iterator[Podman]:
+    yield built
+    built.clean()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data folder with a repository in it, owned by the image's user."""
+    folder = tmp_path / "data"
+    make_repository(folder / "repositories" / "acme" / "api", {"app.py": "print('hello')\n"})
+    organization = {
+        "name": "Acme",
+        "entitlements": ["ServiceAPI"],
+        "tokens": [{"alias": "check", "scopes": ["admin"]}],
+        "hosts": [{"platform": "github", "probe": "git", "clone_url": f"{DATA}/repositories/{{path}}.git"}],
+        "repositories": [{"name": "api", "platform": "github", "path": "acme/api"}],
+    }
+    (folder / "setup.json").write_text(json.dumps({"organizations": [organization]}), "utf-8")
+    shutil.copy(FOLDER / "service.toml", folder)
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, USER, USER)
+    return folder
+
+
+class Client:
+    """A client of the service at a base address."""
+
+    def __init__(self, base_url: str, made: str, context: ssl.SSLContext | None = None) -> None:
+        self._base_url = base_url
+        self._token = json.loads(made)["organizations"][0]["tokens"][0]["value"]
+        proxies, tls = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+        self._open = urllib.request.build_opener(proxies, tls).open
+
+    def ask(self, path: str, body: object = None) -> Any:
+        """Return the document that a request is answered with."""
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        content = None if body is None else json.dumps(body).encode()
+        with self._open(urllib.request.Request(f"{self._base_url}{path}", content, headers)) as answer:
+            return json.load(answer)
+
+    def execute_a_run(self) -> None:
+        """Start a run and wait until it is completed."""
+        repository = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
+        self.ask("/v1/external/runs", {"instructions": "Review it.", "repository": repository})
+
+        def ended(status: str) -> bool:
+            return len(self.ask(f"/v1/external/runs?status={status}")["runs"]) == 1
+
+        eventually(lambda: ended("completed") or ended("failed"), "the run has ended")
+        assert ended("completed")
+
+
+@contextlib.contextmanager
+def proxy(folder: Path) -> Iterator[tuple[str, ssl.SSLContext]]:
+    """Our Caddyfile, served on free ports: its address, and trust in its authority."""
+    port, ours = free_port(), (FOLDER / "Caddyfile").read_text("utf-8")
+    options = f"{{\n\tadmin off\n\thttp_port {free_port()}\n\tskip_install_trust\n}}\n"
+    (folder / "Caddyfile").write_text(options + ours, "utf-8")
+    names = {"RUNWARDEN_DOMAIN": f"localhost:{port}", "RUNWARDEN_API": f"127.0.0.1:{PORT}"}
+    environment = {**os.environ, **names, "HOME": str(folder), "XDG_DATA_HOME": str(folder)}
+    command = ["caddy", "run", "--adapter", "caddyfile", "--config", str(folder / "Caddyfile")]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    authority = folder / "caddy" / "pki" / "authorities" / "local" / "root.crt"
+    try:
+        eventually(lambda: authority.exists() and authority.stat().st_size > 0, "the proxy has its authority")
+        with socket.socket() as probe:
+            eventually(lambda: probe.connect_ex(("127.0.0.1", port)) == 0, "the proxy listens")
+        yield f"https://localhost:{port}", ssl.create_default_context(cafile=str(authority))
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.mark.skipif(shutil.which("caddy") is None, reason="no caddy; Debian's package: caddy")
+def test_one_api_two_workers_and_the_proxy_execute_runs(podman: Podman, data: Path, tmp_path: Path) -> None:
+    """Confined as compose.yaml says: not as root, agents in a sandbox, the API alone behind TLS; SIGTERM drains."""
+    names = ["check-api", "check-worker-1", "check-worker-2"]
+    try:
+        with cluster() as database, proxy(tmp_path) as (address, context):
+            url = f"RUNWARDEN_SERVICE_DATABASE={database.create('runwarden')}"
+            api, worker = ([f"--volume={data}:{DATA}", "--env", url, *options_of(name)] for name in ("api", "worker"))
+            made = podman.run(*api, command=["service", "apply", f"{DATA}/setup.json", "--json"])
+            podman.start(names[0], *api, command=COMPOSE["services"]["api"]["command"])
+            for name in names[1:]:
+                podman.start(name, *worker, command=COMPOSE["services"]["worker"]["command"])
+            for name in names[1:]:
+                eventually(lambda name=name: '{"worker"' in podman.logs(name), "the worker is ready")  # type: ignore[misc]
+            eventually(lambda: '{"base_url"' in podman.logs(names[0]), "the service is ready")
+
+            client = Client(address, made, context)
+            client.execute_a_run()
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                client.ask("/readyz")
+            podman("healthcheck", "run", names[0])
+            assert podman("exec", names[0], "id", "--user").strip() == str(USER)
+            # Whether agents may have a network is a matter of the machine's /dev/net/tun.
+            assert all("sandbox: bubblewrap (works here" in podman.logs(name) for name in names[1:])
+            podman("stop", "--time", "60", *names)
+            assert podman("inspect", "--format", "{{.State.ExitCode}}", *names).split() == ["0", "0", "0"]
+            assert all("drained" in podman.logs(name) for name in names[1:])
+    except NoPostgresError as error:
+        pytest.skip(str(error))
+
+
+def test_systemd_runs_the_units(podman: Podman, data: Path, tmp_path: Path) -> None:
+    """With every restriction in force they become ready, a turn is executed in its sandbox, and stopping drains."""
+    shutil.copytree(ROOT / "deploy" / "systemd", tmp_path / "systemd")
+    (tmp_path / "Dockerfile").write_text(SYSTEMD, "utf-8")
+    podman.build(tmp_path / "Dockerfile", f"{IMAGE}-systemd", tmp_path)
+    cgroups, volume = "--volume=/sys/fs/cgroup:/sys/fs/cgroup:rw", f"--volume={data}:{DATA}"
+    podman.start("check-systemd", "--systemd=always", "--privileged", cgroups, volume, image=f"{IMAGE}-systemd")
+    units = ["runwarden-serve.service", "runwarden-worker@1.service"]
+
+    def told(*command: str) -> str:
+        return podman("exec", "check-systemd", *command, check=False)
+
+    eventually(lambda: told("systemctl", "is-active", *units).split() == ["active", "active"], "both units are active")
+    # In the container's own /dev: as udev would have it, which is not here.
+    told("chmod", "0666", "/dev/net/tun")
+    told("systemctl", "restart", units[1])
+    runwarden = ["runuser", "-u", "runwarden", "--", "/opt/runwarden/bin/runwarden"]
+    made = told(*runwarden, "service", "apply", f"{DATA}/setup.json", "--data-dir", DATA, "--json")
+    Client(f"http://127.0.0.1:{PORT}", made).execute_a_run()
+    told("systemctl", "stop", *units)
+
+    journal = told("journalctl", "--no-pager", "--output=cat", "--unit", units[1])
+    assert told("systemctl", "show", "--property=Result", "--value", *units).split() == ["success", "success"]
+    assert "sandbox: bubblewrap (works here)" in journal
+    assert "drained" in journal

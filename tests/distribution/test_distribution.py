@@ -1,0 +1,72 @@
+"""The distribution's name and extras: one constant, the same everywhere."""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import service
+from app.cli.exits import EXTRAS
+from app.version import DISTRIBUTION
+from service.store.database import Database, DatabaseError
+
+ROOT: Final = Path(__file__).parents[2]
+PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+OTHERS_NAME: Final = re.compile(r"runwarden\[|\b(?:pipx?|uv|tool) install(?:\s+-\S+)*\s+['\"]?runwarden(?![-\w])")
+"""Instructions to install what package registries know as `runwarden`: it is not ours."""
+TEXTS: Final = {".py", ".md", ".toml", ".yaml", ".yml", ".service", ".txt", ""}
+
+
+def test_every_part_knows_the_same_name() -> None:
+    """The program and the service share no code, but this name."""
+    assert {DISTRIBUTION, service.DISTRIBUTION} == {PROJECT["name"]}
+
+
+def test_no_text_tells_to_install_another_distribution() -> None:
+    """The command is called runwarden; the distribution of that name belongs to others."""
+    places = ("app", "widgets", "storage", "service", "docs", "deploy", "bench", "tests", ".ci")
+    files = [path for place in places for path in (ROOT / place).rglob("*") if path.is_file()]
+    files += [path for path in ROOT.iterdir() if path.is_file()]
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in files
+        if path.suffix in TEXTS and path != Path(__file__) and "__pycache__" not in path.parts
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if OTHERS_NAME.search(line)
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("line", "is_wrong"),
+    [
+        ("pip install 'runwarden[service]'", True),
+        ("pipx install runwarden", True),
+        ("pipx install runwarden-console", False),
+        ("pipx install 'runwarden-console[service]'", False),
+        ("install -m 600 x /etc/runwarden/environment", False),
+    ],
+)
+def test_the_wrong_name_is_recognised(line: str, is_wrong: bool) -> None:  # noqa: FBT001 — a table of facts
+    """As an argument of an installer only: a folder or the command may have it."""
+    assert bool(OTHERS_NAME.search(line)) is is_wrong
+
+
+@pytest.mark.parametrize("extra", sorted(EXTRAS))
+def test_what_is_checked_is_what_the_extra_installs(extra: str) -> None:
+    """A dependency that is new in an extra is looked for before its command starts."""
+    names = {re.split(r"[^\w-]", line)[0] for line in PROJECT["optional-dependencies"][extra]}
+
+    assert {name.replace("-", "_") for name in names} <= set(EXTRAS[extra])
+
+
+def test_postgresql_without_its_extra_names_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a connection is tried; SQLite needs none of it."""
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+
+    with pytest.raises(DatabaseError, match=re.escape(f"pipx install --force '{DISTRIBUTION}[service,postgres]'")):
+        Database("postgresql://runwarden@127.0.0.1:1/none")

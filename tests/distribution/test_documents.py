@@ -1,0 +1,135 @@
+"""What documents and deployment files tell people to type: each command exists, with its options."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+import pytest
+
+from app.cli import root
+from service.cli import main as service_root
+from tests.distribution.containers import COMPOSE, ROOT
+
+DOCUMENTS: Final = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+UNITS: Final = sorted((ROOT / "deploy" / "systemd").iterdir())
+FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CALL: Final = re.compile(r"(?:^|[\s(:`]|/bin/)runwarden(?! -- )((?: +(?![#|&;<>])[^\s`]+)+)")
+IN_CONTAINER: Final = re.compile(r"docker compose (?:run|exec) .*\bapi((?: +[^\s`]+)+)")
+SHELL: Final = {"", "console"}
+
+
+def calls(text: str) -> Iterator[str]:
+    """Every call of the command in a text: in blocks of a shell, and between backticks."""
+    blocks = [body for language, body in FENCE.findall(text) if language in SHELL]
+    spans = re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
+    for line in [*(line for block in blocks for line in block.splitlines()), *spans]:
+        for pattern in (CALL, IN_CONTAINER):
+            yield from (match.strip() for match in pattern.findall(line.partition("  #")[0].replace("|--", " --")))
+
+
+def child(group: click.Group, word: str) -> click.Command | None:
+    """A group's command; those of the service stand behind two of the program's, which hand their words through."""
+    if group is root and word == "service":
+        return service_root
+    asked = service_root if group is root and word == "serve" else group
+    with contextlib.suppress(click.UsageError):
+        return asked.resolve_command(click.Context(asked), [word])[1]
+    return None
+
+
+def administration(text: str) -> Iterator[str]:
+    """The commands in the table under `runwarden service …`; one without its noun has that of the one before."""
+    table = text.partition("| `runwarden service …` |")[2].partition("\n\n")[0]
+    for line in table.splitlines()[2:]:
+        noun = ""
+        for span in re.findall(r"`([^`]+)`", re.split(r"(?<!\\)\|", line)[1]):
+            words = span.replace("\\|", " ").split()
+            noun = words[0] if child(service_root, words[0]) else noun
+            yield " ".join(["service", noun, *words[words[0] == noun :]])
+
+
+def fault(call: str) -> str | None:
+    """Return what is wrong with a call; None when the command and all of its options exist."""
+    command: click.Command = root
+    known = {"--help": False} | options_of(root)
+    words = iter(word.strip("[]().,:'\"") for word in call.split())
+    for word in words:
+        name, _, value = word.partition("=")
+        if word.startswith("-") and name not in known:
+            return f"{command.name} has no option {word}"
+        if word.startswith("-"):
+            _ = next(words, None) if known[name] and not value else None
+        elif isinstance(command, click.Group):
+            found = child(command, word)
+            if found is not None:
+                command, known = found, known | options_of(found)
+            elif re.fullmatch(r"[a-z][a-z-]*", word):
+                return f"{command.name} has no command {word}"
+    return None
+
+
+def options_of(command: click.Command) -> dict[str, bool]:
+    """The options of a command; True for those that take a value."""
+    options = [param for param in command.params if isinstance(param, click.Option)]
+    return {name: not one.is_flag and not one.count for one in options for name in [*one.opts, *one.secondary_opts]}
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)
+def test_every_command_in_a_document_exists(page: Path) -> None:
+    """With the options that it is shown with."""
+    text = page.read_text("utf-8")
+
+    assert {call: fault(call) for call in [*calls(text), *administration(text)] if fault(call)} == {}
+
+
+def test_every_command_of_the_service_is_in_its_table() -> None:
+    """An administrator finds them all on one page."""
+    text = (ROOT / "docs" / "service.md").read_text("utf-8")
+    shown = {call.split()[1] for call in [*administration(text), *calls(text)] if call.startswith("service ")}
+
+    assert set(service_root.list_commands(click.Context(service_root))) - shown == {"serve"}
+
+
+def test_units_and_containers_start_commands_that_exist() -> None:
+    """A unit or a service with a mistyped option would only be noticed where it is started."""
+    started = [line.partition("/runwarden ")[2] for unit in UNITS for line in unit.read_text("utf-8").splitlines()]
+    started += [" ".join(COMPOSE["services"][name]["command"]) for name in ("api", "worker")]
+
+    assert len([call for call in started if call]) == len(UNITS) + 2
+    assert [fault(call) for call in started if fault(call)] == []
+
+
+@pytest.mark.parametrize(
+    ("call", "is_wrong"),
+    [
+        ("serve --no-worker", False),
+        ("service org create NAME [--slug S]", False),
+        ("service org make NAME", True),
+        ("runs list --nonsense", True),
+        ("--config x runs list", False),
+    ],
+)
+def test_a_wrong_command_is_recognised(call: str, is_wrong: bool) -> None:  # noqa: FBT001 — a table of facts
+    """The check itself: an unknown option or command is a fault, wherever it stands."""
+    assert (fault(call) is not None) is is_wrong
+
+
+def test_every_link_leads_somewhere() -> None:
+    """To a file that is there, and to a heading in it."""
+    broken = []
+    for page in DOCUMENTS:
+        for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text("utf-8")):
+            name, _, anchor = target.partition("#")
+            file = page if not name else page.parent / name
+            if not file.exists() or (anchor and anchor not in anchors(file)):
+                broken.append(f"{page.name}: {target}")
+
+    assert broken == []
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
