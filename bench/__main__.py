@@ -6,7 +6,7 @@ import platform
 import sqlite3
 import sys
 
-from bench import backfill, busy, commands, first_paint, keys, service, store, windows
+from bench import backfill, busy, commands, first_paint, keys, service, store, tenants, windows
 from bench.figures import Figure
 
 SUBJECTS = {
@@ -18,6 +18,7 @@ SUBJECTS = {
     "backfill": backfill,
     "commands": commands,
     "service": service,
+    "tenants": tenants,
 }
 
 

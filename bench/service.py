@@ -35,7 +35,7 @@ def measure(count: int) -> Iterator[Figure]:
         database.migrate()
         organization, token = _fill(database, count)
         # Without a worker: what is accepted here names a repository that is not there.
-        with _options(data_dir) as base_url, _client(base_url, token) as client:
+        with serving(data_dir, "--no-worker") as base_url, calling(base_url, token) as client:
             for name, query in _lists(database).items():
                 first, last = _ends(database, organization, query)
                 deep, shallow = in_turn(_asking(client, last), _asking(client, first), rounds=5)
@@ -108,16 +108,18 @@ def _committing(folder: Path) -> Callable[[], float]:
 
 
 @contextmanager
-def _client(base_url: str, token: str) -> Iterator[httpx.Client]:
+def calling(base_url: str, token: str) -> Iterator[httpx.Client]:
+    """Open a client with a token."""
     headers = {"Authorization": f"Bearer {token}"}
     with httpx.Client(base_url=base_url, headers=headers, timeout=60, trust_env=False) as client:
         yield client
 
 
 @contextmanager
-def _options(data_dir: Path) -> Iterator[str]:
+def serving(data_dir: Path, *arguments: str) -> Iterator[str]:
+    """Run the service on a data folder, and yield its address."""
     (data_dir / "service.toml").write_text("[limits]\nrequests_per_minute = 1000000\n", "utf-8")
-    argv = [sys.executable, "-m", "service", "serve", "--no-worker", "--port", "0", "--data-dir", str(data_dir)]
+    argv = [sys.executable, "-m", "service", "serve", "--port", "0", "--data-dir", str(data_dir), *arguments]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=dict(os.environ))
     try:
         ready: dict[str, Any] = json.loads(process.stdout.readline() if process.stdout else "{}")

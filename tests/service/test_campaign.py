@@ -153,8 +153,8 @@ def marks(repository: Path) -> Counter[str]:
     return Counter(line for line in git("log", "--branches", form, cwd=repository).splitlines() if line)
 
 
-def run_campaign(made: Deployment, nodes: list[Node], api: Node, runs: int, rng: random.Random) -> Record:
-    """Start the runs and continue a quarter of them, while processes are killed; return the record."""
+def run_campaign(made: Deployment, nodes: list[Node], api: Node, runs: int, kills: int, rng: random.Random) -> Record:
+    """Start the runs and continue a quarter of them, until so many processes were killed; return the record."""
     record = Record()
     caller = Caller(made, api, record)
     with killing(nodes, record, rng):
@@ -166,6 +166,9 @@ def run_campaign(made: Deployment, nodes: list[Node], api: Node, runs: int, rng:
         for run_id in list(record.accepted)[::4]:
             caller.follow(ended[run_id], f"write again, {run_id}")
         all_ended(caller)
+        while record.kills < kills:
+            caller.start("write until enough were killed", rng.choice(REPOSITORIES), None)
+            all_ended(caller)
     return record
 
 
@@ -191,15 +194,16 @@ def check(made: Deployment, api: Node, record: Record) -> int:
 
 
 @pytest.mark.parametrize(
-    "runs",
+    ("runs", "kills"),
     [
-        pytest.param(10, id="10", marks=pytest.mark.timeout(600)),
-        pytest.param(200, id="200", marks=[pytest.mark.campaign, pytest.mark.timeout(3600)]),
+        pytest.param(10, 2, id="10", marks=pytest.mark.timeout(600)),
+        pytest.param(30, 12, id="30", marks=[pytest.mark.campaign, pytest.mark.timeout(3600)]),
+        pytest.param(200, 12, id="200", marks=[pytest.mark.campaign, pytest.mark.timeout(3600)]),
     ],
 )
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_no_death_of_a_worker_loses_or_doubles_anything(
-    tmp_path: Path, request: pytest.FixtureRequest, kind: str, runs: int, record_testsuite_property: Any
+    tmp_path: Path, request: pytest.FixtureRequest, kind: str, runs: int, kills: int, record_testsuite_property: Any
 ) -> None:
     """Every run ends, every turn has exactly one commit, no process and no folder is left."""
     url = None if kind == "sqlite" else str(request.getfixturevalue("postgres_url"))
@@ -218,8 +222,9 @@ def test_no_death_of_a_worker_loses_or_doubles_anything(
             nodes = [api]
         else:
             api = made.api()
-            nodes = [made.begin("worker", "--workers", "1", machine=f"worker{n}") for n in range(WORKERS)]
-        record = run_campaign(made, nodes, api, runs, rng)
+            workers = [made.begin("worker", "--workers", "1", machine=f"worker{n}") for n in range(WORKERS)]
+            nodes = [api, *workers]
+        record = run_campaign(made, nodes, api, runs, kills, rng)
         repeated = check(made, api, record)
         took_s = time.monotonic() - began
     # The last of the killed are swept up by those who lived, at the latest when they start.
@@ -229,7 +234,7 @@ def test_no_death_of_a_worker_loses_or_doubles_anything(
 
     assert made.leftovers() == []
     assert naming(str(tmp_path)) == []
-    assert record.kills > 0
+    assert record.kills >= kills
     figures = f"{kind}: {runs} runs, {record.kills} kills, {repeated} turns taken up again, {took_s:.0f} s"
     record_testsuite_property("campaign", figures)
     print(figures)  # noqa: T201 — the figures are what one runs the campaign for
