@@ -34,7 +34,7 @@ def test_no_text_tells_to_install_another_distribution() -> None:
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in files
         if path.suffix in TEXTS and path != Path(__file__) and "__pycache__" not in path.parts
-        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1)
         if OTHERS_NAME.search(line)
     ]
 
