@@ -20,7 +20,8 @@ _MANIFEST: Final = "manifest.json"
 _LARGEST_MANIFEST: Final = 1 << 30
 _PIECE: Final = 1 << 20
 _NAME: Final = re.compile(
-    r"service\.toml|tables/[a-z_]{1,60}\.jsonl|runs/run_[0-9A-Z]{26}/turn-[1-9][0-9]{0,8}\.(log|diff)", re.ASCII
+    r"service\.toml|schema/(sqlite|postgresql)\.json|tables/[a-z_]{1,60}\.jsonl|runs/run_[0-9A-Z]{26}/turn-[1-9][0-9]{0,8}\.(log|diff)",
+    re.ASCII,
 )
 """No other member is written or read: none can lead out of the folder that it is put into."""
 

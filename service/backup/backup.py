@@ -1,6 +1,7 @@
 """Making a back-up, while the service runs: the database at one moment, and the logs and diffs of its runs."""
 
 import contextlib
+import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,11 @@ def back_up(database: Database, folder: DataFolder, target: Path, clock: Clock) 
         tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as scratch,
         _snapshot(database, Path(scratch)) as connection,
     ):
+        for dialect in ("sqlite", "postgresql"):
+            place = Path(scratch) / f"{dialect}.json"
+            place.write_text(json.dumps(tables.creation(dialect)), "utf-8")
+            with place.open("rb") as file:
+                writer.add(f"schema/{dialect}.json", file)
         for table in tables.TABLES:
             place = Path(scratch) / f"{table.name}.jsonl"
             tables.dump(connection, table, place)

@@ -17,8 +17,8 @@ from service.execution import trees
 from service.settings import DataFolder
 from service.store import audit, workers
 from service.store.database import Database
-from service.store.migrations import migrate, version
-from service.store.schema import VERSION, meta, metadata, organizations
+from service.store.migrations import migrate, stamp, version
+from service.store.schema import VERSION, metadata, organizations
 from service.worker_process import held
 
 _RUNNING = "a service runs on {0}; stop it before it is restored"
@@ -146,11 +146,8 @@ class Restore:
         """Replace what a database holds, in one transaction; return organizations, runs, and turns queued again."""
         with contextlib.closing(Database(url)) as database, database.exclusive() as connection:
             _clear(connection)
-            _make_tables(connection)
-            number = {}
-            for name, file in archive.members(self._source):
-                if name.startswith("tables/"):
-                    number.update(self._load_table(connection, name, file))
+            number = self._load_tables(connection, manifest.schema_version)
+            migrate(connection)
             if missing := [table.name for table in tables.TABLES if table.name not in number]:
                 raise BackupError(f"{self._source} lacks the table {missing[0]}; use another back-up")
             queued = tables.queue_again(connection, self._clock)
@@ -158,24 +155,30 @@ class Restore:
             audit.record(connection, self._actor, "restore", self._clock(), detail=detail)
         return number["organizations"], number["runs"], queued
 
-    def _load_table(self, connection: sa.Connection, name: str, file: IO[bytes]) -> dict[str, int]:
-        try:
-            table = metadata.tables[name.removeprefix("tables/").removesuffix(".jsonl")]
-            return {table.name: tables.load(connection, table, file)}
-        except (LookupError, ValueError, TypeError, sa.exc.StatementError) as error:
-            raise BackupError(
-                f"{self._source} does not fit this service: {name}: {error}; use another back-up"
-            ) from error
+    def _load_tables(self, connection: sa.Connection, made_by: int) -> dict[str, int]:
+        """Make the tables as they were in the back-up's version, and fill them; return how many rows each has."""
+        number: dict[str, int] = {}
+        made = sa.MetaData()
+        for name, file in archive.members(self._source):
+            kind, _, rest = name.partition("/")
+            try:
+                if name == f"schema/{connection.dialect.name}.json":
+                    made = tables.make(connection, file.read())
+                    stamp(connection, made_by)
+                elif kind == "tables":
+                    table = made.tables[rest.removesuffix(".jsonl")]
+                    number[table.name] = tables.load(connection, table, file)
+            except (LookupError, ValueError, TypeError, sa.exc.StatementError) as error:
+                raise BackupError(f"{self._source} does not fit: {name}: {error}; use another back-up") from error
+        return number
 
 
 def _check_version(manifest: Manifest) -> None:
-    if manifest.schema_version != VERSION:
-        cure = (
+    if manifest.schema_version > VERSION:
+        raise BackupError(
+            f"the back-up has schema version {manifest.schema_version}, this program knows {VERSION}: "
             "install the release that made it, or newer"
-            if manifest.schema_version > VERSION
-            else "restore it with the release that made it, then upgrade"
         )
-        raise BackupError(f"the back-up has schema version {manifest.schema_version}, this program {VERSION}: {cure}")
 
 
 def _organizations(database: Database, clock: Clock) -> int:
@@ -196,11 +199,6 @@ def _clear(connection: sa.Connection) -> None:
         connection.exec_driver_sql("DROP SCHEMA IF EXISTS dbos CASCADE")
     metadata.drop_all(connection)
     connection.exec_driver_sql("DROP TABLE IF EXISTS alembic_version")
-
-
-def _make_tables(connection: sa.Connection) -> None:
-    migrate(connection)
-    connection.execute(sa.delete(meta))
 
 
 def _write(place: Path, file: IO[bytes]) -> None:

@@ -22,6 +22,27 @@ TABLES: Final = tuple(table for table in metadata.sorted_tables if table.name no
 """In an order in which rows can be inserted."""
 
 
+def creation(dialect: str) -> list[str]:
+    """Return the statements that make today's tables."""
+    statements: list[str] = []
+
+    def note(statement: Any, *_: object, **__: object) -> None:
+        statements.append(str(statement.compile(dialect=engine.dialect)).strip())
+
+    engine = sa.create_mock_engine(f"{dialect}://", note)
+    metadata.create_all(engine, checkfirst=False)
+    return statements
+
+
+def make(connection: sa.Connection, statements: bytes) -> sa.MetaData:
+    """Make the tables of an earlier version, empty, and return them."""
+    for statement in json.loads(statements):
+        connection.execute(sa.DDL(str(statement).replace("%", "%%")))  # type: ignore[no-untyped-call]  # SQLAlchemy's
+    made = sa.MetaData()
+    made.reflect(connection)
+    return made
+
+
 def dump(connection: sa.Connection, table: sa.Table, place: Path) -> None:
     """Write a table into a file: the names of its columns, then a line for each row."""
     binary = [index for index, column in enumerate(table.c) if isinstance(column.type, sa.LargeBinary)]

@@ -130,5 +130,6 @@ def _is_held(entry: Entry, living: set[str]) -> bool:
 
 
 def _remove(place: str) -> None:
-    if not trees.remove(place):
+    # A second time: another process may be at it as well.
+    if not trees.remove(place) and not trees.remove(place):
         raise OSError(f"{place} cannot be removed; remove it by hand, and what is left follows at the next start")

@@ -1,8 +1,13 @@
 """A small service to back up, and what a back-up holds."""
 
 import contextlib
-from collections.abc import Iterator
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner, Result
 
@@ -46,3 +51,26 @@ def contents(file: Path) -> dict[str, bytes]:
 def opened(folder: DataFolder, url: str | None) -> Iterator[Database]:
     with contextlib.closing(Database(url or folder.database_url)) as database:
         yield database
+
+
+def rebuilt(
+    source: Path,
+    change: Callable[[dict[str, bytes]], Any],
+    *extra: tarfile.TarInfo,
+    schema_version: int | None = None,
+) -> Path:
+    """Return an archive with other contents and entries more, under the same manifest unless a version is given."""
+    found = contents(source)
+    change(found)
+    if schema_version is not None:
+        manifest = json.loads(found.pop("manifest.json"))
+        members = {name: {"bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()} for name, raw in found.items()}
+        found["manifest.json"] = json.dumps(manifest | {"schema_version": schema_version, "members": members}).encode()
+    with tarfile.open(source.with_name("forged.tar.gz"), "w:gz") as tar:
+        for entry in extra:
+            tar.addfile(entry, io.BytesIO(b"x" * entry.size))
+        for name, content in found.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return source.with_name("forged.tar.gz")

@@ -1,11 +1,14 @@
 """Back-up and restore: the drill of docs/operations.md, and all that must not be restored."""
 
 import json
+import re
 import shutil
 import threading
 from pathlib import Path
 
 import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
 
 from service.backup import tables
 from service.backup.backup import back_up
@@ -13,8 +16,10 @@ from service.backup.restore import Restore
 from service.clock import now_micros
 from service.settings import DataFolder
 from service.store import organizations, runs
+from service.store.migrations import version
 from service.store.runs import TurnRequest
-from tests.service.backups import a_service, attempt, contents, opened
+from service.store.schema import VERSION, metadata
+from tests.service.backups import a_service, attempt, contents, opened, rebuilt
 from tests.service.deployment import Deployment, deployment
 from tests.service.postgres import Cluster
 from tests.service_process import command, git
@@ -106,7 +111,7 @@ def test_a_back_up_of_one_database_restores_into_the_other(tmp_path: Path, postg
     assert {name for name in first if first[name] != last[name]} == changing
     assert len([name for name in first if name.startswith("runs/")]) == 3
     assert folders[2].settings().retention.queue_days == 7
-    assert len(first) == len(tables.TABLES) + 5
+    assert len(first) == len(tables.TABLES) + 7
 
 
 def test_what_is_accepted_during_a_back_up_is_in_it_as_a_whole_or_not_at_all(tmp_path: Path, url: str | None) -> None:
@@ -137,6 +142,31 @@ def test_what_is_accepted_during_a_back_up_is_in_it_as_a_whole_or_not_at_all(tmp
             for name in ("runs", "turns")
         ]
         assert ids[0] == ids[1]
+
+
+def test_a_back_up_of_an_earlier_version_is_migrated(backup: Path, tmp_path: Path, url: str | None) -> None:
+    """Its tables are made as they were then; the steps since lead them to today's."""
+
+    def of_version_5(found: dict[str, bytes]) -> None:
+        for dialect in ("sqlite", "postgresql"):
+            made = json.loads(found[f"schema/{dialect}.json"])
+            then = [re.sub(r"\s*trace_parent TEXT,\s", "", one) for one in made if "turns_by_end" not in one]
+            assert len(then) == len(made) - 1
+            found[f"schema/{dialect}.json"] = json.dumps(then).encode()
+        names, *rows = (json.loads(line) for line in found["tables/turns.jsonl"].splitlines())
+        place = names.index("trace_parent")
+        lines = [[*row[:place], *row[place + 1 :]] for row in (names, *rows)]
+        found["tables/turns.jsonl"] = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+
+    folder = DataFolder(tmp_path / "target")
+    source = rebuilt(backup, of_version_5, schema_version=5)
+    restored = Restore(source, folder, url, "operator:me@here", now_micros).run(force=False)
+    with opened(folder, url) as database, database.write() as connection:
+        differences = compare_metadata(MigrationContext.configure(connection), metadata)
+        found = version(connection)
+
+    assert (restored.runs, restored.files) == (3, 3)
+    assert (found, differences) == (VERSION, [])
 
 
 def test_a_target_that_is_not_empty_takes_force(backup: Path, tmp_path: Path) -> None:

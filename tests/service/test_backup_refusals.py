@@ -1,31 +1,14 @@
 """What must not be restored: damaged, forged, newer, or with a path that leads elsewhere."""
 
-import hashlib
-import io
-import json
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.service.backups import attempt, contents
+from service.store.schema import VERSION
+from tests.service.backups import attempt, rebuilt
 from tests.service_process import command
-
-
-def rebuilt(source: Path, change: Callable[[dict[str, bytes]], Any], *extra: tarfile.TarInfo) -> Path:
-    """Return an archive with other contents under the same manifest, and entries more."""
-    found = contents(source)
-    change(found)
-    with tarfile.open(source.with_name("forged.tar.gz"), "w:gz") as tar:
-        for entry in extra:
-            tar.addfile(entry, io.BytesIO(b"x" * entry.size))
-        for name, content in found.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            tar.addfile(entry, io.BytesIO(content))
-    return source.with_name("forged.tar.gz")
 
 
 def entry(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
@@ -91,15 +74,12 @@ def test_what_passes_the_checksums_and_does_not_load_changes_nothing(backup: Pat
     """Forged with its manifest, over a service with --force: that one stays as it was, and starts."""
 
     def forge(found: dict[str, bytes]) -> None:
-        manifest = json.loads(found["manifest.json"])
         found["tables/runs.jsonl"] += b'["too few"]\n'
-        member = manifest["members"]["tables/runs.jsonl"]
-        digest = hashlib.sha256(found["tables/runs.jsonl"]).hexdigest()
-        member.update(bytes=len(found["tables/runs.jsonl"]), sha256=digest)
-        found["manifest.json"] = json.dumps(manifest).encode()
 
     before = command(tmp_path / "data", "org", "list")
-    done = attempt("restore", str(rebuilt(backup, forge)), "--force", "--data-dir", str(tmp_path / "data"))
+    done = attempt(
+        "restore", str(rebuilt(backup, forge, schema_version=VERSION)), "--force", "--data-dir", str(tmp_path / "data")
+    )
 
     assert (done.exit_code, "does not fit" in done.stderr) == (2, True), done.output
     assert command(tmp_path / "data", "org", "list") == before

@@ -13,12 +13,14 @@ from click.testing import CliRunner
 from service.cli import main
 from service.clock import now_micros
 from service.execution.deletion import Deletion
+from service.execution.queue import Entry, QueueHistory
 from service.settings import DataFolder
-from service.store import audit, deletions, invitations, organizations, repositories, runs, tokens, turns
+from service.store import audit, deletions, invitations, organizations, repositories, runs, tokens, turns, workers
 from service.store.database import Database
 from service.store.repositories import Repository
 from service.store.runs import InactiveOrganizationError, TurnRequest
 from service.store.turns import TurnOutcome
+from service.store.workers import Worker
 from tests.service.conftest import Api
 from tests.service.deployment import Deployment, deployment
 from tests.service_process import demo_setup, git
@@ -211,6 +213,30 @@ def test_cut_off_after_any_transaction_it_is_completed(
         assert deletions.noted(connection, "mirror", pending=False) == []
         assert organizations.by_id(connection, kept) is not None
         assert len(tokens.of(connection, kept)) == 1
+
+
+def test_what_a_living_worker_holds_is_left_until_it_lets_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its queue entry, its log and its workspace; then, or once its heartbeat is too old, they go."""
+    folder = DataFolder(tmp_path)
+    folder.create()
+    with contextlib.closing(Database(folder.database_url)) as database:
+        database.migrate()
+        _, its_runs = an_organization(database, folder, "gone", "/srv/api.git")
+        alive = Worker("alive", "here", "none", 1, 1, 1, 1)
+        with database.write() as connection:
+            workers.beat(connection, alive, now_micros)
+            deletions.delete_run(connection, its_runs[0], now_micros())
+        entry = Entry(f"{its_runs[0]}:1", is_open=True, executor="alive")
+        monkeypatch.setattr(QueueHistory, "of", lambda *_: [entry])
+        deletion = Deletion(database, folder, 3600, now_micros)
+        held = deletion.complete()
+        kept = folder.turn_log(its_runs[0], 1).exists()
+        with database.write() as connection:
+            workers.sign_off(connection, "alive")
+
+        assert (held, kept) == (1, True)
+        assert deletion.complete() == 0
+        assert traces(database, folder, its_runs[0]) == []
 
 
 def test_what_was_deleted_is_overwritten_in_the_file(tmp_path: Path) -> None:

@@ -52,13 +52,13 @@ def migrate(connection: sa.Connection) -> None:
         metadata.create_all(connection)
         connection.execute(sa.insert(meta).values(key="schema_version", value=str(_FIRST_OF_ALEMBIC)))
     if found is None or found < _FIRST_OF_ALEMBIC:
-        _begin_revisions(connection, VERSION if found is None else found)
+        stamp(connection, VERSION if found is None else found)
     if found is not None and found < VERSION:
         _upgrade(connection)
 
 
-def _begin_revisions(connection: sa.Connection, number: int) -> None:
-    # As Alembic would make it; only where a migration is due does anything import Alembic.
+def stamp(connection: sa.Connection, number: int) -> None:
+    """Note the version of tables that were just made, as Alembic would: only a migration that is due imports it."""
     connection.execute(
         sa.text(
             "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
