@@ -1,0 +1,74 @@
+"""Bots killed as any of their SQL statements begins, beside others: at most once, and nothing unsaid."""
+
+import json
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.actions.forks import Forks, command, forks
+from tests.automations.test_acting import RUN, Service, automation, configured, service
+from tests.cli.conftest import CommandLine
+
+__all__ = ["service"]
+ONCE = ("watch", "--once")
+LIMIT = "limit = { per_hour = 10000, per_day = 10000 }\npause_after = 0"
+NOTE = """
+import os, signal, sys
+os.write(os.open(sys.argv[1], os.O_CREAT | os.O_APPEND | os.O_WRONLY), f"{sys.argv[2]}\\n".encode())
+if int(sys.argv[2].removeprefix("run_")) % 4 == 0:
+    os.kill(os.getppid(), signal.SIGKILL)
+"""
+"""Every fourth time it ends the bot that started it: what it did is done, and not entered yet."""
+FURTHEST = 260
+"""More SQL statements than a bot makes for one failed run."""
+
+
+@pytest.fixture(scope="module")
+def forked() -> Iterator[Forks]:
+    with forks() as process:
+        yield process
+
+
+@pytest.mark.parametrize("kills", [30, pytest.param(1_000, marks=pytest.mark.campaign)])
+def test_a_kill_at_any_statement_does_nothing_twice(
+    service: Service, forked: Forks, tmp_path: Path, kills: int
+) -> None:
+    """Each failure is continued once, and noted once by a program, or a line of the journal says that it may not be."""
+    noted = tmp_path / "noted"
+    argv = json.dumps([sys.executable, "-S", "-c", NOTE, str(noted), "{run.id}"])
+    notes = automation(f"{{ command = {argv} }}", LIMIT).replace('"r"', '"notes"')
+    configured(service, tmp_path, automation('{ continue = "go on" }', LIMIT) + notes)
+    environment = _environment(tmp_path)
+    forked.run(command(environment, ONCE))
+    dice, ended = random.Random(kills), 0
+    for number in range(kills):
+        service.runs = [{**RUN, "run_id": f"run_{number}"}, *service.runs[:20]]
+        (killed,), (beside,) = forked.run(
+            command(environment, ONCE, kill_at=dice.randrange(FURTHEST)), command(environment, ONCE)
+        )
+        assert beside["code"] in {0, -9}, beside
+        ended += killed["code"] < 0
+    forked.run(command(environment, ONCE))
+
+    ((log,),) = forked.run(command(environment, ("automations", "log", "--json", "--limit", str(10 * kills))))
+    decisions = [each for each in json.loads(log["out"])["decisions"] if each["at"]]
+    sent = [str(json.loads(request.body)["run_id"]) for request in service.posted]
+    lines = noted.read_text().split()
+    expected = {f"run_{number}" for number in range(kills)}
+    assert ended > kills / 3
+    assert len(sent) == len(set(sent))
+    assert len(lines) == len(set(lines))
+    for rule, done in (("r", sent), ("notes", lines)):
+        mine = {each["set_off_by"].split(":")[1]: each["outcome"] for each in decisions if each["rule"] == rule}
+        assert mine.keys() == expected
+        assert {run for run, outcome in mine.items() if outcome == "done"} <= set(done)
+        assert {mine[run] for run in expected - set(done)} <= {"interrupted"}
+        assert {"acting", "queued"}.isdisjoint(mine.values())
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    more = {"RUNWARDEN_BASE_URL": "", "RUNWARDEN_DATA_DIR": "", "RUNWARDEN_CONFIG": str(folder / "config.toml")}
+    return {name: value for name, value in (CommandLine(folder, more=more).environment | more).items() if value}
