@@ -62,9 +62,9 @@ def delete_organization(connection: sa.Connection, organization_id: str, now: in
     return True
 
 
-def noted(connection: sa.Connection, kind: Kind, *, pending: bool = True, limit: int | None = None) -> list[str]:
+def noted(connection: sa.Connection, kind: Kind, *, pending: bool = True) -> list[str]:
     """Return what was deleted of a kind: what is not completed, or all that is on record."""
-    query = sa.select(deletions.c.id).where(deletions.c.kind == kind).order_by(deletions.c.id).limit(limit)
+    query = sa.select(deletions.c.id).where(deletions.c.kind == kind).order_by(deletions.c.id)
     return list(connection.execute(query.where(deletions.c.completed_at.is_(None)) if pending else query).scalars())
 
 
