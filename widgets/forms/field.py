@@ -153,10 +153,18 @@ class FormField(Widget):
             line = (self._problem, "quiet" if self._is_typing else "bad")
         if self.is_mounted and line != self._shown:
             self._shown = line
-            message = self.query_one(".form-field--message", Static)
-            text = _fitting(line[0], message.content_size.width - len(_MARKS.get(line[1], "")))
-            # The line's height never changes, and a layout would cost more than the rest of a key.
-            message.update(toned(text, line[1]), layout=False)
+            self._draw()
+
+    def on_resize(self) -> None:
+        """Show as much of the line as fits."""
+        self._draw()
+
+    def _draw(self) -> None:
+        text, tone = self._shown
+        message = self.query_one(".form-field--message", Static)
+        text = _fitting(text, message.content_size.width - len(_MARKS.get(tone, "")))
+        # The line's height never changes, and a layout would cost more than the rest of a key.
+        message.update(toned(text, tone), layout=False)
 
     def _edited(self) -> None:
         # A control also announces its initial value, which was not typed.

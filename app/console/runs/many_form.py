@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
+from rich.cells import cell_len
 from textual.content import Content
 from textual.widget import Widget
 
@@ -23,6 +24,7 @@ from storage.errors import StorageError
 from storage.records import Action, Run
 from widgets.badges import STYLES
 from widgets.batch import BatchView
+from widgets.cells import shorten
 from widgets.forms.dialog import FormButton, Phase
 from widgets.forms.facts import FormFact
 from widgets.forms.field import ParagraphField
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 LISTED: Final = 200
 """Characters of a run's line."""
+_NUMBER, _STATUS, _PADDING = 6, 14, 5
+"""Cells before a run's line in the preview and in the outcome, and beside it."""
 
 
 class ManyForm(ActionForm):
@@ -145,7 +149,7 @@ class ManyForm(ActionForm):
     def _show_preview(self, request: WriteRequest) -> None:
         super()._show_preview(request)
         lines = [Content.assemble((self.consequence(request), "")), Content()]
-        lines += [_listed(number, run) for number, run in enumerate(self._many.runs, 1)]
+        lines += [_listed(number, run, self._width - _NUMBER) for number, run in enumerate(self._many.runs, 1)]
         quiet = "The first request; the others differ in their run and what is filled in for it:"
         lines += [Content(), Content.assemble((quiet, STYLES["quiet"]))]
         self.query_one(RequestPreview).explain(Content("\n").join(lines))
@@ -221,8 +225,17 @@ class ManyForm(ActionForm):
         view = self._batch.view(await self.engine.cache.details(self.run_ids))
         self.dialog.note(view.progress)
         self.query_one(OutcomePage).list_below(
-            [(line.badge.text, _live(line.run_id, line.about)) for line in view.lines if line.opens is not None]
+            [
+                (line.badge.text, _live(line.run_id, line.about, self._width - _STATUS))
+                for line in view.lines
+                if line.opens is not None
+            ]
         )
+
+    @property
+    def _width(self) -> int:
+        """Cells of a line on a page; a scroll bar has its own."""
+        return max(40, self.dialog.content_size.width - _PADDING)
 
 
 def outcome(batch: Batch, cap: int, trouble: SafeText | None) -> Outcome:
@@ -252,10 +265,11 @@ def _verdict(view: BatchView) -> Verdict:
     return "blocked" if view.confirmed else "failed"
 
 
-def _live(run_id: SafeText, about: SafeText) -> Content:
-    return Content.assemble((run_id, "bold"), (f"  {about}", STYLES["quiet"]))
+def _live(run_id: SafeText, about: SafeText, width: int) -> Content:
+    rest = shorten(about, max(0, width - cell_len(run_id) - 2), "middle")
+    return Content.assemble((run_id, "bold"), (f"  {rest}", STYLES["quiet"]))
 
 
-def _listed(number: int, run: Run) -> Content:
+def _listed(number: int, run: Run, width: int) -> Content:
     where = safe_text(f"{run.repository.label}  {run.branch_name}", limit=LISTED)
-    return Content.assemble((f"{number:>4}  ", STYLES["quiet"]), _live(safe_text(run.run_id, limit=60), where))
+    return Content.assemble((f"{number:>4}  ", STYLES["quiet"]), _live(safe_text(run.run_id, limit=60), where, width))
