@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
@@ -181,15 +182,33 @@ async def _open(settings: Settings, profile: Profile, author: Author, clock: Cal
     async with AsyncExitStack() as stack:
         cache = await Cache.open(folder / CACHE_FILE, clock=clock)
         stack.push_async_callback(cache.close)
-        ledger = await Ledger.open(folder / LEDGER_FILE, author=author, clock=clock)
+        ledger = await _open_ledger(folder, author, clock)
         stack.push_async_callback(ledger.close)
-        await ledger.adopt_orphans()
         token, problem = await _token(profile)
         budget = Budget(SharedBudget(cache))
         await budget.load()
         client = Client(profile.base_url, token or problem, deadline_s=profile.poll.deadline_s, budget=budget)
         stack.pop_all()
     return _Opened(client, cache, ledger, problem)
+
+
+async def open_ledger(settings: Settings, profile: Profile, *, actor: str) -> Ledger:
+    """Open the profile's ledger alone: what was written can be told though the cache cannot be opened.
+
+    Raises:
+        StorageError: It cannot be read.
+    """
+    return await _open_ledger(data_folder(settings, profile), _author(actor), utc_now)
+
+
+async def _open_ledger(folder: Path, author: Author, clock: Callable[[], datetime]) -> Ledger:
+    """A ledger in which everything that dead processes left is settled."""
+    async with AsyncExitStack() as stack:
+        ledger = await Ledger.open(folder / LEDGER_FILE, author=author, clock=clock)
+        stack.push_async_callback(ledger.close)
+        await ledger.adopt_orphans()
+        stack.pop_all()
+    return ledger
 
 
 async def _token(profile: Profile) -> tuple[Token | None, TokenError | None]:

@@ -58,7 +58,10 @@ def read_rows(path: Path) -> tuple[ImportRow, ...]:
 
 def parse_rows(content: bytes, origin: str) -> tuple[ImportRow, ...]:
     """The rows of such a file's content; `origin` is its name in messages. Raises as `read_rows`."""
-    reader = csv.reader(StringIO(_text(content, origin), newline=""), strict=True)
+    text = _text(content, origin)
+    if not text.strip():
+        raise ImportFileError(f"{origin} is empty: it has to begin with a line of columns, such as email,offer_code.")
+    reader = csv.reader(StringIO(text, newline=""), strict=True)
     try:
         header = _header(next(reader, []), origin)
         rows = [_row(reader.line_num, header, cells) for cells in reader if any(cell.strip() for cell in cells)]

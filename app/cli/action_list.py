@@ -16,6 +16,7 @@ from app.cli.table import Column
 from app.run_document import as_received
 from app.times import exact_ago, rfc3339
 from storage.records import Action, ActionFilter, ActionKind, ActionState, Surface
+from storage.values import utc_now
 
 if TYPE_CHECKING:
     from storage.ledger import Ledger
@@ -51,9 +52,9 @@ def filter_options(function: F) -> F:
 @async_command
 async def list_actions(invocation: Invocation, /, *, limit: int, **filters: Any) -> int:
     """List writes, newest first; does not contact the service."""
-    async with invocation.engine(needs_token=False) as engine:
-        found = await engine.ledger.matching(ActionFilter(**filters), limit)
-        now = engine.clock()
+    async with invocation.ledger() as ledger:
+        found = await ledger.matching(ActionFilter(**filters), limit)
+    now = utc_now()
     columns: tuple[Column[Action], ...] = (
         Column("state", state_text, "state", lambda a: a.state, tone=lambda a: TONES.get(a.state, "")),
         Column("kind", lambda a: a.kind, "kind"),
@@ -79,10 +80,10 @@ async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any)
     """
     if invocation.format is Format.TABLE:
         invocation.format = Format.NDJSON
-    async with invocation.engine(needs_token=False) as engine:
+    async with invocation.ledger() as ledger:
         with invocation.exporting(out, "actions", COLUMNS) as rows:
-            async for found in _pages(engine.ledger, ActionFilter(**filters)):
-                steps = [await _steps(engine.ledger, action) for action in found]
+            async for found in _pages(ledger, ActionFilter(**filters)):
+                steps = [await _steps(ledger, action) for action in found]
                 entries = [{**action_document(action), "steps": its} for action, its in zip(found, steps, strict=True)]
                 rows.add(entries, found)
                 rows.flush()

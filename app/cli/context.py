@@ -138,8 +138,7 @@ class Invocation:
         try:
             if engine.cache.set_aside is not None:
                 self.output.note(str(engine.cache.set_aside))
-            if engine.ledger.problem is not None:
-                self.warn(f"The ledger can only be read: {engine.ledger.problem}")
+            self._warn_of(engine.ledger)
             if needs_token and engine.token_problem is not None:
                 raise engine.token_problem
             yield engine
@@ -167,18 +166,24 @@ class Invocation:
                 self.output.note(f"{begun} {engine.client.base_url} (profile {engine.profile.name}).")
             yield engine
 
-    async def ledger(self) -> "Ledger":
-        """The profile's open ledger, without an engine.
+    @asynccontextmanager
+    async def ledger(self) -> "AsyncIterator[Ledger]":
+        """The profile's ledger alone, open for as long as the block lasts: neither a token nor the cache is needed.
 
         Raises:
             ConfigError: The configuration cannot be used.
             StorageError: The ledger cannot be opened.
         """
-        from app.config import LEDGER_FILE, data_folder
-        from storage.ledger import Ledger
+        from app.engine import open_ledger
 
         settings = self.settings()
-        return await Ledger.open(data_folder(settings, self.profile(settings)) / LEDGER_FILE)
+        async with await open_ledger(settings, self.profile(settings), actor="cli") as ledger:
+            self._warn_of(ledger)
+            yield ledger
+
+    def _warn_of(self, ledger: "Ledger") -> None:
+        if ledger.problem is not None:
+            self.warn(f"The ledger can only be read: {ledger.problem}")
 
     def go_on(self) -> None:
         """Check that nothing has asked the command to end: the outcome of one write outlives the cancellation.

@@ -13,7 +13,7 @@ import click
 from app.cli.context import Invocation
 from app.cli.documents import organization_document
 from app.cli.exits import ErrorDetail, Exit, failed
-from app.cli.options import FactCommand, async_command
+from app.cli.options import FactCommand
 from app.cli.output import Output
 from app.cli.progress import RowProgress
 from app.cli.table import Column
@@ -34,17 +34,22 @@ PASSED_OVER: Final = frozenset({"already_created", "to_create", "not_tried"})
 @click.command("import", cls=FactCommand)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
 @DRY_RUN_OPTION
-@async_command
-async def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool) -> int:
+@click.pass_obj
+def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool) -> int:
     """Create an organization for each row of FILE, a CSV with the columns email and offer_code; - is stdin.
 
     It may be interrupted and started again: emails whose organization was created from here are skipped. It stops
     at the first row whose outcome is unknown, or when the service cannot be reached.
     """
+    # Read outside the event loop, where Ctrl-C still ends it.
+    rows = _rows(file)
+    return invocation.run(lambda: _import(invocation, rows, dry_run=dry_run))
+
+
+async def _import(invocation: Invocation, rows: "Sequence[ImportRow]", *, dry_run: bool) -> int:
     from app.actions.imports import Imported
     from storage.errors import StorageError
 
-    rows = _rows(file)
     results: list[Imported] = []
     async with invocation.writer(dry_run=dry_run) as engine:
         work, base_url = _work(engine, dry_run=dry_run), engine.client.base_url
@@ -60,8 +65,10 @@ async def import_organizations(invocation: Invocation, /, *, file: Path, dry_run
         except asyncio.CancelledError:
             # Reported below: the ledger knows what was done, and the rest can be resumed.
             results += [Imported(row, "not_tried") for row in rows[len(results) :]]
+    code = worst(_exit(result) for result in results)
+    invocation.outcome = None if dry_run else code
     _tell(invocation, results, base_url, dry_run=dry_run)
-    return worst(_exit(result) for result in results)
+    return code
 
 
 def _rows(path: Path) -> "tuple[ImportRow, ...]":

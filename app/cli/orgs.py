@@ -16,6 +16,7 @@ from app.cli.write_command import WriteCommand, WriteOptions, submit, write_opti
 from app.run_document import as_received
 from app.times import exact_ago, rfc3339
 from storage.records import Action
+from storage.values import utc_now
 
 
 @click.group(cls=CommandGroup)
@@ -46,9 +47,9 @@ def create(invocation: Invocation, /, *, email: str, offer_code: str | None, **o
 @async_command
 async def list_organizations(invocation: Invocation, /) -> int:
     """List the organizations requested from here, newest first; does not contact the service."""
-    async with invocation.engine(needs_token=False) as engine:
-        found = await engine.ledger.organizations()
-        now = engine.clock()
+    async with invocation.ledger() as ledger:
+        found = await ledger.organizations()
+    now = utc_now()
     entries = [organization_document(action) for action in found]
     columns: tuple[Column[Action], ...] = (
         Column("state", state_text, "state", lambda a: a.state),

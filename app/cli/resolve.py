@@ -82,8 +82,7 @@ async def _rehearse(invocation: Invocation, action_id: str) -> int:
 
 
 async def _unresolved(invocation: Invocation, action_id: str) -> Action:
-    async with await invocation.ledger() as ledger:
-        await ledger.adopt_orphans()
+    async with invocation.ledger() as ledger:
         return _refuse_resolved(await named(ledger, action_id))
 
 

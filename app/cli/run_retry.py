@@ -119,11 +119,13 @@ async def _retry(invocation: Invocation, run_ids: Sequence[str], options: WriteO
         if options.patience is not None and not options.dry_run:
             results, failure = await _waited(invocation, engine, results, options.patience)
         base_url = engine.client.base_url
+    code = worst(each.exit for each in results) or (failure.exit if failure else Exit.DONE)
+    invocation.outcome = None if options.dry_run else code
     tell_batch(invocation, [each.document(base_url) for each in results], results, COLUMNS, base_url, failure)
     for each in results:
         if each.outcome in {"unknown", "blocked"} and each.action is not None and not invocation.format.is_json:
             invocation.output.note(f"{each.run_id}: {advice(each.action, invocation.command_line)}")
-    return worst(each.exit for each in results) or (failure.exit if failure else Exit.DONE)
+    return code
 
 
 async def _planned(engine: "Engine", text: str, prefix: str | None) -> Retry:

@@ -67,13 +67,13 @@ class CommandLine:
         )
         return Result(done.returncode, done.stdout, done.stderr)
 
-    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+    def begin(self, *arguments: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
         """The command, under way."""
         return subprocess.Popen(
             self.argv(*arguments),
             env=self.environment,
             cwd=self.home,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -1,7 +1,9 @@
 import json
 import signal
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -10,7 +12,7 @@ import pytest
 from storage.errors import StorageError
 from storage.ledger import Ledger
 from storage.records import Action
-from tests.answers import ORGANIZATION
+from tests.answers import ORGANIZATION, posts
 from tests.cli.conftest import CommandLine, Inside
 from tests.fault_server import Drop, FaultServer, Hang, Received, Respond, Step
 from tests.pty.terminal import Terminal
@@ -99,6 +101,24 @@ def test_an_interrupted_import_tells_how_far_it_came(faulty: CommandLine, server
     assert [row["outcome"] for row in json.loads(out)["rows"]] == ["created", "unknown", "not_tried"]
 
 
+def test_an_import_that_waits_for_its_list_can_be_interrupted(faulty: CommandLine, server: FaultServer) -> None:
+    """Exit code 130, and nothing was sent."""
+    process = faulty.begin("orgs", "import", "-", "--json", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    # More than a pipe holds: once it is written, the command is reading.
+    process.stdin.write("email\n" + "\n" * 200_000)
+    process.stdin.flush()
+
+    # Python misses a signal that comes between two reads: it is asked again.
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=20)
+
+    assert (process.returncode, posts(server)) == (130, [])
+    process.communicate()
+
+
 def test_a_dry_run_sends_nothing(faulty: CommandLine, server: FaultServer, file: Path) -> None:
     """It says what would be done, even without a token."""
     result = faulty("orgs", "import", str(file), "--dry-run", "--json", RUNWARDEN_TOKEN="")
@@ -112,6 +132,7 @@ def test_a_dry_run_sends_nothing(faulty: CommandLine, server: FaultServer, file:
     [
         (b"a@example.com\n", "columns"),
         (b"email\n", "no row"),
+        (b"\n", "is empty"),
         (b"email\na@example.com\nnobody\n", "Line 3"),
         (b"email\na@example.com\nA@Example.com\n", "line 2 already"),
         (b"email\n\xff@example.com\n", "UTF-8"),

@@ -121,6 +121,35 @@ def test_a_reader_that_has_gone_does_not_change_a_writes_exit_code(
     assert (done.stdout.strip(), len(posts(server))) == (code, 1)
 
 
+@pytest.mark.parametrize(("step", "code"), [(Respond(201, ORGANIZATION), "0"), (Drop(), "6")])
+def test_a_reader_that_has_gone_does_not_change_the_exit_code_of_a_batch(
+    faulty: CommandLine, server: FaultServer, step: Respond | Drop, code: str
+) -> None:
+    """As of a single write."""
+    server.script(step)
+    (faulty.home / "list.csv").write_text("email\nada@example.com\n")
+
+    done = redirected(faulty, "| exec true; echo ${PIPESTATUS[0]}", "orgs", "import", "list.csv")
+
+    assert (done.stdout.strip(), len(posts(server))) == (code, 1)
+
+
+@pytest.mark.parametrize("command", [("actions", "list"), ("actions", "export"), ("orgs", "list")])
+def test_the_ledger_is_read_though_the_cache_cannot_be_opened(
+    faulty: CommandLine, server: FaultServer, command: tuple[str, ...]
+) -> None:
+    """On a full disk the cache has no room for what it needs beside its file; what was sent can be looked up."""
+    server.script(Drop())
+    action_id = faulty(*CREATE).json()["action_id"]
+    (cache,) = (faulty.home / "data").rglob("cache.sqlite3")
+    cache.unlink()
+    cache.mkdir()
+
+    result = faulty(*command, "--json")
+
+    assert (result.code, action_id in result.out) == (0, True)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize(
     ("redirection", "step", "code"),
