@@ -1,5 +1,6 @@
 """Files that are written completely or not at all, readable by their owner alone."""
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +15,12 @@ def replacing(path: Path) -> Iterator[TextIO]:
     """A text file, UTF-8 and mode 0600, that replaces `path` once the block has written it.
 
     Raises:
-        OSError: It cannot be written; the old file is unchanged.
+        OSError: It cannot be written; the old file is unchanged. Devices, pipes and folders are never replaced.
     """
     import tempfile
 
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is not a regular file")
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem[:40]}-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:

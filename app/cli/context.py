@@ -232,8 +232,9 @@ class Invocation:
         def stop(number: signal.Signals) -> None:
             self.stopped_by = number
             for each in STOPPING:
-                # A second signal ends the process at once; the ledger knows what was begun.
                 loop.remove_signal_handler(each)
+                # A second signal ends the process at once, without a word; the ledger knows what was begun.
+                signal.signal(each, signal.SIG_DFL)
             if task is not None:
                 task.cancel()
 

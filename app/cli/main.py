@@ -133,6 +133,9 @@ def _run(argv: list[str], invocation: Invocation) -> int:
 def _tell(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> int:
     if isinstance(error, SystemExit):
         raise error
+    if isinstance(error, KeyboardInterrupt | click.Abort) and invocation.outcome is not None:
+        # A write's document is being printed: another one would contradict it.
+        return Exit.INTERRUPTED
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return Exit.USAGE

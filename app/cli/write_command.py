@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from app.cli.context import Invocation
-from app.cli.documents import unsent_document
+from app.cli.documents import unsent_document, write_document
 from app.cli.exits import Exit, Failure
 from app.cli.options import FactCommand, as_key
 from app.cli.output import Document, Format, Output
@@ -111,6 +111,8 @@ async def perform(
             return partial(tell, invocation, existing)
         return partial(tell_request, invocation.output, engine.client.base_url, request)
     action = await carry_out(engine, request, key=options.key, again=options.again)
+    # From here on whatever goes wrong is told beside what became of the write.
+    invocation.beside_error = write_document(action)
     return await finish(invocation, engine, action, options.patience)
 
 

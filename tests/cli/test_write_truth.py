@@ -1,8 +1,10 @@
 """A write's exit code and document never contradict the ledger, whatever else fails."""
 
+import signal
 import sqlite3
+import subprocess
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from storage import database
 from tests.answers import CREATE, ORGANIZATION, RUN, posts
 from tests.cli.conftest import CommandLine
 from tests.cli.test_streams import redirected
-from tests.fault_server import Drop, FaultServer, Received, Respond
+from tests.fault_server import Drop, FaultServer, Hang, Received, Respond
 
 START = ("runs", "start", "-R", "acme/api", "--json", "Review")
 
@@ -107,6 +109,51 @@ def test_a_close_that_fails_does_not_hide_the_result(
 
     assert (result.code, result.json()["state"]) == (0, "confirmed")
     assert "the disk is gone" in result.json()["warnings"][0]
+
+
+def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: CommandLine, server: FaultServer) -> None:
+    """Not even of a write whose outcome the ledger cannot take yet; the next command finds it unknown."""
+    faulty("actions", "list")
+    (path,) = (faulty.home / "data").rglob("ledger.sqlite3")
+    with closing(sqlite3.connect(path, check_same_thread=False, isolation_level=None)) as connection:
+
+        def lock(_: Received) -> Hang:
+            connection.execute("BEGIN EXCLUSIVE")
+            return Hang()
+
+        server.otherwise = lock
+        process = faulty.begin(*START)
+        server.wait_for(1)
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=0.5)
+        connection.execute("ROLLBACK")
+    out, _ = process.communicate()
+
+    assert (process.returncode, out) == (-signal.SIGINT, "")
+    assert [action["state"] for action in faulty("actions", "list", "--json").json()["actions"]] == ["unknown"]
+
+
+@pytest.mark.parametrize("place", ["app.cli.run_wait.tell", "app.cli.output.Output.record"])
+def test_an_interruption_after_a_write_does_not_call_it_unsent(
+    faulty: CommandLine, server: FaultServer, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Before its document is printed it is told beside the error; while it is printed there is no second one."""
+    server.script(Respond(201, ORGANIZATION))
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(place, interrupted)
+    result = faulty(*CREATE)
+
+    # The start of a document is all that is printed where its printing was interrupted.
+    told = {"app.cli.run_wait.tell": ["confirmed", "interrupted"], "app.cli.output.Output.record": []}[place]
+    assert (result.code, [word for word in ("confirmed", "not_sent", "interrupted") if word in result.out]) == (
+        130,
+        told,
+    )
 
 
 @pytest.mark.parametrize(("step", "code"), [(Respond(201, ORGANIZATION), "0"), (Drop(), "6")])

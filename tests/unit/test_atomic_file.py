@@ -1,5 +1,7 @@
 """A file is replaced as a whole, or not touched."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,3 +34,15 @@ def test_what_takes_its_place_is_its_owners_alone(tmp_path: Path) -> None:
 
     assert path.read_bytes() == b"after\n"
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_not_a_file_is_not_replaced(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """A device or a pipe that a person names stays what it is."""
+    make(tmp_path / "x")
+    before = (tmp_path / "x").stat().st_mode
+
+    with pytest.raises(OSError, match="not a regular file"), replacing(tmp_path / "x") as file:
+        file.write("x")
+
+    assert ((tmp_path / "x").stat().st_mode, len(list(tmp_path.iterdir()))) == (before, 1)
