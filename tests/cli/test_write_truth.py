@@ -29,7 +29,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def locked(faulty: CommandLine, server: FaultServer, name: str) -> Iterator[sqlite3.Connection]:
     """Held from when the POST arrives."""
-    faulty("actions", "list")
+    faulty("runs", "list", "--cached")
     (path,) = (faulty.home / "data").rglob(name)
     with closing(sqlite3.connect(path, check_same_thread=False, isolation_level=None)) as connection:
 
