@@ -4,10 +4,12 @@ A service may filter dates by creation, by the last change or not at all, store 
 them as local times without an offset (spec 4.2 leaves all of that open).
 """
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from statistics import median_low
 from typing import Final, Literal
 
 from app.api.errors import EndlessListError
@@ -34,6 +36,10 @@ LOOK_UPS: Final = 25
 """Runs asked for one by one at a time; the others have to wait."""
 TOGETHER: Final = 4
 """So many runs are looked for in one window first."""
+RECENT: Final = timedelta(minutes=10)
+"""What changed between two looks no further apart is shown as that recent."""
+CHANGES: Final = 3
+"""So many say together that times are shown otherwise than before."""
 REST: Final = timedelta(hours=1)
 """Until a service whose dates could not be made out is examined again."""
 
@@ -78,6 +84,12 @@ class LookUp:
     """Not before then, where the last examination did not settle on one filter."""
     _possible: tuple[DateFilter, ...] = ()
     """What the last one left open."""
+    _looked_at: datetime | None = None
+    """When `check_offset` was called last."""
+    _lags: deque[timedelta] = field(default_factory=lambda: deque(maxlen=5))
+    """How far the last changes were shown from when they were seen."""
+    _doubted_at: datetime | None = None
+    """When they said last that times are shown otherwise than before."""
 
     async def traits(self) -> ServiceTraits:
         """The service's habits; where they are not known, a few requests may find them out.
@@ -87,6 +99,27 @@ class LookUp:
         """
         await self._filters(None)
         return await self.reader.cache.traits()
+
+    async def check_offset(self, changed: Sequence[Run], shown: Sequence[Run], ahead: timedelta | None) -> None:
+        """Find out the service's habits again where runs that changed just now show times of long ago, or to come.
+
+        Local times without an offset move when summer time begins and ends. `ahead`: the service's clock, by `Date`.
+
+        Raises:
+            ApiError: The service could not be asked.
+        """
+        now, last = self.reader.clock(), self._looked_at
+        self._looked_at = now
+        traits = await self.reader.cache.traits()
+        if last is None or ahead is None or now - last > RECENT or traits.date_filter in {"unknown", "ignored"}:
+            return
+        present = now + ahead + traits.display_offset
+        self._lags.extend(run.updated_at - present for run in changed if run.updated_at is not None)
+        is_rest_over = self._doubted_at is None or now >= self._doubted_at + REST
+        if len(self._lags) >= CHANGES and abs(median_low(self._lags)) > RECENT and is_rest_over:
+            self._lags.clear()
+            self._doubted_at = now
+            await self._examine(shown, traits.display_offset)
 
     async def find(self, runs: Sequence[Run], controls: Sequence[Run] | None) -> Mapping[str, Verdict]:
         """Look for these runs; `controls` are others that the service showed just now (None: they are asked for).

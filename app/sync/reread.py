@@ -76,6 +76,9 @@ class Reread:
         traits = await self.runs.service_traits()
         by_date = traits.date_filter == "created"
         place = await self.runs.cache.reread() or await self._begin(None)
+        if place.floor is not None and (dropped := await self.runs.cache.dropped_until()) is not None:
+            # What made room for newer runs is not fetched again.
+            place = replace(place, floor=max(place.floor, dropped + 2 * WIDER))
         stored = await self._page(place, traits.display_offset if by_date else None)
         if stored is None:  # Its token is refused: what it read is confirmed, and the rest has to wait.
             await self._begin(place)

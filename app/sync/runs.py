@@ -161,6 +161,11 @@ class RunSync:
         shown = Showing()
         await self._head(shown)
         await self._sweeps(shown)
+        changed = _combined(shown.changes)
+        ids = {*changed.new, *(moved.run_id for moved in changed.transitions)}
+        head = tuple(shown.runs.values())
+        recent = [run for run in head if run.run_id in ids]
+        await self._look_up.check_offset(recent, head, self._client.budget.heard_ahead)
         missing = [run for run in held if run.run_id not in shown.seen and run.status not in shown.unswept]
         await self._confirm(missing, shown)
         await self.judge_stuck()

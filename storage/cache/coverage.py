@@ -199,6 +199,9 @@ def _coverage(connection: sqlite3.Connection) -> Coverage:
         readable = "SELECT min(created_us) FROM runs WHERE created_us > ?"
         (first_us,) = connection.execute(readable, (NO_TIME_US,)).fetchone()
     reread = _values(connection, _REREAD)
+    if reread:
+        (dropped_us,) = connection.execute("SELECT max(dropped_until_us) FROM retention").fetchone()
+        reread["reread_since_us"] = max(reread["reread_since_us"], (dropped_us or NO_TIME_US) + 1)
     return Coverage(
         ranges=tuple(CoverageRange(from_us_or_none(start), from_us_or_none(end)) for start, end, _ in held),
         as_of=from_us_or_none(held[0][2]) if held else None,

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import tempfile
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from app.api.budget import Budget
 from app.api.errors import ApiError, EndlessListError, UnsteadyListError
 from app.engine import Engine
 from storage.records import RunFilter
@@ -263,6 +265,17 @@ class SyncModel(RuleBasedStateMachine):
         self.engine = await self.open.enter_async_context(
             self.desk.engine(clock=lambda: self.peer.now, page_size=PAGE, first_runs=2 * PAGE)
         )
+        self.compare_clocks(self.engine.client.budget)
+
+    def compare_clocks(self, budget: Budget) -> None:
+        """Let the engine hear how far the clocks are apart in the time of this model; a budget has the real one."""
+        hear = budget.hear
+
+        def heard(headers: Mapping[str, str], sent_s: float) -> None:
+            hear(headers, sent_s)
+            budget._ahead_s[-1] = self.peer.clock_offset.total_seconds()
+
+        self.engine.client._transport.heard = heard
 
     # what is claimed
 

@@ -94,3 +94,24 @@ async def test_nothing_is_read_again_before_its_time(history: Peer, desk: Desk) 
         assert 50 < await engine.reread.work() <= 60
         assert await Reread(engine.runs, engine.client, HistorySettings(reread_days=0)).work() == 60
         assert history.asked() == 0
+
+
+async def test_what_was_dropped_to_make_room_is_not_read_again(history: Peer, desk: Desk) -> None:
+    """Nor is it said to be held: neither by a pass that began before, nor by the next one."""
+    async with desk.engine(page_size=PAGE) as engine:
+        await engine.runs.refresh()
+        await engine.reread.whole_pass()
+        whole = await engine.cache.coverage()
+        await engine.cache.drop_oldest(history.now - 100 * MINUTE, ())
+        cut = await engine.cache.coverage()
+        await engine.reread.whole_pass()
+        await engine.reread.whole_pass()
+
+        held = await engine.cache.count(RunFilter())
+        assert held < 110
+        assert whole.reread is not None
+        for claim in (cut.reread, (await engine.cache.coverage()).reread):
+            assert claim is not None
+            assert await engine.cache.count(RunFilter(since=claim.since)) == sum(
+                run.created >= claim.since for run in history.runs.values()
+            )
