@@ -46,6 +46,13 @@ FROM begun
 """
 _KEEP_BODIES: Final = "INSERT OR REPLACE INTO run_bodies (id, platform, data_json, raw_json) VALUES {rows}"
 _KEEP_SIGHTINGS: Final = "INSERT OR REPLACE INTO sightings (id, digest, asked_us) VALUES {rows}"
+_CONFIRM: Final = f"""
+UPDATE sightings SET asked_us = ?1 WHERE id IN (
+    SELECT s.id FROM (VALUES {{rows}}) AS arrived CROSS JOIN runs AS r ON r.run_id = arrived.column1
+    CROSS JOIN sightings AS s ON s.id = r.id AND s.digest = arrived.column2
+    WHERE NOT (s.asked_us > ?1 AND s.asked_us <= ?1 + {_CLOCK_SET_BACK_US})
+)
+"""
 
 _Arrived = tuple[Run, int, int]
 """A run as it came, when it changed last, and its digest."""
@@ -131,17 +138,14 @@ def _label(platform: str, data_json: str) -> str:
     return sqlite_text(Repository(platform, data_json).label)
 
 
-def _sightings(connection: sqlite3.Connection, run_ids: Sequence[str]) -> dict[str, tuple[str, int, int, int]]:
-    """By run id: it, its number, its digest, and when the answer that was stored last was asked for."""
-    return {
-        found[0]: found
-        for some in _chunks(run_ids)
-        for found in connection.execute(
+def _sightings(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator[tuple[str, int, int, int]]:
+    """Of each run that is held: its id, number and digest, and when the answer that was stored last was asked for."""
+    for some in _chunks(run_ids):
+        yield from connection.execute(
             "SELECT r.run_id, r.id, s.digest, s.asked_us FROM runs AS r JOIN sightings AS s ON s.id = r.id"
             f" WHERE r.run_id IN ({_marks(some)})",
             some,
         )
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,17 +161,11 @@ class _Merging:
 
     def take(self, answer: Answer) -> RunChanges:
         """Store the runs of an answer; what they changed."""
-        arrived, asked_us = answer.arrived, answer.asked_us
-        sightings = _sightings(self.connection, list(arrived))
+        left, asked_us = self._without_unchanged(answer), answer.asked_us
         same: list[int] = []
-        new: list[_Arrived] = []
         changed: dict[int, _Arrived] = {}
-        for run_id, found in arrived.items():
-            seen = sightings.get(run_id)
-            if seen is None:
-                new.append(found)
-                continue
-            _, number, digest, seen_us = seen
+        for run_id, number, digest, seen_us in _sightings(self.connection, list(left)):
+            found = left.pop(run_id)
             if asked_us < seen_us <= asked_us + _CLOCK_SET_BACK_US:
                 continue
             if digest == found[2]:
@@ -177,8 +175,28 @@ class _Merging:
         for some in _chunks(same):
             sql = f"UPDATE sightings SET asked_us = ? WHERE id IN ({_marks(some)})"
             self.connection.execute(sql, (asked_us, *some))
-        added = self._add(new, asked_us) if new else ()
-        return RunChanges(added, *self._change(changed, asked_us)) if new or changed else RunChanges()
+        added = self._add(list(left.values()), asked_us) if left else ()
+        return RunChanges(added, *self._change(changed, asked_us)) if left or changed else RunChanges()
+
+    def _without_unchanged(self, answer: Answer) -> dict[str, _Arrived]:
+        """Confirm the hundreds of runs that are all held as they came; the others."""
+        left: dict[str, _Arrived] = {}
+        arrived, asked_us = list(answer.arrived.items()), answer.asked_us
+        for start in range(0, len(arrived), _ROWS):
+            some = arrived[start : start + _ROWS]
+            if not self._is_held(some[-1][0]):
+                left.update(some)  # Pages of new history: none of them is worth asking for.
+                continue
+            values: list[str | int] = [asked_us]
+            for run_id, (_, _, digest) in some:
+                values += run_id, digest
+            sql = _with_rows(_CONFIRM, 2, len(some))
+            if self.connection.execute(sql, values).rowcount < len(some):
+                left.update(some)
+        return left
+
+    def _is_held(self, run_id: str) -> bool:
+        return self.connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is not None
 
     def _add(self, new: Sequence[_Arrived], asked_us: int) -> tuple[str, ...]:
         """Insert runs that were not held before; their ids."""

@@ -2,12 +2,13 @@
 
 import asyncio
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from storage.cache import Cache
 from storage.records import Repository, Run, RunChanges, RunDetail, RunFilter, RunSort, Transition
-from tests.storage.conftest import NOON, make_run
+from tests.storage.conftest import NOON, connected, make_run, store
 
 SECOND = timedelta(seconds=1)
 
@@ -217,3 +218,27 @@ async def test_an_answer_that_cannot_be_stored_takes_no_other_with_it(cache: Cac
 
     assert [isinstance(outcome, ValueError) for outcome in outcomes] == [True, False, True, False, True]
     assert await cache.count(RunFilter()) == 2
+
+
+async def test_among_hundreds_one_that_changed_is_found_and_all_are_confirmed(cache: Cache) -> None:
+    """Runs are compared a hundred at a time, and new ones may stand anywhere among them."""
+    runs = [make_run(number) for number in range(250)]
+    await cache.store_runs(runs, asked_at=NOON)
+    runs[150] = make_run(150, note="something new")
+    changes = await cache.store_runs([*runs[:30], make_run(900), *runs[30:]], asked_at=NOON + SECOND)
+
+    assert changes == RunChanges(new=("run_0900",), updated=("run_0150",))
+    details = await cache.details([run.run_id for run in runs])
+    assert {detail.last_seen_at for detail in details.values()} == {NOON + SECOND}
+
+
+def test_what_is_held_unchanged_is_confirmed_without_being_read(tmp_path: Path) -> None:
+    """One statement a hundred runs, however often a history is read again."""
+    runs = [make_run(number) for number in range(200)]
+    with connected(tmp_path, runs) as (writer, _):
+        statements: list[str] = []
+        writer.set_trace_callback(lambda statement: statements.append(statement.strip()))
+        store(writer, runs)
+
+    assert sum(statement.startswith("UPDATE sightings") for statement in statements) == 2
+    assert not [statement for statement in statements if "digest" in statement and statement.startswith("SELECT")]
