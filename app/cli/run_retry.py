@@ -225,7 +225,7 @@ async def _waited(
     # They were sent: keep their ids, even if waiting ends early.
     invocation.beside_error = {"rows": [each.document(base_url) for each in results], "base_url": base_url}
     invocation.output.note(f"{_runs(len(made))} sent; waiting for the end of {'it' if len(made) == 1 else 'them'}.")
-    waiter = RunWaiter(engine, invocation.output.note, may_appear=True)
+    waiter = RunWaiter(engine, invocation.output.note, may_appear=True, is_stale=bool(invocation.warnings))
     ended = await waiter.until_final(list(dict.fromkeys(made.values())), patience)
     runs = {run_id: ended[result_id].run for run_id, result_id in made.items()}
     return [replace(each, run=runs.get(each.run_id)) for each in results], wait_failure(ended)

@@ -190,6 +190,8 @@ class RunWaiter:
     """Reports progress."""
     may_appear: bool = False
     """Whether a run that is not listed yet is waited for; otherwise it counts as lost."""
+    is_stale: bool = False
+    """Whether the cache may hold an earlier turn of a run: the service is asked first."""
 
     async def until_final(self, run_ids: Sequence[str], patience: timedelta) -> Mapping[str, WaitResult]:
         """Wait until each run has ended or is lost, or time is up.
@@ -203,6 +205,8 @@ class RunWaiter:
         statuses: dict[str, str] = {}
         examined = set(ACTIVE_STATUSES)
         pause_s = FIRST_PAUSE_S
+        if self.is_stale:
+            await self._refresh(run_ids, sweep=True)
         while True:
             results = {run_id: await self._look(run_id) for run_id in run_ids}
             self._report(results, statuses)
@@ -293,7 +297,7 @@ async def finish(
     # An execution shows as a run of the same id, or not at all (spec 4.4).
     # A run that the cache could not take is not lost: the service is asked.
     may_appear = action.kind == "agent.start" or await engine.cache.detail(action.result_id) is None
-    waiter = RunWaiter(engine, output.note, may_appear=may_appear)
+    waiter = RunWaiter(engine, output.note, may_appear=may_appear, is_stale=bool(invocation.warnings))
     results = await waiter.until_final([action.result_id], patience)
     result = results[action.result_id]
     if result.run is not None:

@@ -77,6 +77,29 @@ def test_a_run_that_the_cache_could_not_take_is_waited_for(
     assert "error" not in document
 
 
+@pytest.mark.parametrize("name", ["cache.sqlite3"])
+def test_the_end_of_an_earlier_turn_is_not_that_of_the_next(
+    faulty: CommandLine, server: FaultServer, locked: sqlite3.Connection
+) -> None:
+    """Where the cache could not take the continued run, it holds the turn before: the service is asked first."""
+    lock, turns = server.otherwise, ["completed", "working", "failed"]
+
+    def answer(received: Received) -> Respond:
+        if received.method == "POST":
+            return lock(received)
+        if locked.in_transaction:
+            locked.execute("ROLLBACK")
+        run = {**RUN, "status": turns[0], "updated_at": f"2026-05-01T12:0{9 - len(turns)}:00Z"}
+        turns[:] = turns[1:] or turns
+        return Respond(200, {"runs": [run], "next_token": None, "total_count": 1, "page_size": 100})
+
+    server.otherwise = answer
+    faulty("runs", "list", "--limit", "1")
+    result = faulty("runs", "continue", "run_1", "Go on", "--wait", "--json")
+
+    assert (result.code, result.json()["state"], result.json()["run"]["status"]) == (1, "confirmed", "failed")
+
+
 @pytest.mark.parametrize("name", ["ledger.sqlite3"])
 def test_a_write_that_the_ledger_could_not_record_is_unknown(faulty: CommandLine, locked: sqlite3.Connection) -> None:
     """Exit code 6 with its id and what the service said; once its process is dead the ledger says the same."""
