@@ -109,6 +109,11 @@ def _set_back(connection: sqlite3.Connection, before_us: int, by_us: int, until_
     from_us = NO_TIME_US if end_us == NO_TIME_US else end_us - by_us - _MARGIN_US
     connection.execute("DELETE FROM coverage WHERE start_us > ?", (from_us,))
     connection.execute("UPDATE coverage SET end_us = min(end_us, ?)", (from_us,))
+    # Where nothing is left, an instant is: what is below it is missing, and fetched.
+    connection.execute(
+        "INSERT INTO coverage (start_us, end_us, as_of_us) SELECT ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM coverage)",
+        (from_us, from_us, NO_TIME_US),
+    )
     until_us = max(until_us or 0, as_of_us + before_us)
     _keep(connection, behind_from_us=from_us, behind_until_us=until_us)
     return until_us

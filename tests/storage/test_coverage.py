@@ -148,6 +148,17 @@ async def test_a_clock_that_is_set_back_takes_the_claim_back(cache: Cache) -> No
     assert not await cache.note_clock(-hour, NOON + 61 * MINUTE)
 
 
+async def test_a_clock_set_back_before_all_that_is_held_leaves_something_to_fetch(cache: Cache) -> None:
+    """Nothing is complete up to any time, and all that is older is missing."""
+    await cache.note_clock(timedelta(0), NOON)
+    await cache.extend_coverage(NOON - 9 * MINUTE, NOON, NOON)
+    await cache.note_clock(-60 * MINUTE, NOON + MINUTE)
+    found = await cache.coverage()
+
+    assert (found.as_of, [gap.after for gap in found.gaps]) == (None, [None])
+    assert found.gaps[0].before == NOON - 60 * MINUTE - 2 * timedelta(seconds=1)
+
+
 async def test_our_own_clock_set_forward_costs_no_freeze(cache: Cache) -> None:
     """It looks as if the service's were set back, but the time of what was claimed has passed."""
     await cache.note_clock(timedelta(0), NOON)

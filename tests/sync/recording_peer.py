@@ -20,6 +20,8 @@ class RecordingPeer(Peer):
     def __init__(self, **habits: Any) -> None:
         super().__init__(clock=lambda: self.true_now, **habits)
         self.true_now = START
+        self.clock_offsets = [self.clock_offset]
+        """All that it ever had."""
         self.lives: dict[str, list[tuple[datetime, str | None]]] = defaultdict(list)
         """By run: its statuses as they are shown, each from a time on. None: deleted."""
 

@@ -154,6 +154,7 @@ class SyncModel(RuleBasedStateMachine):
     @rule(by=st.sampled_from([-13 * HOUR, -HOUR, HOUR]))
     def the_services_clock_is_set(self, by: timedelta) -> None:
         self.peer.clock_offset += by
+        self.peer.clock_offsets.append(self.peer.clock_offset)
 
     # our side
 
