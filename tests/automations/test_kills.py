@@ -32,7 +32,7 @@ def forked() -> Iterator[Forks]:
         yield process
 
 
-@pytest.mark.parametrize("kills", [30, pytest.param(1_000, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("kills", [30, pytest.param(1_000, marks=[pytest.mark.campaign, pytest.mark.timeout(0)])])
 def test_a_kill_at_any_statement_does_nothing_twice(
     service: Service, forked: Forks, tmp_path: Path, kills: int
 ) -> None:
