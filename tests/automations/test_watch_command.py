@@ -1,7 +1,6 @@
 """`runwarden watch` and `runwarden automations`, as processes of their own."""
 
 import json
-import random
 import re
 import shutil
 import signal
@@ -22,9 +21,9 @@ from app.automations.metrics import FIGURES
 from tests.automations.test_acting import RUN, Service, automation, configured, service
 from tests.cli.conftest import CommandLine
 from tests.service_process import ROOT
+from tests.waiting import eventually
 
 __all__ = ["service"]
-KILLS = 6
 
 
 @pytest.fixture
@@ -105,14 +104,15 @@ def test_prometheus_reads_what_it_did(service: Service, cli: CommandLine) -> Non
 
 
 def _scraped(origin: str, wanted: str) -> list[Metric]:
-    for _ in range(600):
+    found: list[Metric] = []
+
+    def is_there() -> bool:
         with urlopen(f"{origin}/metrics") as answer:
-            families = list(text_string_to_metric_families(answer.read().decode()))
-        if any(each.name == wanted and each.samples for each in families):
-            return families
-        with subprocess.Popen(["sleep", "0.1"]) as moment:
-            moment.wait()
-    raise AssertionError(f"{wanted} never came")
+            found[:] = text_string_to_metric_families(answer.read().decode())
+        return any(each.name == wanted and each.samples for each in found)
+
+    eventually(is_there, wanted)
+    return found
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)")
@@ -131,31 +131,6 @@ def test_the_alert_rules_ask_for_figures_that_there_are() -> None:
 
     assert named
     assert named <= {name for name, *_ in FIGURES}
-
-
-def test_a_kill_at_any_time_sends_nothing_twice(service: Service, cli: CommandLine) -> None:
-    """Bots under `--once` are killed at random; in the end each failure was acted on once, or a line says why not."""
-    configured(service, cli.home, automation('{ continue = "go on" }', "limit = { per_hour = 1000 }"))
-    run_ids = [f"run_{number}" for number in range(KILLS)]
-    with watching(cli, "--once") as bot:
-        assert bot.wait(120) == 0
-    dice = random.Random(11)
-    for number in range(KILLS):
-        service.runs = [{**RUN, "run_id": run_id} for run_id in run_ids[: number + 1]]
-        with watching(cli, "--once") as bot, watching(cli, "--once"):
-            # Within the time of a whole one, whatever the machine: the other one works on the same folder.
-            with subprocess.Popen(["sleep", str(dice.uniform(0.3, 2.5))]) as moment:
-                moment.wait()
-            bot.kill()
-    with watching(cli, "--once") as bot:
-        assert bot.wait(120) == 0
-
-    sent = [str(json.loads(request.body)["run_id"]) for request in service.posted]
-    decided = json.loads(cli("automations", "log", "--json", RUNWARDEN_DATA_DIR="").out)["decisions"]
-    assert len(sent) == len(set(sent))
-    assert {each["set_off_by"].split(":")[1] for each in decided} == set(run_ids)
-    done = {each["set_off_by"].split(":")[1] for each in decided if each["outcome"] == "done"}
-    assert done == set(sent) or {each["outcome"] for each in decided} > {"done"}
 
 
 def test_a_restored_backup_fires_nothing_twice(service: Service, cli: CommandLine) -> None:
