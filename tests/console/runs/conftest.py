@@ -1,8 +1,10 @@
 """What a collaborator of a screen needs, without a screen: a session over a real engine that polls nothing."""
 
 import json
+import os
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,12 @@ from app.console.runs.screen_context import ScreenContext
 from app.console.session import Session
 from app.engine import Engine
 from storage.records import Repository, Run
-from tests.console.scenes import SceneClock, engine_on, settings_for
+from tests.console.conftest import WIDE, Scene, Staged
+from tests.console.scenes import TOKEN_VARIABLE, SceneClock, engine_on, settings_for
+from tests.run_board import Board
+
+HELD = 20
+"""How many runs the first refresh of a console that has `begun` reads."""
 
 
 @dataclass
@@ -84,3 +91,20 @@ def a_run(number: int, status: str = "completed", branch: str = "agent/x", repos
     clock.move(minutes=-number)
     raw = json.dumps({"run_id": f"run_{number}", "status": status})
     return Run(f"run_{number}", status, branch, Repository.parse(repository), clock(), clock(), raw)
+
+
+@pytest.fixture
+def begun(staged: Staged, board: Board, tmp_path: Path) -> Staged:
+    """Puts a console on show whose first refresh reads the newest 20 of 60 runs."""
+
+    def begin(size: tuple[int, int] = WIDE, *, synced: bool = True) -> AbstractAsyncContextManager[Scene]:
+        os.environ[TOKEN_VARIABLE] = "token-of-the-scene"  # The engine before it took it.
+        profile = settings_for(board.base_url, tmp_path).profile()
+        poll = replace(profile.poll, page_size=HELD, first_runs=HELD)
+        return staged(size, synced=synced, changed={"profiles": (replace(profile, poll=poll),)})
+
+    return begin
+
+
+def cursor_line(scene: Scene) -> str:
+    return next(line for line in scene.lines if line.startswith("▌"))

@@ -1,0 +1,74 @@
+"""Gaps between the runs: a line in their place, which fetches them."""
+
+from typing import Any
+
+import pytest
+
+from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from tests.console.runs.conftest import HELD, cursor_line
+from tests.run_board import Board
+from widgets.runs.table import RunTable
+
+
+async def with_a_gap(scene: Scene, board: Board, new: int = 50) -> None:
+    """So many new runs since the last poll, which reads the newest 20 of them."""
+    for number in range(new):
+        board.put(f"run_new{number:03}", "completed" if number % 2 else "failed", created=601.0 + number)
+    await scene.tick(minutes=new + 30)
+    await scene.sync()
+
+
+def gap_lines(scene: Scene) -> list[int]:
+    return [number for number, line in enumerate(scene.lines) if "are not fetched" in line and "before" not in line]
+
+
+@pytest.mark.parametrize("size", [SMALL, WIDE])
+async def test_a_gap_is_a_line_between_its_neighbours(begun: Staged, board: Board, size: Any) -> None:
+    """Enter on it fetches what is missing there, and then it is gone; the cursor is on the first of those runs."""
+    async with begun(size) as scene:
+        await with_a_gap(scene, board)
+        assert (scene.table.count, scene.table.total) == (2 * HELD, 2 * HELD + 2)
+
+        await scene.press("g", *["down"] * HELD)
+        assert "runs from" in cursor_line(scene)
+        assert "are not fetched · enter fetches them" in cursor_line(scene)
+        assert "Not here: runs from" in scene.text
+        await scene.press("enter")
+
+        assert not scene.table.gaps
+        assert scene.table.count >= 50 + HELD
+        assert scene.table.row is not None
+        assert scene.table.row.run_id == "run_new029"
+        await scene.press("G")
+        assert "runs before" in cursor_line(scene)
+
+
+async def test_the_cursor_stays_on_a_gap(begun: Staged, board: Board) -> None:
+    """Where runs arrive above it; a range of marks stops there; a click fetches."""
+    async with begun(WIDE) as scene:
+        await with_a_gap(scene, board)
+        await scene.press("g", *["down"] * (HELD - 1), "J")
+        assert not scene.table.marks.ids
+        await scene.press("down")
+        board.put("run_newest", "queued", created=660.0)
+        await scene.sync()
+        assert "runs from" in cursor_line(scene)
+
+        (line,) = gap_lines(scene)
+        await scene.pilot.click(offset=(30, line))
+        await scene.settle()
+        assert not scene.table.gaps
+        assert scene.table.count >= 51 + HELD
+
+
+async def test_other_orders_have_no_gap(begun: Staged, board: Board) -> None:
+    """Where runs stand in another order than that of time; oldest first has it in its place."""
+    async with begun(WIDE) as scene:
+        await with_a_gap(scene, board)
+        found = []
+        for column in ("branch", "started", "started"):
+            scene.table.post_message(RunTable.SortRequested(column))
+            await scene.settle()
+            found.append((len(scene.table.gaps), bool(gap_lines(scene))))
+
+        assert found == [(0, False), (1, True), (1, True)]
