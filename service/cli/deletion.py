@@ -95,7 +95,7 @@ def _conclude(
         },
     }
     lines = [line]
-    lines += [f"  {held} turns are still held by a worker; it removes the rest within an hour"] if held else []
+    lines += [f"  {held} turns are still held by a worker; it removes the rest once they have ended"] if held else []
     lines += [f"  stays on the code host: branch {branch} of {platform}:{path}" for platform, path, branch in branches]
     lines += [f"  stays on the code host: webhook of {platform}:{path}" for platform, path in webhooks]
     admin.show(document, lines)

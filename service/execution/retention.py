@@ -3,6 +3,7 @@
 import logging
 import os
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from service.store.database import Database
 _BATCH: Final = 500
 """Rows removed in one transaction, so that other writers do not wait long."""
 _PAUSE_S: Final = 3600.0
+_HELD_PAUSE_S: Final = 5.0
+"""How soon a deletion is looked at again that waits for a worker to let go."""
 _RETENTION: Final = 2
 """The task that one worker at a time does for all (a data folder is each worker's own)."""
 _log = logging.getLogger(__name__)
@@ -108,7 +111,10 @@ def _old_files(runs: Path, before: int, spared: frozenset[str]) -> Iterator[Path
 
 
 class RetentionThread:
-    """A thread that prunes as the settings say, and completes deletions: when the worker starts, and once an hour."""
+    """A thread that prunes as the settings say, and completes deletions: when the worker starts, and once an hour.
+
+    A deletion that waits for a worker to let go is looked at again soon.
+    """
 
     def __init__(
         self,
@@ -125,6 +131,8 @@ class RetentionThread:
         self._database = database
         self._settings = settings
         self._clock = clock
+        self._held = 0
+        """Deleted turns that a worker, or one that died a moment ago, still holds."""
 
     def start(self) -> None:
         """Begin; the queue has its tables by now."""
@@ -150,8 +158,7 @@ class RetentionThread:
             if mine and self._settings.audit_days is not None:
                 with self._database.write() as connection:
                     audit.remove(connection, now - int(self._settings.audit_days * DAY_MICROS))
-            if mine:
-                self._deletion.complete()
+            self._held = self._deletion.complete() if mine else 0
         self._deletion.remove_copies()
         return pruned
 
@@ -163,13 +170,25 @@ class RetentionThread:
         return self._branches.remove(before, self._pruning.stopping)
 
     def _run(self) -> None:
+        due = time.monotonic()
         while True:
             try:
-                pruned = self.once()
-                if pruned != Pruned():
-                    _log.info("retention: removed %s", pruned)
-                self.remove_branches()
+                if time.monotonic() >= due:
+                    due += _PAUSE_S
+                    self._round()
+                elif self._held:
+                    self._complete()
             except Exception:  # noqa: BLE001 — the boundary: a database that is away must not end pruning for good
                 _log.exception("pruning failed; the next try is in an hour")
-            if self._pruning.stopping.wait(_PAUSE_S):
+            if self._pruning.stopping.wait(_HELD_PAUSE_S if self._held else max(0.0, due - time.monotonic())):
                 return
+
+    def _round(self) -> None:
+        pruned = self.once()
+        if pruned != Pruned():
+            _log.info("retention: removed %s", pruned)
+        self.remove_branches()
+
+    def _complete(self) -> None:
+        with self._database.sole(_RETENTION) as mine:
+            self._held = self._deletion.complete() if mine else 0

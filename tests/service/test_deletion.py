@@ -14,7 +14,8 @@ from service.cli import main
 from service.clock import now_micros
 from service.execution.deletion import Deletion
 from service.execution.queue import Entry, QueueHistory
-from service.settings import DataFolder
+from service.execution.retention import RetentionThread
+from service.settings import DataFolder, Retention
 from service.store import audit, deletions, invitations, organizations, repositories, runs, tokens, turns, workers
 from service.store.database import Database
 from service.store.repositories import Repository
@@ -144,6 +145,23 @@ def test_a_deletion_that_was_killed_completes_at_the_next_start(
     assert before
     eventually(lambda: not traces(database, folder, run_id), "the run is gone")
     eventually(lambda: not traces(database, folder, made.organization["id"]), "the organization is gone")
+
+
+def test_what_a_worker_still_holds_is_looked_at_again_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in an hour: a worker that died a moment ago counts as alive until its time is over."""
+    looks: list[int] = []
+    monkeypatch.setattr("service.execution.deletion.Deletion.complete", lambda _: looks.append(1) or 3 - len(looks))
+    monkeypatch.setattr("service.execution.retention.Pruning.queue", lambda *_: 0)
+    monkeypatch.setattr("service.execution.retention._HELD_PAUSE_S", 0.01)
+    folder = DataFolder(tmp_path)
+    folder.runs.mkdir(parents=True)
+    database = Database(folder.database_url)
+    database.migrate()
+    thread = RetentionThread(database, folder, Retention(), now_micros)
+    thread.start()
+
+    eventually(lambda: len(looks) == 3, "the third look")
+    thread.close()
 
 
 class Killed(BaseException):

@@ -12,7 +12,7 @@ from service.mail.mailers import Outbox
 from service.mail.message import MailError, MailMessage
 from service.mail.sender import CLAIM_MICROS, MailSender
 from service.settings import Mail
-from service.store import invitations, organizations, trials
+from service.store import invitations, organizations
 from service.store.database import Database
 from service.store.invitations import Invitation
 
@@ -188,26 +188,6 @@ def test_an_invitation_that_was_withdrawn_is_not_sent_and_opens_nothing(mailroom
     assert {mailroom.look(one).state(mailroom.now) for one in (waiting, under_way)} == {"withdrawn"}
     with mailroom.database.write() as connection:
         assert invitations.accept(connection, mailroom.code, mailroom.now) is None
-
-
-def test_invitations_of_the_first_schema_are_kept(mailroom: Mailroom) -> None:
-    """Sent ones are sent; what never left cannot be retried, for its code was not kept, and is shown as refused."""
-    sent, unsent = mailroom.invite(), mailroom.invite()
-    mailroom.sender.deliver(sent)
-    with mailroom.database.write() as connection:
-        for statement in (
-            "DROP TABLE mails",
-            "DROP TABLE trials",
-            "ALTER TABLE offers DROP COLUMN price",
-            "UPDATE runwarden_meta SET value = '1' WHERE key = 'schema_version'",
-        ):
-            connection.exec_driver_sql(statement)
-    mailroom.database.migrate()
-    with mailroom.database.write() as connection:
-        made_due = invitations.make_mails_due(connection, mailroom.now)
-        trials.put_offer(connection, trials.Offer("X", "partner", price="1 EUR"))
-
-    assert (mailroom.look(sent).mail, mailroom.look(unsent).mail, made_due) == ("sent", "refused", [])
 
 
 def test_letters_are_seven_bits_and_names_are_kept(mailroom: Mailroom) -> None:
