@@ -49,7 +49,8 @@ def test_a_kill_at_any_statement_does_nothing_twice(
         (killed,), (beside,) = forked.run(
             command(environment, ONCE, kill_at=dice.randrange(FURTHEST)), command(environment, ONCE)
         )
-        assert beside["code"] in {0, -9}, beside
+        # 8: the machine was so slow that no answer came within the deadline.
+        assert beside["code"] in {0, 8, -9}, beside
         ended += killed["code"] < 0
     forked.run(command(environment, ONCE))
 

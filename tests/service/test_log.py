@@ -113,18 +113,20 @@ def test_each_request_and_each_turn_has_its_line(tmp_path: Path) -> None:
     api = Api(start_service(tmp_path, settings='[log]\nformat = "json"\n'))
     run_id = api.start("fail")
     api.ended(run_id)
-    before = len(lines(api.service, "service.observability.requests"))
     given = api.get("/external/runs", headers={"X-Request-Id": "trace-1:a.b_c"})
     made = api.post("/external/runs/none/cancel", {}, headers={"X-Request-Id": "x\ty; rm"})
     stranger = BARE.get(f"{api.service.base_url}/external/runs?{api.token}")
     BARE.get(f"{api.service.base_url.removesuffix('/v1')}/livez")
     assert api.service.stop() == 0
-    requests = lines(api.service, "service.observability.requests")[before:]
+    by_id = {one["request_id"]: one for one in lines(api.service, "service.observability.requests")}
+    # By their ids: a line follows its answer, and the requests before these may be slow to have theirs.
+    requests = [by_id[one.headers["X-Request-Id"]] for one in (given, made, stranger)]
     (turn,) = lines(api.service, "service.execution.turn")
 
     assert given.headers["X-Request-Id"] == requests[0]["request_id"] == "trace-1:a.b_c"
     assert made.headers["X-Request-Id"] == requests[1]["request_id"] != "x\ty; rm"
     assert [one["status"] for one in requests] == [200, 404, 401]
+    assert "/livez" not in {one["route"] for one in by_id.values()}
     assert [one["route"] for one in requests[:2]] == ["/v1/external/runs", "/v1/external/runs/{run_id}/cancel"]
     assert {one["actor"] for one in requests[:2]} == {"tests"}
     assert {one["organization"] for one in requests[:2]} == {"acme"} == {turn["organization"]}
