@@ -123,7 +123,12 @@ PRAGMAS: Final[Mapping[str, str | int]] = {
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """The ledger's connection, its file created or migrated where needed.
+    """The ledger's connection, its file created or migrated where needed; raises as `connect_precious`."""
+    return connect_precious(path, SCHEMA, DAMAGE_CURE)
+
+
+def connect_precious(path: Path, schema: Schema, damage_cure: str) -> sqlite3.Connection:
+    """The connection to a file that cannot be made again, created or migrated where needed.
 
     Raises:
         StorageError: It is damaged, or a newer Runwarden wrote it.
@@ -133,16 +138,16 @@ def connect(path: Path) -> sqlite3.Connection:
         make_private(path)
         connection = database.connect(path, PRAGMAS)
         try:
-            database.migrate(connection, SCHEMA, path)
-            _check(connection, path)
+            database.migrate(connection, schema, path)
+            _check(connection, path, damage_cure)
         except BaseException:
             connection.close()
             raise
     return connection
 
 
-def _check(connection: sqlite3.Connection, path: Path) -> None:
-    # The full check at each start: quick_check misses damage, and a ledger is small.
+def _check(connection: sqlite3.Connection, path: Path, damage_cure: str) -> None:
+    # The full check at each start: quick_check misses damage, and such a file is small.
     (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if verdict != "ok":
-        raise DatabaseDamagedError(f"The database {path} is damaged ({verdict}). {DAMAGE_CURE}", path=path)
+        raise DatabaseDamagedError(f"The database {path} is damaged ({verdict}). {damage_cure}", path=path)

@@ -4,11 +4,8 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from storage import database
 from storage.database import Schema
-from storage.errors import DatabaseDamagedError
-from storage.ledger.opening import PRAGMAS
-from storage.private_file import make_private, opening
+from storage.ledger.opening import connect_precious
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -57,25 +54,5 @@ DAMAGE_CURE: Final = (
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """The state's connection, its file created or migrated where needed.
-
-    Raises:
-        StorageError: It is damaged, or a newer Runwarden wrote it.
-        sqlite3.Error: It cannot be opened.
-    """
-    with opening(path):
-        make_private(path)
-        connection = database.connect(path, PRAGMAS)
-        try:
-            database.migrate(connection, SCHEMA, path)
-            _check(connection, path)
-        except BaseException:
-            connection.close()
-            raise
-    return connection
-
-
-def _check(connection: sqlite3.Connection, path: Path) -> None:
-    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if verdict != "ok":
-        raise DatabaseDamagedError(f"The database {path} is damaged ({verdict}). {DAMAGE_CURE}", path=path)
+    """The state's connection, its file created or migrated where needed; raises as `connect_precious`."""
+    return connect_precious(path, SCHEMA, DAMAGE_CURE)

@@ -40,7 +40,8 @@ def test_a_kill_at_any_statement_does_nothing_twice(
     noted = tmp_path / "noted"
     argv = json.dumps([sys.executable, "-S", "-c", NOTE, str(noted), "{run.id}"])
     notes = automation(f"{{ command = {argv} }}", LIMIT).replace('"r"', '"notes"')
-    configured(service, tmp_path, automation('{ continue = "go on" }', LIMIT) + notes)
+    # However slow the machine, an answer comes in time.
+    configured(service, tmp_path, "[poll]\ndeadline_s = 600\n" + automation('{ continue = "go on" }', LIMIT) + notes)
     environment = _environment(tmp_path)
     forked.run(command(environment, ONCE))
     dice, ended = random.Random(kills), 0
@@ -49,8 +50,7 @@ def test_a_kill_at_any_statement_does_nothing_twice(
         (killed,), (beside,) = forked.run(
             command(environment, ONCE, kill_at=dice.randrange(FURTHEST)), command(environment, ONCE)
         )
-        # 8: the machine was so slow that no answer came within the deadline.
-        assert beside["code"] in {0, 8, -9}, beside
+        assert beside["code"] in {0, -9}, beside
         ended += killed["code"] < 0
     forked.run(command(environment, ONCE))
 
