@@ -23,6 +23,10 @@ BREACHES = {
         "import app.console.runs.screen",
     ),
     "Rules are only words: what carries them out is app.automations": ("app/rules/rule.py", "import app.engine"),
+    "What a run did is read from git and the API: app.results touches neither cache nor ledger": (
+        "app/results/diff.py",
+        "import storage.cache",
+    ),
     "Storage knows nothing above it": ("storage/__init__.py", "import app.text"),
     "The records are only words: they import nothing of ours but each other, and no library": (
         "storage/records/run.py",

@@ -1,0 +1,318 @@
+"""A git patch as files, hunks and lines: pure, line by line on demand, and never trusting what it reads."""
+
+import re
+import threading
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from storage.records.results import SUBMODULE_MODE, ChangedFile, ChangeKind
+
+HEADER: Final = ord("d")
+"""The kind of a line outside of every hunk. Others: `@`, ` `, `+`, `-` and `\\` (no newline at the end)."""
+HUNK: Final = ord("@")
+_HUNK: Final = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@ ?([^\n]{0,500})")
+_INDEX: Final = re.compile(rb"index ([0-9a-f]{4,64})\.\.([0-9a-f]{4,64})(?: (\d{6}))?")
+_ESCAPE: Final = re.compile(rb'\\([0-7]{3}|[abtnvfr"\\])')
+_ESCAPED: Final = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13, b'"': 34, b"\\": 92}
+_LONGEST_HEADER: Final = 10_000
+"""Bytes of a header's line that are read: paths are shorter."""
+_STEP: Final = 4_096
+_KINDS: Final[dict[bytes, ChangeKind]] = {
+    b"A": "added",
+    b"D": "deleted",
+    b"R": "renamed",
+    b"C": "copied",
+    b"T": "mode",
+}
+
+
+@dataclass(slots=True)
+class Hunk:
+    """One hunk; its lines are those of the patch from `line` (its `@@`) up to `end`."""
+
+    line: int
+    end: int
+    old_start: int
+    new_start: int
+    heading: bytes
+    """What git found to be around it: a function's first line."""
+
+
+@dataclass(slots=True)
+class FilePatch:
+    """One file of a patch: its lines, and what its header says. It grows while the patch is being read."""
+
+    line: int
+    """Of the patch, counted from 0, where it begins."""
+    end: int
+    hunks: list[Hunk] = field(default_factory=list)
+    additions: int = 0
+    deletions: int = 0
+    is_binary: bool = False
+    names: dict[str, str] = field(default_factory=dict)
+    """By the header's line they were read in."""
+    facts: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """The file's name; the old one, where it was deleted."""
+        named = (self.names.get(key) for key in ("rename to", "copy to", "+++", "---", "new"))
+        return next((name for name in named if name is not None), "")
+
+    def changed(self) -> ChangedFile:
+        """What the patch says of the file so far."""
+        facts, kind = self.facts, self._kind()
+        mode = facts.get("mode")
+        return ChangedFile(
+            self.path,
+            kind,
+            self.names.get(f"{'rename' if kind == 'renamed' else 'copy'} from"),
+            additions=None if self.is_binary else self.additions,
+            deletions=None if self.is_binary else self.deletions,
+            is_binary=self.is_binary,
+            old_blob=_given(facts.get("old")),
+            new_blob=_given(facts.get("new")),
+            old_mode=facts.get("old mode") or facts.get("deleted file mode") or mode,
+            new_mode=facts.get("new mode") or facts.get("new file mode") or mode,
+        )
+
+    def _kind(self) -> ChangeKind:
+        facts = self.facts
+        if SUBMODULE_MODE in facts.values():
+            return "submodule"
+        by_header: dict[str, ChangeKind] = {"new file mode": "added", "deleted file mode": "deleted"}
+        for key, kind in by_header.items():
+            if key in facts:
+                return kind
+        if "rename to" in self.names or "copy to" in self.names:
+            return "renamed" if "rename to" in self.names else "copied"
+        if self.hunks:  # A patch that git did not write tells it by /dev/null alone.
+            return "added" if "---" not in self.names else "deleted" if "+++" not in self.names else "modified"
+        return "mode" if "old mode" in facts and not self.is_binary else "modified"
+
+
+class Patch:
+    """A patch, indexed from its beginning as far as was asked for: one thread reads on while another shows."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.files: list[FilePatch] = []
+        self.problem = ""
+        """Where the patch is cut off or damaged: a sentence for people."""
+        self.is_complete = not data
+        self.kinds = bytearray()
+        """One a line, see `HEADER`; its length is the number of lines that were read."""
+        self._offsets = array("Q")
+        self._numbers = {ord("-"): array("I"), ord("+"): array("I")}
+        self._at = 0
+        self._lock = threading.Lock()
+        self._steps = self._read()
+
+    def read(self, lines: int | None = None) -> None:
+        """Read on until so many lines, or all of them, are known; call it on a thread for more than a screenful."""
+        while not self.is_complete and (lines is None or len(self.kinds) < lines):
+            with self._lock:  # For one step: a screen must not wait for the thread that reads to the end.
+                self.is_complete = next(self._steps, None) is None
+
+    def line(self, number: int, limit: int = 4_096) -> bytes:
+        """A line that was read, without its newline, cut after `limit` bytes."""
+        start = self._offsets[number]
+        end = self.data.find(b"\n", start, start + limit)
+        return self.data[start : start + limit if end < 0 else end]
+
+    def numbers(self, number: int) -> tuple[int | None, int | None]:
+        """The line's number in the old and in the new file."""
+        kind = self.kinds[number]
+        old, new = (numbers[number] for numbers in self._numbers.values())
+        return (old if kind in b" -" else None, new if kind in b" +" else None)
+
+    def file_at(self, number: int) -> int | None:
+        """The place in `files` of the file that a line belongs to; None: before the first."""
+        place = bisect_right(self.files, number, key=lambda file: file.line) - 1
+        return place if place >= 0 else None
+
+    def changed_files(self) -> tuple[ChangedFile, ...]:
+        """All files of the patch; reads it to its end."""
+        self.read()
+        return tuple(file.changed() for file in self.files)
+
+    def _read(self) -> Iterator[bool]:
+        """Read a piece with every step."""
+        while self._at < len(self.data):
+            line = self._peek()
+            if found := _HUNK.match(line):
+                yield from self._hunk(found)
+            elif line.startswith(b"GIT binary patch"):
+                yield from self._binary()
+            else:
+                self._header(line)
+                if len(self.kinds) % _STEP == 0:
+                    yield True
+
+    def _peek(self) -> bytes:
+        end = self.data.find(b"\n", self._at, self._at + _LONGEST_HEADER)
+        return self.data[self._at : self._at + _LONGEST_HEADER if end < 0 else end]
+
+    def _take(self, kind: int, old: int = 0, new: int = 0) -> None:
+        self._offsets.append(self._at)
+        self._numbers[ord("-")].append(old)
+        self._numbers[ord("+")].append(new)
+        end = self.data.find(b"\n", self._at)
+        self._at = len(self.data) if end < 0 else end + 1
+        self.kinds.append(kind)  # The last one: by it others know that the line is there.
+        if self.files:
+            self.files[-1].end = len(self.kinds)
+
+    def _begin(self) -> FilePatch:
+        self.files.append(FilePatch(len(self.kinds), len(self.kinds)))
+        return self.files[-1]
+
+    def _header(self, line: bytes) -> None:
+        if line.startswith(b"diff --git "):
+            self._begin().names |= _both_names(line.removeprefix(b"diff --git "))
+        elif line.startswith(b"--- ") and (not self.files or self.files[-1].hunks):
+            self._begin()  # A patch that git did not write begins a file with its names.
+        if self.files and not self.files[-1].hunks:
+            _note(self.files[-1], line)
+        self._take(HEADER)
+
+    def _binary(self) -> Iterator[bool]:
+        """Lines up to the next file: base85 has neither blanks nor a `diff --git`."""
+        if self.files:
+            self.files[-1].is_binary = True
+        self._take(HEADER)
+        while self._at < len(self.data) and not self.data.startswith(b"diff --git ", self._at):
+            self._take(HEADER)
+            if len(self.kinds) % _STEP == 0:
+                yield True
+
+    def _hunk(self, found: re.Match[bytes]) -> Iterator[bool]:
+        old, olds, new, news = (1 if part is None else int(part) for part in found.groups()[:4])
+        file = self.files[-1] if self.files else self._begin()
+        hunk = Hunk(len(self.kinds), len(self.kinds) + 1, old, new, found[5])
+        file.hunks.append(hunk)
+        self._take(HUNK)
+        old_end, new_end = old + olds, new + news
+        while (old < old_end or new < new_end) and self._at < len(self.data):
+            kind = self.data[self._at]
+            kind = ord(" ") if kind == ord("\n") else kind  # An empty line that lost its blank in the mail.
+            is_old, is_new = kind in b" -" and old < old_end, kind in b" +" and new < new_end
+            if kind != ord("\\") and not ((is_old or kind == ord("+")) and (is_new or kind == ord("-"))):
+                break
+            self._take(kind, old, new)
+            old, new = old + is_old, new + is_new
+            file.additions += kind == ord("+")
+            file.deletions += kind == ord("-")
+            hunk.end = len(self.kinds)
+            if len(self.kinds) % _STEP == 0:
+                yield True
+        if self.data.startswith(b"\\ ", self._at):
+            self._take(ord("\\"))
+            hunk.end = len(self.kinds)
+        if (old < old_end or new < new_end) and not self.problem:
+            what = "ends in the middle of a hunk" if self._at >= len(self.data) else "is damaged"
+            self.problem = f"The patch {what} (line {len(self.kinds)}): what follows is missing or wrong."
+        yield True
+
+
+def _note(file: FilePatch, line: bytes) -> None:
+    """Take in a line of a file's header."""
+    if found := _INDEX.match(line):
+        file.facts |= {"old": found[1].decode(), "new": found[2].decode()}
+        if found[3]:
+            file.facts["mode"] = found[3].decode()
+    elif line.startswith(b"Binary files "):
+        file.is_binary = True
+    else:
+        for key in ("old mode", "new mode", "new file mode", "deleted file mode"):
+            if line.startswith(f"{key} ".encode()):
+                file.facts[key] = line[len(key) + 1 :].decode("ascii", "replace")
+        for key in ("rename from", "rename to", "copy from", "copy to", "---", "+++"):
+            if line.startswith(f"{key} ".encode()):
+                _name(file, key, line[len(key) + 1 :])
+
+
+def _name(file: FilePatch, key: str, written: bytes) -> None:
+    # git puts a tab after a name with blanks, other programs a date after the tab.
+    name = unquoted(written) if written.startswith(b'"') else written.split(b"\t")[0]
+    if key in {"---", "+++"}:
+        if name == b"/dev/null":
+            return
+        name = name[2:] if name[:2] in {b"a/", b"b/"} else name
+    file.names[key] = as_name(name)
+
+
+def _both_names(written: bytes) -> dict[str, str]:
+    """The new name of a `diff --git` line, whose two names nothing divides: they are alike, or other lines tell."""
+    if written.endswith(b'"'):
+        quoted = written.rfind(b' "b/')
+        name = unquoted(written[quoted + 1 :])
+    else:
+        name = written[len(written) // 2 + 1 :]
+    return {"new": as_name(name[2:])} if name.startswith(b"b/") else {}
+
+
+def unquoted(written: bytes) -> bytes:
+    """A name that git quoted as C does, without its quotes and escapes."""
+    end = re.match(rb'"(?:[^"\\]|\\.)*"', written)
+    inner = written[1:-1] if end is None else end[0][1:-1]
+    return _ESCAPE.sub(lambda found: bytes([_ESCAPED.get(found[1]) or int(found[1], 8) & 0xFF]), inner)
+
+
+def as_name(name: bytes) -> str:
+    """A file's name as text that can be turned back into its bytes."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def files_of(raw: bytes, numstat: bytes) -> tuple[ChangedFile, ...]:
+    """The files that `git diff --raw -z --no-abbrev -M` and `git diff --numstat -z -M` list."""
+    counts = dict(_counts(numstat))
+    return tuple(_files(raw, counts))
+
+
+def _files(raw: bytes, counts: dict[bytes, tuple[int | None, int | None]]) -> Iterator[ChangedFile]:
+    fields = iter(raw.split(b"\0"))
+    for head in fields:
+        parts = head.lstrip(b":").split()
+        if len(parts) != 5:  # noqa: PLR2004 — two modes, two ids, a status
+            return
+        old_mode, new_mode, old_blob, new_blob, status = parts
+        first = next(fields, b"")
+        path = next(fields, b"") if status[:1] in b"RC" else first
+        added, removed = counts.get(path, (None, None))
+        kind = _KINDS.get(status[:1], "modified")
+        if kind == "modified" and old_blob == new_blob:
+            kind = "mode"
+        yield ChangedFile(
+            as_name(path),
+            "submodule" if SUBMODULE_MODE.encode() in {old_mode, new_mode} else kind,
+            as_name(first) if path is not first else None,
+            added,
+            removed,
+            is_binary=path in counts and added is None,
+            old_blob=_given(old_blob.decode()),
+            new_blob=_given(new_blob.decode()),
+            old_mode=_given(old_mode.decode()),
+            new_mode=_given(new_mode.decode()),
+        )
+
+
+def _counts(numstat: bytes) -> Iterator[tuple[bytes, tuple[int | None, int | None]]]:
+    fields = iter(numstat.split(b"\0"))
+    for each in fields:
+        added, _, rest = each.partition(b"\t")
+        removed, tab, path = rest.partition(b"\t")
+        if not tab:
+            return
+        if not path:  # Renamed: both names follow.
+            next(fields, b"")
+            path = next(fields, b"")
+        yield path, (None if added == b"-" else int(added), None if removed == b"-" else int(removed))
+
+
+def _given(written: str | None) -> str | None:
+    """A mode or an id, which git writes as zeros where there is none."""
+    return written if written and written.strip("0") else None

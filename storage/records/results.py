@@ -1,0 +1,131 @@
+"""What a run did: its turns, its change, its review and its log, as git or the service tells them."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+
+Source = Literal["git", "service"]
+"""Where a fact was read: the repository itself, or the results that the service keeps (docs/results.md)."""
+ChangeKind = Literal["added", "modified", "deleted", "renamed", "copied", "mode", "submodule"]
+"""`mode`: only the permissions, or the type, differ."""
+SUBMODULE_MODE: Final = "160000"
+LINK_MODE: Final = "120000"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn of a run: one instruction, and what came of it. None: not known from this source."""
+
+    number: int
+    """Counted from 1."""
+    state: str
+    """As a run's status; of a turn known from git alone, `completed`."""
+    instructions: str | None = None
+    caller: str | None = None
+    """The alias of the token that asked for it."""
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    outcome: str | None = None
+    reason: str | None = None
+    """Why it failed."""
+    commit: str | None = None
+    """Its last commit."""
+    summary: str | None = None
+    files: int | None = None
+    additions: int | None = None
+    deletions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunTurns:
+    """The turns of a run, oldest first."""
+
+    run_id: str
+    turns: tuple[Turn, ...]
+    source: Source = "service"
+    note: str = ""
+    """How they were told apart, where that leaves a doubt."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    """A piece of a turn's log."""
+
+    offset: int
+    """Where it begins, in bytes."""
+    next_offset: int
+    size: int
+    """Of the whole log so far; smaller than `offset`: it was replaced."""
+    ended: bool
+    """Nothing will be added any more."""
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFile:
+    """A file that a change touches. Names are bytes to git: what is not UTF-8 in them is a lone surrogate here."""
+
+    path: str
+    kind: ChangeKind
+    old_path: str | None = None
+    """Of a renamed or copied file."""
+    additions: int | None = None
+    """None: a binary file, or not counted yet."""
+    deletions: int | None = None
+    is_binary: bool = False
+    old_blob: str | None = None
+    """Full or abbreviated; None: there is none on that side, or the source does not tell."""
+    new_blob: str | None = None
+    old_mode: str | None = None
+    new_mode: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The difference between two commits, as git writes it."""
+
+    base: str | None
+    """None: the empty tree, or the source does not tell."""
+    head: str | None
+    base_name: str
+    """How the base was chosen, for people: `merge base with main`."""
+    files: tuple[ChangedFile, ...]
+    patch: bytes
+    source: Source = "git"
+    note: str = ""
+    """What a reader has to know of it: cut short, or commits matched by their time alone."""
+
+
+Severity = Literal["blocker", "major", "minor", "note"]
+SEVERITIES: Final[tuple[Severity, ...]] = ("blocker", "major", "minor", "note")
+"""The heaviest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A remark of a review on a place in the code."""
+
+    path: str
+    line: int | None
+    """Counted from 1; None: the whole file."""
+    text: str
+    severity: Severity | None
+    at: int
+    """The line of the review, counted from 0, on which it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A Markdown file that a run wrote."""
+
+    path: str
+    text: str
+    findings: tuple[Finding, ...]
+    source: Source = "git"
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """Something that cannot be had: why, and what would give it."""
+
+    reason: str

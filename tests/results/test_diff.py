@@ -1,0 +1,146 @@
+"""Patches are read as git wrote them, whatever names and contents they hold."""
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.results.diff import HEADER, HUNK, Patch, as_name, files_of, unquoted
+from storage.records.results import ChangedFile
+from tests.results.repository import git
+
+HOSTILE = ["with blank", "tab\there", "new\nline", 'quo"te', "-rf", "--upload-pack=x", "uml\u00e4ut", "b/b b/b"]
+
+
+def diff(repository: Path, *options: str) -> bytes:
+    return git(repository, "diff", "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/", *options, "HEAD~1", "HEAD")
+
+
+def both(repository: Path) -> tuple[tuple[ChangedFile, ...], tuple[ChangedFile, ...]]:
+    """What git lists, and what its patch alone says."""
+    listed = files_of(diff(repository, "--raw", "-z", "--no-abbrev", "-M"), diff(repository, "--numstat", "-z", "-M"))
+    return listed, Patch(diff(repository, "-M", "--binary", "--full-index")).changed_files()
+
+
+def commit(repository: Path) -> None:
+    git(repository, "add", "--all")
+    git(repository, "commit", "--quiet", "--allow-empty", "--message", "x")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    git(tmp_path, "init", "--quiet", "--initial-branch=main")
+    for name in ("kept", "gone", "moved from", "run.sh", "link"):
+        (tmp_path / name).write_text("".join(f"{name} {n}\n" for n in range(20)))
+    (tmp_path / "picture").write_bytes(bytes(range(256)))
+    commit(tmp_path)
+    return tmp_path
+
+
+def test_a_patch_alone_tells_of_its_files_what_git_lists(repository: Path) -> None:
+    """Names, kinds, counts, modes and blobs agree, for every kind of change and for names of every sort."""
+    (repository / "kept").write_text("-- a/x\n++ b/x\n" * 3)  # As `--- a/x` and `+++ b/x` in the patch.
+    (repository / "gone").unlink()
+    (repository / "moved from").rename(repository / "moved to")
+    with (repository / "moved to").open("a") as file:
+        file.write("one more\n")
+    (repository / "run.sh").chmod(0o755)
+    (repository / "picture").write_bytes(bytes(range(255)))
+    (repository / "empty").touch()
+    for name in HOSTILE:
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text(f"{name}\r\n\x1b]0;x\x07 no newline")
+    commit(repository)
+    listed, patched = both(repository)
+
+    # A patch that changes the permissions alone names no blobs.
+    assert [replace(file, old_blob=None, new_blob=None) if file.kind == "mode" else file for file in listed] == [
+        *patched
+    ]
+    assert {file.path for file in listed} >= set(HOSTILE)
+    assert {file.kind for file in listed} == {"added", "modified", "deleted", "renamed", "mode"}
+
+
+def test_a_name_that_is_not_text_keeps_its_bytes(repository: Path) -> None:
+    """A name in no encoding comes back from the patch as the bytes that it has."""
+    name = b"latin-\xe9"
+    (repository / as_name(name)).write_text("x\n")
+    commit(repository)
+    listed, patched = both(repository)
+
+    assert listed == patched
+    assert patched[0].path.encode("utf-8", "surrogateescape") == name
+
+
+def test_lines_are_numbered_by_the_counts_of_their_hunk() -> None:
+    """Removed lines that look like headers are lines; a form feed or a lone CR divides nothing."""
+    patch = Patch(b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -3,3 +3,2 @@ def f\n--- a/x\n-\x0c\r y\n++++ b/x\n z\n")
+    patch.read()
+    (file,) = patch.files
+
+    assert bytes(patch.kinds[3:]) == b"@--+ "
+    assert [patch.numbers(n) for n in range(4, 8)] == [(3, None), (4, None), (None, 3), (5, 4)]
+    assert (file.hunks[0].line, file.hunks[0].end, file.hunks[0].heading) == (3, 8, b"def f")
+    assert (patch.line(5), patch.problem) == (b"-\x0c\r y", "")
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"@@ -1,5 +1,5 @@\n a\n-b\n", "middle of a hunk"),
+        (b"@@ -1,5 +1,5 @@\n a\ndiff --git a/y b/y\n", "is damaged"),
+        (b"@@ -1 +1 @@\n-a\n+b\n\\ No newline at end of file\n", ""),
+        (b"\xff\xfe\0garbage", ""),
+        (b"@@ -1,2 +1,2 @@\n a\n\n", ""),
+    ],
+)
+def test_a_patch_that_is_cut_off_or_damaged_is_shown_as_far_as_it_goes(data: bytes, problem: str) -> None:
+    """Every byte is on some line, and the reader is told what is missing."""
+    patch = Patch(data)
+    patch.read()
+
+    assert b"\n".join(patch.line(n) for n in range(len(patch.kinds))).rstrip(b"\n") == data.rstrip(b"\n")
+    assert problem in patch.problem
+    assert bool(problem) == bool(patch.problem)
+
+
+def test_a_plain_patch_without_gits_headers_is_read() -> None:
+    """What `diff -u` writes has its files, too."""
+    plain = (
+        b"--- /dev/null\t1970\n+++ b/new.py\t2026\n@@ -0,0 +1 @@\n+x\n--- a/old.py\n+++ b/old.py\n@@ -1 +1 @@\n-x\n+y\n"
+    )
+
+    found = [(file.path, file.kind, file.additions, file.deletions) for file in Patch(plain).changed_files()]
+    assert found == [("new.py", "added", 1, 0), ("old.py", "modified", 1, 1)]
+
+
+def test_only_as_much_is_read_as_is_shown() -> None:
+    """The first screen of a long patch needs a small part of it; a long line is cut."""
+    body = b"+" + b"x" * 1_000_000 + b"\n" + b"+y\n" * 100_000
+    patch = Patch(b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -0,0 +1,100001 @@\n" + body)
+    patch.read(50)
+
+    assert 50 <= len(patch.kinds) < 10_000
+    assert not patch.is_complete
+    assert len(patch.line(4)) == 4_096
+    assert (patch.kinds[0], patch.kinds[3], patch.file_at(50)) == (HEADER, HUNK, 0)
+    assert patch.changed_files()[0].additions == 100_001
+
+
+def test_quoted_names_are_those_of_c() -> None:
+    """Octal bytes and every letter that git uses."""
+    assert unquoted(rb'"b/\303\244\t\"\\\a"') == 'b/\u00e4\t"\\\a'.encode()
+
+
+def test_git_applies_what_it_is_given_back(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The patch's bytes are kept as they are."""
+    (repository / "kept").write_bytes(b"\xff\r\n\0")
+    commit(repository)
+    patch = Patch(diff(repository, "--binary", "--full-index"))
+    copy = tmp_path_factory.mktemp("copy")
+    git(copy, "clone", "--quiet", str(repository), ".")
+    git(copy, "reset", "--quiet", "--hard", "HEAD~1")
+    subprocess.run(["git", "apply"], cwd=copy, input=patch.data, check=True)
+
+    assert (copy / "kept").read_bytes() == b"\xff\r\n\0"
