@@ -120,7 +120,7 @@ class TurnExecution:
         log_file = self._folder.turn_log(run_id, number)
         log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with log_file.open("ab") as log:
-            names = [*self._secret_names, *agent.environment, *(host.token_env for host in connected)]
+            names = [*self._secret_names, *agent.secret_names, *(host.token_env for host in connected)]
             secrets = Secrets(of_environment(names) | of_url(run.url))
             git = self._git(workspace, run.url, token)
             attempt = Attempt(run, turn, agent, conversation, workspace, git, log, secrets)

@@ -6,11 +6,13 @@ from typing import Final
 import sqlalchemy as sa
 
 from service import ids
+from service.agents.options import AgentOptions
 from service.store.database import one_at_a_time
 from service.store.schema import agents, columns_of
 
 DEFAULT_TIMEOUT_S: Final = 600.0
 DEFAULT_NAME: Final = "reviewer"
+NO_OPTIONS: Final = AgentOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,20 @@ class Agent:
     network: bool = False
     environment: tuple[str, ...] = ()
     """Names of the service's own variables that the agent may see; nothing else passes."""
+    options: AgentOptions = NO_OPTIONS
+    organization_id: str | None = None
+    """Its owner; None: it serves all organizations."""
+
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        """The variables whose values must stand in nothing that is kept."""
+        model = self.options.model
+        return self.environment if model is None else (*self.environment, model.key_env)
+
+    @property
+    def key(self) -> str:
+        """What stays the same when it is configured again."""
+        return f"{self.organization_id or ''}/{self.name}"
 
 
 # -P: the agent starts inside a checkout, and nothing may be imported from there.
@@ -35,10 +51,9 @@ def put(connection: sa.Connection, agent: Agent, organization_id: str | None, no
     one_at_a_time(connection, "agent", organization_id or "", agent.name)
     connection.execute(sa.delete(agents).where(agents.c.name == agent.name, _owned_by(organization_id)))
     values = asdict(agent)
-    lists = {"argv": list(agent.argv), "environment": list(agent.environment)}
-    connection.execute(
-        sa.insert(agents).values(values | lists | {"id": f"agent_{ids.ulid(now)}", "organization_id": organization_id})
-    )
+    values |= {"argv": list(agent.argv), "environment": list(agent.environment), "organization_id": organization_id}
+    options = agent.options.model_dump(mode="json", exclude_defaults=True) or None
+    connection.execute(sa.insert(agents).values(values | {"id": f"agent_{ids.ulid(now)}", "options": options}))
 
 
 def remove(connection: sa.Connection, name: str, organization_id: str | None) -> bool:
@@ -63,15 +78,13 @@ def by_name(connection: sa.Connection, organization_id: str, name: str) -> Agent
 
 def all_of(connection: sa.Connection) -> list[tuple[str | None, Agent]]:
     """Return every configured agent with the organization it belongs to, None for all of them."""
-    rows = connection.execute(
-        sa.select(agents.c.organization_id, *columns_of(agents, Agent)).order_by(agents.c.name)
-    ).all()
-    return [(row[0], _agent(row)) for row in rows]
+    found = map(_agent, connection.execute(sa.select(*columns_of(agents, Agent)).order_by(agents.c.name)))
+    return [(agent.organization_id, agent) for agent in found]
 
 
 def variables(connection: sa.Connection) -> set[str]:
-    """Return the environment variables that agents are given."""
-    return {name for _, agent in all_of(connection) for name in agent.environment}
+    """Return the environment variables that agents are given, or have used for them."""
+    return {name for _, agent in all_of(connection) for name in agent.secret_names}
 
 
 def _owned_by(organization_id: str | None) -> sa.ColumnElement[bool]:
@@ -81,7 +94,6 @@ def _owned_by(organization_id: str | None) -> sa.ColumnElement[bool]:
 
 
 def _agent(row: sa.Row[tuple[object, ...]]) -> Agent:
-    values = row._mapping  # noqa: SLF001 — SQLAlchemy's public name for a row as a mapping
-    return Agent(
-        values["name"], tuple(values["argv"]), values["timeout_s"], values["network"], tuple(values["environment"])
-    )
+    values = dict(row._mapping)  # noqa: SLF001 — SQLAlchemy's public name for a row as a mapping
+    lists = {name: tuple(values[name]) for name in ("argv", "environment")}
+    return Agent(**values | lists | {"options": AgentOptions.model_validate(values["options"] or {})})

@@ -10,7 +10,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.schema import SchemaItem
 
-VERSION: Final = 6
+VERSION: Final = 7
 """The newest step in `migrations/versions`."""
 
 metadata = sa.MetaData()
@@ -148,6 +148,7 @@ agents = _table(
     sa.Column("timeout_s", sa.Float, nullable=False),
     sa.Column("network", sa.Boolean, nullable=False),
     sa.Column("environment", sa.JSON, nullable=False),
+    sa.Column("options", sa.JSON(none_as_null=True)),
     sa.UniqueConstraint("organization_id", "name"),
     sa.Index("agents_for_all", "name", unique=True, **_where("organization_id IS NULL")),
 )
@@ -192,6 +193,22 @@ turn_files = _table(
     sa.Column("number", sa.Integer, primary_key=True),
     _text("kind", key=True),
     sa.Column("content", sa.LargeBinary, nullable=False),
+)
+
+model_usage = _table(
+    "model_usage",
+    sa.Column("run_id", sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    _text("model", key=True),
+    # The agent's owner and name: its row is replaced whenever it is configured again.
+    *_texts("agent_key", "provider"),
+    *(
+        sa.Column(name, sa.BigInteger, nullable=False)
+        for name in ("requests", "input_tokens", "cached_tokens", "output_tokens", "micro_usd")
+    ),
+    # Days since 1970 (UTC): a turn may pass midnight.
+    sa.Column("day", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Index("model_usage_by_day", "day", "agent_key"),
 )
 
 workers = _table(

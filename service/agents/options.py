@@ -1,0 +1,98 @@
+"""What an agent's configuration may say beyond its command; every key has a default that grants nothing."""
+
+import re
+from typing import Annotated, Final, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+PresetName = Literal["claude-code", "codex", "opencode", "gemini", "aider", "goose"]
+ProviderName = Literal["anthropic", "openai", "gemini"]
+_HOST: Final = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\.)+[a-z]([a-z0-9-]*[a-z0-9])?(:[0-9]{1,5})?")
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class _Options(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Price(_Options):
+    """What a million tokens cost, in US dollars."""
+
+    input: Annotated[float, Field(ge=0)]
+    output: Annotated[float, Field(ge=0)]
+    cached: Annotated[float, Field(ge=0)] | None = None
+    """Input that the provider read from its cache; None: the price of other input."""
+    cache_write: Annotated[float, Field(ge=0)] | None = None
+    """Input that the provider wrote to its cache; None: the price of other input."""
+
+
+class Budget(_Options):
+    """What an agent may spend before it is stopped; None: no limit of this kind."""
+
+    run_usd: Annotated[float, Field(gt=0)] | None = None
+    day_usd: Annotated[float, Field(gt=0)] | None = None
+    """All runs of the agent in one day (UTC)."""
+    run_tokens: Annotated[int, Field(gt=0)] | None = None
+
+
+class ModelAccess(_Options):
+    """A model that the agent reaches through the service, which alone holds the key."""
+
+    provider: ProviderName
+    key_env: VariableName
+    """The service's variable with the key."""
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w./:@-]{0,199}$")] | None = None
+    """The model that a preset asks for; None: the program's own choice."""
+    base_url: str | None = None
+    """None: the provider's public address."""
+    budget: Budget = Budget()
+    prices: dict[str, Price] = {}
+    """By the beginning of the model's name; the longest that fits holds."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _keeps_the_key_private(cls, url: str | None) -> str | None:
+        parts = urlsplit(url or "https://none.example")
+        if not parts.hostname or parts.scheme not in {"http", "https"} or parts.username or parts.query:
+            raise ValueError("write an address, such as https://llm.acme.example/v1")
+        if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+            raise ValueError("use https: the key would travel in clear")
+        return url
+
+    @model_validator(mode="after")
+    def _can_count_dollars(self) -> Self:
+        if (self.budget.run_usd or self.budget.day_usd) and not self.prices:
+            raise ValueError(
+                'a budget in dollars needs prices, such as prices = { "claude-" = { input = 3, output = 15 } }'
+            )
+        return self
+
+
+class AgentOptions(_Options):
+    """The optional keys of an agent."""
+
+    preset: PresetName | None = None
+    """A program that the service knows how to call; None: `argv` is the whole command."""
+    readable: tuple[Annotated[str, Field(pattern=r"^/.+")], ...] = ()
+    """Files and folders of the machine that the sandbox shows, read-only."""
+    cache: Annotated[int, Field(ge=1 << 20)] | None = None
+    """Bytes that a folder of the agent may hold from turn to turn; None: it has none."""
+    session: bool | None = None
+    """Whether the home folder stays for the run's later turns; None: with a preset."""
+    idle_timeout_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
+    """Ends an agent that neither prints nor computes for so long; None: 300 with a preset, otherwise never."""
+    egress: tuple[str, ...] | None = None
+    """Hosts that the agent may reach over TLS; None: none."""
+    model: ModelAccess | None = None
+    trust_repository: bool = False
+    """Whether a preset lets the program obey configuration that the repository holds."""
+
+    @field_validator("egress")
+    @classmethod
+    def _names_hosts(cls, hosts: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for host in hosts or ():
+            if not _HOST.fullmatch(host):
+                raise ValueError(f"write a host such as 'api.example.com' or '*.example.com:8443', not {host!r}")
+        return hosts
