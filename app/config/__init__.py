@@ -5,7 +5,7 @@ Imports nothing slow, such as pydantic: it is loaded before the first painted sc
 
 from app.config.environment import Choice
 from app.config.load import load
-from app.config.paths import CACHE_FILE, LEDGER_FILE, STATE_FILE, config_path, data_folder, example_text
+from app.config.paths import CACHE_FILE, LEDGER_FILE, STATE_FILE, config_path, data_folder, example_text, mirrors_folder
 from app.config.settings import (
     ENVIRONMENT_PROFILE,
     Command,
@@ -16,6 +16,8 @@ from app.config.settings import (
     NotifySettings,
     PollSettings,
     Profile,
+    RepositoryAddress,
+    ResultsSettings,
     Settings,
     Template,
     ViewSettings,
@@ -35,6 +37,8 @@ __all__ = [
     "NotifySettings",
     "PollSettings",
     "Profile",
+    "RepositoryAddress",
+    "ResultsSettings",
     "Settings",
     "Template",
     "ViewSettings",
@@ -42,4 +46,5 @@ __all__ = [
     "data_folder",
     "example_text",
     "load",
+    "mirrors_folder",
 ]

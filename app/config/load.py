@@ -9,6 +9,7 @@ from typing import Final
 from app.address import base_address
 from app.config.environment import NOTHING_CHOSEN, Choice, with_environment
 from app.config.paths import config_path
+from app.config.repositories import read_repositories, read_results
 from app.config.sections import read_automations, read_commands, read_keys, read_notify, read_views
 from app.config.settings import (
     ENVIRONMENT_PROFILE,
@@ -95,6 +96,8 @@ def _settings(root: Table) -> Settings:
         keys=read_keys(root),
         commands=read_commands(root),
         templates=tuple(_template(table) for table in root.tables("templates")),
+        repositories=read_repositories(root.table("repositories")),
+        results=read_results(root.table("results")),
         profiles=_profiles(root.table("profiles"), poll),
         file=file,
     )

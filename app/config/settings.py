@@ -126,6 +126,26 @@ class ConsoleSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RepositoryAddress:
+    """Where the repositories whose names match can be fetched from."""
+
+    pattern: str
+    """In lower case and with the platform: `github:acme/*`."""
+    address: str
+    """With placeholders such as `{path}`, see `app.config.repositories`; a local path is absolute."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsSettings:
+    """What is shown of what a run did."""
+
+    reviews: tuple[str, ...] = ("reviews/*.md",)
+    """Patterns of the Markdown files that are a run's review."""
+    mirrors_mb: int = 2_000
+    """Megabytes of fetched repositories beyond which those that were used least recently are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
 class NotifyRoute:
     """A named way to tell people."""
 
@@ -224,6 +244,9 @@ class Settings:
     """Keys by action id, replacing the console's own: `runwarden config keys` lists the ids."""
     commands: tuple[Command, ...] = ()
     templates: tuple[Template, ...] = ()
+    repositories: tuple[RepositoryAddress, ...] = ()
+    """The most specific pattern first."""
+    results: ResultsSettings = field(default_factory=ResultsSettings)
     automations: tuple["Rule", ...] = ()
     """In the order of the file; `runwarden watch` carries them out."""
     profiles: tuple[Profile, ...] = ()

@@ -1,0 +1,241 @@
+"""git as a child process: killable, without questions, and never with an argument of others read as an option.
+
+Fetching uses the person's own configuration and credentials; reading uses none of it, because a configuration names
+programs (diff.external, textconv, filters, hooks) that git would run.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from app.text import safe_text
+
+_FOREIGN: Final = frozenset(
+    {
+        *("GIT_DIR", "GIT_WORK_TREE", "GIT_IMPLICIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_PREFIX"),
+        *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE"),
+        *("GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_NAMESPACE", "GIT_EXTERNAL_DIFF", "GIT_REPLACE_REF_BASE"),
+    }
+)
+"""Variables of a hook or a script around us that would lead git to another repository."""
+_PASSED_ON: Final = ("PATH", "GIT_EXEC_PATH", "TMPDIR")
+_NEITHER: Final = (
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "protocol.ext.allow=never"),
+    *("-c", "gc.auto=0"),
+    *("-c", "maintenance.auto=false"),
+)
+_FETCHING: Final = (
+    *_NEITHER,
+    # A redirect would take a login to another host.
+    *("-c", "http.followRedirects=false"),
+    *("-c", "http.lowSpeedLimit=1"),
+    *("-c", "http.lowSpeedTime=30"),
+    *("-c", "fetch.recurseSubmodules=false"),
+    *("-c", "fetch.prune=false"),
+    *("-c", "fetch.writeCommitGraph=false"),
+    *("-c", "fetch.bundleURI="),
+)
+_SSH: Final = "-oBatchMode=yes -oConnectTimeout=20 -oServerAliveInterval=15 -oServerAliveCountMax=2"
+_GRACE_S: Final = 2.0
+_SHOWN: Final = 300
+_CHUNK: Final = 65_536
+
+
+class GitError(Exception):
+    """git could not do it; the message is a printable line, with what git said."""
+
+
+class TooLargeError(GitError):
+    """git wrote more than may be kept."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(f"git's answer is larger than {len(data) >> 20} MB.")
+        self.data = data
+        """The beginning of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """Runs git; a command that is cancelled, silent or too slow is killed with all that it started."""
+
+    quiet_s: float = 60.0
+    """Seconds without a word after which a server counts as silent."""
+    deadline_s: float = 900.0
+    most_bytes: int = 256 << 20
+    env: Mapping[str, str] | None = None
+    """None: this process's own."""
+
+    async def read(self, git_dir: Path, *arguments: str, given: bytes = b"", most: int | None = None) -> bytes:
+        """Run a command that only reads a repository of ours, without configuration, network, or attributes.
+
+        Raises:
+            GitError: It failed; `TooLargeError`: its output is larger than `most` bytes.
+        """
+        argv = ["git", *_NEITHER, f"--git-dir={git_dir}", *arguments]
+        return await self._run(argv, reading(self.env), git_dir, given, self.most_bytes if most is None else most)
+
+    async def fetch(self, git_dir: Path, *arguments: str, given: bytes = b"") -> bytes:
+        """Run a command that reaches a remote repository, as the person would, but without asking anybody anything.
+
+        Raises:
+            GitError: It failed, or the server was silent for too long.
+        """
+        environment = fetching(self.env)
+        if "GIT_SSH" not in environment:
+            environment["GIT_SSH_COMMAND"] = f"{await self._ssh(git_dir, environment)} {_SSH}"
+        argv = ["git", *_FETCHING, f"--git-dir={git_dir}", *arguments]
+        return await self._run(argv, environment, git_dir, given, self.most_bytes)
+
+    async def _ssh(self, git_dir: Path, environment: Mapping[str, str]) -> str:
+        if own := environment.get("GIT_SSH_COMMAND"):
+            return own
+        argv = ["git", f"--git-dir={git_dir}", "config", "--default", "ssh", "--get", "core.sshCommand"]
+        return (await self._run(argv, environment, git_dir, b"", _CHUNK)).decode(errors="replace").strip() or "ssh"
+
+    async def _run(self, argv: Sequence[str], env: Mapping[str, str], folder: Path, given: bytes, most: int) -> bytes:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=asyncio.subprocess.PIPE if given else asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                cwd=folder,
+                env=env,
+                start_new_session=True,  # Its helpers (git-remote-https, ssh) end with it, and none has our terminal.
+            )
+        except FileNotFoundError as error:
+            raise GitError("There is no git on PATH. Install it, then try again.") from error
+        except OSError as error:
+            raise GitError(f"git cannot be started: {error.strerror}.") from error
+        try:
+            async with asyncio.timeout(self.deadline_s):
+                out, err = await _Conversation(process, self.quiet_s, most).finish(given)
+        except TimeoutError as error:
+            await _end(process)
+            raise GitError("The repository does not answer: git was given up. Is the server reachable?") from error
+        except BaseException:
+            await _end(process)
+            raise
+        if process.returncode:
+            raise GitError(_told(err, process.returncode))
+        return out
+
+
+class _Conversation:
+    """Reads both streams of a process; every word puts off the moment when it counts as silent."""
+
+    def __init__(self, process: asyncio.subprocess.Process, quiet_s: float, most: int) -> None:
+        self._process = process
+        self._quiet_s = quiet_s
+        self._most = most
+        self._patience: asyncio.Timeout
+
+    async def finish(self, given: bytes) -> tuple[bytes, bytes]:
+        """What it wrote on stdout, and the end of what it wrote on stderr.
+
+        Raises:
+            TimeoutError: It was silent.
+            TooLargeError: It wrote too much, and was ended.
+        """
+        process = self._process
+        assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 — both were asked for
+        async with asyncio.timeout(self._quiet_s) as self._patience:
+            out, err, _ = await asyncio.gather(
+                self._all(process.stdout), self._end_of(process.stderr), self._feed(given)
+            )
+            await process.wait()
+        if len(out) > self._most:
+            raise TooLargeError(out[: self._most])
+        return out, err
+
+    async def _feed(self, given: bytes) -> None:
+        if (stdin := self._process.stdin) is None:
+            return
+        with suppress(BrokenPipeError, ConnectionResetError):
+            stdin.write(given)
+            await stdin.drain()
+        stdin.close()
+
+    async def _all(self, stream: asyncio.StreamReader) -> bytes:
+        out = bytearray()
+        while chunk := await self._next(stream):
+            out += chunk
+            if len(out) > self._most:
+                _signal(self._process, signal.SIGKILL)
+                break
+        return bytes(out)
+
+    async def _end_of(self, stream: asyncio.StreamReader) -> bytes:
+        end = b""
+        while chunk := await self._next(stream):
+            end = (end + chunk)[-_CHUNK:]
+        return end
+
+    async def _next(self, stream: asyncio.StreamReader) -> bytes:
+        chunk = await stream.read(_CHUNK)
+        self._patience.reschedule(asyncio.get_running_loop().time() + self._quiet_s)
+        return chunk
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End a process and its helpers, which may outlive it: first in a way that lets git remove its lock files."""
+    _signal(process, signal.SIGTERM)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_GRACE_S):
+            await process.wait()
+    _signal(process, signal.SIGKILL)
+    await process.wait()
+
+
+def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def fetching(env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The person's environment, with everything turned off that would ask a question."""
+    own = os.environ if env is None else env
+    kept = {name: value for name, value in own.items() if name not in _FOREIGN and not name.startswith("GIT_TRACE")}
+    return kept | {
+        "LC_ALL": "C.UTF-8",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "/bin/false",
+        "SSH_ASKPASS": "/bin/false",
+        "SSH_ASKPASS_REQUIRE": "never",
+        "GCM_INTERACTIVE": "never",
+        "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
+    }
+
+
+def reading(env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """An environment in which git knows no configuration but the repository's own, and reaches nothing."""
+    own = os.environ if env is None else env
+    return {name: own[name] for name in _PASSED_ON if name in own} | {
+        "HOME": os.devnull,
+        "XDG_CONFIG_HOME": os.devnull,
+        "LC_ALL": "C.UTF-8",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_ALLOW_PROTOCOL": "",
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+
+
+def _told(err: bytes, code: int) -> str:
+    """What git said last, as a line: much of it may be the server's words."""
+    lines = [line.strip() for line in err.decode(errors="replace").replace("\r", "\n").split("\n")]
+    told = [line for line in lines if line.startswith(("fatal:", "error:", "remote: error"))] or lines
+    said = "; ".join(filter(None, told))[-_SHOWN:] or f"exit code {code}"
+    moved = " The repository has moved: configure its new address." if "returned error: 30" in said else ""
+    return f"git: {safe_text(said)}.{moved}".replace("..", ".")

@@ -1,0 +1,79 @@
+"""`[repositories]`: which address a repository has, and what git must never be given."""
+
+from pathlib import Path
+
+import pytest
+
+from app.config import ConfigError
+from app.config.load import parse
+from app.config.repositories import address_of
+from storage.records import Repository
+
+
+def addresses(tmp_path: Path, *lines: str) -> tuple:
+    return parse(tmp_path / "config.toml", "[repositories]\n" + "\n".join(lines)).repositories
+
+
+def test_the_most_specific_pattern_gives_the_address(tmp_path: Path) -> None:
+    """A name beats a pattern, a long pattern a short one, whatever their order; case does not matter to code hosts."""
+    entries = addresses(
+        tmp_path,
+        '"*" = "https://git.example/{path}.git"',
+        '"acme/*" = "git@github.com:acme/{repo}.git"',
+        '"Acme/API" = "./checkouts/api"',
+        '"gitlab:*" = "ssh://git@gitlab.example:22/{group}/{project}.git"',
+    )
+    found = {
+        name: address_of(entries, Repository.parse(name))
+        for name in ("acme/api", "acme/web", "else/x", "gitlab:a/b/c", "gitea:a/b")
+    }
+
+    assert found == {
+        "acme/api": str(tmp_path / "checkouts/api"),
+        "acme/web": "git@github.com:acme/web.git",
+        "else/x": "https://git.example/else/x.git",
+        "gitlab:a/b/c": "ssh://git@gitlab.example:22/a/b/c.git",
+        "gitea:a/b": None,
+    }
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "--upload-pack=touch x",
+        "-oProxyCommand=x",
+        "ext::sh -c x",
+        "fd::17",
+        "ftp://host/x",
+        "https://user:secret@host/x",
+        "https://{owner}/x",
+        "https://-x/y",
+        "git@host:-x",
+        "file://host/x",
+        "relative/path",
+        "https://host/{name}",
+        "https://host/{path",
+        "https://host/x\\u001b[2J",
+        "",
+    ],
+)
+def test_an_address_that_git_must_not_be_given_is_a_mistake_of_the_file(tmp_path: Path, address: str) -> None:
+    """It is refused when the file is read, with its line."""
+    with pytest.raises(ConfigError) as caught:
+        addresses(tmp_path, f'"acme/*" = "{address}"')
+
+    assert (caught.value.line, caught.value.key) == (2, "repositories.acme/*")
+
+
+@pytest.mark.parametrize(
+    "path", ["../../etc", "a/..", "-x/y", "a/--upload-pack=x", "a/b c", "a/$(x)", "a/b\nc", "a/b:c", "a//b"]
+)
+def test_a_name_from_the_service_never_shapes_the_address(tmp_path: Path, path: str) -> None:
+    """A hostile name gives no address; one that was written out by hand counts as it stands."""
+    entries = addresses(tmp_path, '"other:*" = "https://git.example/{path}.git"', '"other:a/b c" = "/srv/b"')
+    repository = Repository.of("other", {"path": path})
+    if path == "a/b c":
+        assert address_of(entries, repository) == "/srv/b"
+        return
+    with pytest.raises(ValueError, match="no address is made of such a name"):
+        address_of(entries, repository)
