@@ -6,7 +6,7 @@ from storage.records.results import Change, LogChunk, RunTurns, Unavailable
 
 
 class ServiceResults(Protocol):
-    """The service's extension of the API (docs/results.md), with its refusals as `Unavailable`; `ApiError` otherwise."""
+    """The extension of the API (docs/results.md); what it refuses is `Unavailable`, all else an `ApiError`."""
 
     async def turns(self, run_id: str) -> RunTurns | Unavailable:
         """The run's turns."""
