@@ -13,7 +13,7 @@ from textual.widget import Widget
 from textual.worker import Worker
 
 from app.console.key_actions import key_actions, key_hints
-from app.console.messages import OpenRun
+from app.console.messages import GoToTab, OpenRun
 from app.console.session import Session
 from widgets.follow import FollowStrip
 from widgets.frame.bars import KeyBar, Tab, TabBar
@@ -27,12 +27,16 @@ if TYPE_CHECKING:
 OVERVIEW: Final = "profiles"
 """The overview of all profiles; it has no tab, for its subject is not the profile on show."""
 
+INBOX: Final = "inbox"
+
 TABS: Final = (
-    Tab("runs", "1", "Runs", "Runs"),
-    Tab("health", "2", "Health", "Health"),
-    Tab("organizations", "3", "Organizations", "Orgs"),
-    Tab("insights", "4", "Insights", "Insights"),
-    Tab("activity", "6", "Activity", "Activity"),
+    Tab("runs", "1", "Runs", "Runs", "Runs"),
+    Tab("health", "2", "Health", "Health", "Health"),
+    Tab("organizations", "3", "Organizations", "Orgs", "Orgs"),
+    Tab("insights", "4", "Insights", "Insights", "Ins."),
+    Tab("automations", "5", "Automations", "Automations", "Auto"),
+    Tab("activity", "6", "Activity", "Activity", "Act."),
+    Tab(INBOX, "7", "Inbox", "Inbox", "Inbox"),
 )
 
 
@@ -135,8 +139,14 @@ class BaseScreen(Screen[None]):
 
     def _show_vitals(self, vitals: Vitals) -> None:
         self.query_one(HeaderBar).show(vitals)
-        self.query_one(TabBar).count_unknown("activity", vitals.unknown)
+        bar = self.query_one(TabBar)
+        bar.show_count("activity", f"?{vitals.unknown:,}" if vitals.unknown else "")
+        bar.show_count(INBOX, f"{vitals.inbox:,}" if vitals.inbox else "")
         self.show_trouble()
+
+    @on(HeaderBar.InboxClicked)
+    def _inbox_clicked(self) -> None:
+        self.post_message(GoToTab(INBOX))
 
     @on(FollowStrip.BatchPicked)
     def _batch_picked(self, message: FollowStrip.BatchPicked) -> None:

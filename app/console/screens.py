@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from textual.screen import Screen
 
-from app.console.base_screen import OVERVIEW
+from app.console.base_screen import INBOX, OVERVIEW
 from app.console.session import Session
 
 if TYPE_CHECKING:
@@ -48,10 +48,22 @@ def _insights(session: Session) -> Screen[Any]:
     return InsightsScreen(session, _engine(session))
 
 
+def _automations(session: Session) -> Screen[Any]:
+    from app.console.automations.screen import AutomationsScreen
+
+    return AutomationsScreen(session)
+
+
 def _activity(session: Session) -> Screen[Any]:
     from app.console.activity.screen import ActivityScreen
 
     return ActivityScreen(session, _engine(session))
+
+
+def _inbox(session: Session) -> Screen[Any]:
+    from app.console.inbox.screen import InboxScreen
+
+    return InboxScreen(session)
 
 
 _SCREENS: Final[dict[str, Callable[[Session], Screen[Any]]]] = {
@@ -59,7 +71,9 @@ _SCREENS: Final[dict[str, Callable[[Session], Screen[Any]]]] = {
     "health": _health,
     "organizations": _organizations,
     "insights": _insights,
+    "automations": _automations,
     "activity": _activity,
+    INBOX: _inbox,
 }
 
 

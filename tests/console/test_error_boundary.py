@@ -16,7 +16,7 @@ from storage.records import Action
 from tests.console.conftest import DEADLINE_S, MESSAGE, Disk, Scene, Staged
 
 WAYS = {
-    "rooms": ("", "enter", "2", "3", "3 i", "4", "6"),
+    "rooms": ("", "enter", "2", "3", "3 i", "4", "5", "6", "7"),
     "sheets": ("f F", "question_mark", "s", "R", "B", "t", "o", "V", "ctrl+s", "C", "e", "4 e"),
     "forms": ("n", "c", "a", "3 n", "3 p"),
 }

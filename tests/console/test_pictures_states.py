@@ -13,7 +13,8 @@ from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.run_board import Board
 
 SIZES = pytest.mark.parametrize("size", [SMALL, WIDE], ids=["80x24", "140x40"])
-TABS: Final = {"runs": "1", "health": "2", "organizations": "3", "insights": "4", "activity": "6"}
+ROOMS: Final = ("runs", "health", "organizations", "insights", "automations", "activity", "inbox")
+TABS: Final = {room: str(key) for key, room in enumerate(ROOMS, start=1)}
 """Each with the key that leads there."""
 UNUSABLE: Final = "~/.local/share/runwarden/acme-prod/cache.sqlite3 is not a database. Delete it: it fills again."
 HOSTILE: Final = (

@@ -14,6 +14,8 @@ from widgets.clickable import ClickableLine, Part
 MARGIN: Final = 1
 GAP: Final = 2
 DISABLED: Final = "$foreground 30%"
+_TITLES: Final = (("title", 3), ("brief", 3), ("brief", 2), ("tiny", 2), ("tiny", 1))
+"""How the tabs are named, and the cells between them: the first that fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,8 @@ class Tab:
     title: str
     brief: str
     """Its title where there is little room."""
+    tiny: str
+    """Its title on the smallest terminal."""
 
 
 class TabBar(ClickableLine):
@@ -41,29 +45,39 @@ class TabBar(ClickableLine):
         super().__init__(self.parts)
         self._tabs = tabs
         self._current = current
-        self._unknown: dict[str, int] = {}
+        self._counts: dict[str, str] = {}
+        """What waits for a person in a tab, by its name."""
 
-    def count_unknown(self, tab: str, count: int) -> None:
-        """Show how many unknown outcomes a tab has to resolve."""
-        if count != self._unknown.get(tab, 0):
-            self._unknown[tab] = count
+    def show_count(self, tab: str, count: str) -> None:
+        """Show how much waits for a person in a tab; empty: nothing does."""
+        if count != self._counts.get(tab, ""):
+            self._counts[tab] = count
             self.refresh()
 
     def parts(self) -> Iterator[Part]:
-        """The tabs with their titles: all in full, or all in brief."""
-        width = 1 + sum(len(tab.key) + len(tab.title + self._count(tab)) + 5 for tab in self._tabs)
+        """The tabs with their titles: all in full, or all as brief as they have to be."""
+        titles, gap = self._fitting()
         yield Content(" "), None
-        for tab in self._tabs:
-            title = tab.title if width <= self.size.width else tab.brief
+        for tab, title in zip(self._tabs, titles, strict=True):
             here = tab.name == self._current
             key_style, style = ("$accent bold", "bold underline") if here else (STYLES["quiet"], STYLES["quiet"])
             count = (self._count(tab), f"{STYLES['warn']} bold")
-            yield Content.assemble((f" {tab.key} ", key_style), (f"{title} ", style), count), self.Picked(tab.name)
-            yield Content("  "), None
+            yield Content.assemble((f" {tab.key} ", key_style), (title, style), count), self.Picked(tab.name)
+            yield Content(" " * (gap - 1)), None
+
+    def _fitting(self) -> tuple[list[str], int]:
+        titles, gap = list[str](), 1
+        for name, gap in _TITLES:
+            titles = [getattr(tab, name) for tab in self._tabs]
+            named = zip(self._tabs, titles, strict=True)
+            taken = sum(len(f"{tab.key} {tab_title}{self._count(tab)}") + gap for tab, tab_title in named)
+            if taken < self.size.width + gap:
+                break
+        return titles, gap
 
     def _count(self, tab: Tab) -> str:
-        count = self._unknown.get(tab.name, 0)
-        return f"?{count:,} " if count else ""
+        count = self._counts.get(tab.name, "")
+        return f" {count}" if count else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,8 @@ class Vitals:
     """Whether the counts are known yet."""
     unknown: int = 0
     """Writes whose outcome a person has to find out."""
+    inbox: int = 0
+    """What waits in the inbox."""
 
     @property
     def counts(self) -> tuple[tuple[str, int, str, str], ...]:
@@ -88,6 +90,10 @@ class HeaderBar(Widget):
     class UnknownClicked(Message):
         """The number of unknown outcomes was clicked."""
 
+    @dataclass
+    class InboxClicked(Message):
+        """The number of what waits in the inbox was clicked."""
+
     def __init__(
         self, vitals: Vitals, timing: PollTiming, healthy_words: frozenset[str], clock: Callable[[], datetime]
     ) -> None:
@@ -99,8 +105,8 @@ class HeaderBar(Widget):
         self._shown: Content | None = None
         self._name_end = 0
         """The cell where the profile's name ends."""
-        self._unknown_cells = range(0)
-        """Where the number of unknown outcomes stands."""
+        self._waiting: list[tuple[range, Message]] = []
+        """Where the numbers of what waits for a person stand, and what a click there announces."""
 
     def show(self, vitals: Vitals) -> None:
         """Show new facts."""
@@ -119,9 +125,9 @@ class HeaderBar(Widget):
         return self._shown
 
     def on_click(self, event: events.Click) -> None:
-        """Announce a click on the profile's name, or on the number of unknown outcomes."""
-        if event.x in self._unknown_cells:
-            self.post_message(self.UnknownClicked())
+        """Announce a click on the profile's name, or on the number of something that waits for a person."""
+        if message := next((message for cells, message in self._waiting if event.x in cells), None):
+            self.post_message(message)
         elif self._vitals.can_switch and event.x < self._name_end:
             self.post_message(self.ProfileClicked())
 
@@ -151,15 +157,24 @@ class HeaderBar(Widget):
         self._name_end = 1 + _width(parts)
         word = fresh.word if brevity < Brevity.GLYPHS else _in_brief(fresh.word)
         parts += [(" " * SPACE, ""), (f"{fresh.glyph} {word}", fresh.style)]
-        return [*parts, *self._unknown(brevity, 1 + _width(parts))]
+        return [*parts, *self._waiting_parts(brevity, 1 + _width(parts))]
 
-    def _unknown(self, brevity: Brevity, start: int) -> list[Part]:
-        """What a person owes the ledger; never left out."""
-        count = self._vitals.unknown
-        text = f"? {count:,} unknown" if brevity < Brevity.GLYPHS else f"?{count:,}"
-        gap = SPACE if brevity < Brevity.GLYPHS else 1
-        self._unknown_cells = range(start + gap, start + gap + len(text)) if count else range(0)
-        return [(" " * gap, ""), (text, f"{STYLES['warn']} bold")] if count else []
+    def _waiting_parts(self, brevity: Brevity, start: int) -> list[Part]:
+        """What waits for a person; never left out."""
+        vitals, gap = self._vitals, SPACE if brevity < Brevity.GLYPHS else 1
+        waiting = (
+            ("?", vitals.unknown, "unknown", self.UnknownClicked),
+            ("⚑", vitals.inbox, "inbox", self.InboxClicked),
+        )
+        parts: list[Part] = []
+        self._waiting = []
+        for glyph, count, word, clicked in waiting:
+            if count:
+                text = f"{glyph} {count:,} {word}" if brevity < Brevity.GLYPHS else f"{glyph}{count:,}"
+                start += gap
+                self._waiting.append((range(start, start := start + len(text)), clicked()))
+                parts += [(" " * gap, ""), (text, f"{STYLES['warn']} bold")]
+        return parts
 
     def _right(self, now: datetime, brevity: Brevity) -> list[Part]:
         counts = self._counts(brevity) if self._vitals.known else []

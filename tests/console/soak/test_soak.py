@@ -12,7 +12,7 @@ import pytest
 from tests.console.conftest import Scene, Staged
 from tests.console.soak.day import Day, day
 
-TABS = ("2", "3", "4", "6", "1")
+TABS = ("2", "3", "4", "5", "6", "7", "1")
 SHEETS = ("question_mark", "colon", "n", "s")
 """Keys that open something over the room; escape closes it."""
 HOUR = 360
