@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -17,22 +18,25 @@ from app.actions import Actions
 from app.api.budget import Budget, Priority
 from app.api.client import Client
 from app.api.errors import ApiError
-from app.config import CACHE_FILE, LEDGER_FILE, PollSettings, Profile, Settings, data_folder
-from app.events import Announce, Doorbell
-from app.polling import Polling
+from app.config import CACHE_FILE, LEDGER_FILE, STATE_FILE, PollSettings, Profile, Settings, data_folder
+from app.events import Announce, Doorbell, StorageFailed
+from app.polling import POLLER, Polling
 from app.reconcile.reconciliation import Reconciliation
 from app.schedule import Work
 from app.sync import HealthSync, RunSync
 from app.sync.backfill import Backfill
 from app.sync.listing import Listing
+from app.sync.polls import OthersPoll
 from app.sync.reread import Reread
 from app.sync.retention import Retention
 from app.token import Token, TokenError, resolve
 from storage.budget import SharedBudget
 from storage.cache import Cache
+from storage.errors import StorageError
 from storage.lease import Lease
 from storage.ledger import Ledger
 from storage.records import Author, Surface
+from storage.state import State
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +63,8 @@ class Engine:
     listing: Listing
     backfill: Backfill
     reread: Reread
+    state: State | StorageError
+    """What the automations did, and the leases; an error: it cannot be used, and each process polls for itself."""
     actions: Actions
     reconciliation: Reconciliation
     polling: Polling
@@ -99,7 +105,9 @@ class Engine:
     ) -> Self:
         client, cache, ledger = opened.client, opened.cache, opened.ledger
         ring, poll = doorbell.ring, profile.poll
-        runs, health = _syncs(client, cache, ring, clock, poll, is_asked=actor == "cli")
+        lease = Lease(opened.state if isinstance(opened.state, State) else None)
+        others_poll = partial(lease.is_held_by_another, POLLER, cache.process)
+        runs, health = _syncs(client, cache, ring, clock, poll, others_poll, is_asked=actor == "cli")
         backfill = Backfill(runs, client, ring, settings.history)
         reread = Reread(runs, client, settings.history)
         retention = Retention(cache, ledger, ring, settings.history, clock)
@@ -108,14 +116,15 @@ class Engine:
         chores = _chores(retention=retention, backfill=backfill, reread=reread, reconciliation=reconciliation)
         actor = f"{actor}:{_login()}"
         actions = Actions(client, ledger, runs.store, ring, clock, actor, profile.read_only, settings.command_line)
-        lease, budget = Lease(cache), client.budget
-        polling = Polling(runs, health, cache, ledger, lease, ring, poll.runs_s, poll.health_s, budget, chores)
+        pace = (poll.runs_s, poll.health_s, client.budget)
+        polling = Polling(runs, health, cache, ledger, lease, ring, *pace, chores)
         return cls(
             settings=settings,
             profile=profile,
             client=client,
             cache=cache,
             ledger=ledger,
+            state=opened.state,
             runs=runs,
             health=health,
             backfill=backfill,
@@ -145,7 +154,19 @@ class Engine:
 
     def start_polling(self) -> None:
         """Keep the cache in step with the service from now on."""
+        if isinstance(self.state, StorageError):
+            self.doorbell.ring(StorageFailed(f"There are no automations here: {self.state}"))
         self.polling.start()
+
+    def usable_state(self) -> State:
+        """The automations' state.
+
+        Raises:
+            StorageError: It cannot be used; the message names the cure.
+        """
+        if isinstance(self.state, StorageError):
+            raise self.state
+        return self.state
 
     async def refresh(self) -> ApiError | None:
         """Ask for runs and health once, now; the first error, if any, after both were tried."""
@@ -162,7 +183,11 @@ class Engine:
         """Settle what is being sent, end polling, then close connections and files; each, whatever fails before."""
         async with AsyncExitStack() as stack:
             # The last one pushed is the first one closed.
-            for close in (self.cache.close, self.ledger.close, self.client.aclose, self.polling.stop):
+            for close in (self.cache.close, self.ledger.close):
+                stack.push_async_callback(close)
+            if isinstance(self.state, State):
+                stack.push_async_callback(self.state.close)
+            for close in (self.client.aclose, self.polling.stop):
                 stack.push_async_callback(close)
             await self.actions.in_flight.close()
 
@@ -174,6 +199,7 @@ class _Opened:
     client: Client
     cache: Cache
     ledger: Ledger
+    state: State | StorageError
     token_problem: TokenError | None
 
 
@@ -184,12 +210,23 @@ async def _open(settings: Settings, profile: Profile, author: Author, clock: Cal
         stack.push_async_callback(cache.close)
         ledger = await _open_ledger(folder, author, clock)
         stack.push_async_callback(ledger.close)
+        state = await _open_state(folder, clock)
+        if isinstance(state, State):
+            stack.push_async_callback(state.close)
         token, problem = await _token(profile)
         budget = Budget(SharedBudget(cache))
         await budget.load()
         client = Client(profile.base_url, token or problem, deadline_s=profile.poll.deadline_s, budget=budget)
         stack.pop_all()
-    return _Opened(client, cache, ledger, problem)
+    return _Opened(client, cache, ledger, state, problem)
+
+
+async def _open_state(folder: Path, clock: Callable[[], datetime]) -> State | StorageError:
+    try:
+        return await State.open(folder / STATE_FILE, clock=clock)
+    except StorageError as error:
+        # What is cached can be read without it, and the service be asked.
+        return error
 
 
 async def open_ledger(settings: Settings, profile: Profile, *, actor: str) -> Ledger:
@@ -232,12 +269,20 @@ def _login() -> str:
 
 
 def _syncs(
-    client: Client, cache: Cache, ring: Announce, clock: Callable[[], datetime], poll: PollSettings, *, is_asked: bool
+    client: Client,
+    cache: Cache,
+    ring: Announce,
+    clock: Callable[[], datetime],
+    poll: PollSettings,
+    others_poll: OthersPoll,
+    *,
+    is_asked: bool,
 ) -> tuple[RunSync, HealthSync]:
     # A person waits for what a command asks; a console and a bot poll by themselves.
     active, health = (client, client) if is_asked else (client.at(Priority.ACTIVE), client.at(Priority.HEALTH))
-    runs = RunSync(active, cache, ring, clock=clock, page_size=poll.page_size, first_runs=poll.first_runs)
-    return runs, HealthSync(health, cache, ring, clock=clock)
+    size, first = poll.page_size, poll.first_runs
+    runs = RunSync(active, cache, ring, clock=clock, page_size=size, first_runs=first, others_poll=others_poll)
+    return runs, HealthSync(health, cache, ring, clock=clock, others_poll=others_poll)
 
 
 def _chores(**workers: Backfill | Reread | Retention | Reconciliation) -> dict[str, Work]:

@@ -17,13 +17,14 @@ from app.schedule import Job, Schedule, Work
 from app.sync import HealthSync, RunSync
 from app.sync.polls import CANNOT_POLL, Cadence
 from storage.cache import Cache
-from storage.cache.polls import POLLER
 from storage.errors import StorageError
 from storage.foreign_writes import ForeignWrites
 from storage.lease import Lease
 from storage.ledger import Ledger
 from storage.records.activity import Subject
 
+POLLER: Final = "poller"
+"""The lease of the process that polls."""
 DOORBELL_S: Final = 0.4
 """How soon another process's write is noticed."""
 STANDBY_S: Final = 3.0
@@ -215,7 +216,7 @@ class Polling:
             try:
                 if self.is_poller:
                     await self._hold_lease()
-                if await foreign.noticed():
+                if await self.cache.reopen_if_gone() or await foreign.noticed():
                     self.announce(CacheChangedElsewhere())
                 wait_s = DOORBELL_S
             except StorageError as error:

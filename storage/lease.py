@@ -24,20 +24,32 @@ class Leasing(Protocol):
 
 
 class Lease:
-    """Named leases in a database that has their table; a lease not renewed in time is free again."""
+    """Named leases in a database that has their table; a lease not renewed in time is free again.
 
-    def __init__(self, database: Leasing) -> None:
-        self._thread = database.writer
-        self._clock = database.clock
+    Without a database every claim is granted: each process then does the work itself.
+    """
+
+    def __init__(self, database: Leasing | None) -> None:
+        self._database = database
 
     async def acquire(self, name: str, owner: str, ttl_s: float) -> bool:
         """Whether the owner holds the lease for the next `ttl_s` seconds: it was free, had run out, or was theirs."""
-        ttl_us = round(ttl_s * _SECOND_US)
-        return await self._thread.run(partial(_acquire, name=name, owner=owner, clock=self._clock, ttl_us=ttl_us))
+        if self._database is None:
+            return True
+        claim = partial(_acquire, name=name, owner=owner, clock=self._database.clock, ttl_us=round(ttl_s * _SECOND_US))
+        return await self._database.writer.run(claim)
 
     async def release(self, name: str, owner: str) -> None:
         """Give the lease back, if the owner holds it."""
-        await self._thread.run(partial(_release, name=name, owner=owner))
+        if self._database is not None:
+            await self._database.writer.run(partial(_release, name=name, owner=owner))
+
+    async def is_held_by_another(self, name: str, owner: str) -> bool:
+        """Whether another owner holds the lease now."""
+        if self._database is None:
+            return False
+        held = partial(_is_held_by_another, name=name, owner=owner, now_us=to_us(self._database.clock()))
+        return await self._database.writer.run(held)
 
 
 def _acquire(connection: sqlite3.Connection, name: str, owner: str, clock: Clock, ttl_us: int) -> bool:
@@ -58,6 +70,11 @@ def _acquire(connection: sqlite3.Connection, name: str, owner: str, clock: Clock
             },
         )
     return taken.rowcount == 1
+
+
+def _is_held_by_another(connection: sqlite3.Connection, name: str, owner: str, now_us: int) -> bool:
+    query = "SELECT 1 FROM leases WHERE name = ? AND owner <> ? AND until_us > ?"
+    return connection.execute(query, (name, owner, now_us)).fetchone() is not None
 
 
 def _release(connection: sqlite3.Connection, name: str, owner: str) -> None:

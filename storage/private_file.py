@@ -75,6 +75,15 @@ def move_aside(path: Path, why: str, stamp: str) -> Path:
     return aside
 
 
+def file_identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one that takes its place; None: there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _restrict(path: Path) -> None:
     try:
         if path.stat().st_mode & 0o777 != FILE_MODE:

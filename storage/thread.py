@@ -87,6 +87,14 @@ class DatabaseThread:
         finally:
             self._executor.shutdown(wait=False)
 
+    async def reopen(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        """Close the connection once the waiting jobs ran, and go on with another one.
+
+        Raises:
+            StorageError: It cannot be opened; until it can be, every job fails.
+        """
+        await self._submit(lambda: self._reopen(connect))
+
     def _submit(self, call: Callable[[], T]) -> "asyncio.Future[T]":
         try:
             return asyncio.get_running_loop().run_in_executor(self._executor, call)
@@ -99,6 +107,10 @@ class DatabaseThread:
         except sqlite3.Error as error:
             self._translate(error)
             raise
+
+    def _reopen(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        self._close()
+        self._open(connect)
 
     def _work(self, ticket: object, job: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._connection

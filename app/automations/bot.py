@@ -16,7 +16,7 @@ from app.automations.observing import Observer
 from app.automations.occurrences import asked_for
 from app.automations.runner import Runner
 from app.automations.telling import Telling
-from app.config import STATE_FILE, Profile, Settings, data_folder
+from app.config import Profile, Settings
 from app.engine import Engine
 from app.events import Event, LinkChanged, StorageFailed
 from app.notify.incidents import IncidentReader
@@ -51,7 +51,6 @@ class Bot:
     journal: Callable[[Decision], None] = lambda _: None
     """Is given each decision, and again when it is settled."""
     _engine: Engine | None = None
-    _state: State | None = None
     _runner: Runner | None = None
     _lease: Lease | None = None
     _owner: str = field(default_factory=lambda: f"{os.getpid()}-{secrets.token_hex(8)}")
@@ -69,8 +68,7 @@ class Bot:
         self._engine = engine = await Engine.open(self.settings, self.profile, actor="bot:watch", announce=self._hear)
         if engine.token_problem is not None:
             raise engine.token_problem
-        folder = data_folder(self.settings, self.profile)
-        self._state = state = await State.open(folder / STATE_FILE, clock=engine.clock)
+        state = engine.usable_state()
         self._lease = Lease(state)
         self._runner = self._made(engine, state)
 
@@ -81,8 +79,6 @@ class Bot:
                 await self._lease.release(LEASE, self._owner)
         if self._engine is not None:
             await self._engine.close()
-        if self._state is not None:
-            await self._state.close()
 
     async def once(self) -> str | None:
         """Ask the service once, decide, act. Returns why the service could not be asked, if so.
@@ -134,9 +130,9 @@ class Bot:
             try:
                 if await self._may_work():
                     await runner.look()
-                    if engine.clock() - forgot_at > FORGET_EVERY and self._state is not None:
+                    if engine.clock() - forgot_at > FORGET_EVERY:
                         forgot_at = engine.clock()
-                        await self._state.forget(forgot_at)
+                        await self.state.forget(forgot_at)
                     wait_s = (await runner.next_look() - engine.clock()).total_seconds()
             except StorageError as error:
                 self.say("storage_failed", profile=self.profile.name, message=str(error))
@@ -147,21 +143,26 @@ class Bot:
     def reload(self, settings: Settings) -> None:
         """Work by other rules and routes from now on; what was decided stays decided."""
         self.settings = settings
-        if self._engine is not None and self._state is not None:
-            self._runner = self._made(self._engine, self._state)
+        if self._engine is not None:
+            self._runner = self._made(self._engine, self.state)
         self._rang.set()
 
     @property
     def state(self) -> State:
         """Its open state."""
-        if self._state is None:
+        return self.engine.usable_state()
+
+    @property
+    def engine(self) -> Engine:
+        """Its open engine."""
+        if self._engine is None:
             raise RuntimeError("A bot is opened before it works.")
-        return self._state
+        return self._engine
 
     def _opened(self) -> tuple[Engine, Runner]:
-        if self._engine is None or self._runner is None:
+        if self._runner is None:
             raise RuntimeError("A bot is opened before it works.")
-        return self._engine, self._runner
+        return self.engine, self._runner
 
     def _made(self, engine: Engine, state: State) -> Runner:
         notify, poll = self.settings.notify, self.profile.poll

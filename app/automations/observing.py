@@ -22,6 +22,8 @@ class Observer:
     ledger: Ledger
     incidents: IncidentReader
     _watermark: Watermark = field(default_factory=Watermark)
+    _file: int = 0
+    """Which of the cache's files the watermark belongs to."""
 
     async def observe(self, now: datetime) -> Seen:
         """What can set rules off now.
@@ -29,6 +31,8 @@ class Observer:
         Raises:
             StorageError: Cache or ledger cannot be read.
         """
+        if self._file != self.cache.opened:
+            self._file, self._watermark = self.cache.opened, Watermark()
         ahead = await self.cache.run_clock_ahead()
         found = await self.cache.following.changes(self._watermark, since=now + ahead - LOOK_BACK)
         return Seen(

@@ -48,6 +48,8 @@ class Watch:
     profile: str
     clock: Callable[[], datetime]
     _watermark: Watermark | None = None
+    _file: int | None = None
+    """Which of the cache's files the watermark belongs to; None: it has not begun."""
     _began_at: datetime | None = None
     _since: datetime | None = None
     """What came to be before it is history, however new to the cache."""
@@ -67,7 +69,7 @@ class Watch:
         Raises:
             StorageError: The cache cannot be read.
         """
-        now = self.clock()
+        now, self._file = self.clock(), self.cache.opened
         self._watermark = watermark = await self.cache.following.watermark()
         await self.cache.following.save_watermark(watermark, at=now)
         # Before the very first watch nothing is news, whatever the first sync brings.
@@ -84,6 +86,8 @@ class Watch:
             StorageError: The cache cannot be read or written.
         """
         now = self.clock()
+        if self._file not in {None, self.cache.opened}:
+            await self.begin()
         events, missed = await self._moved()
         states = await self._states(now)
         fresh = self._fresh(states)

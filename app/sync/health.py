@@ -6,7 +6,7 @@ from datetime import datetime
 from app.api.client import Client
 from app.api.errors import ApiError
 from app.events import Announce, HealthChanged
-from app.sync.polls import PollRecord
+from app.sync.polls import OthersPoll, PollRecord, alone
 from storage.cache import Cache
 from storage.records import HealthChange
 
@@ -14,12 +14,20 @@ from storage.records import HealthChange
 class HealthSync:
     """Keeps the cache's health of the code hosts as the service has it."""
 
-    def __init__(self, client: Client, cache: Cache, announce: Announce, *, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        cache: Cache,
+        announce: Announce,
+        *,
+        clock: Callable[[], datetime],
+        others_poll: OthersPoll = alone,
+    ) -> None:
         self._client = client
         self._cache = cache
         self._announce = announce
         self._clock = clock
-        self._polls = PollRecord("health", cache, announce)
+        self._polls = PollRecord("health", cache, announce, others_poll)
 
     async def refresh(self) -> tuple[HealthChange, ...]:
         """Ask once.

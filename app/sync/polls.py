@@ -1,7 +1,7 @@
 """Polls: how often the service is asked, and how the cache remembers what came of it."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -73,6 +73,15 @@ class Cadence:
         return max(0.0, self.due_at_s - now_s)
 
 
+OthersPoll = Callable[[], Awaitable[bool]]
+"""Whether another process polls now."""
+
+
+async def alone() -> bool:
+    """No other process polls."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class PollRecord:
     """Records how the polls of one subject went, and rings the doorbell."""
@@ -80,6 +89,7 @@ class PollRecord:
     subject: Subject
     cache: Cache
     announce: Announce
+    others_poll: OthersPoll = alone
 
     async def keep(self, at: datetime, error: ApiError | None, *, in_lab: bool, dropped: int = 0) -> None:
         """Record a poll that ended with this error, or with none.
@@ -94,8 +104,7 @@ class PollRecord:
             getattr(error, "status", None),
             in_lab,
             dropped,
-            process=self.cache.process,
-            is_own=isinstance(error, CANNOT_POLL),
+            is_own=isinstance(error, CANNOT_POLL) and await self.others_poll(),
         )
         state = await self.cache.record_poll(how)
         self.announce(LinkChanged(state, own_failure=None if error is None or state.is_failing else how))

@@ -12,7 +12,7 @@ from app.api.client import Client
 from app.api.errors import ApiError, EndlessListError, RejectedError
 from app.events import Announce, RunsChanged
 from app.sync.look_up import SECOND, LookUp, Verdict
-from app.sync.polls import PollRecord
+from app.sync.polls import OthersPoll, PollRecord, alone
 from app.sync.reader import RunQuery, RunReader, StoredPage
 from app.sync.walk import ENDS, Walk
 from storage.cache import Cache
@@ -76,6 +76,7 @@ class RunSync:
         clock: Callable[[], datetime],
         page_size: int,
         first_runs: int,
+        others_poll: OthersPoll = alone,
     ) -> None:
         self._client = client
         self.cache = cache
@@ -84,7 +85,7 @@ class RunSync:
         self.reader = RunReader(client, cache, announce, clock, page_size)
         """Reads any list of runs into the cache."""
         self._look_up = LookUp(self.reader)
-        self._polls = PollRecord("runs", cache, announce)
+        self._polls = PollRecord("runs", cache, announce, others_poll)
         self._first_runs = first_runs
         """How far the very first refresh reaches back, in runs."""
         self._refreshes = 0

@@ -23,6 +23,7 @@ from storage.cache.run_sql import orders_used
 from storage.cache.schema import ORDER_INDEXES, make_index
 from storage.database import data_version
 from storage.errors import StorageError
+from storage.private_file import file_identity
 from storage.records import Run, RunChanges, RunDetail, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.thread import DatabaseThread, reads, writes
 from storage.values import Clock, utc_now
@@ -45,18 +46,24 @@ class Cache:
         self, writer: DatabaseThread, reader: DatabaseThread, *, clock: Clock, set_aside: SetAside | None
     ) -> None:
         self.writer = writer
-        """For what lives in the same file: the lease."""
         self.clock = clock
         self.set_aside = set_aside
         """What this cache replaced when it was opened: a person is told. None: nothing."""
         self.reader = reader
         self.process = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         """Tells this process from the others that have the file open."""
+        self.opened = 0
+        """How many files it had: what is known of the place in one of them says nothing of the next."""
+        self._answers = AnswerQueue(writer)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.opened += 1
+        self._file = file_identity(self.writer.path)
         self._counts = read_runs.Counts()
         self._landmarks = window_queries.Landmarks()
         self._indexed: set[str] = set()
         """Orders of which the index is known to be there."""
-        self._answers = AnswerQueue(writer)
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
@@ -74,6 +81,22 @@ class Cache:
             await writer.close()
             raise
         return cls(writer, reader, clock=clock, set_aside=set_aside)
+
+    async def reopen_if_gone(self) -> bool:
+        """Go on with a new file where this one was deleted or moved away; whether it was.
+
+        Raises:
+            StorageError: It was, and no new one can be opened.
+        """
+        path = self.writer.path
+        if file_identity(path) == self._file:
+            return False
+        # Otherwise the rest would be written where no other process looks.
+        await asyncio.to_thread(prepare, path, self.clock())
+        await self.writer.reopen(partial(connect_writer, path))
+        await self.reader.reopen(partial(connect_reader, path))
+        self._begin()
+        return True
 
     async def close(self) -> None:
         """Finish the jobs under way and close both connections; a second call does nothing."""

@@ -9,8 +9,6 @@ from storage.records import LinkState, PollOutcome
 from storage.records.activity import ANSWERED, FAILED, ActivityFilter, ActivityPage, PollSpan, Subject
 from storage.values import from_us, from_us_or_none, sqlite_text, to_us
 
-POLLER: Final = "poller"
-"""The lease of the process that polls."""
 CAP: Final = 5_000
 """Entries kept, the newest: months of an ordinary link, days of one that changes with every poll."""
 LONGEST_GAP: Final = timedelta(minutes=30)
@@ -53,16 +51,9 @@ ON CONFLICT (subject) DO UPDATE SET
     error_kind = excluded.error_kind, error_message = excluded.error_message, in_lab = excluded.in_lab
 """
 
-_POLLED_BY_OTHERS: Final = """
-SELECT 1 FROM leases WHERE name = :poller AND owner <> :process AND until_us > :at_us
-"""
-
 
 def record(connection: sqlite3.Connection, outcome: PollOutcome) -> LinkState:
-    """Record how a poll went; the state of the link after it.
-
-    A failure that is the process's own does not touch the link while another process holds the poller's lease.
-    """
+    """Record how a poll went; the state of the link after it, which a failure of one process alone leaves as it is."""
     message = None if outcome.error_message is None else sqlite_text(outcome.error_message)
     bound = {
         "subject": outcome.subject,
@@ -74,14 +65,12 @@ def record(connection: sqlite3.Connection, outcome: PollOutcome) -> LinkState:
         "in_lab": int(outcome.in_lab),
         "dropped": outcome.dropped,
         "gap_us": _GAP_US,
-        "process": outcome.process,
-        "poller": POLLER,
     }
     with immediate(connection):
         if connection.execute(_EXTEND, bound).rowcount == 0:
             connection.execute(_BEGIN, bound)
             connection.execute("DELETE FROM poll_log WHERE id <= (SELECT max(id) FROM poll_log) - ?", (CAP,))
-        if not (outcome.is_own and connection.execute(_POLLED_BY_OTHERS, bound).fetchone()):
+        if not outcome.is_own:
             connection.execute(_SUCCEEDED if outcome.error_kind is None else _FAILED, bound)
         return _link(connection, outcome.subject)
 

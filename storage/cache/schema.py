@@ -118,7 +118,6 @@ CREATE TABLE poll_log (
     polls INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX poll_log_subject ON poll_log (subject, id);
-CREATE TABLE leases (name TEXT PRIMARY KEY, owner TEXT NOT NULL, until_us INTEGER NOT NULL) STRICT;
 """
 
 _COVERAGE: Final = """

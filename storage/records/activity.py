@@ -22,10 +22,8 @@ class PollOutcome:
     """The service said that it is a lab, where faults are scripted."""
     dropped: int = 0
     """Entries of its lists that had no usable id."""
-    process: str = ""
-    """Whose poll it was, by `Cache.process`."""
     is_own: bool = False
-    """It failed for a reason that other processes may not have, such as a refused token."""
+    """It failed for a reason of this process, such as a refused token, while another one polls: the link stays."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,12 @@
 """The state's file: durable before it is fast, as the ledger, because a claim that is lost is acted on twice."""
 
+import re
 import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from storage.database import Schema
+from storage.errors import DatabaseUnopenableError
 from storage.ledger.opening import connect_precious
 
 if TYPE_CHECKING:
@@ -53,6 +55,70 @@ DAMAGE_CURE: Final = (
 )
 
 
+MOUNTS: Final = Path("/proc/self/mountinfo")
+"""What is mounted where, as Linux tells it."""
+NETWORK: Final = frozenset(
+    {
+        *(
+            "nfs",
+            "nfs4",
+            "cifs",
+            "smb3",
+            "smbfs",
+            "ncpfs",
+            "afs",
+            "9p",
+            "ceph",
+            "glusterfs",
+            "lustre",
+            "gpfs",
+            "beegfs",
+        ),
+        *(
+            "davfs",
+            "fuse.sshfs",
+            "fuse.glusterfs",
+            "fuse.ceph",
+            "fuse.rclone",
+            "fuse.s3fs",
+            "fuse.davfs2",
+            "fuse.gcsfuse",
+        ),
+    }
+)
+"""File systems whose locks may not hold between machines, or at all."""
+
+
 def connect(path: Path) -> sqlite3.Connection:
-    """The state's connection, its file created or migrated where needed; raises as `connect_precious`."""
+    """The state's connection, its file created or migrated where needed.
+
+    Raises:
+        StorageError: It lies on a network file system; or as `connect_precious`.
+    """
+    if (kind := file_system(path.parent)) in NETWORK:
+        raise DatabaseUnopenableError(
+            f"{path} is on a network file system ({kind}), where two bots could both hold a lock and act twice. Set"
+            " data_dir in the configuration, or RUNWARDEN_DATA_DIR, to a folder on a local disk.",
+            path=path,
+        )
     return connect_precious(path, SCHEMA, DAMAGE_CURE)
+
+
+def file_system(folder: Path) -> str | None:
+    """The kind of the file system that a folder is on, or will be; None: the system does not tell."""
+    try:
+        lines = MOUNTS.read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    place, best, kind = folder.resolve(), -1, None
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        point = Path(_OCTAL.sub(lambda found: chr(int(found[1], 8)), before.split(" ")[4]))
+        # Of several that are mounted at one point the last one is on top.
+        if place.is_relative_to(point) and len(point.parts) >= best:
+            best, kind = len(point.parts), after.split(" ")[0]
+    return kind
+
+
+_OCTAL: Final = re.compile(r"\\([0-7]{3})")
+"""How a blank and the like stand in a mount point."""

@@ -13,14 +13,11 @@ from app.automations.bot import Bot
 from app.config import Settings, load
 from tests.fault_server import FaultServer, Received, Respond
 
-NOW = datetime.now(UTC)
-RUN = {
+RUN: dict[str, object] = {
     "run_id": "run_1",
     "status": "failed",
     "branch_name": "fix/x",
     "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
-    "created_at": NOW.isoformat(),
-    "updated_at": NOW.isoformat(),
 }
 
 
@@ -45,6 +42,8 @@ class Service:
 
 @pytest.fixture
 def service() -> AsyncIterator[Service]:
+    # Of now: what was long ago when a rule began is history.
+    RUN.update(dict.fromkeys(("created_at", "updated_at"), datetime.now(UTC).isoformat()))
     with FaultServer() as server:
         yield Service(server)
 

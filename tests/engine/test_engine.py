@@ -17,6 +17,7 @@ from storage.errors import DatabaseBusyError
 from storage.lease import Lease
 from storage.ledger import Ledger
 from storage.records import RunFilter
+from storage.state import State
 from tests.run_board import Board, served
 
 
@@ -75,8 +76,8 @@ def noted_closes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(kind, method, closing)
 
-    for kind, method in ((InFlight, "close"), (Client, "aclose"), (Ledger, "close"), (Cache, "close")):
-        noted(kind, method)
+    for kind in (InFlight, Client, State, Ledger, Cache):
+        noted(kind, "aclose" if kind is Client else "close")
     return closed
 
 
@@ -91,7 +92,8 @@ async def test_an_engine_that_cannot_open_leaves_nothing_open(
     with pytest.raises((DatabaseBusyError, ZeroDivisionError)):
         await Engine.open(*configured(board, tmp_path), actor="test")
 
-    assert closed == ["Ledger", "Cache"]
+    assert closed[-2:] == ["Ledger", "Cache"]
+    assert ("State" in closed) == ("Ledger" not in place)
 
 
 async def test_all_is_closed_whatever_fails_before(
@@ -105,7 +107,7 @@ async def test_all_is_closed_whatever_fails_before(
     with pytest.raises(DatabaseBusyError):
         await engine.close()
 
-    assert closed == ["InFlight", "Client", "Ledger", "Cache"]
+    assert closed == ["InFlight", "Client", "State", "Ledger", "Cache"]
 
 
 async def test_polling_fills_the_cache_and_rings(board: Board, tmp_path: Path) -> None:
@@ -180,7 +182,7 @@ async def test_a_write_whose_process_was_killed_is_settled_while_a_console_is_op
     listener = Listener()
     async with await Engine.open(*configured(board, tmp_path), actor="console", announce=listener) as engine:
         if not has_lease:
-            await Lease(engine.cache).acquire("poller", "another", 600)
+            await Lease(engine.usable_state()).acquire("poller", "another", 600)
         ledger = engine.ledger
         action = await ledger.prepare(
             action_id=None, kind="run.start", subject="", key="k", path="/", body_json="{}", actor="cli"

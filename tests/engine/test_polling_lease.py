@@ -11,8 +11,9 @@ import pytest
 
 from app.config import load
 from app.engine import Engine
-from app.events import CacheChangedElsewhere, Event, LinkChanged, PollDelayed
+from app.events import CacheChangedElsewhere, Event, LinkChanged, PollDelayed, StorageFailed
 from app.polling import DOORBELL_S, STANDBY_S
+from storage.errors import StorageError
 from storage.records import PollOutcome
 from tests.fault_server import Drop, FaultServer, Received, Respond
 from tests.waiting import until
@@ -94,6 +95,47 @@ async def test_a_manual_refresh_keeps_to_what_another_process_was_told(tmp_path:
             wait = next(event.wait for event in waits if isinstance(event, PollDelayed))
             assert wait.reason == "rate_limit"
             assert 30 < (wait.until - other.clock()).total_seconds() <= 60
+
+
+async def test_a_deleted_cache_changes_nothing_about_who_polls(tmp_path: Path) -> None:
+    """The poller goes on in a new file, which a console that starts then sees; only one of them asks."""
+    heard: list[Event] = []
+    with told_apart(Drop()) as server:
+        async with await opened(server, tmp_path, "good", heard) as old:
+            old.start_polling()
+            await until(lambda: old.polling.is_poller and len(server.requests) >= 2)
+            await old.cache.record_poll(PollOutcome("runs", old.clock()))
+            for file in tmp_path.rglob("cache.sqlite3*"):
+                file.unlink()
+            await until(lambda: old.cache.opened == 2)
+            async with await opened(server, tmp_path, "good", []) as new:
+                new.start_polling()
+                old.polling.poll_soon("runs")
+                await until(lambda: len([event for event in heard if isinstance(event, LinkChanged)]) >= 3)
+                links = await new.cache.links()
+
+                assert (old.polling.is_poller, new.polling.is_poller) == (True, False)
+                assert links[0].last_ok_at is not None
+
+
+async def test_without_a_file_for_the_lease_each_process_polls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as on a network file system: it is said, and everything else works."""
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"1 0 0:1 / {tmp_path} rw - nfs4 server:/home rw\n")
+    monkeypatch.setattr("storage.state.opening.MOUNTS", mounts)
+    told: list[Event] = []
+    with told_apart(Drop()) as server:
+        async with (
+            await opened(server, tmp_path, "good", told) as one,
+            await opened(server, tmp_path, "good", []) as two,
+        ):
+            one.start_polling()
+            two.start_polling()
+            await until(lambda: one.polling.is_poller and two.polling.is_poller)
+            with pytest.raises(StorageError, match=r"network file system \(nfs4\).* Set data_dir"):
+                one.usable_state()
+
+    assert any(isinstance(event, StorageFailed) for event in told)
 
 
 async def test_another_process_is_heard_within_half_a_second(tmp_path: Path) -> None:

@@ -147,6 +147,7 @@ from pathlib import Path
 from storage.cache import Cache
 from storage.lease import Lease
 from storage.ledger import KeyTakenError, Ledger, SubjectBlockedError
+from storage.state import State
 
 async def start():
     print("ready", flush=True)

@@ -1,23 +1,25 @@
 """The lease: one holder at a time, and free again when nobody renews it."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from storage.cache import Cache
 from storage.lease import Lease
+from storage.state import State
 
 CLAIM = """
-async with await Cache.open(Path(path)) as cache:
+async with await State.open(Path(path)) as state:
     await start()
-    print(await Lease(cache).acquire("poller", number, 60))
+    print(await Lease(state).acquire("poller", number, 60))
 """
 
 
 @pytest.fixture
-def lease(cache: Cache) -> Lease:
-    return Lease(cache)
+async def lease(tmp_path: Path, clock: Callable[[], datetime]) -> AsyncIterator[Lease]:
+    async with await State.open(tmp_path / "state.sqlite3", clock=clock) as state:
+        yield Lease(state)
 
 
 STORIES = {
@@ -47,6 +49,6 @@ async def test_one_holds_it_until_the_term_ends(
     assert await lease.acquire("backfill", "eve", 30)
 
 
-def test_processes_that_claim_at_once_get_one_lease(race: Callable[..., list[str]], cache_path: Path) -> None:
+def test_processes_that_claim_at_once_get_one_lease(race: Callable[..., list[str]], tmp_path: Path) -> None:
     """Exactly one of them."""
-    assert sorted(race(CLAIM, 6, str(cache_path))) == ["False"] * 5 + ["True"]
+    assert sorted(race(CLAIM, 6, str(tmp_path / "state.sqlite3"))) == ["False"] * 5 + ["True"]

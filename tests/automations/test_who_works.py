@@ -1,0 +1,83 @@
+"""Who works: of consoles and bots on one folder, one polls and one bot acts, whatever becomes of the cache."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from app.automations.bot import Bot
+from app.config import Settings
+from app.engine import Engine
+from tests.automations.test_acting import RUN, Said, Service, automation, configured, service
+from tests.waiting import until
+
+__all__ = ["service"]
+
+
+@asynccontextmanager
+async def at_work(settings: Settings) -> AsyncIterator[tuple[Bot, Said]]:
+    """A bot that runs, and what it says."""
+    bot = Bot(settings, settings.profile(), said := Said())
+    await bot.open()
+    working = asyncio.create_task(bot.run())
+    try:
+        yield bot, said
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        await bot.close()
+
+
+async def looked(bot: Bot) -> None:
+    """Wait until its rules have looked: what comes from now on is news."""
+    async with asyncio.timeout(60):
+        while [state.is_new for state in (await bot.state.rule_states()).values()] != [False]:  # noqa: ASYNC110 — no event
+            await asyncio.sleep(0.01)
+    await until(lambda: bot.engine.polling.is_poller)
+
+
+@pytest.mark.parametrize("first", ["bot", "console"])
+async def test_console_and_bot_take_over_from_each_other(service: Service, tmp_path: Path, first: str) -> None:
+    """The first one polls; when it ends, the other one does. The bot acts all the time."""
+    settings = configured(service, tmp_path, automation('{ continue = "go on" }'))
+    console = await Engine.open(settings, settings.profile(), actor="console")
+    if first == "console":
+        console.start_polling()
+        await until(lambda: console.polling.is_poller)
+    async with at_work(settings) as (bot, said):
+        await until(lambda: ("working", {"profile": "acme"}) in said)
+        if first == "console":
+            assert not bot.engine.polling.is_poller
+            await console.close()
+            await until(lambda: bot.engine.polling.is_poller)
+        else:
+            await until(lambda: bot.engine.polling.is_poller)
+            console.start_polling()
+            await asyncio.sleep(0)
+            assert not console.polling.is_poller
+    if first == "bot":
+        await until(lambda: console.polling.is_poller)
+        await console.close()
+
+
+async def test_a_deleted_cache_changes_nothing_about_who_works(service: Service, tmp_path: Path) -> None:
+    """The bot goes on, does nothing a second time, and misses nothing; the other one stands by."""
+    settings = configured(service, tmp_path, "[poll]\nruns_s = 1\n" + automation('{ continue = "{run.id}" }'))
+    async with at_work(settings) as (bot, said):
+        await until(lambda: ("working", {"profile": "acme"}) in said)
+        await looked(bot)
+        async with at_work(settings) as (_, other):
+            service.runs = [RUN]
+            await until(lambda: len(service.posted) == 1)
+            for file in tmp_path.rglob("cache.sqlite3*"):
+                file.unlink()
+            service.runs = [{**RUN, "run_id": "run_9"}, RUN]
+            await until(lambda: len(service.posted) == 2)
+            bot.engine.polling.poll_soon("runs")
+            await until(lambda: len(said.outcomes()) == 4)
+
+            assert bot.engine.polling.is_poller
+            assert [event for event, _ in other if event == "working"] == []
+    assert [request.json()["instructions"] for request in service.posted] == ["run_1", "run_9"]
