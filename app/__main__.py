@@ -20,6 +20,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         open_missing()
     argv = list(sys.argv[1:] if arguments is None else arguments)
+    if argv in (["-V"], ["--version"]):
+        # Scripts and prompts ask often, and nothing has to be imported for it.
+        from app.version import VERSION_LINE
+
+        print(VERSION_LINE, flush=True)  # noqa: T201 — the answer
+        return 0
     code = None if argv or not (sys.stdin.isatty() and sys.stdout.isatty()) else _console_at_once()
     if code is not None:
         return code

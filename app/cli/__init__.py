@@ -6,31 +6,34 @@ from typing import Any, Final
 import click
 
 from app.cli.context import Invocation
-from app.cli.options import global_options
-from app.version import __version__
+from app.cli.options import global_options, near, output_options, refuse_format
+from app.version import VERSION_LINE, __version__
 
 COMMANDS: Final = {
-    "console": "app.cli.console:console",
-    "web": "app.cli.web:web",
-    "demo": "app.cli.console:demo",
-    "serve": "app.cli.service:serve",
-    "service": "app.cli.service:service",
-    "runs": "app.cli.runs:runs",
-    "agents": "app.cli.agents:agents",
-    "health": "app.cli.health:health",
-    "orgs": "app.cli.orgs:orgs",
-    "gitlab": "app.cli.orgs:gitlab",
-    "actions": "app.cli.actions:actions",
-    "watch": "app.cli.watch:watch",
-    "automations": "app.cli.automations:automations",
-    "inbox": "app.cli.inbox:inbox",
-    "notify": "app.cli.notify:notify",
-    "backup": "app.cli.backup:backup",
-    "config": "app.cli.config:config",
-    "profiles": "app.cli.profiles:profiles",
-    "token": "app.cli.profiles:token",
+    "console": ("app.cli.console:console", "Open the console."),
+    "web": ("app.cli.web:web", "Open the console in a browser on this machine."),
+    "demo": ("app.cli.console:demo", "Try it: a service, repositories, runs and the console."),
+    "serve": ("app.cli.service:serve", "Run the self-hosted service."),
+    "service": ("app.cli.service:service", "Administer a self-hosted service's data folder."),
+    "runs": ("app.cli.runs:runs", "List, show, start, continue, retry, wait for and export runs."),
+    "agents": ("app.cli.agents:agents", "Start named agents."),
+    "health": ("app.cli.health:health", "Ask how the code hosts are, as a monitoring plugin."),
+    "orgs": ("app.cli.orgs:orgs", "Create, import and list partner organizations."),
+    "gitlab": ("app.cli.orgs:gitlab", "Onboard GitLab projects."),
+    "actions": ("app.cli.actions:actions", "List, export, show and resolve the writes sent from here."),
+    "watch": ("app.cli.watch:watch", "Watch without a screen, and carry out the automations."),
+    "automations": (
+        "app.cli.automations:automations",
+        "List, check, pause and approve what `runwarden watch` carries out.",
+    ),
+    "inbox": ("app.cli.inbox:inbox", "List what happened and is not dealt with, and say that it is."),
+    "notify": ("app.cli.notify:notify", "Try the routes of notifications."),
+    "backup": ("app.cli.backup:backup", "Copy the ledgers and the automations' state."),
+    "config": ("app.cli.config:config", "Show, check or create the configuration file."),
+    "profiles": ("app.cli.profiles:profiles", "List the configured services."),
+    "token": ("app.cli.profiles:token", "Check the API token."),
 }
-"""Where each command lives; only the one that is called is imported."""
+"""Where each command lives, and its line in the help; only the one that is called is imported."""
 
 
 class LazyGroup(click.Group):
@@ -44,14 +47,28 @@ class LazyGroup(click.Group):
         """The command, imported; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
-        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         command = getattr(import_module(module), attribute)
         return command if isinstance(command, click.Command) else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 — as above
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; one that there is not is refused with the name that was meant."""
+        if args[0] not in COMMANDS and (meant := near(args[0], COMMANDS)):
+            raise click.UsageError(f"No such command {args[0]!r}. Did you mean {meant}?", ctx)
+        return super().resolve_command(ctx, args)
 
 
 def _open_console(ctx: click.Context) -> Any:
     if ctx.invoked_subcommand is not None:
         return None
+    refuse_format(ctx)
     from app.cli.console import open_console
 
     return open_console(ctx.ensure_object(Invocation))
@@ -61,10 +78,10 @@ root = LazyGroup(
     name="runwarden",
     invoke_without_command=True,
     callback=click.pass_context(_open_console),
-    params=list(global_options(hidden=False)),
+    params=[*global_options(hidden=False), *output_options()],
     help="Watches a code-review agent service: its runs, the health of its code hosts, and the work you give it.\n\n"
     "Without a command the console opens; without a terminal a snapshot is printed. To try it with nothing to "
     "configure: runwarden demo\n\nThe options below work before and after any command's name.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-click.version_option(__version__, prog_name="runwarden")(root)
+click.version_option(__version__, "-V", "--version", message=VERSION_LINE)(root)

@@ -78,8 +78,7 @@ async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any)
     Each says who asked, on which machine and by which part of the program, when, what for, which service it went to,
     and what became of it. Does not contact the service.
     """
-    if invocation.format is Format.TABLE:
-        invocation.format = Format.NDJSON
+    invocation.asked_format = invocation.asked_format or Format.NDJSON
     async with invocation.ledger() as ledger:
         with invocation.exporting(out, "actions", COLUMNS) as rows:
             async for found in _pages(ledger, ActionFilter(**filters)):

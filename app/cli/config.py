@@ -8,6 +8,7 @@ import click
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import CommandGroup, FactCommand
+from app.cli.output import Format
 from app.cli.table import Column
 from app.config import config_path, data_folder, example_text
 
@@ -28,11 +29,11 @@ def config() -> None:
 def show_path(invocation: Invocation) -> int:
     """Print the path of the configuration file; it need not exist."""
     path = config_path(invocation.config_file, os.environ)
-    output = invocation.output
-    if output.format.is_json:
-        output.record({"path": str(path), "exists": path.is_file()}, ())
+    document = {"path": str(path), "exists": path.is_file()}
+    if invocation.format is Format.TABLE:
+        invocation.output.text(str(path))
     else:
-        output.text(str(path))
+        invocation.output.record(document, [("path", str(path)), ("exists", "yes" if document["exists"] else "no")])
     return Exit.DONE
 
 

@@ -107,7 +107,7 @@ async def _snapshot(output: Output, settings: "Settings", profile: "Profile") ->
     return Exit.DONE
 
 
-@click.command(short_help="Try it: a service, repositories, runs and the console.")
+@click.command(cls=ScreenCommand, short_help="Try it: a service, repositories, runs and the console.")
 @click.option("--no-console", is_flag=True, help="Run the service in the foreground; print one JSON line first.")
 @click.option("--keep", is_flag=True, help="Keep all files at the end, and print where.")
 @click.option(

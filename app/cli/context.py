@@ -37,7 +37,10 @@ class Invocation:
     read_only: bool = False
     token_stream: TextIO | None = None
     """Holds the token that `--token-stdin` read. None: the profile says where it is."""
-    format: Format = Format.TABLE
+    asked_format: Format | None = None
+    """None: no option names one, and each command prints in its own way."""
+    given: dict[str, tuple[str, Any]] = field(default_factory=dict)
+    """The options that were given, by what they set: as written, and with which value."""
     is_plugin: bool = False
     """Whether failures, too, follow the monitoring-plugin convention."""
     beside_error: Mapping[str, object] = field(default_factory=dict)
@@ -52,6 +55,11 @@ class Invocation:
     """The signal that ended the command early, if any."""
     _noted: set[str] = field(default_factory=set)
     """What was said already: the settings may be read twice."""
+
+    @property
+    def format(self) -> Format:
+        """The format asked for; else a table."""
+        return self.asked_format or Format.TABLE
 
     @property
     def output(self) -> Output:

@@ -1,9 +1,7 @@
 """One command line, from its arguments to its exit code: every failure is reported in one form."""
 
 import sys
-import traceback
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 import click
 
@@ -12,17 +10,21 @@ from app.cli import root
 from app.cli.context import Invocation, StoppedError
 from app.cli.exits import EXIT_BY_KIND, CommandFailedError, ErrorDetail, Exit, Failure, of_api_error
 from app.cli.output import Format
-from app.config import ConfigError
 from app.streams import NotPrintedError, ReaderGoneError, let_go_of, printing, remarking
-from app.token import TokenError
 
 
 def failure_of(error: BaseException) -> Failure | None:
     """The failure for an error; None for an unforeseen one."""
-    for kind, translate in TRANSLATIONS:
-        if isinstance(error, kind):
-            return translate(error)
-    return _of_deeper_rooms(error)
+    match error:
+        case CommandFailedError():
+            return error.failure
+        case click.Abort() | KeyboardInterrupt() | StoppedError():
+            return Failure("interrupted", "Interrupted.", Exit.INTERRUPTED)
+        case click.ClickException():
+            return _of_usage(error)
+        case ApiError():
+            return of_api_error(error)
+    return _of_config(error) or _of_deeper_rooms(error)
 
 
 def _of_usage(error: click.ClickException) -> Failure:
@@ -35,7 +37,15 @@ def _of_usage(error: click.ClickException) -> Failure:
     return Failure("usage", said + ("" if said.endswith("?") else ".") + hint, Exit.USAGE, detail)
 
 
-def _of_config(error: ConfigError) -> Failure:
+def _of_config(error: BaseException) -> Failure | None:
+    # Imported only now, here and below: what raised these has imported them already, and `--help` never needs them.
+    from app.config import ConfigError
+    from app.token import TokenError
+
+    if isinstance(error, TokenError):
+        return Failure("token", str(error), Exit.USAGE)
+    if not isinstance(error, ConfigError):
+        return None
     detail: dict[str, ErrorDetail] = {
         "file": None if error.file is None else str(error.file),
         "line": error.line,
@@ -44,12 +54,7 @@ def _of_config(error: ConfigError) -> Failure:
     return Failure(error.kind, str(error), Exit.USAGE, detail)
 
 
-def _of_interruption(_: BaseException) -> Failure:
-    return Failure("interrupted", "Interrupted.", Exit.INTERRUPTED)
-
-
 def _of_deeper_rooms(error: BaseException) -> Failure | None:
-    # Imported only now: what raised these has imported them already, and `config path` never needs them.
     from app.actions import ActionRefusedError, BlockedError, DuplicateError, InvalidRequestError
     from storage.errors import StorageError
     from storage.ledger import AmbiguousActionError, NoSuchActionError, WrongStateError
@@ -72,18 +77,6 @@ def _of_deeper_rooms(error: BaseException) -> Failure | None:
         case StorageError():
             return Failure(error.kind, str(error), Exit.USAGE, {"file": str(error.path)})
     return None
-
-
-TRANSLATIONS: Final[tuple[tuple[type[BaseException], Callable[..., Failure]], ...]] = (
-    (CommandFailedError, lambda error: error.failure),
-    (click.ClickException, _of_usage),
-    (ConfigError, _of_config),
-    (TokenError, lambda error: Failure("token", str(error), Exit.USAGE)),
-    (ApiError, of_api_error),
-    (StoppedError, _of_interruption),
-    (click.Abort, _of_interruption),
-    (KeyboardInterrupt, _of_interruption),
-)
 
 
 BROKEN_PIPE = 141
@@ -141,10 +134,12 @@ def _tell(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> 
         return Exit.USAGE
     if isinstance(error, click.UsageError):
         # Parsing stopped before the options were read.
-        invocation.format = _format_asked_for(argv) or invocation.format
+        invocation.asked_format = _format_asked_for(argv) or invocation.asked_format
         invocation.is_plugin = error.ctx is not None and error.ctx.info_name == "health"
     failure = failure_of(error)
     if failure is None:
+        import traceback
+
         with remarking(sys.stderr):
             traceback.print_exception(error)
         failure = Failure("internal", f"Runwarden itself failed: {type(error).__name__}.", Exit.FAILED)

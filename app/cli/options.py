@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
 from io import StringIO
@@ -25,10 +25,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _keep(
     attribute: str, read: Callable[[Any], Any] | None = None
 ) -> Callable[[click.Context, click.Parameter, Any], None]:
-    def callback(ctx: click.Context, _: click.Parameter, value: Any) -> None:
+    def callback(ctx: click.Context, param: click.Parameter, given: Any) -> None:
+        invocation, name = ctx.ensure_object(Invocation), param.opts[-1]
         # An option that was not given must not undo the group's.
-        if value is not None and value is not False:
-            setattr(ctx.ensure_object(Invocation), attribute, value if read is None else read(value))
+        for each in given if isinstance(given, tuple) else (True,) * given:
+            option, earlier = invocation.given.get(attribute, (None, None))
+            if option == name and each is True:
+                return
+            value = each if read is None else read(each)
+            if option is not None and value != earlier:
+                raise click.UsageError(f"{option} and {name} contradict each other: keep one of them.", ctx)
+            invocation.given[attribute] = name, value
+            setattr(invocation, attribute, value)
 
     return callback
 
@@ -45,6 +53,7 @@ def global_options(*, hidden: bool) -> list[click.Option]:
     return [
         option(
             ["--config"],
+            multiple=True,
             type=path,
             metavar="FILE",
             callback=_keep("config_file"),
@@ -52,12 +61,14 @@ def global_options(*, hidden: bool) -> list[click.Option]:
         ),
         option(
             ["--profile"],
+            multiple=True,
             metavar="NAME",
             callback=_keep("profile_name"),
             help="Which of the configured services; beats the environment [RUNWARDEN_PROFILE].",
         ),
         option(
             ["--data-dir"],
+            multiple=True,
             type=path,
             metavar="DIR",
             callback=_keep("data_dir"),
@@ -78,21 +89,21 @@ def global_options(*, hidden: bool) -> list[click.Option]:
     ]
 
 
-def output_options() -> list[click.Option]:
+def output_options(*, hidden: bool = False) -> list[click.Option]:
     """`--json` and `--output`."""
+    option = partial(click.Option, expose_value=False, hidden=hidden)
     return [
-        click.Option(
+        option(
             ["--json"],
             is_flag=True,
-            callback=_keep("format", lambda _: Format.JSON),
-            expose_value=False,
+            callback=_keep("asked_format", lambda _: Format.JSON),
             help="One JSON document, errors included.",
         ),
-        click.Option(
+        option(
             ["-o", "--output"],
+            multiple=True,
             type=click.Choice([form.value for form in Format]),
-            callback=_keep("format", Format),
-            expose_value=False,
+            callback=_keep("asked_format", Format),
             help="Output format on stdout.",
         ),
     ]
@@ -110,11 +121,11 @@ def async_command(function: Callable[..., Coroutine[None, None, int]]) -> Callab
 
 
 class CommandGroup(click.Group):
-    """A group of commands, with the global options."""
+    """A group of commands, with the global options; `--json` and `--output` may stand before a command's name."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.params += global_options(hidden=True)
+        self.params += [*output_options(hidden=True), *global_options(hidden=True)]
 
 
 class FactCommand(click.Command):
@@ -126,11 +137,30 @@ class FactCommand(click.Command):
 
 
 class ScreenCommand(click.Command):
-    """A command that opens a screen, with the global options."""
+    """A command that opens a screen or another program, with the global options."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params += global_options(hidden=True)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it; a format that was asked for has nothing to apply to."""
+        refuse_format(ctx)
+        return super().invoke(ctx)
+
+
+def refuse_format(ctx: click.Context) -> None:
+    """Refuse `--json` and `--output` where no facts are printed."""
+    option, _ = ctx.ensure_object(Invocation).given.get("asked_format", ("", None))
+    if option:
+        raise click.UsageError(f"{option} has no meaning here: it belongs to commands that print facts.", ctx)
+
+
+def near(word: str, known: Iterable[str]) -> str | None:
+    """The known word that a misspelled one may mean."""
+    from difflib import get_close_matches  # for mistakes only
+
+    return next(iter(get_close_matches(word, list(known), n=1)), None)
 
 
 def as_key(_: click.Context, param: click.Parameter, value: str | None) -> str | None:

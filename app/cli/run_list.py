@@ -1,7 +1,7 @@
 """`runwarden runs list` and `runs export`: runs by any filter, printed as they come."""
 
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -14,12 +14,12 @@ from app.api.errors import ApiError, NotFoundError
 from app.cli.context import Invocation
 from app.cli.documents import CHUNK, COLUMNS, RunView, continued_from, views
 from app.cli.exits import CommandFailedError, ErrorDetail, Exit, failed, of_api_error
-from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command
+from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command, near
 from app.cli.output import Format, Rows
 from app.cli.progress import Bar
 from app.query import both, parse
 from app.times import exact_ago, parse_period, rfc3339
-from storage.records import Coverage, CoverageGap, Run, RunFilter
+from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, Coverage, CoverageGap, Run, RunFilter
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -105,6 +105,12 @@ def run_filter(
     asked = both(options, _queried(search, now))
     if asked.since and asked.until and asked.since > asked.until:
         raise failed("usage", "The time range ends before it begins.")
+    if contradicted := set(asked.statuses) & set(asked.not_statuses):
+        raise failed("usage", f"The status {min(contradicted)} is both asked for and excluded: keep one of the two.")
+    if active and asked.statuses and set(asked.statuses) <= FINAL_STATUSES:
+        raise failed(
+            "usage", f"--active excludes the status {asked.statuses[0]}, which ends a run: keep one of the two."
+        )
     return asked
 
 
@@ -141,18 +147,21 @@ def _label(name: str) -> str:
 
 @click.command("list", cls=FactCommand, short_help="List runs, newest first.")
 @filter_options
-@click.option("--limit", type=COUNT, default=DEFAULT_LIMIT, show_default=True, help="At most so many.")
+@click.option("--limit", type=COUNT, default=None, help=f"At most so many.  [default: {DEFAULT_LIMIT}]")
 @click.option("--all", "everything", is_flag=True, help="All of them, however many.")
 @click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
 @async_command
-async def list_runs(invocation: Invocation, /, *, limit: int, everything: bool, cached: bool, **filters: Any) -> int:
+async def list_runs(
+    invocation: Invocation, /, *, limit: int | None, everything: bool, cached: bool, **filters: Any
+) -> int:
     """List runs from the service, newest first, and cache them."""
     run_filter(**filters)  # A mistake is told before anything is opened.
+    if everything and limit is not None:
+        raise failed("usage", "--limit and --all contradict each other: keep one of them.")
+    most = None if everything else limit or DEFAULT_LIMIT
     rows = invocation.begin_rows("runs", COLUMNS)
     async with invocation.engine(needs_token=not cached) as engine:
-        listing = _RunList(
-            engine, await _by_service_clock(engine, filters), None if everything else limit, is_cached=cached
-        )
+        listing = _RunList(engine, await _by_service_clock(engine, filters), most, is_cached=cached)
         await listing.print(rows)
         more, remark = await listing.more(), await listing.remark(rows.count)
     rows.end(more, empty="No run matches.")
@@ -172,8 +181,7 @@ async def export(
 ) -> int:
     """Write every run that matches, as NDJSON unless --output says otherwise."""
     run_filter(**filters)  # A mistake is told before anything is opened.
-    if invocation.format is Format.TABLE:
-        invocation.format = Format.NDJSON
+    invocation.asked_format = invocation.asked_format or Format.NDJSON
     async with invocation.engine(needs_token=not cached) as engine:
         listing = _RunList(engine, await _by_service_clock(engine, filters), limit, is_cached=cached)
         with invocation.exporting(out, "runs", COLUMNS) as rows:
@@ -206,6 +214,10 @@ class _RunList:
         """
         if self.condition.stuck and not self.is_cached:
             raise failed("usage", "is:stuck is known to the cache only: add --cached.")
+        known = FINAL_STATUSES | set(ACTIVE_STATUSES) | set(await self.engine.cache.known_statuses())
+        for status in self.condition.not_statuses:
+            if status not in known and near(status, known):
+                raise _unknown_status(status, known)
         self.asked_at = self.engine.clock()
         # Of what is held when the first row is read: other processes go on filling the cache.
         self.coverage = await self.engine.cache.coverage()
@@ -218,6 +230,10 @@ class _RunList:
                 rows.add((view.document() for view in shown), shown)
                 rows.flush()
                 bar.note(f"{rows.count:,} runs")
+        # The service may have statuses that were never seen here: only an empty answer tells.
+        unknown = [] if rows.count else [status for status in self.condition.statuses if status not in known]
+        if unknown:
+            raise _unknown_status(unknown[0], known)
 
     async def _held(self) -> AsyncIterator[Sequence[Run]]:
         self.dropped = self.coverage.dropped
@@ -296,6 +312,12 @@ class _RunList:
             return "complete since the beginning"
         since = rfc3339(self.coverage.complete_since)
         return f"complete since {since}" if since else "runs may be missing"
+
+
+def _unknown_status(status: str, known: Collection[str]) -> CommandFailedError:
+    meant = near(status, known)
+    cure = f"Did you mean {meant}?" if meant else f"There are: {', '.join(sorted(known))}."
+    return failed("usage", f"No run that was ever seen here has the status {status!r}. {cure}")
 
 
 def _extent(coverage: Coverage, as_of: datetime | None) -> dict[str, object]:
