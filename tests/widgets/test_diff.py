@@ -1,0 +1,153 @@
+"""A diff is drawn from its patch, line by line, and nothing in it reaches the terminal raw."""
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from app.results.diff import Patch
+from storage.records.results import ChangedFile
+from tests.widgets.stage import staged
+from widgets.diff.colours import changed_words, colours
+from widgets.diff.rows import NONE, DiffRows
+from widgets.diff.view import DiffView
+from widgets.text_view import LONGEST
+
+PATCH = b"""\
+diff --git a/src/old.py b/src/new.py
+similarity index 90%
+rename from src/old.py
+rename to src/new.py
+index 1111111..2222222 100644
+--- a/src/old.py
++++ b/src/new.py
+@@ -1,4 +1,5 @@ def first():
+ import os
+-limit = 10
++limit = 12
++more = True
+ done = None
+ end = 1
+@@ -20,2 +21,1 @@
+ last = 1
+-- a/x
+diff --git a/logo.png b/logo.png
+index 3333333..4444444 100644
+GIT binary patch
+literal 3
+Kc${N}
+diff --git a/end.txt b/end.txt
+index 5555555..6666666 100644
+--- a/end.txt
++++ b/end.txt
+@@ -1 +1 @@
+-one
+\\ No newline at end of file
++two
+"""
+HOSTILE = (
+    b"diff --git a/x b/x\nindex 1..2 100644\n--- a/x\n+++ b/x\n@@ -1 +1,3 @@\n-\x1b[2Jgone\n"
+    b"+\x1b]52;c;eA==\x07\xff\xe2\x80\xae\n+" + b"A" * 1_000_000 + b"\n+[/nope] :smile:\n"
+)
+
+
+def rows_of(patch: bytes, step: int = 10**6) -> DiffRows:
+    rows = DiffRows(Patch(patch))
+    while not rows.is_complete:
+        rows.extend(step)
+    return rows
+
+
+def shown(patch: bytes, *files: ChangedFile) -> DiffView:
+    view = DiffView()
+    view.call_later(view.show, rows_of(patch), files, "main…head")
+    return view
+
+
+@pytest.mark.parametrize("step", [1, 3, 1_000])
+def test_a_removed_line_stands_beside_the_one_in_its_place(step: int) -> None:
+    """However the patch is read, and whatever its lines look like."""
+    rows = rows_of(PATCH, step)
+
+    assert [len(file.left) for file in rows.unified] == [10, 0, 4]
+    pairs = [
+        (left, right) for file in rows.split for left, right in zip(file.left, file.right, strict=True) if left != right
+    ]
+    texts = [tuple("" if line == NONE else rows.patch.line(line).decode() for line in pair) for pair in pairs]
+    assert texts == [("-limit = 10", "+limit = 12"), ("", "+more = True"), ("-- a/x", ""), ("-one", ""), ("", "+two")]
+
+
+async def test_keys_go_from_file_to_file_and_from_hunk_to_hunk() -> None:
+    """And a folded file takes one line."""
+    view = shown(PATCH)
+    async with staged(view, (80, 24)) as (app, pilot):
+        assert app.lines[1] == "▾ src/new.py  +2 -2  from src/old.py · renamed"
+        assert "binary" in app.lines[12]
+        assert app.lines[4].split() == ["2", "-limit", "=", "10"]
+
+        await pilot.press(")", ")")
+        assert view.cursor == 8
+        await pilot.press("}", "}")
+        assert view.file == 2
+        await pilot.press("{", "{", "z")
+        assert app.lines[1].startswith("▸ src/new.py")
+        assert "logo.png" in app.lines[2]
+        await pilot.press("Z", "Z")
+        assert view.total == 3 + 10 + 4
+
+
+async def test_old_and_new_stand_side_by_side_on_a_wide_screen() -> None:
+    """With the words that changed on a background of their own; a key shows one below the other."""
+    view = shown(PATCH)
+    async with staged(view, (160, 24)) as (app, pilot):
+        assert re.search(r"2 -limit = 10 +│ +2 \+limit = 12", app.lines[4])
+
+        view.put_cursor(3)
+        await pilot.press("|")
+        assert (view.line, view.cursor) == (2, 4)
+        assert "+limit" not in app.lines[4]
+
+
+async def test_the_hunk_under_the_cursor_is_copied() -> None:
+    """Its own lines, and only those."""
+    view = shown(PATCH)
+    async with staged(view):
+        view.put_cursor(9)
+
+        assert view.hunk_text().splitlines() == ["@@ -20,2 +21,1 @@", " last = 1", "-- a/x"]
+        assert view.go_to_line("src/new.py", 3)
+        assert view.line == 3
+        assert not view.go_to_line("missing", 1)
+        assert view.find(re.compile(b"(?i)TWO"), 0, 1) == view.total - 1
+        assert view.find(re.compile(b"limit"), view.total, -1) == 4
+
+
+async def test_nothing_of_a_hostile_diff_reaches_the_terminal() -> None:
+    """Escape sequences and names with newlines become visible; a line of a megabyte is cut."""
+    files = ChangedFile("x", "modified", old_path="a\nb\x1b[2J")
+    for width in (80, 200):
+        view = shown(HOSTILE, files)
+        async with staged(view, (width, 20)) as (app, pilot):
+            await pilot.press(*["l"] * 3)
+            text = "".join(app.lines)
+            assert text.isprintable()
+            assert "␛[2J" in text or "␛[2J" in view.hunk_text()
+            assert len(max(view.hunk_text().splitlines(), key=len)) <= LONGEST + 2
+
+
+def test_syntax_is_read_from_the_whole_file() -> None:
+    """A string over several lines is one on each; what would take long, or is not known, stays plain."""
+    found = colours(b'"""A docstring\nthat goes on.\n"""\nlimit = 1\n', "x.py")
+
+    assert [[span[2] for span in line] for line in found][:4] == [["string"], ["string"], ["string"], ["number"]]
+    assert all(a[1] <= b[0] for line in found for a, b in pairwise(line))
+    assert colours(b"x = 1", "unknown.zzz") == ()
+    assert colours(b"x" * 5_000, "x.py") == ()
+
+
+def test_changed_words_are_told_where_lines_are_alike() -> None:
+    """Lines with little in common have none."""
+    old, new = changed_words("limit = 10", "limit = 12")
+
+    assert (old, new) == (((8, 10),), ((8, 10),))
+    assert changed_words("abc def", "(1 + 2)") == ((), ())

@@ -1,0 +1,120 @@
+"""A log is shown from any of its bytes on, without holding its lines, and none of them reaches the terminal raw."""
+
+import random
+import re
+
+import pytest
+
+from app.console.run.log_spool import BLOCK, LogSpool
+from storage.records.results import LogChunk
+from tests.widgets.stage import staged
+from widgets.log import LogView, log_pieces
+
+
+def chunk(data: bytes, begin: int = 0, end: int | None = None) -> LogChunk:
+    end = len(data) if end is None else end
+    return LogChunk(begin, end, len(data), ended=False, data=data[begin:end])
+
+
+def lines_of(spool: LogSpool) -> list[bytes]:
+    return [spool.line(row) for row in range(spool.count)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_lines_are_those_of_the_bytes_wherever_it_was_cut(seed: int) -> None:
+    """Pieces come from the end backwards, and are added at the end as the log grows."""
+    chance = random.Random(seed)
+    size = 3 * BLOCK if seed == 0 else 400
+    data = b"".join(b"x" * chance.randrange(90) + b"\n" for _ in range(size // 40)) + b"tail" * (seed % 2)
+    cuts = sorted(chance.sample(range(1, len(data)), 6))
+    begin, *_, middle = cuts
+    spool = LogSpool()
+    spool.put(chunk(data, begin, middle))
+    spool.put(chunk(data, middle, len(data)))
+    held = spool.count
+    before = spool.put(chunk(data, 0, begin))
+
+    assert lines_of(spool) == data.removesuffix(b"\n").split(b"\n")
+    assert spool.count == held + before
+
+
+def test_a_piece_that_continues_nothing_takes_the_place_of_all() -> None:
+    """As after the log was replaced by a shorter one, or a jump to its other end."""
+    spool = LogSpool()
+    spool.put(chunk(b"one\ntwo\n"))
+    spool.put(chunk(b"three\n"))
+
+    assert lines_of(spool) == [b"three"]
+
+
+def test_a_search_finds_lines_across_blocks_in_both_directions() -> None:
+    """The next one, and the one before."""
+    spool = LogSpool()
+    data = b"".join(b"line %d\n" % n for n in range(80_000))
+    for begin in range(0, len(data), BLOCK):
+        spool.put(chunk(data, begin, min(len(data), begin + BLOCK)))
+    pattern = re.compile(rb"line \d*777$", re.MULTILINE)
+
+    assert spool.find(pattern, 0, 1) == 777
+    assert spool.find(pattern, 778, 1) == 1777
+    assert spool.find(pattern, 79_000, -1) == 78_777
+    assert spool.find(pattern, 777, -1) is None
+    assert spool.find(re.compile(b"absent"), 0, 1) is None
+
+
+SHOWN = {
+    "its colours": (b"\x1b[32mok\x1b[0m then", [("ok", "good"), (" then", "plain")]),
+    "another palette": (b"\x1b[38;5;196mred\x1b[38;2;0;0;250mblue", [("red", "bad"), ("blue", "busy")]),
+    "hidden text": (b"\x1b[8msecret\x1b[5m!", [("secret", "plain"), ("!", "plain")]),
+    "black on black": (b"\x1b[30;40mthere", [("there", "quiet")]),
+    "progress": (b"10%\r50%\r100%\r", [("100%", "plain"), ("  ↻ 2 earlier", "quiet")]),
+    "other sequences": (b"\x1b[2J\x1b]0;x\x07\xc2\x9b", [("␛[2J␛]0;x␇�", "plain")]),
+    "nothing": (b"", []),
+}
+
+
+@pytest.mark.parametrize(("raw", "pieces"), SHOWN.values(), ids=SHOWN)
+def test_of_what_a_line_orders_only_colours_are_obeyed(raw: bytes, pieces: list[tuple[str, str]]) -> None:
+    """Everything else becomes visible; of a line that was written over, the last state is shown."""
+    assert [piece[:2] for piece in log_pieces(raw)] == pieces
+
+
+async def test_at_its_end_it_follows_and_elsewhere_it_stays() -> None:
+    """What comes before the lines on show moves none of them."""
+    data = b"".join(b"line %d\n" % n for n in range(1_000))
+    spool = LogSpool()
+    view = LogView(spool)
+    half = data.index(b"line 500\n")
+    async with staged(view, (60, 12)) as (app, pilot):
+        spool.put(chunk(data, half, data.index(b"line 900\n")))
+        view.changed(follow=True)
+        await pilot.pause()
+        assert app.lines[-1].strip() == "line 899"
+
+        before = spool.put(chunk(data, 0, half))
+        view.changed(before=before)
+        await pilot.press("k")
+        spool.put(chunk(data, data.index(b"line 900\n")))
+        view.changed(follow=view.follows)
+        await pilot.pause()
+        assert app.lines[-1].strip() == "line 899"
+        assert view.cursor == 898
+
+        await pilot.press("G")
+        assert view.follows
+        assert app.lines[-1].strip() == "line 999"
+        assert {message.where for message in app.heard if isinstance(message, LogView.MoreRequested)} >= {"last"}
+
+
+async def test_nothing_of_a_hostile_log_reaches_the_terminal() -> None:
+    """A line of a megabyte is cut; one that tells of an error is marked."""
+    spool = LogSpool()
+    spool.put(chunk(b"\x1b]52;c;eA==\x07 [/nope]\n" + b"B" * 1_000_000 + b"\n\x1b[31mFatal: no\n\x00\xff\n"))
+    view = LogView(spool)
+    async with staged(view, (60, 12)) as (app, pilot):
+        view.changed()
+        await pilot.press("l", "h")
+
+        assert "".join(app.lines).isprintable()
+        assert app.lines[3] == "✗ Fatal: no"
+        assert len(spool.line(1)) < 20_000

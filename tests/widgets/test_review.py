@@ -1,0 +1,91 @@
+"""A review is laid out as lines of text: nothing in it acts, and nothing makes it slow."""
+
+import pytest
+
+from storage.records.results import Finding
+from tests.widgets.stage import staged
+from widgets.review import MOST_BLOCK_LINES, FindingItem, ReviewView, review_lines
+
+REVIEW = """\
+# Review
+
+Two **findings** in `app.py`, see [the docs](javascript:alert(1)) ![logo](http://x/y.png).
+
+1. First
+   - nested item that is long enough to be broken between its words
+2. Second
+
+> quoted
+
+| place | what |
+|---|---|
+| a.py:1 | wrong |
+
+```py
+x = 1
+```
+"""
+
+
+def texts(text: str, width: int = 40) -> list[str]:
+    return ["".join(piece.text for piece in line.pieces).rstrip() for line in review_lines(text, width)]
+
+
+def test_markdown_reads_as_text() -> None:
+    """Lists, quotes, tables and code keep their shape; where a link leads is written behind it."""
+    assert texts(REVIEW) == [
+        "Review",
+        "",
+        "Two findings in app.py, see [the",
+        "docs](javascript:alert(1)) [image: logo]",
+        "(http://x/y.png).",
+        "",
+        "1. First",
+        "   • nested item that is long enough to",
+        "     be broken between its words",
+        "2. Second",
+        "",
+        "│ quoted",
+        "",
+        "place   what",
+        "a.py:1  wrong",
+        "",
+        "x = 1",
+    ]
+
+
+HOSTILE = {
+    "escapes": "\x1b[2J # \x9b31m [/nope] \u202e `\x07`\n\n```\n\x1b]52;c;eA==\x07\n```\n",
+    "a wide table": "|" + "x|" * 3_000 + "\n|" + "-|" * 3_000 + "\n|" + "y|" * 3_000 + "\n",
+    "a long table": "|a|\n|-|\n" + "|b|\n" * 5_000,
+    "nesting": "> " * 3_000 + "deep\n" + "- " * 3_000 + "deep",
+    "long code": "```\n" + "x\n" * 5_000 + "```\n",
+    "a long word": "w" * 100_000,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+async def test_nothing_of_a_hostile_review_reaches_the_terminal(text: str) -> None:
+    """And long tables and code are cut."""
+    view = ReviewView()
+    async with staged(view, (60, 20)) as (app, pilot):
+        view.take(review_lines(text, 58))
+        await pilot.press("G")
+
+        assert "".join(app.lines).isprintable()
+        assert 0 < view.total < 10 * MOST_BLOCK_LINES
+
+
+def test_each_line_knows_where_it_comes_from() -> None:
+    """So that a finding is found in it."""
+    by_text = {"".join(p.text for p in line.pieces).strip(): line.source for line in review_lines(REVIEW, 80)}
+
+    assert by_text["2. Second"] == REVIEW.split("\n").index("2. Second")
+    assert by_text["x = 1"] == REVIEW.split("\n").index("x = 1") - 1
+
+
+def test_a_finding_is_a_line() -> None:
+    """How heavy, where, and what; nothing of it is raw."""
+    item = FindingItem(Finding("a\nb.py", 3, "Wrong \x1b[2J", "major", at=4), 0)
+
+    assert [cell[0] for cell in item.cells(None)] == ["major", "a␊b.py:3", "Wrong ␛[2J"]

@@ -1,0 +1,1 @@
+"""A change, file by file and line by line."""

@@ -1,0 +1,174 @@
+"""A log of any size: lines are asked for as they come into view."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from re import Pattern
+from typing import ClassVar, Final, Literal, Protocol
+
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.strip import Strip
+
+from widgets.text_view import LONGEST, Piece, TextView, safe_line
+
+ERROR: Final = re.compile(rb"(?i)(?:\b|(?<=[0-9;\[]m))(?:error|fatal|failed|failure|exception|traceback|panic)\b")
+GUTTER: Final = 2
+"""Cells of the mark before a line."""
+NEAR: Final = 100
+"""Lines before the end of what is held at which more is asked for."""
+_SGR: Final = re.compile(r"\x1b\[([0-9;:]{0,64})m")
+_TONES: Final = ("quiet", "bad", "good", "warn", "busy", "wait", "function", "plain")
+"""The eight colours of a terminal, from black to white, as the theme has them: legible on any background."""
+_EXTENDED: Final = 38
+_BACKGROUND: Final = 48
+
+Direction = Literal["first", "earlier", "later", "last"]
+
+
+class LogLines(Protocol):
+    """The lines of a log that are held."""
+
+    @property
+    def count(self) -> int:
+        """How many."""
+
+    def line(self, row: int) -> bytes:
+        """One of them, without its end; of a very long one a part."""
+
+    def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
+        """The next line that matches."""
+
+
+class LogView(TextView):
+    """Draws a log; at its last line it follows what is added."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("exclamation_mark", "error", "next error", key_display="!", id="log.error"),
+        Binding("end,G", "last", "to the end", tooltip="And follow what is added", id="table.last"),
+    ]
+
+    @dataclass
+    class MoreRequested(Message):
+        """Lines that are not held come into view, if there are any."""
+
+        where: Direction
+
+    @dataclass
+    class ErrorRequested(Message):
+        """The next line that tells of an error is asked for."""
+
+    def __init__(self, lines: LogLines) -> None:
+        super().__init__()
+        self._lines = lines
+        self._about: Sequence[Piece] = ()
+
+    @property
+    def follows(self) -> bool:
+        """Whether what is added comes into view."""
+        return self._cursor >= self.total - 1
+
+    def tell(self, about: Sequence[Piece]) -> None:
+        """Say this above the lines."""
+        if about != self._about:
+            self._about = about
+            self.repaint_header()
+
+    def changed(self, *, before: int = 0, follow: bool = False) -> None:
+        """Lines were added: so many of them before those that were held."""
+        top = self.scroll_offset.y
+        self.resize_to(self._lines.count)
+        if before:
+            self.scroll_rows_to(top + before)
+            self._cursor = min(self._cursor + before, self.total - 1)
+        elif follow and self.total:
+            self.put_cursor(self.total - 1)
+
+    def rows_came_into_view(self) -> None:
+        """Ask for more near either end."""
+        if not self.total:
+            return
+        if self.visible_rows.start < NEAR:
+            self.post_message(self.MoreRequested("earlier"))
+        if self.visible_rows.stop > self.total - NEAR:
+            self.post_message(self.MoreRequested("later"))
+
+    def action_first(self) -> None:
+        """Go to the log's first line."""
+        super().action_first()
+        self.post_message(self.MoreRequested("first"))
+
+    def action_last(self) -> None:
+        """Go to the log's last line, and follow."""
+        super().action_last()
+        self.post_message(self.MoreRequested("last"))
+
+    def action_error(self) -> None:
+        """Go to the next line that tells of an error."""
+        self.post_message(self.ErrorRequested())
+
+    def head(self) -> Sequence[Piece]:
+        """What is known of the log."""
+        return self._about
+
+    def draw(self, index: int, width: int, ground: str) -> Strip:
+        """A line, marked where it tells of an error."""
+        raw = self._lines.line(index)
+        mark = Piece("✗ ", "bad") if ERROR.search(raw[:LONGEST]) else Piece(" " * GUTTER)
+        text = self.strip(self.lit(log_pieces(raw)), max(1, width - GUTTER), ground, self._x)
+        return Strip.join([self.strip([mark], GUTTER, ground), text])
+
+    def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
+        """The next line that is held and matches."""
+        return self._lines.find(pattern, begin, step)
+
+
+def log_pieces(raw: bytes) -> list[Piece]:
+    """A line of a log: its colours shown, its last state where it was written over, all else visible."""
+    text = raw.decode("utf-8", "replace").rstrip("\r")
+    *before, last = [part for part in text.split("\r") if part] or [""]
+    pieces = []
+    tone = "plain"
+    for number, part in enumerate(_SGR.split(last[: LONGEST + 1])):
+        if number % 2:
+            tone = _toned(part, tone)
+        elif part:
+            pieces.append(Piece(safe_line(part), tone))
+    return [*pieces, Piece(f"  ↻ {len(before):,} earlier", "quiet")] if before else pieces
+
+
+def _toned(codes: str, tone: str) -> str:
+    """The tone after these codes; hidden and blinking text, and backgrounds, are left out."""
+    numbers = [int(code or 0) for code in re.split("[;:]", codes) if len(code) <= 3]  # noqa: PLR2004 — up to 255
+    at = 0
+    while at < len(numbers):
+        code = numbers[at]
+        if code in {_EXTENDED, _BACKGROUND}:
+            is_rgb = numbers[at + 1 : at + 2] == [2]
+            values = numbers[at + 2 : at + (5 if is_rgb else 3)]
+            tone = tone if code == _BACKGROUND else _nearest(values)
+            at += 2 + len(values)
+            continue
+        if code in {0, 39}:
+            tone = "plain"
+        elif code == 1 and tone == "plain":
+            tone = "strong"
+        elif code == 2:  # noqa: PLR2004 — faint
+            tone = "quiet"
+        elif 30 <= code <= 37 or 90 <= code <= 97:  # noqa: PLR2004 — the colours and the bright ones
+            tone = _TONES[code % 10]
+        at += 1
+    return tone
+
+
+def _nearest(values: Sequence[int]) -> str:
+    """One of the 256 colours, or a red, green and blue, as the nearest of the eight."""
+    if len(values) == 1 and values[0] < 2 * len(_TONES):
+        return _TONES[values[0] % len(_TONES)]
+    if len(values) == 1 and values[0] < 232:  # noqa: PLR2004 — a cube of six steps, then greys
+        cube = values[0] - 16
+        values = [cube // 36, cube // 6 % 6, cube % 6]
+    if len(values) != 3 or max(values) - min(values) < max(values) // 4:  # noqa: PLR2004 — red, green, blue
+        return "plain"
+    middle = (max(values) + min(values)) / 2
+    return _TONES[sum(1 << bit for bit, value in enumerate(values) if value > middle)]

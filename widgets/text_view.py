@@ -1,0 +1,235 @@
+"""A view of any number of lines of any length: only what is on show is made."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from re import Pattern
+from typing import ClassVar, Final, NamedTuple
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.strip import Strip
+
+from app.text import safe_text
+from widgets.badges import STYLES
+from widgets.cells import fit
+from widgets.cursor_view import HEADER, CursorView
+from widgets.frame.notice import Notice, above, wrapped
+
+LONGEST: Final = 4_000
+"""Characters of a line that are shown."""
+TAB: Final = "    "
+STEP: Final = 8
+"""Cells that the view moves sideways at once."""
+
+
+class Piece(NamedTuple):
+    """A part of a line in one style."""
+
+    text: str
+    """Safe text."""
+    tone: str = "plain"
+    ground: str = ""
+    """The name of its background; "": that of its line."""
+
+
+def safe_line(text: str) -> str:
+    """Foreign text as a line of a view."""
+    return safe_text(text[:LONGEST].replace("\t", TAB) + ("…" if len(text) > LONGEST else ""), limit=LONGEST * len(TAB))
+
+
+def overlay(pieces: Iterable[Piece], spans: Sequence[tuple[int, int]], ground: str) -> list[Piece]:
+    """The pieces, with these spans of their text (begin and end, in characters) on another background."""
+    found: list[Piece] = []
+    begin = 0
+    for piece in pieces:
+        end = begin + len(piece.text)
+        edges = {begin, end, *(edge for span in spans for edge in span if begin < edge < end)}
+        points = sorted(edges)
+        for left, right in pairwise(points):
+            is_lit = any(first <= left < last for first, last in spans)
+            found.append(
+                Piece(piece.text[left - begin : right - begin], piece.tone, ground if is_lit else piece.ground)
+            )
+        begin = end
+    return found
+
+
+class TextView(CursorView):
+    """Draws lines, moves sideways and lights up what is searched for; a subclass makes the lines."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        *(f"text-view--{name}" for name in ("header", "cursor", "resting", "match", "file")),
+        *(f"text-view--{name}" for name in ("added", "removed", "added-word", "removed-word", "code")),
+        *(f"text-view--{name}" for name in ("keyword", "string", "comment", "number", "function", "accent", "strong")),
+        *(f"text-view--{tone}" for tone in STYLES),
+    }
+    DEFAULT_CSS = """
+    TextView {
+        height: 1fr; scrollbar-size-horizontal: 0; scrollbar-size-vertical: 1;
+        scrollbar-background: $background; scrollbar-color: $panel;
+        & > .text-view--header { color: $foreground 70%; }
+        & > .text-view--cursor { background: $primary 22%; }
+        & > .text-view--resting { background: $panel; }
+        & > .text-view--match { color: $background; background: $warning; }
+        & > .text-view--file { background: $panel; text-style: bold; }
+        & > .text-view--added { background: $success 12%; }
+        & > .text-view--removed { background: $error 12%; }
+        & > .text-view--added-word { background: $success 38%; }
+        & > .text-view--removed-word { background: $error 38%; }
+        & > .text-view--code { background: $panel 60%; }
+        & > .text-view--keyword { color: $primary; text-style: bold; }
+        & > .text-view--string { color: $success; }
+        & > .text-view--comment { color: $foreground 60%; text-style: italic; }
+        & > .text-view--number { color: $warning; }
+        & > .text-view--function { color: $accent; }
+        & > .text-view--accent { color: $accent; text-style: bold; }
+        & > .text-view--strong { color: $foreground; text-style: bold; }
+        & > .text-view--good { color: $success; }
+        & > .text-view--bad { color: $error; }
+        & > .text-view--busy { color: $primary; }
+        & > .text-view--wait { color: $secondary; }
+        & > .text-view--warn { color: $warning; }
+        & > .text-view--plain { color: $foreground; }
+        & > .text-view--quiet { color: $foreground 70%; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right,l", "sideways(1)", "to the right", show=False, id="text.right"),
+        Binding("left,h", "sideways(-1)", "to the left", show=False, id="text.left"),
+    ]
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 — Textual's word
+        super().__init__(id=id)
+        self._x = 0
+        self._sought: Pattern[str] | None = None
+        self._notice: Notice | None = None
+        self._styles: dict[tuple[str, str], Style] = {}
+
+    # What a subclass makes
+
+    def head(self) -> Sequence[Piece]:
+        """The line above the lines."""
+        return ()
+
+    def draw(self, index: int, width: int, ground: str) -> Strip:
+        """One line, on this background unless it has one of its own."""
+        raise NotImplementedError
+
+    def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
+        """The next line at or after (step 1), or before (step -1), this one that holds a match; None: there is none.
+
+        Runs in a thread.
+        """
+        raise NotImplementedError
+
+    # What all of them do
+
+    @property
+    def cursor(self) -> int:
+        """The line under the cursor."""
+        return self._cursor
+
+    def resize_to(self, total: int) -> None:
+        """Make room for this many lines."""
+        self.total = total
+        self._cursor = min(self._cursor, max(0, total - 1))
+        self.virtual_size = Size(0, total + HEADER)
+        self.refresh()
+
+    def say(self, notice: Notice | None) -> None:
+        """Show a notice in place of the lines while there are none."""
+        if notice != self._notice:
+            self._notice = notice
+            self.refresh()
+
+    def light(self, pattern: Pattern[str] | None) -> None:
+        """Light up what this matches; None: nothing."""
+        self._sought = pattern
+        self.refresh()
+
+    def action_sideways(self, steps: int) -> None:
+        """Show what is further right, or left."""
+        self._x = min(max(0, self._x + steps * STEP), LONGEST)
+        self.refresh()
+
+    def on_mouse_scroll_right(self) -> None:
+        """As the key."""
+        self.action_sideways(1)
+
+    def on_mouse_scroll_left(self) -> None:
+        """As the key."""
+        self.action_sideways(-1)
+
+    def on_click(self, event: events.Click) -> None:
+        """Put the cursor on the clicked line."""
+        index = event.y - HEADER + self.scroll_offset.y
+        if event.y >= HEADER and index < self.total:
+            self.put_cursor(index)
+            self.line_clicked(event)
+
+    def line_clicked(self, event: events.Click) -> None:
+        """Called after a click put the cursor on a line."""
+
+    def watch_has_focus(self, value: bool) -> None:  # noqa: FBT001 — Textual's signature
+        """Repaint the cursor's line, which shows whether the view has the focus."""
+        super().watch_has_focus(value)
+        self.repaint_row(self._cursor)
+
+    def notify_style_update(self) -> None:
+        """Drop the styles of the previous theme."""
+        super().notify_style_update()
+        self._styles = {}
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the view."""
+        width = self.scrollable_content_region.width
+        if y < HEADER:
+            return self.strip(self.head(), width)
+        index = y - HEADER + self.scroll_offset.y
+        if not self.total:
+            return self._notice_line(y, width)
+        if index >= self.total:
+            return Strip.blank(width, self.rich_style)
+        is_cursor = index == self._cursor
+        return self.draw(index, width, ("cursor" if self.has_focus else "resting") if is_cursor else "")
+
+    def strip(self, pieces: Iterable[Piece], width: int, ground: str = "", x: int = 0) -> Strip:
+        """The pieces from cell `x` on, in exactly this many cells."""
+        segments = [Segment(piece.text, self.style(piece.tone, piece.ground or ground)) for piece in pieces]
+        line = Strip(segments)
+        return line.extend_cell_length(x + width, self.style("plain", ground)).crop(x, x + width)
+
+    def lit(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
+        """The pieces, with what is searched for lit up."""
+        if self._sought is None:
+            return pieces
+        spans = [match.span() for match in self._sought.finditer("".join(piece.text for piece in pieces))]
+        return overlay(pieces, spans, "match") if spans else pieces
+
+    def style(self, tone: str, ground: str) -> Style:
+        """A colour on a background."""
+        found = self._styles.get((tone, ground))
+        if found is None:
+            found = self.rich_style + self._component(tone)
+            if ground:
+                behind = self.get_component_rich_style(f"text-view--{ground}")
+                found += behind if ground == "match" else Style(bgcolor=behind.bgcolor, bold=behind.bold or None)
+            self._styles[tone, ground] = found
+        return found
+
+    def _component(self, tone: str) -> Style:
+        style = self.get_component_rich_style(f"text-view--{tone}")
+        return Style(color=style.color, bold=style.bold or None, italic=style.italic or None)
+
+    def _notice_line(self, y: int, width: int) -> Strip:
+        notice = self._notice
+        if notice is None:
+            return Strip.blank(width, self.rich_style)
+        lines = (f"{notice.glyph}  {notice.title}", "", *wrapped(notice, width))
+        at = y - above(self.size.height, len(lines))
+        if not 0 <= at < len(lines):
+            return Strip.blank(width, self.rich_style)
+        return self.strip([Piece(fit(lines[at].center(width), width), notice.tone if at == 0 else "quiet")], width)
