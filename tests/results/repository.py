@@ -2,7 +2,14 @@
 
 import os
 import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
+
+from app.config import RepositoryAddress
+from app.results.git import Git
+from app.results.repository import RunRepositories
+from storage.records import Repository, Run, RunDetail, Transition
 
 ENVIRONMENT = {
     "PATH": os.environ.get("PATH", os.defpath),
@@ -19,3 +26,57 @@ def git(folder: Path, *arguments: str, **environment: str) -> bytes:
         ["git", *arguments], cwd=folder, env=ENVIRONMENT | environment, check=True, capture_output=True
     )
     return done.stdout
+
+
+START = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
+
+
+class Origin:
+    """A bare repository with a default branch, to which agents push: each commit says which turn it was."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bare, self.work = folder / "origin.git", folder / "work"
+        folder.mkdir(exist_ok=True)
+        git(folder, "init", "--quiet", "--bare", "--initial-branch=main", "origin.git")
+        for key in ("uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"):
+            git(self.bare, "config", key, "true")
+        git(folder, "clone", "--quiet", "origin.git", "work")
+        self.commit("main", {"code.py": b"def f():\n    return 1\n", "old.txt": b"a\nb\nc\n"}, at=-3600)
+
+    @property
+    def url(self) -> str:
+        return f"file://{self.bare}"
+
+    def commit(self, branch: str, files: dict[str, bytes], *, at: float = 60, mark: str = "", start: str = "") -> str:
+        """Push a commit so many seconds after the run began; its id."""
+        if git(self.work, "branch", "--list", branch):
+            git(self.work, "switch", "--quiet", branch)
+        else:
+            begin = [start or "main"] if at > 0 else []
+            git(self.work, "switch", "--quiet", "--create", branch, *begin)
+        for name, content in files.items():
+            (self.work / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.work / name).write_bytes(content)
+        git(self.work, "add", "--all")
+        message = f"Work on {branch}" + (f"\n\nRunwarden-Run: {mark}" if mark else "")
+        when = (START + timedelta(seconds=at)).isoformat()
+        git(self.work, "commit", "--quiet", "--message", message, GIT_COMMITTER_DATE=when, GIT_AUTHOR_DATE=when)
+        self.push(branch)
+        return git(self.work, "rev-parse", "HEAD").decode().strip()
+
+    def push(self, *refs: str) -> None:
+        git(self.work, "push", "--quiet", "--force", "origin", *refs)
+
+
+def run_detail(branch: str = "agent/x", *moves: tuple[str, float], raw_json: str = "{}") -> RunDetail:
+    """A run of acme/api as it was observed: statuses, and how many seconds after its beginning each came."""
+    moves = moves or (("working", 0), ("completed", 120))
+    at = [START + timedelta(seconds=seconds) for _, seconds in moves]
+    run = Run("run_1", moves[-1][0], branch, Repository.parse("acme/api"), START, at[-1], raw_json)
+    olds = [None, *(status for status, _ in moves)]
+    steps = tuple(Transition("run_1", old, new, when) for old, (new, _), when in zip(olds, moves, at, strict=False))
+    return RunDetail(run, START, at[-1], "current", steps)
+
+
+def repositories(folder: Path, address: str, **options: Any) -> RunRepositories:
+    return RunRepositories(folder, (RepositoryAddress("github:acme/api", address),), git=Git(**options))

@@ -1,0 +1,302 @@
+"""Mirrors: one bare copy of each repository address, without its files' contents until a change is read."""
+
+import asyncio
+import fcntl
+import os
+import re
+import shutil
+import time
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from app.results.diff import files_of
+from app.results.git import Git, GitError, TooLargeError
+from storage.records.results import SUBMODULE_MODE, Change
+
+TRAILER: Final = "Runwarden-Run"
+EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+_DEFAULT: Final = "refs/fetched/default"
+_NOT_A_BRANCH: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)|^[/.]|[/.]$|^$")
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_MOST_COMMITS: Final = 2_000
+_MOST_PATCH: Final = 64 << 20
+_UNTOUCHED_S: Final = 3_600.0
+_DIFF: Final = ("--no-ext-diff", "--no-textconv", "--no-color", "-M", "--ignore-submodules=none")
+_FIELDS: Final = "%H%x00%P%x00%ct%x00%s%x00%(trailers:key=" + TRAILER + ",valueonly,separator=%x2C)"
+_PROMISOR: Final = ("-c", "remote.origin.promisor=true", "-c", "remote.origin.partialclonefilter=blob:none")
+"""Told to a fetch alone: a reading git that knew of it would die of a missing content, or fetch it."""
+_BLOB: Final = re.compile(rb":(\d{6}) (\d{6}) ([0-9a-f]+) ([0-9a-f]+) ")
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit of a branch."""
+
+    id: str
+    parents: tuple[str, ...]
+    at: datetime
+    """When it was made, by its maker's clock, in whole seconds."""
+    subject: str
+    marks: tuple[str, ...]
+    """Which turns say that it is theirs, see `TRAILER`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """What a repository held when it was last asked."""
+
+    branch: str | None
+    """The branch's commit; None: there is no such branch any more."""
+    default: str | None
+    default_name: str
+    problem: str = ""
+    """Why the repository could not be asked just now: this is what is known from before."""
+
+
+class Mirror:
+    """The mirror of one address; any number of processes may use it at once."""
+
+    def __init__(self, folder: Path, address: str, git: Git) -> None:
+        name = sha256(address.encode()).hexdigest()[:24]
+        self.git_dir = folder / f"{name}.git"
+        self._lock_file = folder / f"{name}.lock"
+        self._address = address
+        self._git = git
+        self._is_local = address.startswith("/")
+
+    async def update(self, branch: str) -> Heads:
+        """Fetch a branch and the default branch; where that fails, what is known from before.
+
+        Raises:
+            GitError: The repository cannot be reached and was never fetched, or the name is not a branch's.
+        """
+        if _NOT_A_BRANCH.search(branch):
+            raise GitError("The run's branch has a name that git does not allow.")
+        ref = f"refs/fetched/{sha256(branch.encode()).hexdigest()[:24]}"
+        async with self._alone():
+            await self._init()
+            try:
+                name = await self._fetch(branch, ref)
+                problem = ""
+            except GitError as error:
+                if await self._commit(_DEFAULT) is None:
+                    raise
+                name, problem = self._known_default(), str(error)
+            return Heads(await self._commit(ref), await self._commit(_DEFAULT), name, problem)
+
+    async def _fetch(self, branch: str, ref: str) -> str:
+        """Bring the mirror up to date; the name of the default branch."""
+        listed = await self._listed("HEAD", f"refs/heads/{branch}", f"refs/remotes/origin/{branch}")
+        default, source = _default_of(listed), _there(listed, branch, is_local=self._is_local)
+        if source is None:
+            with suppress(GitError):
+                await self._git.read(self.git_dir, "update-ref", "-d", ref)
+        wanted = [f"+{source}:{ref}"] if source else []
+        wanted += [f"+{default}:{_DEFAULT}"] if default else []
+        if wanted:
+            await self._bring(*wanted)
+        name = default.removeprefix("refs/heads/").removeprefix("refs/remotes/origin/") if default else ""
+        (self.git_dir / "default-branch").write_text(name, encoding="utf-8")
+        return name
+
+    async def bring(self, commits: Collection[str], pull: int | None = None) -> bool:
+        """Fetch commits whose branch is gone, by their ids or as the head of a pull request; whether they are here."""
+        missing = [each for each in commits if _COMMIT.fullmatch(each) and await self._commit(each) is None]
+        if not missing and pull is None:
+            return True
+        async with self._alone():
+            with suppress(GitError):  # Not every server gives what no branch leads to.
+                if missing:
+                    await self._bring(*missing)
+                    return True
+            listed = await self._listed("refs/pull/*/head", "refs/merge-requests/*/head")
+            numbered = {f"refs/pull/{pull}/head", f"refs/merge-requests/{pull}/head"}
+            found = [ref for ref, commit in listed.items() if commit in missing or ref in numbered]
+            if found:
+                await self._bring(*found[:1])
+        return bool(found)
+
+    async def pull_head(self, number: int) -> str | None:
+        """The commit of a pull or merge request."""
+        listed = await self._listed(f"refs/pull/{number}/head", f"refs/merge-requests/{number}/head")
+        commit = next(iter(listed.values()), None)
+        return commit if commit and await self.bring([commit], number) else None
+
+    async def pin(self, run_id: str, turn: int, commit: str) -> None:
+        """Keep a turn's commit, whatever becomes of its branch."""
+        if (await self.pinned(run_id)).get(turn) != commit:
+            async with self._alone():
+                await self._git.read(self.git_dir, "update-ref", f"{_pins(run_id)}{turn}", commit)
+
+    async def pinned(self, run_id: str) -> dict[int, str]:
+        """The commits of a run's turns that were kept."""
+        form = "--format=%(objectname) %(refname:lstrip=3)"
+        listed = await self._git.read(self.git_dir, "for-each-ref", form, _pins(run_id))
+        pairs = (line.split() for line in listed.decode().splitlines())
+        return {int(number): commit for commit, number in pairs if number.isdecimal()}
+
+    async def commits(self, head: str, without: str | None) -> list[Commit]:
+        """The commits of a branch, oldest first, without those that another one has; at most the last 2,000."""
+        arguments = ["log", "-z", f"--format={_FIELDS}", "--no-show-signature", f"--max-count={_MOST_COMMITS}", head]
+        out = await self._git.read(self.git_dir, *arguments, *([f"^{without}"] if without else []), "--")
+        fields = out.decode(errors="replace").split("\0")
+        found = [_commit_of(fields[at : at + 5]) for at in range(0, len(fields) - 4, 5)]
+        return found[::-1]
+
+    async def merge_base(self, one: str, other: str) -> str | None:
+        """The commit from which both go on."""
+        try:
+            return (await self._git.read(self.git_dir, "merge-base", one, other, "--")).decode().split()[0]
+        except (GitError, IndexError):
+            return None
+
+    async def change(self, base: str | None, head: str, base_name: str) -> Change:
+        """The difference between two commits, for `git apply`.
+
+        Raises:
+            GitError: It cannot be read, or its contents cannot be fetched.
+        """
+        ends = (base or EMPTY_TREE, head)
+        await self._prefetch(ends)
+        diff = ("diff", *_DIFF)
+        listed, counted = await asyncio.gather(
+            self._git.read(self.git_dir, *diff, "--raw", "-z", "--no-abbrev", *ends, "--"),
+            self._git.read(self.git_dir, *diff, "--numstat", "-z", *ends, "--"),
+        )
+        form = ("-p", "--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/")
+        note = ""
+        try:
+            patch = await self._git.read(self.git_dir, *diff, *form, *ends, "--", most=_MOST_PATCH)
+        except TooLargeError as error:
+            patch, note = error.data, f"The change is larger than {_MOST_PATCH >> 20} MB: this is its beginning."
+        return Change(base, head, base_name, files_of(listed, counted), patch, note=note)
+
+    async def blob(self, blob: str, most: int = 8 << 20) -> bytes:
+        """A file's content by its id; it was fetched with the change that names it.
+
+        Raises:
+            GitError: It is not here, or too large.
+        """
+        if not _COMMIT.fullmatch(blob):
+            raise GitError("This is not the id of a file's content.")
+        return await self._git.read(self.git_dir, "cat-file", "blob", blob, most=most)
+
+    async def _prefetch(self, ends: Sequence[str]) -> None:
+        """Fetch the contents on both sides of a change at once: git would fetch them one by one, or not at all."""
+        listed = await self._git.read(self.git_dir, "diff", "--raw", "-z", "--no-abbrev", "--no-renames", *ends, "--")
+        ids: dict[bytes, None] = {}
+        for old_mode, new_mode, old, new in _BLOB.findall(listed):
+            sides = ((old_mode, old), (new_mode, new))
+            ids |= {each: None for mode, each in sides if each.strip(b"0") and mode != SUBMODULE_MODE.encode()}
+        check = ("cat-file", "--batch-check=%(objectname)")
+        held = await self._git.read(self.git_dir, *check, given=b"".join(each + b"\n" for each in ids))
+        missing = [line.split()[0] for line in held.splitlines() if line.endswith(b" missing")]
+        if missing:
+            async with self._alone():
+                await self._bring("--stdin", given=b"".join(each + b"\n" for each in missing))
+
+    async def _bring(self, *refs: str, given: bytes = b"") -> None:
+        quietly = ("--progress", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--filter=blob:none")
+        options = (*_PROMISOR, *(("-c", "fetch.negotiationAlgorithm=noop") if given else ()))
+        names = refs if given else ("--", "origin", *refs)
+        rest = ("--stdin", "--", "origin") if given else names
+        await self._git.fetch(self.git_dir, *options, "fetch", *quietly, *rest, given=given)
+
+    async def _listed(self, *patterns: str) -> dict[str, str]:
+        """Refs with their commits; `HEAD` with the name of the branch that it stands for, where that is told."""
+        out = await self._git.fetch(self.git_dir, "ls-remote", "--symref", "--", "origin", *patterns)
+        listed: dict[str, str] = {}
+        for line in out.decode(errors="replace").splitlines():
+            value, _, ref = line.partition("\t")
+            listed.setdefault(ref, value.removeprefix("ref: "))
+        return listed
+
+    async def _commit(self, name: str) -> str | None:
+        with suppress(GitError):
+            found = await self._git.read(self.git_dir, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", "--")
+            return found.decode().split()[0]
+        return None
+
+    async def _init(self) -> None:
+        if (self.git_dir / "default-branch").exists():
+            return
+        self.git_dir.mkdir(mode=0o700, exist_ok=True)
+        await self._git.read(self.git_dir, "init", "--quiet", "--bare", "--template=")
+        await self._git.read(self.git_dir, "config", "remote.origin.url", self._address)
+
+    def _known_default(self) -> str:
+        with suppress(OSError):
+            return (self.git_dir / "default-branch").read_text(encoding="utf-8")
+        return ""
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Keep other processes from changing the mirror; what one that was killed left locked is freed."""
+        self._lock_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._lock_file.open("a") as lock:
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    await asyncio.sleep(0.05)
+            os.utime(self._lock_file)
+            for stale in (*self.git_dir.glob("*.lock"), *self.git_dir.glob("refs/**/*.lock")):
+                stale.unlink(missing_ok=True)
+            yield
+
+
+def trim(folder: Path, most_bytes: int) -> list[Path]:
+    """Delete the mirrors that were used least recently until the others fit; those used within the hour stay."""
+    locks = sorted(folder.glob("*.lock"), key=lambda file: file.stat().st_mtime)
+    sizes = {lock: _size(lock.with_suffix(".git")) for lock in locks}
+    dropped = []
+    for lock in locks:
+        if sum(sizes.values()) <= most_bytes or time.time() - lock.stat().st_mtime < _UNTOUCHED_S:
+            break
+        with lock.open("a") as held, suppress(BlockingIOError):
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(lock.with_suffix(".git"), ignore_errors=True)
+            dropped.append(lock.with_suffix(".git"))
+            sizes[lock] = 0
+    return dropped
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for path, _, files in os.walk(folder):
+        for name in files:
+            with suppress(OSError):
+                total += (Path(path) / name).lstat().st_size
+    return total
+
+
+def _pins(run_id: str) -> str:
+    # A run's id is the service's text: it may be no name for a ref.
+    return f"refs/runwarden/{sha256(run_id.encode()).hexdigest()[:24]}/"
+
+
+def _commit_of(fields: Sequence[str]) -> Commit:
+    commit, parents, at, subject, marks = fields
+    made = datetime.fromtimestamp(int(at), UTC)
+    return Commit(commit, tuple(parents.split()), made, subject, tuple(filter(None, marks.split(","))))
+
+
+def _default_of(listed: dict[str, str]) -> str | None:
+    """The ref of the default branch; in a checkout, whose HEAD is what is checked out, that of where it came from."""
+    for head in ("refs/remotes/origin/HEAD", "HEAD"):
+        if listed.get(head, "").startswith("refs/"):
+            return listed[head]
+    return "HEAD" if "HEAD" in listed else None
+
+
+def _there(listed: dict[str, str], branch: str, *, is_local: bool) -> str | None:
+    """The ref of a branch; in a checkout first as it was fetched last."""
+    refs = [f"refs/heads/{branch}"]
+    refs[:0] = [f"refs/remotes/origin/{branch}"] if is_local else []
+    return next((ref for ref in refs if ref in listed), None)

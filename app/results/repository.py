@@ -1,0 +1,207 @@
+"""What a run did, from the repository itself: its commits, its change and its review."""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+from app.config import RepositoryAddress
+from app.config.repositories import address_of
+from app.results.git import Git, GitError
+from app.results.mirror import Commit, Heads, Mirror, trim
+from app.results.review import findings
+from app.results.turns import TurnCommits, of_commits, with_commits
+from app.text import safe_text
+from storage.records import Repository, RunDetail
+from storage.records.results import Change, ChangedFile, Review, RunTurns
+
+_PULL_KEYS: Final = ("pull_request", "pull_request_number", "pull_request_url", "pr_number", "pr_url")
+_MERGE_KEYS: Final = ("merge_request", "merge_request_iid", "merge_request_url")
+_NUMBER: Final = re.compile(r"(?:^|/)(\d{1,9})/?$")
+_GREATEST: Final = 1_000_000_000
+REWRITTEN: Final = "The branch was rewritten: some commits are those that were kept."
+_MOST_REVIEWS: Final = 20
+_LARGEST_REVIEW: Final = 2 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A run's commits, as its repository has them."""
+
+    mirror: Mirror
+    head: str
+    base: str | None
+    base_name: str
+    turns: tuple[TurnCommits, ...]
+    note: str
+    """What a reader has to know: where from and how they were found."""
+
+
+class RunRepositories:
+    """The repositories of the runs of one configuration."""
+
+    def __init__(
+        self, folder: Path, addresses: tuple[RepositoryAddress, ...], *, most_mb: int = 2_000, git: Git | None = None
+    ) -> None:
+        self._folder = folder
+        self._addresses = addresses
+        self._most_bytes = most_mb << 20
+        self._git = git or Git()
+
+    def mirror(self, repository: Repository) -> Mirror:
+        """The mirror of a repository.
+
+        Raises:
+            GitError: No address is configured for it, or none can be made of its name.
+        """
+        try:
+            address = address_of(self._addresses, repository)
+        except ValueError as error:
+            raise GitError(safe_text(str(error))) from error
+        if address is None:
+            label = safe_text(repository.label)
+            raise GitError(f'Nothing says where {label} is: add it under [repositories], as in "{label}" = "ADDRESS".')
+        return Mirror(self._folder, address, self._git)
+
+    async def history(self, detail: RunDetail, told: Mapping[int, str] | None = None) -> History:
+        """Fetch what belongs to a run, and keep its turns' commits; `told`: the commits that the service tells of.
+
+        Raises:
+            GitError: Its repository is not to be had, or nothing of the run is in it.
+        """
+        run = detail.run
+        mirror = self.mirror(run.repository)
+        heads = await mirror.update(run.branch_name)
+        await asyncio.to_thread(trim, self._folder, self._most_bytes)
+        pinned = await mirror.pinned(run.run_id)
+        head, note = await self._head(detail, mirror, heads, {**(told or {}), **pinned})
+        base, name, commits = await _base(detail, mirror, heads, head)
+        turns, remark = of_commits(detail, commits)
+        found = {each.turn.number for each in turns if each.commits}
+        known = {number: commit for number, commit in pinned.items() if number not in found}
+        known |= dict(told or {}) if remark or not found else {}
+        turns, rewritten = await _kept(mirror, turns, commits, known)
+        remark = REWRITTEN if rewritten else remark if found - known.keys() else ""
+        for each in turns:
+            if each.turn.commit:
+                await mirror.pin(run.run_id, each.turn.number, each.turn.commit)
+        stale = f"This is what was fetched before: {heads.problem}" if heads.problem else ""
+        return History(mirror, head, base, name, tuple(turns), " ".join(filter(None, (stale, note, remark))))
+
+    async def _head(self, detail: RunDetail, mirror: Mirror, heads: Heads, known: Mapping[int, str]) -> tuple[str, str]:
+        """The commit that a run has come to, and a remark where that is not its branch's."""
+        if heads.branch:
+            return heads.branch, ""
+        branch = safe_text(detail.run.branch_name)
+        last = known.get(max(known, default=0))
+        if last and await mirror.bring([last]):
+            return last, f"The branch {branch} is gone: this is what is known of it."
+        number = pull_number(detail.run.raw_json)
+        if number and (commit := await mirror.pull_head(number)):
+            return commit, f"The branch {branch} is gone: this is pull request {number}."
+        raise GitError(f"The repository has no branch {branch}, and nothing of it was kept.")
+
+    async def turns(self, detail: RunDetail, told: Mapping[int, str] | None = None) -> RunTurns:
+        """A run's turns, as far as its commits tell."""
+        history = await self.history(detail, told)
+        return RunTurns(detail.run.run_id, tuple(each.turn for each in history.turns), "git", history.note)
+
+    async def change(self, detail: RunDetail, turn: int | None = None, told: Mapping[int, str] | None = None) -> Change:
+        """The change of a turn, or of the whole run.
+
+        Raises:
+            GitError: As `history`; or the turn has no commit.
+        """
+        history = await self.history(detail, told)
+        if turn is None:
+            change = await history.mirror.change(history.base, history.head, history.base_name)
+        else:
+            commits = next((each.commits for each in history.turns if each.turn.number == turn), ())
+            if not commits:
+                raise GitError(f"Turn {turn} has no commit: it changed nothing, or nothing of it was pushed yet.")
+            base = next(iter(commits[0].parents), None)
+            name = "its first parent" if len(commits) == 1 else f"the first parent of its {len(commits)} commits"
+            change = await history.mirror.change(
+                base, commits[-1].id, name if base else "nothing: it is the first commit"
+            )
+        return replace(change, note=" ".join(filter(None, (history.note, change.note))))
+
+    async def reviews(self, detail: RunDetail, change: Change, patterns: Sequence[str]) -> tuple[Review, ...]:
+        """The Markdown files that match, of those that a change added or changed.
+
+        Raises:
+            GitError: One of them cannot be read.
+        """
+        mirror = self.mirror(detail.run.repository)
+        found = [await self._review(mirror, file) for file in written_reviews(change.files, patterns)]
+        return tuple(found)
+
+    async def _review(self, mirror: Mirror, file: ChangedFile) -> Review:
+        text = (await mirror.blob(file.new_blob or "", _LARGEST_REVIEW)).decode(errors="replace")
+        return Review(file.path, text, await asyncio.to_thread(findings, text))
+
+
+def written_reviews(files: Sequence[ChangedFile], patterns: Sequence[str]) -> list[ChangedFile]:
+    """Those of the files that are reviews and have a text now; at most twenty."""
+    there = (file for file in files if file.kind not in {"deleted", "submodule"} and not file.is_binary)
+    return [file for file in there if any(fnmatchcase(file.path, each) for each in patterns)][:_MOST_REVIEWS]
+
+
+async def _base(detail: RunDetail, mirror: Mirror, heads: Heads, head: str) -> tuple[str | None, str, Sequence[Commit]]:
+    """Where a run's change begins, how that was chosen, and the commits since."""
+    if heads.default and heads.default != head:
+        base = await mirror.merge_base(heads.default, head)
+        if base != head:
+            commits = await mirror.commits(head, heads.default)
+            return base, f"merge base with {heads.default_name}" if base else "nothing: it shares no history", commits
+    # Merged, or the default branch itself: what the run added is found by its marks and times.
+    commits = await mirror.commits(head, None)
+    own = [commit for each in of_commits(detail, commits)[0] for commit in each.commits]
+    if not own:
+        return head, f"its own head: nothing was added to {heads.default_name or 'the branch'}", ()
+    base = next(iter(own[0].parents), None)
+    return base, "the parent of its first commit, as its branch is merged" if base else "nothing", own
+
+
+async def _kept(
+    mirror: Mirror, turns: Sequence[TurnCommits], commits: Sequence[Commit], known: Mapping[int, str]
+) -> tuple[list[TurnCommits], bool]:
+    """The turns with what is known of their commits from elsewhere, and whether some of these left the branch."""
+    by_id = {commit.id: commit for commit in commits}
+    gone = {known[each.turn.number] for each in turns if each.turn.number in known} - by_id.keys()
+    if gone and await mirror.bring(gone):
+        for commit in gone:
+            by_id[commit] = (await mirror.commits(commit, None))[-1]
+    found = []
+    for each in turns:
+        own = by_id.get(known.get(each.turn.number, ""))
+        found.append(with_commits(each.turn, (own,)) if own else each)
+    return found, any(known.get(each.turn.number) in gone for each in turns)
+
+
+def pull_number(raw_json: str) -> int | None:
+    """The number of a run's pull or merge request, where the service tells one."""
+    try:
+        run = json.loads(raw_json)
+    except ValueError:
+        return None
+    for value in _values(run):
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _GREATEST:
+            return value
+        if isinstance(value, str) and (found := _NUMBER.search(value)):
+            return int(found[1])
+    return None
+
+
+def _values(run: object) -> Iterator[object]:
+    if not isinstance(run, dict):
+        return
+    for value in map(run.get, (*_PULL_KEYS, *_MERGE_KEYS)):
+        if isinstance(value, dict):
+            yield from (value.get(each) for each in ("number", "iid", "url", "html_url"))
+        else:
+            yield value

@@ -1,0 +1,73 @@
+"""Findings in a review's Markdown: which file, which line, how heavy; pure, and content with what it does not know.
+
+Two ways of writing are understood: a heading that is a path with items `**major** … line 7: text` below it, as the
+reviewer that ships writes, and `path:line: text` anywhere outside of code.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from storage.records.results import Finding, Severity
+
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+_HEADING: Final = re.compile(r" {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
+_CODE: Final = re.compile(r"(`+) ?(.+?) ?\1")
+_ITEM: Final = re.compile(r"\s{0,12}(?:[-*+]|\d{1,3}[.)])\s+(.*)")
+_PLACE: Final = re.compile(
+    r"(?<![\w/:.])`?([\w.@+-][\w.@+/-]{0,300}\.\w{1,12}):(\d{1,9})(?::\d+)?`?(?![\w/])(?:\s*[:\u2013\u2014-]\s*)?"
+)
+_LINE: Final = re.compile(r"\bline (\d{1,9})\b")
+_SEVERITY: Final = re.compile(r"\W{0,4}([A-Za-z]{3,9})\b")
+_WEIGHTS: Final[dict[str, Severity]] = {
+    **dict.fromkeys(("blocker", "critical"), "blocker"),
+    **dict.fromkeys(("major", "high", "error"), "major"),
+    **dict.fromkeys(("minor", "medium", "warning"), "minor"),
+    **dict.fromkeys(("note", "low", "info", "nit"), "note"),
+}
+_LONGEST: Final = 2_000
+_MOST: Final = 1_000
+
+
+def findings(text: str) -> tuple[Finding, ...]:
+    """The findings of a review, in its order; at most a thousand."""
+    return tuple(finding for finding, _ in zip(_findings(text), range(_MOST), strict=False))
+
+
+def _findings(text: str) -> Iterator[Finding]:
+    fence, path = "", ""
+    for at, whole in enumerate(text.split("\n")):
+        line = whole[:_LONGEST].rstrip("\r")
+        if fence or _FENCE.match(line):
+            fence = _after(fence, line)
+        elif heading := _HEADING.match(line):
+            path = _path(heading[2])
+        elif place := _PLACE.search(line):
+            yield _finding(at, place[1], int(place[2]), line[: place.start()] + line[place.end() :])
+        elif path and (item := _ITEM.match(line)):
+            number = _LINE.search(item[1])
+            yield _finding(at, path, int(number[1]) if number else None, item[1])
+
+
+def _after(fence: str, line: str) -> str:
+    """The fence that is open after a line; empty: none."""
+    found = _FENCE.match(line)
+    if not fence:
+        return found[1] if found else ""
+    closes = found and found[1].startswith(fence) and not line.strip(" `~")
+    return "" if closes else fence
+
+
+def _path(heading: str) -> str:
+    """The file that a heading names; empty: it names none."""
+    code = _CODE.fullmatch(heading)
+    text = code[2] if code else heading
+    looks_like_one = bool(code) or (" " not in text and ("/" in text or "." in text))
+    return text if looks_like_one else ""
+
+
+def _finding(at: int, path: str, line: int | None, rest: str) -> Finding:
+    item = _ITEM.match(rest)
+    text = (item[1] if item else rest).strip()
+    weight = _SEVERITY.match(text)
+    return Finding(path, line, text, _WEIGHTS.get(weight[1].lower()) if weight else None, at)

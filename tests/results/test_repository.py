@@ -1,0 +1,189 @@
+"""What a run did, from real repositories: turns, changes and reviews, whatever becomes of the branch."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from app.results.git import GitError
+from app.results.mirror import trim
+from app.results.repository import RunRepositories, pull_number
+from app.results.turns import BY_TIME
+from storage.records.results import Change
+from tests.results.repository import Origin, git, repositories, run_detail
+
+TWO_TURNS = (("working", 0), ("completed", 120), ("working", 600), ("completed", 700))
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Origin:
+    return Origin(tmp_path / "host")
+
+
+@pytest.fixture
+def found(origin: Origin, tmp_path: Path) -> RunRepositories:
+    return repositories(tmp_path / "data", origin.url)
+
+
+def names(change: Change) -> list[str]:
+    return [file.path for file in change.files]
+
+
+async def test_each_turn_has_its_own_change_and_the_run_the_whole(origin: Origin, found: RunRepositories) -> None:
+    """The base is named: merge base for the whole, first parent for a turn; other people's work is in neither."""
+    first = origin.commit(
+        "agent/x", {"a.txt": b"1\n", "reviews/r.md": b"### `code.py`\n\n- **major** line 2: x\n"}, mark="run_1 turn 1"
+    )
+    second = origin.commit("agent/x", {"a.txt": b"1\n2\n"}, at=650, mark="run_1 turn 2")
+    origin.commit("main", {"other.txt": b"x\n"}, at=660)
+    detail = run_detail("agent/x", *TWO_TURNS)
+    whole, turn = await found.change(detail), await found.change(detail, 2)
+    turns = await found.turns(detail)
+    reviews = await found.reviews(detail, whole, ["reviews/*.md"])
+
+    assert (names(whole), whole.base_name, whole.note) == (["a.txt", "reviews/r.md"], "merge base with main", "")
+    assert (names(turn), turn.base, turn.head, turn.base_name) == (["a.txt"], first, second, "its first parent")
+    assert [(each.number, each.commit, each.summary) for each in turns.turns] == [
+        (1, first, "Work on agent/x"),
+        (2, second, "Work on agent/x"),
+    ]
+    assert [(each.path, each.line, each.severity) for each in reviews[0].findings] == [("code.py", 2, "major")]
+
+
+async def test_without_a_mark_commits_belong_to_turns_by_their_time_and_that_is_said(
+    origin: Origin, found: RunRepositories
+) -> None:
+    """What was there before the run is none of it."""
+    origin.commit("agent/x", {"before.txt": b"x"}, at=-60, start="main")
+    first = origin.commit("agent/x", {"a.txt": b"x"}, at=60)
+    second = origin.commit("agent/x", {"b.txt": b"x"}, at=650)
+    turns = await found.turns(run_detail("agent/x", *TWO_TURNS))
+
+    assert [each.commit for each in turns.turns] == [first, second]
+    assert turns.note == BY_TIME
+    assert names(await found.change(run_detail("agent/x", *TWO_TURNS), 1)) == ["a.txt"]
+
+
+async def test_a_branch_that_is_gone_or_rewritten_leaves_what_was_kept(origin: Origin, found: RunRepositories) -> None:
+    """Each turn's commit is pinned when it is first seen."""
+    first = origin.commit("agent/x", {"a.txt": b"1\n"}, mark="run_1 turn 1")
+    detail = run_detail("agent/x")
+    await found.turns(detail)
+    git(origin.work, "reset", "--quiet", "--hard", "main")
+    origin.commit("agent/x", {"b.txt": b"1\n"}, at=650, mark="run_1 turn 2")
+    rewritten = await found.turns(run_detail("agent/x", *TWO_TURNS))
+    git(origin.bare, "branch", "--quiet", "-D", "agent/x")
+    gone = await found.change(detail, 1)
+
+    assert rewritten.turns[0].commit == first
+    assert "rewritten" in rewritten.note
+    assert (names(gone), gone.head) == (["a.txt"], first)
+    assert "agent/x is gone" in gone.note
+
+
+async def test_a_pull_request_stands_in_for_its_branch(origin: Origin, found: RunRepositories) -> None:
+    """By its number, where the service tells it; by a commit, where that is known."""
+    commit = origin.commit("agent/x", {"a.txt": b"1\n"})
+    git(origin.bare, "update-ref", "refs/pull/7/head", commit)
+    git(origin.bare, "branch", "--quiet", "-D", "agent/x")
+    git(origin.bare, "config", "uploadpack.allowAnySHA1InWant", "false")
+    with pytest.raises(GitError, match="no branch agent/x"):
+        await found.change(run_detail())
+    by_number = await found.change(run_detail(raw_json='{"pull_request": {"number": 7}}'))
+    by_commit = await found.change(run_detail(), told={1: commit})
+
+    assert (names(by_number), names(by_commit)) == (["a.txt"], ["a.txt"])
+    assert "pull request 7" in by_number.note
+
+
+@pytest.mark.parametrize(
+    ("raw", "number"),
+    [
+        ('{"pull_request_url": "https://h/a/b/pull/12"}', 12),
+        ('{"merge_request": {"iid": 3}}', 3),
+        ('{"pull_request": true, "pr_number": -1}', None),
+        ("[]", None),
+        ("no JSON", None),
+    ],
+)
+def test_a_pull_request_is_found_in_what_the_service_tells(raw: str, number: int | None) -> None:
+    """A number, or an address that ends in one."""
+    assert pull_number(raw) == number
+
+
+async def test_a_merged_branch_still_shows_what_the_run_did(origin: Origin, found: RunRepositories) -> None:
+    """The merge base would be its own head."""
+    origin.commit("agent/x", {"a.txt": b"1\n"}, mark="run_1 turn 1")
+    origin.push("agent/x:main")
+    change = await found.change(run_detail())
+
+    assert names(change) == ["a.txt"]
+    assert "merged" in change.base_name
+
+
+async def test_contents_are_fetched_once_and_for_this_change_alone(
+    origin: Origin, found: RunRepositories, tmp_path: Path
+) -> None:
+    """The mirror has no contents until a change is read; the second reading needs no server."""
+    origin.commit("main", {"large.bin": bytes(range(256)) * 2000}, at=10)
+    commit = origin.commit("agent/x", {"code.py": b"def f():\n    return 2\n"}, start="main")
+    detail = run_detail()
+    change = await found.change(detail)
+    mirror = found.mirror(detail.run.repository)
+    origin.bare.rename(tmp_path / "away")
+    again = await found.change(detail)
+
+    assert (again.patch, again.head) == (change.patch, commit)
+    assert "fetched before" in again.note
+    assert await mirror.blob(change.files[0].new_blob or "") == b"def f():\n    return 2\n"
+    held = git(mirror.git_dir, "rev-list", "--objects", "--all", "--missing=print")
+    assert b"?" in held
+
+
+async def test_two_processes_may_fetch_at_once(origin: Origin, tmp_path: Path) -> None:
+    """Each waits for the other; a lock that a killed one left is freed."""
+    origin.commit("agent/x", {"a.txt": b"1\n"}, mark="run_1 turn 1")
+    several = [repositories(tmp_path / "data", origin.url) for _ in range(3)]
+    mirror = several[0].mirror(run_detail().run.repository)
+    await several[0].turns(run_detail())
+    (mirror.git_dir / "config.lock").touch()
+    changes = await asyncio.gather(*(each.change(run_detail()) for each in several))
+
+    assert len({change.patch for change in changes}) == 1
+
+
+async def test_a_checkout_on_this_machine_tells_what_it_fetched_last(origin: Origin, tmp_path: Path) -> None:
+    """Its remote-tracking branches come before its own, which may be older or the person's."""
+    commit = origin.commit("agent/x", {"a.txt": b"1\n"}, mark="run_1 turn 1")
+    git(tmp_path, "clone", "--quiet", str(origin.bare), "checkout")
+    git(tmp_path / "checkout", "branch", "--quiet", "agent/x", "main")
+    change = await repositories(tmp_path / "data", str(tmp_path / "checkout")).change(run_detail())
+
+    assert (change.head, change.base_name) == (commit, "merge base with main")
+
+
+async def test_mirrors_beyond_the_budget_go_oldest_first(origin: Origin, tmp_path: Path) -> None:
+    """What was used within the hour stays, however large."""
+    import os
+
+    data = tmp_path / "data"
+    await repositories(data, origin.url).turns(run_detail("main"))
+    assert trim(data, 0) == []
+    (lock,) = data.glob("*.lock")
+    os.utime(lock, (0, 0))
+
+    assert trim(data, 10 << 30) == []
+    assert trim(data, 0) == [lock.with_suffix(".git")]
+    assert (await repositories(data, origin.url).turns(run_detail("main"))).turns
+
+
+async def test_the_patch_applies_byte_for_byte(origin: Origin, found: RunRepositories, tmp_path: Path) -> None:
+    """Binary files, missing newlines and odd names included."""
+    files = {"new\nline": b"\xff\r\n\0", "-rf": b"no newline", "code.py": b"def f():\r\n    return 2\n"}
+    origin.commit("agent/x", files)
+    change = await found.change(run_detail())
+    git(tmp_path, "clone", "--quiet", str(origin.bare), "copy")
+    (tmp_path / "patch").write_bytes(change.patch)
+    git(tmp_path / "copy", "apply", str(tmp_path / "patch"))
+
+    assert {name: (tmp_path / "copy" / name).read_bytes() for name in files} == files
