@@ -110,12 +110,12 @@ class Acting:
             own = replace(self.actions, actor=f"bot:{rule.name}:{self.actions.actor.rpartition(':')[2]}")
             action = await own.submit(request, key=f"automation-{decision.decision_id}-{rfc3339(decision.decided_at)}")
         except AlreadyAskedError as asked:
-            return _of_action(asked.existing)
+            return result_of(asked.existing)
         except ActionRefusedError as refused:
             return Result("failed", refused.message)
         except CannotActError as reason:
             return Result("failed", str(reason))
-        return _of_action(action)
+        return result_of(action)
 
     def _environment(self) -> dict[str, str]:
         return {name: value for name, value in os.environ.items() if name not in self.hidden}
@@ -133,7 +133,8 @@ def shown(request: WriteRequest) -> str:
     return json.dumps({"path": request.path, "body": request.body()}, ensure_ascii=False, sort_keys=True)
 
 
-def _of_action(action: Action) -> Result:
+def result_of(action: Action) -> Result:
+    """What became of a response, by its entry in the ledger."""
     outcome = _OUTCOMES.get(action.state, "failed")
     reason = action.error.message if action.error is not None and outcome != "done" else ""
     may_repeat = action.state == "not_sent" and action.error is not None and action.error.kind in _PASSING

@@ -1,17 +1,69 @@
 """Observing: what cache and ledger hold that may set a rule off."""
 
+import json
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
 from app.automations.occurrences import Seen
 from app.notify.incidents import IncidentReader
+from app.run_document import as_received
 from storage.cache import Cache
 from storage.ledger import Ledger
 from storage.records.following import Watermark
 
 LOOK_BACK: Final = timedelta(days=31)
 """Runs that are first seen, and are older than this, are history."""
+
+
+NO_REASON: Final = "no reason given"
+"""What `{run.reason}` says where the service does not tell."""
+_REASONS: Final = ("reason", "failure_reason", "status_reason", "error", "error_message", "message")
+"""Where a service may say why a run ended, though the API specifies none; text, or an object with one of these."""
+_LONGEST_REASON: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What is known of a run beyond its row: why it ended, and its labels."""
+
+    cache: Cache
+    ledger: Ledger
+
+    async def reason(self, run_id: str) -> str:
+        """Why the run ended, as the service says it in its list.
+
+        Raises:
+            StorageError: The cache cannot be read.
+        """
+        return _reason(await self._received(run_id))[:_LONGEST_REASON] or NO_REASON
+
+    async def labels(self, run_id: str) -> dict[str, str]:
+        """The run's metadata: as the service shows it, else as this machine's ledger sent it.
+
+        Raises:
+            StorageError: Cache or ledger cannot be read.
+        """
+        metadata = (await self._received(run_id)).get("metadata")
+        if not isinstance(metadata, dict):
+            turn = await self.ledger.last_turn(run_id)
+            metadata = as_received(turn.body_json).get("metadata") if turn is not None else None
+        given = metadata if isinstance(metadata, dict) else {}
+        return {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
+
+    async def _received(self, run_id: str) -> dict[str, object]:
+        held = await self.cache.detail(run_id)
+        return {} if held is None else as_received(held.run.raw_json)
+
+
+def _reason(received: dict[str, object]) -> str:
+    for name in _REASONS:
+        match received.get(name):
+            case str(text) if text.strip():
+                return text.strip()
+            case dict(inner) if found := _reason(inner):
+                return found
+    return ""
 
 
 @dataclass(slots=True)
@@ -44,6 +96,11 @@ class Observer:
             await self.ledger.unresolved(),
             found.watermark,
         )
+
+    @property
+    def run_facts(self) -> RunFacts:
+        """What is known of runs beyond their rows."""
+        return RunFacts(self.cache, self.ledger)
 
     def passed(self, seen: Seen) -> None:
         """Everything seen then was decided on: the next look begins after it."""

@@ -1,6 +1,6 @@
 """Occurrences: what sets a rule off, found in what the cache and the ledger hold now. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -114,6 +114,11 @@ def _is_meant(on: OnRun, change: StatusChange) -> bool:
         and on.was in {None, change.old}
         and _is_within(on.scope, change.repository, change.branch_name)
     )
+
+
+def is_labelled(scope: Scope, labels: Mapping[str, str]) -> bool:
+    """Whether a run's metadata is as the scope asks."""
+    return all(name in labels and _matches(globs, labels[name]) for name, globs in scope.labels)
 
 
 def _is_within(scope: Scope, repository: str, branch: str) -> bool:

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from app.automations.acting import Result
+from app.automations.observing import RunFacts
 from app.automations.occurrences import Seen, occurrences, upcoming
 from app.automations.runner import Runner
 from app.engine import Engine
@@ -41,6 +42,7 @@ class Playback:
 
     changes: Sequence[StatusChange]
     ahead: timedelta
+    run_facts: RunFacts
     _shown: int = 0
 
     async def observe(self, now: datetime) -> Seen:
@@ -87,13 +89,13 @@ async def replay(engine: Engine, rules: Sequence[Rule], since: datetime, now: da
     found = await engine.cache.following.changes(Watermark(), since=since + ahead, limit=MOST)
     changes = [change for change in found.changes if since <= change.at - ahead <= now]
     playable = [rule for rule in rules if isinstance(rule.on, OnRun | OnSchedule | OnInterval)]
-    told = _Told()
+    told, facts = _Told(), RunFacts(engine.cache, engine.ledger)
     with TemporaryDirectory() as folder:
         async with await State.open(Path(folder) / "state.sqlite3", clock=(clock := Clock(since))) as state:
             # A state of its own, for a moment: it need not outlive a power cut.
             await state.writer.run(lambda connection: connection.execute("PRAGMA synchronous = OFF").fetchall())
             runner = Runner(
-                tuple(playable), state, engine.cache, NothingDone(), Playback(changes, ahead), told.add, clock
+                tuple(playable), state, engine.cache, NothingDone(), Playback(changes, ahead, facts), told.add, clock
             )
             await runner.look()
             for at in _moments(playable, Seen(now, tuple(changes), ahead), since, now):

@@ -3,15 +3,17 @@
 import hashlib
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from app.api.requests import WriteRequest
-from app.automations.acting import CannotActError, Result, shown
-from app.automations.occurrences import Anchor, Seen, due, occurrences, upcoming
+from app.automations.acting import CannotActError, Result, result_of, shown
+from app.automations.observing import RunFacts
+from app.automations.occurrences import Anchor, Seen, due, is_labelled, occurrences, upcoming
+from app.rules.placeholders import mentions
 from app.rules.policy import decide, is_quiet, lasts
-from app.rules.rule import DoCommand, DoNotify, Rule
+from app.rules.rule import DoCommand, DoNotify, OnRun, OnStuck, Rule
 from storage.cache import Cache
 from storage.errors import StorageError
 from storage.records.decision import Decision, Occurrence, Outcome, Past, RuleState, Verdict
@@ -23,6 +25,8 @@ RETRY_AFTER: Final = timedelta(seconds=30)
 """How long to wait before what certainly was not sent is tried again."""
 SKEW: Final = timedelta(minutes=5)
 """The service's clock may be behind ours by as much before something new looks old."""
+RESOLVED_WITHIN: Final = timedelta(days=31)
+"""How long a decision of unknown outcome is looked up in the ledger."""
 LONGEST_WAIT: Final = timedelta(seconds=10)
 """How often to look at what is queued, waits, or has to be tried again."""
 
@@ -48,6 +52,10 @@ class Observation(Protocol):
     def passed(self, seen: Seen) -> None:
         """Everything seen then was decided on."""
 
+    @property
+    def run_facts(self) -> RunFacts:
+        """What is known of runs beyond their rows."""
+
 
 @dataclass(slots=True)
 class Runner:
@@ -64,6 +72,9 @@ class Runner:
     _mine: set[int] = field(default_factory=set)
     """Decisions that this process acts on, or will again."""
     _tried_at: dict[int, datetime] = field(default_factory=dict)
+    _ledger_version: int | None = None
+    """What of the ledger was learnt already."""
+    _has_unknown: bool = True
 
     async def look(self) -> None:
         """Decide on everything that happened, and act; what an earlier process began is finished first.
@@ -73,6 +84,7 @@ class Runner:
         """
         now = self.clock()
         await self._begin(now)
+        await self._learn(now)
         await self._carry_on(now)
         seen = await self.observer.observe(now)
         for rule in self._enabled():
@@ -113,10 +125,17 @@ class Runner:
             await self._decide(rule, come.newest, come.missed)
         found = {each.identity: each for each in occurrences(rule, seen, state.since - SKEW)}
         for identity in await self._unclaimed(rule, found):
-            await self._decide(rule, found[identity], history=state.is_new)
+            if state.is_new or await self._is_meant(rule, found[identity]):
+                await self._decide(rule, found[identity], history=state.is_new)
         if state.is_new:
             await self.state.mark_looked(rule.name)
             self._states[rule.name] = replace(state, is_new=False)
+
+    async def _is_meant(self, rule: Rule, occurrence: Occurrence) -> bool:
+        """Whether the run is labelled as the rule asks; read of those alone that match in all else."""
+        if not (isinstance(rule.on, OnRun | OnStuck) and rule.on.scope.labels):
+            return True
+        return is_labelled(rule.on.scope, await self.observer.run_facts.labels(occurrence.facts["run.id"]))
 
     async def _unclaimed(self, rule: Rule, found: dict[str, Occurrence]) -> list[str]:
         if not found:
@@ -128,7 +147,10 @@ class Runner:
         now = self.clock()
         if run_id := occurrence.facts.get("run.id"):
             conversation = await self.state.conversation(run_id)
-            occurrence = Occurrence(occurrence.identity, occurrence.at, conversation, occurrence.facts)
+            facts = dict(occurrence.facts)
+            if mentions(rule.do, "run.reason"):
+                facts["run.reason"] = await self.observer.run_facts.reason(run_id)
+            occurrence = replace(occurrence, conversation=conversation, facts=facts)
 
         def verdict(past: Past) -> Verdict:
             if history:
@@ -183,6 +205,7 @@ class Runner:
                 result_id=result.result_id,
             )
         )
+        self._has_unknown = self._has_unknown or result.outcome == "unknown"
         self._mine.discard(decision.decision_id)
         self._tried_at.pop(decision.decision_id, None)
         self.journal(settled)
@@ -192,6 +215,23 @@ class Runner:
             if await self.state.pause(rule.name, why):
                 log.warning("%s is paused: %s", rule.name, why)
 
+    async def _learn(self, now: datetime) -> None:
+        """Enter what a person found out about unknown outcomes: a run that was made belongs to its conversation."""
+        facts = self.observer.run_facts
+        version = await facts.ledger.data_version()
+        if version == self._ledger_version and not self._has_unknown:
+            return
+        self._has_unknown = False
+        for decision in await self.state.unknown_decisions(now - RESOLVED_WITHIN):
+            action = await facts.ledger.action(decision.action_id or "")
+            if action is None or (result := result_of(action)).outcome == "unknown":
+                self._has_unknown = True
+                continue
+            why = f"{result.reason}{'; ' if result.reason else ''}its outcome was unknown at first"
+            learnt = replace(decision, outcome=result.outcome, reason=why, result_id=result.result_id)
+            self.journal(await self.state.settle(learnt))
+        self._ledger_version = version
+
     async def _carry_on(self, now: datetime) -> None:
         """Go on with what is open: queued, waiting, approved, or left behind by a process that died."""
         by_name = {rule.name: rule for rule in self._enabled()}
@@ -199,6 +239,8 @@ class Runner:
             rule = by_name.get(decision.rule)
             if rule is None:
                 await self._close(decision, "expired", "its rule is gone or switched off")
+            elif decision.outcome == "queued" and decision.decided_at < self._states[rule.name].since:
+                await self._close(decision, "expired", "its rule was edited")
             elif decision.outcome == "acting":
                 await self._resume(rule, decision, now)
             elif decision.outcome == "waiting":
@@ -235,8 +277,22 @@ class Runner:
 
 
 def fingerprint(rule: Rule) -> str:
-    """A digest of the rule's whole definition."""
-    return hashlib.sha256(repr(rule).encode()).hexdigest()
+    """A digest of what the rule's definition says; a key that is left out is not part of it, whatever it means."""
+    return hashlib.sha256(repr(_said(rule)).encode()).hexdigest()
+
+
+def _said(value: object) -> object:
+    """A rule's values by name, without those that are the default: a new version may have more of them."""
+    if not is_dataclass(value):
+        return value
+    said = {
+        each.name: getattr(value, each.name) for each in fields(value) if getattr(value, each.name) != _default(each)
+    }
+    return type(value).__name__, [(name, _said(said[name])) for name in sorted(said)]
+
+
+def _default(each: "Field[Any]") -> object:
+    return each.default if each.default_factory is MISSING else each.default_factory()
 
 
 def _missed(count: int, reason: str) -> str:

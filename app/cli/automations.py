@@ -13,7 +13,7 @@ from app.cli.exits import Exit, failed
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.table import Column
 from app.times import exact_ago, parse_duration, rfc3339, stamp
-from storage.records.decision import Decision, Outcome, RuleState
+from storage.records.decision import BY_HAND, Decision, Outcome, RuleState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -126,7 +126,7 @@ async def pause(invocation: Invocation, /, *, name: str) -> int:
     rule = _rule(invocation, name)
     async with _state(invocation) as state:
         await _begin(state, rule)
-        done = await state.pause(rule.name, f"by {getpass.getuser()}")
+        done = await state.pause(rule.name, f"{BY_HAND}{getpass.getuser()}")
     return _told(invocation, rule, "paused", changed=done)
 
 

@@ -21,7 +21,7 @@ from app.rules.rule import (
     Trigger,
 )
 
-_RUN: Final = ("run.id", "run.repository", "run.branch", "run.status", "run.was")
+_RUN: Final = ("run.id", "run.repository", "run.branch", "run.status", "run.was", "run.reason")
 _ALWAYS: Final = ("rule.name", "profile.name", "time", "date")
 _OF: Final[Mapping[type, tuple[str, ...]]] = {
     OnSchedule: (),
@@ -57,6 +57,11 @@ def texts_of(do: Response) -> Iterator[str]:
             yield from argv
         case DoRetry():
             pass
+
+
+def mentions(do: Response, name: str) -> bool:
+    """Whether a response has this placeholder."""
+    return any(name in names_in(text) for text in texts_of(do))
 
 
 def names_in(text: str) -> list[str]:

@@ -137,7 +137,9 @@ def _run(table: Table) -> OnRun | OnStuck:
 
 
 def _scope(table: Table) -> Scope:
-    return Scope(_globs(table, "repository"), _globs(table, "branch"))
+    metadata = table.table("metadata")
+    labels = tuple((name, _globs(metadata, name)) for name in metadata.values)
+    return Scope(_globs(table, "repository"), _globs(table, "branch"), labels)
 
 
 def _globs(table: Table, key: str) -> tuple[str, ...]:

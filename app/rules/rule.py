@@ -38,6 +38,8 @@ class Scope:
 
     repositories: tuple[str, ...] = ()
     branches: tuple[str, ...] = ()
+    labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Metadata that the run must have, all of it: each name with globs of which any may match its value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,9 @@ def _feeds(rule: Rule, other: Rule) -> bool:
 
 def _scope(scope: Scope) -> str:
     where = f" in {_listed(scope.repositories)}" if scope.repositories else ""
-    return f"{where}{f' on {_listed(scope.branches)}' if scope.branches else ''}"
+    branches = f" on {_listed(scope.branches)}" if scope.branches else ""
+    labels = " and ".join(f"{name}={_listed(globs)}" for name, globs in scope.labels)
+    return f"{where}{branches}{f' labelled {labels}' if labels else ''}"
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -84,6 +84,10 @@ class Decision:
     """Of one that waits for approval: what would be sent, as it was shown."""
 
 
+BY_HAND: Final = "by "
+"""How the reason of a pause begins that a person asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class RuleState:
     """What is remembered of a rule between two starts."""

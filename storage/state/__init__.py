@@ -69,6 +69,7 @@ class State:
     rule_states = reads(rules.states)
     unclaimed = reads(decisions.unclaimed)
     open_decisions = reads(decisions.still_open)
+    unknown_decisions = reads(decisions.unknown)
     journal = reads(decisions.journal)
     decision = reads(decisions.one)
     outcomes = reads(decisions.outcomes)

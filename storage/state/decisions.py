@@ -141,6 +141,15 @@ def still_open(connection: sqlite3.Connection) -> tuple[Decision, ...]:
     return tuple(_decision(row) for row in connection.execute(query).fetchall())
 
 
+def unknown(connection: sqlite3.Connection, since: datetime) -> tuple[Decision, ...]:
+    """Those since then of which it is not known whether their write took effect, oldest first."""
+    query = (
+        f"SELECT {_COLUMNS} FROM decisions WHERE outcome = 'unknown' AND action_id IS NOT NULL AND decided_us >= ?"
+        " ORDER BY id"
+    )
+    return tuple(_decision(row) for row in connection.execute(query, (to_us(since),)).fetchall())
+
+
 def one(connection: sqlite3.Connection, decision_id: int) -> Decision | None:
     """The decision of this number."""
     row = connection.execute(f"SELECT {_COLUMNS} FROM decisions WHERE id = ?", (decision_id,)).fetchone()

@@ -5,23 +5,27 @@ from datetime import datetime
 from typing import Any, Final
 
 from storage.database import immediate
-from storage.records.decision import RuleState
+from storage.records.decision import BY_HAND, RuleState
 from storage.values import from_us, sqlite_text, to_us
 
 _COLUMNS: Final = "rule, fingerprint, since_us, failures, paused, looked"
 
 
 def begin(connection: sqlite3.Connection, rule: str, fingerprint: str, now: datetime) -> RuleState:
-    """The rule's state; a new rule, or an edited one, begins now and is not paused."""
+    """The rule's state; a new rule, or an edited one, begins now.
+
+    An edit is taken as the cure of what a rule paused itself for; one that a person paused stays so.
+    """
     with immediate(connection):
         held = connection.execute(f"SELECT {_COLUMNS} FROM rules WHERE rule = ?", (sqlite_text(rule),)).fetchone()
         if held is not None and held[1] == fingerprint:
             return _state(held)
+        paused = held[4] if held is not None and (held[4] or "").startswith(BY_HAND) else None
         connection.execute(
-            f"INSERT OR REPLACE INTO rules ({_COLUMNS}) VALUES (?, ?, ?, 0, NULL, 0)",
-            (sqlite_text(rule), fingerprint, to_us(now)),
+            f"INSERT OR REPLACE INTO rules ({_COLUMNS}) VALUES (?, ?, ?, 0, ?, 0)",
+            (sqlite_text(rule), fingerprint, to_us(now), paused),
         )
-    return RuleState(rule, fingerprint, now, is_new=True)
+    return RuleState(rule, fingerprint, now, paused=paused, is_new=True)
 
 
 def mark_looked(connection: sqlite3.Connection, rule: str) -> None:

@@ -81,6 +81,9 @@ def test_the_examples_of_the_documentation_are_read() -> None:
         (rule(do='{ start = "{host.platform}", repository = "acme/api" }'), "no placeholder"),
         (rule(do='{ command = ["{run.id}"] }'), "cannot be a placeholder"),
         (rule(overlap='"sometimes"'), "not known here"),
+        (rule(on='{ run = "failed", metadata = { team = 7 } }'), "a string"),
+        (rule(on='{ run = "failed", metadata = "x" }'), "a table"),
+        (rule(on='{ every = "6h", metadata = { team = "x" } }'), "there is no such key"),
         (rule(catch_up='"soon"'), "not a valid duration"),
         (rule(quiet='"night"'), "not valid hours"),
         (rule(limit="{ per_hour = 0 }"), "out of range"),
@@ -107,6 +110,8 @@ def test_a_rule_says_in_a_sentence_what_it_does() -> None:
         "At 03:00 on Monday through Friday (Europe/Berlin), start the agent security-review on acme/api."
     )
     assert sentence(second, NOW).startswith("When a run in acme/* is failed, continue it: “The run failed.")
+    labelled, *_ = rules(rule(on='{ run = "stuck", branch = "x", metadata = { team = "x*", kind = ["a", "b"] } }'))
+    assert sentence(labelled, NOW).startswith("When a run on x labelled team=x* and kind=a or b is stuck, ")
     assert sentence(page, NOW) == "When a code host is not well for 5m, notify oncall."
     assert limits(second) == (
         "At most 1 a conversation, 5 an hour, 100 a day; not while its last run is active; at most 1h late;"

@@ -1,0 +1,162 @@
+"""What is known of a run beyond its row: why it ended, its labels, and which rule made it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from app.automations.acting import Result
+from app.automations.runner import fingerprint
+from storage.records import ActionError
+from tests.automations.conftest import Place, rule
+
+SAYS = "{ notify = 'default', text = '{run.branch}: {run.reason}' }"
+
+
+async def shown(place: Place, run_id: str, status: str = "failed", **extra: object) -> None:
+    """The service shows a run with more than the API specifies."""
+    await place.world.run(run_id, "working")
+    place.world.pass_(minutes=1)
+    await place.world.run(run_id, status)
+    run = place.world.runs[run_id]
+    raw = json.dumps({**json.loads(run.raw_json), **extra})
+    await place.world.cache.store_runs([replace(run, raw_json=raw)], asked_at=place.world.now)
+
+
+async def started(place: Place, run_id: str, key: str = "k", **metadata: str) -> str:
+    """This machine started a run; the outcome of the write is unknown at first. Its action's id."""
+    body = json.dumps({"instructions": "x", "metadata": metadata})
+    action = await place.ledger.prepare(
+        action_id=None, kind="run.start", subject="", key=key, path="/x", body_json=body, actor="cli"
+    )
+    await place.ledger.sending(action.action_id)
+    await place.ledger.unknown(action.action_id, ActionError("timed_out", "no answer"))
+    if run_id:
+        await place.ledger.resolve_created(action.action_id, run_id)
+    return action.action_id
+
+
+@pytest.mark.parametrize(
+    ("extra", "reason"),
+    [
+        ({}, "no reason given"),
+        ({"reason": "  the tests do not pass\n"}, "the tests do not pass"),
+        ({"reason": "", "error": {"code": 7, "message": "no such branch"}}, "no such branch"),
+        ({"error": ["odd"], "message": 7, "failure_reason": "x" * 5000}, "x" * 1000),
+    ],
+)
+async def test_the_reason_of_a_failure_is_what_the_service_says(
+    place: Place, extra: dict[str, object], reason: str
+) -> None:
+    """In whichever of the usual fields; where it says nothing, the sentence is one all the same."""
+    runner = place.runner(rule(do=SAYS))
+    await runner.look()
+    await shown(place, "run_1", **extra)
+    await runner.look()
+
+    assert place.journal[-1].occurrence.facts["run.reason"] == reason
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+async def test_a_rule_may_ask_for_labels(place: Place, *, is_shown: bool) -> None:
+    """As the service shows them, else as this machine sent them; a run without them is passed over silently."""
+    wanted = 'metadata = { team = "pay*", kind = ["nightly", "weekly"] }'
+    runner = place.runner(rule(on=f'{{ run = "failed", {wanted} }}'))
+    await runner.look()
+    labels = {"run_1": {"team": "payments", "kind": "weekly"}, "run_2": {"team": "payments"}, "run_3": {"team": "web"}}
+    for run_id, given in labels.items():
+        if not is_shown:
+            await started(place, run_id, run_id, **given)
+        await shown(place, run_id, **({"metadata": given} if is_shown else {}))
+    await shown(place, "run_4")
+    await runner.look()
+
+    assert [identity.split(":")[1] for _, identity in place.acts.done] == ["run_1"]
+    assert {each.occurrence.facts["run.id"] for each in place.journal} == {"run_1"}
+
+
+async def test_a_run_found_later_belongs_to_the_rule_that_made_it(place: Place) -> None:
+    """The answer was lost and a person linked the run: the journal says so, and the loop ends at the same limit."""
+    text = rule(do='{ start = "again", repository = "acme/api" }', limit="{ per_conversation = 1 }", overlap='"allow"')
+    runner = place.runner(text)
+    await runner.look()
+    action_id = await started(place, "")
+    place.acts.results = [Result("unknown", "no answer", action_id)]
+    await shown(place, "run_1")
+    await runner.look()
+    await place.ledger.resolve_created(action_id, "run_2")
+    await shown(place, "run_2")
+
+    for each in (runner, place.runner(text)):
+        await each.look()
+
+    assert len(place.acts.done) == 1
+    assert [(each.outcome, each.result_id) for each in await place.state.journal("r")] == [
+        ("limited", None),
+        ("done", "run_2"),
+    ]
+
+
+async def test_an_edit_is_the_cure_of_a_rule_that_paused_itself(place: Place) -> None:
+    """One that a person paused stays so, and one under another name is new."""
+    for name, why in (("a", "5 failures in a row"), ("b", "by ann"), ("c", "by ann")):
+        (one,) = place.runner(rule(name=f'"{name}"')).rules
+        await place.state.begin_rule(name, fingerprint(one), place.world.now)
+        await place.state.pause(name, why)
+    place.world.pass_(minutes=10)
+
+    text = "\n".join(rule(name=f'"{name}"', pause_after="2") for name in "abd")
+    await place.runner(text).look()
+
+    states = await place.state.rule_states()
+    assert {name: state.paused for name, state in states.items()} == {
+        "a": None,
+        "b": "by ann",
+        "c": "by ann",
+        "d": None,
+    }
+    assert {name for name, state in states.items() if state.since == place.world.now} == {"a", "b", "d"}
+
+
+async def test_order_is_no_edit_and_switching_on_again_looks_forward(place: Place) -> None:
+    """Moved in the file a rule acts as before; what failed while it was off stays undone."""
+    first, second = rule(), rule(name='"s"')
+    await place.runner(f"{first}\n{second}").look()
+    await shown(place, "run_1")
+    await place.runner(f"{second}\n{first}").look()
+    assert sorted(name for name, _ in place.acts.done) == ["r", "s"]
+
+    await place.runner(rule(enabled="false")).look()
+    await shown(place, "run_2")
+    await place.runner(rule(enabled="false")).look()
+    place.world.pass_(minutes=6)
+    await place.runner(first).look()
+    await shown(place, "run_3")
+    await place.runner(first).look()
+
+    assert [identity.split(":")[1] for name, identity in place.acts.done if name == "r"] == ["run_1", "run_3"]
+
+
+async def test_what_is_queued_goes_with_the_rule_that_queued_it(place: Place) -> None:
+    """The rule was edited before its turn came: nothing is done, and a line says so."""
+    hourly, edited = (
+        rule(on='{ schedule = "0 * * * *" }', overlap='"queue"', do=f'{{ start = "{word}", repository = "acme/api" }}')
+        for word in ("old", "new")
+    )
+    runner = place.runner(hourly)
+    await runner.look()
+    place.acts.results = [Result("done", result_id="run_1")]
+    await place.world.run("run_1", "working")
+    for _ in range(2):
+        place.world.pass_(hours=1)
+        await runner.look()
+    place.world.pass_(minutes=1)
+    await place.runner(edited).look()
+    await place.world.run("run_1", "completed")
+    await place.runner(edited).look()
+
+    assert len(place.acts.done) == 1
+    assert next((each.outcome, each.reason) for each in await place.state.journal()) == (
+        "expired",
+        "its rule was edited",
+    )
