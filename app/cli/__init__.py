@@ -1,13 +1,16 @@
 """The command line: the console's facts and actions for scripts."""
 
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from app.cli.context import Invocation
 from app.cli.options import global_options, near, output_options, refuse_format
 from app.version import VERSION_LINE, __version__
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMANDS: Final = {
     "console": ("app.cli.console:console", "Open the console."),
@@ -30,6 +33,7 @@ COMMANDS: Final = {
     "notify": ("app.cli.notify:notify", "Try the routes of notifications."),
     "backup": ("app.cli.backup:backup", "Copy the ledgers and the automations' state."),
     "config": ("app.cli.config:config", "Show, check or create the configuration file."),
+    "completion": ("app.cli.completion:completion", "Complete commands, options and runs in your shell."),
     "profiles": ("app.cli.profiles:profiles", "List the configured services."),
     "token": ("app.cli.profiles:token", "Check the API token."),
 }
@@ -43,24 +47,36 @@ class LazyGroup(click.Group):
         """All names, in the order of the documentation."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 — as above
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, imported; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        command = getattr(import_module(module), attribute)
-        return command if isinstance(command, click.Command) else None
+        command: click.Command = getattr(import_module(module), attribute)
+        if ctx.resilient_parsing:
+            from app.cli.completion import suggest
+
+            suggest(cmd_name, command)
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 — as above
         """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
+        """Complete the commands' names without importing the commands."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(name, help=said) for name, (_, said) in COMMANDS.items() if name.startswith(incomplete)]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; one that there is not is refused with the name that was meant."""
-        if args[0] not in COMMANDS and (meant := near(args[0], COMMANDS)):
+        if args[0] not in COMMANDS and not ctx.resilient_parsing and (meant := near(args[0], COMMANDS)):
             raise click.UsageError(f"No such command {args[0]!r}. Did you mean {meant}?", ctx)
         return super().resolve_command(ctx, args)
 

@@ -92,8 +92,8 @@ class Invocation:
             yield rows
         self.output.note(f"{rows.count} {key} written to {out}")
 
-    def settings(self) -> "Settings":
-        """The configuration, with the options on top; says which variables they beat.
+    def settings(self, *, quietly: bool = False) -> "Settings":
+        """The configuration, with the options on top; says which variables they beat, unless `quietly`.
 
         Raises:
             ConfigError: It cannot be used.
@@ -102,7 +102,7 @@ class Invocation:
 
         settings = load(config_path(self.config_file, os.environ), os.environ, self._choice())
         for line in settings.unused:
-            if line not in self._noted:
+            if line not in self._noted and not quietly:
                 self._noted.add(line)
                 self.output.note(line)
         return settings

@@ -17,6 +17,8 @@ from app.cli.output import Format
 from app.times import parse_duration, parse_period
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from app.api.requests import Json
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -27,6 +29,8 @@ def _keep(
 ) -> Callable[[click.Context, click.Parameter, Any], None]:
     def callback(ctx: click.Context, param: click.Parameter, given: Any) -> None:
         invocation, name = ctx.ensure_object(Invocation), param.opts[-1]
+        if ctx.resilient_parsing and attribute == "token_stream":
+            return  # A shell completes: its stdin is the person's terminal.
         # An option that was not given must not undo the group's.
         for each in given if isinstance(given, tuple) else (True,) * given:
             option, earlier = invocation.given.get(attribute, (None, None))
@@ -46,6 +50,15 @@ def _token_line(_: object) -> StringIO:
     return StringIO(sys.stdin.buffer.readline().decode("ascii", errors="replace"))
 
 
+class _ProfileName(click.types.StringParamType):
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem[str]]":
+        from app.cli.completion import PROFILE
+
+        return PROFILE.shell_complete(ctx, param, incomplete)
+
+
 def global_options(*, hidden: bool) -> list[click.Option]:
     """Options that every command takes, before or after its name."""
     path = click.Path(path_type=Path)
@@ -62,6 +75,7 @@ def global_options(*, hidden: bool) -> list[click.Option]:
         option(
             ["--profile"],
             multiple=True,
+            type=_ProfileName(),
             metavar="NAME",
             callback=_keep("profile_name"),
             help="Which of the configured services; beats the environment [RUNWARDEN_PROFILE].",

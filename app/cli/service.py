@@ -2,20 +2,46 @@
 
 import os
 import sys
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
 from app.cli.context import Invocation
 from app.cli.exits import failed, require_extra
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 DATA_DIR_VARIABLE: Final = "RUNWARDEN_SERVICE_DATA_DIR"
 """The variable with the service's data folder."""
 PASS_THROUGH: Final = {"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
 
 
-@click.command(context_settings=PASS_THROUGH, add_help_option=False, short_help="Run the self-hosted service.")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+class ServiceCommand(click.Command):
+    """A command of the service's own command line, which is another program; it completes its own words."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
+        """What that program completes."""
+        from app.cli.completion import completed_by_service
+
+        before = ["serve"] if self.name == "serve" else []
+        return completed_by_service([*before, *ctx.params["arguments"]], incomplete)
+
+
+class _Arguments(click.types.UnprocessedParamType):
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002 — click's signature
+        incomplete: str,
+    ) -> "list[CompletionItem[str]]":
+        return ctx.command.shell_complete(ctx, incomplete)
+
+
+@click.command(
+    cls=ServiceCommand, context_settings=PASS_THROUGH, add_help_option=False, short_help="Run the self-hosted service."
+)
+@click.argument("arguments", nargs=-1, type=_Arguments())
 @click.pass_obj
 def serve(invocation: Invocation, /, *, arguments: tuple[str, ...]) -> NoReturn:
     """Run the self-hosted service in the foreground; its own --data-dir, --host and --port follow."""
@@ -23,9 +49,12 @@ def serve(invocation: Invocation, /, *, arguments: tuple[str, ...]) -> NoReturn:
 
 
 @click.command(
-    context_settings=PASS_THROUGH, add_help_option=False, short_help="Administer a self-hosted service's data folder."
+    cls=ServiceCommand,
+    context_settings=PASS_THROUGH,
+    add_help_option=False,
+    short_help="Administer a self-hosted service's data folder.",
 )
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.argument("arguments", nargs=-1, type=_Arguments())
 @click.pass_obj
 def service(invocation: Invocation, /, *, arguments: tuple[str, ...]) -> NoReturn:
     """Administer a self-hosted service: org, token, offer, host, repository, agent."""

@@ -1,0 +1,188 @@
+"""`runwarden completion`: names, options, runs and more completed by bash, zsh and fish."""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from app.cli.context import Invocation
+from app.cli.exits import Exit, failed
+from app.cli.options import ScreenCommand
+
+if TYPE_CHECKING:
+    from app.config import Settings
+    from storage.cache import Cache
+
+T = TypeVar("T")
+VARIABLE: Final = "_RUNWARDEN_COMPLETE"
+"""Set by the shells' scripts; click answers it."""
+NEWEST: Final = 200
+"""Runs that are completed; older ones are found with `runs list`."""
+Items = list[CompletionItem[str]]
+
+
+@click.command(cls=ScreenCommand, short_help="Complete commands, options and runs in your shell.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), required=False)
+@click.option("--install", is_flag=True, help="Write the script where the shell finds it, and say where.")
+@click.pass_obj
+def completion(invocation: Invocation, /, *, shell: str | None, install: bool) -> int:
+    """Print the script that completes commands, options, profiles, repositories and run ids; by default for $SHELL."""
+    name = shell or Path(os.environ.get("SHELL", "")).name
+    kind = get_completion_class(name)
+    if kind is None:
+        raise failed("usage", "Name the shell: runwarden completion bash, zsh or fish.")
+    from app.cli import root
+
+    script = kind(root, {}, "runwarden", VARIABLE).source()
+    if not install:
+        invocation.output.print(script)
+        return Exit.DONE
+    try:
+        for line in _install(name, f"{script}\n"):
+            invocation.output.text(line)
+    except OSError as error:
+        raise failed("usage", f"{error.filename or name} cannot be written: {error.strerror}.") from error
+    return Exit.DONE
+
+
+def _install(shell: str, script: str) -> Iterable[str]:
+    from app.atomic_file import replacing
+
+    data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share")
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    path = {
+        "bash": data / "bash-completion/completions/runwarden",
+        "zsh": data / "zsh/site-functions/_runwarden",
+        "fish": config / "fish/completions/runwarden.fish",
+    }[shell]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        file.write(script)
+    yield f"Written to {path}. It works in the next shell that you open."
+    if shell == "bash":
+        yield f"It needs the package bash-completion; without it, add to ~/.bashrc: source {shlex.quote(str(path))}"
+    if shell == "zsh":
+        yield from _tell_zsh(path.parent)
+
+
+def _tell_zsh(folder: Path) -> Iterable[str]:
+    """Put the folder on zsh's path of functions, once: it has none of the user's own."""
+    rc = Path(os.environ.get("ZDOTDIR") or Path.home()) / ".zshrc"
+    line = f"fpath=({shlex.quote(str(folder))} $fpath); autoload -Uz compinit && compinit  # runwarden completion"
+    if rc.exists() and line in rc.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+        return
+    with rc.open("a", encoding="utf-8") as file:
+        file.write(f"\n{line}\n")
+    yield f"Added one line to {rc}: {line}"
+
+
+class Suggested(click.types.StringParamType):
+    """Text that is completed by what this machine has seen; nothing is asked of a service."""
+
+    def __init__(self, find: Callable[["Settings", "Cache | None"], Awaitable[Iterable[tuple[str, str]]]]) -> None:
+        self._find = find
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+        """The values that begin so; none where the files cannot be read."""
+        from app.config import ConfigError
+        from storage.errors import StorageError
+
+        try:
+            found = ctx.ensure_object(Invocation).run(lambda: self._held(ctx.ensure_object(Invocation)))
+        except (ConfigError, StorageError, OSError):
+            return []
+        taken = ctx.params.get(param.name or "") or ()
+        return [
+            CompletionItem(value, help=help_text)
+            for value, help_text in found
+            if value.startswith(incomplete) and value not in taken
+        ]
+
+    async def _held(self, invocation: Invocation) -> list[tuple[str, str]]:
+        from app.config import CACHE_FILE, ConfigError, data_folder
+        from storage.cache import Cache
+
+        settings = invocation.settings(quietly=True)
+        try:
+            path = data_folder(settings, invocation.profile(settings)) / CACHE_FILE
+        except ConfigError:
+            return list(await self._find(settings, None))  # No profile is chosen yet, or not the right one.
+        if not path.exists():
+            return list(await self._find(settings, None))
+        async with await Cache.open(path) as cache:
+            return list(await self._find(settings, cache))
+
+
+async def _runs(_: "Settings", cache: "Cache | None") -> Iterable[tuple[str, str]]:
+    from storage.records import RunFilter
+
+    runs = await cache.runs(RunFilter(), NEWEST) if cache else ()
+    return [(run.run_id, f"{run.status} {run.repository.label} {run.branch_name}") for run in runs]
+
+
+async def _statuses(_: "Settings", cache: "Cache | None") -> Iterable[tuple[str, str]]:
+    known = await cache.known_statuses() if cache else ("queued", "working", "completed", "failed")
+    return [(status, "") for status in known]
+
+
+async def _repositories(_: "Settings", cache: "Cache | None") -> Iterable[tuple[str, str]]:
+    return [(label, "") for label in (await cache.repositories() if cache else ())]
+
+
+async def _profiles(settings: "Settings", _: "Cache | None") -> Iterable[tuple[str, str]]:
+    return [(profile.name, profile.base_url) for profile in settings.profiles]
+
+
+async def _automations(settings: "Settings", _: "Cache | None") -> Iterable[tuple[str, str]]:
+    return [(rule.name, "") for rule in settings.automations]
+
+
+PROFILE: Final = Suggested(_profiles)
+COMPLETED: Final = {
+    "run_id": Suggested(_runs),
+    "run_ids": Suggested(_runs),
+    "statuses": Suggested(_statuses),
+    "repository": Suggested(_repositories),
+    "repositories": Suggested(_repositories),
+    "automations.name": Suggested(_automations),
+    "automations.names": Suggested(_automations),
+}
+"""By the name of a parameter, or of a command's group and its parameter."""
+
+
+def suggest(group: str, command: click.Command) -> None:
+    """Let a command, and those below it, complete what this machine has seen."""
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            suggest(group, each)
+    for param in command.params:
+        param.type = COMPLETED.get(f"{group}.{param.name}") or COMPLETED.get(param.name or "") or param.type
+
+
+def completed_by_service(arguments: Iterable[str], incomplete: str) -> Items:
+    """What the service's own command line, another program, would complete."""
+    words = ["runwarden", *arguments, incomplete]
+    asked = {
+        "_RUNWARDEN SERVICE_COMPLETE": "zsh_complete",
+        "COMP_WORDS": shlex.join(words),
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "service"],
+        env={**os.environ, **asked},
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    return [
+        CompletionItem(value, type=kind, help=None if said == "_" else said)
+        for kind, value, said in zip(lines[::3], lines[1::3], lines[2::3], strict=False)
+    ]
