@@ -242,6 +242,10 @@ class DataFolder:
         """Return where the change that a turn committed is kept."""
         return self.runs / run_id / f"turn-{turn}.diff"
 
+    def run_diff(self, run_id: str, turn: int) -> Path:
+        """Return where the whole run's change up to a turn is kept, where it is not that turn's own."""
+        return self.runs / run_id / f"turn-{turn}.run.diff"
+
     def settings(self) -> Settings:
         """Read `service.toml`; without one, every default holds.
 

@@ -88,6 +88,7 @@ def _run_request(context: Context, caller: Caller, start: RunStart) -> tuple[_Ta
         instructions=start.instructions,
         metadata=start.metadata,
         trace_parent=context.tracer.parent(),
+        caller=caller.token.alias,
     )
 
 
@@ -201,6 +202,7 @@ def _agent_request(context: Context, caller: Caller, name: str, start: AgentStar
         instructions=asked if isinstance(asked, str) and asked.strip() else f"{agent.name}: {_INSTRUCTIONS}",
         inputs=inputs,
         trace_parent=context.tracer.parent(),
+        caller=caller.token.alias,
     )
 
 

@@ -148,8 +148,6 @@ class Restore:
             _clear(connection)
             number = self._load_tables(connection, manifest.schema_version)
             migrate(connection)
-            if missing := [table.name for table in tables.TABLES if table.name not in number]:
-                raise BackupError(f"{self._source} lacks the table {missing[0]}; use another back-up")
             queued = tables.queue_again(connection, self._clock)
             detail = f"the back-up of {rfc3339(manifest.made_at)}"
             audit.record(connection, self._actor, "restore", self._clock(), detail=detail)
@@ -170,6 +168,10 @@ class Restore:
                     number[table.name] = tables.load(connection, table, file)
             except (LookupError, ValueError, TypeError, sa.exc.StatementError) as error:
                 raise BackupError(f"{self._source} does not fit: {name}: {error}; use another back-up") from error
+        # Of those that its version had.
+        there = (table.name for table in tables.TABLES if not made.tables or table.name in made.tables)
+        if missing := [name for name in there if name not in number]:
+            raise BackupError(f"{self._source} lacks the table {missing[0]}; use another back-up")
         return number
 
 

@@ -9,6 +9,7 @@ from service.cli.output import AdminContext, admin_command
 from service.clock import now_micros, rfc3339
 from service.setup import SetupError
 from service.store import runs, turns
+from service.store.results import Results
 from service.store.runs import Run
 from service.store.turns import Turn
 
@@ -68,7 +69,9 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
         found = [turn for turn in turns.of(connection, run_id) if number in {None, turn.number}]
         if not found:
             raise SetupError(f"the run {run_id} has no turn {number}; it has {run.turn}")
-        kept = [] if what is None else [_file(admin, connection, turn, what) for turn in found]
+        results = Results(admin.folder)
+        keys = [(turn.run_id, turn.number) for turn in found]
+        kept = [] if what is None else [results.text_here(connection, key, what) for key in keys]
     documents = [_document(turn) for turn in found]
     texts = [_line(turn) for turn in found]
     if what is not None:
@@ -76,14 +79,6 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
         texts = [text or _absence(turn, what) for turn, text in zip(found, kept, strict=True)]
     head = {"run_id": run.id, "status": run.status, "branch_name": run.branch, "agent": run.agent}
     admin.show(head | {"turns": documents}, texts)
-
-
-def _file(admin: AdminContext, connection: "Connection", turn: Turn, what: Literal["log", "diff"]) -> str:
-    """Return a turn's log or diff from this folder, else what its worker left in the database, else nothing."""
-    file = (admin.folder.turn_log if what == "log" else admin.folder.turn_diff)(turn.run_id, turn.number)
-    if file.exists():
-        return file.read_text("utf-8", "replace").rstrip("\n")
-    return (turns.file_text(connection, turn.run_id, turn.number, what) or "").rstrip("\n")
 
 
 def _absence(turn: Turn, what: str) -> str:
@@ -100,9 +95,13 @@ def _document(turn: Turn) -> dict[str, Any]:
         "commit": turn.commit_sha,
         "summary": turn.summary,
         "failure": turn.failure,
+        "outcome": turn.outcome,
+        "reason": turn.reason,
+        "caller": turn.caller,
         "finished_at": None if turn.finished_at is None else rfc3339(turn.finished_at),
     }
 
 
 def _line(turn: Turn) -> str:
-    return f"turn {turn.number}  {turn.status}  {turn.commit_sha or '-'}  {turn.failure or turn.summary or ''}"
+    state = turn.outcome or turn.status
+    return f"turn {turn.number}  {state}  {turn.commit_sha or '-'}  {turn.reason or turn.summary or ''}"

@@ -15,7 +15,7 @@ from service.execution.branches import StaleBranches
 from service.execution.deletion import Deletion
 from service.execution.queue import QueueHistory
 from service.settings import DataFolder, Execution, Retention
-from service.store import audit, turns
+from service.store import audit, turn_files, turns
 from service.store.database import Database
 
 _BATCH: Final = 500
@@ -71,11 +71,11 @@ class Pruning:
         """Remove from the database the logs and diffs of turns that ended before; return how many."""
         if self._dry_run:
             with self._database.read() as connection:
-                return turns.count_ended_files(connection, before)
+                return turn_files.count_ended(connection, before)
         removed = 0
         while not self.stopping.is_set():
             with self._database.write() as connection:
-                batch = turns.remove_ended_files(connection, before, _BATCH)
+                batch = turn_files.remove_ended(connection, before, _BATCH)
             removed += batch
             if batch < _BATCH:
                 break

@@ -4,15 +4,18 @@ import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import IO, Any, Final
 
 from service.clock import Clock, rfc3339
 from service.execution import agent as agent_process
 from service.execution.agent import AgentCommand, AgentFailedError
+from service.execution.change import Change, Patches
 from service.execution.git import Git, GitError, login
 from service.execution.mirror import Mirror, Snapshot
 from service.execution.sandbox import NoSandboxError, Sandbox
 from service.execution.secrets import Secrets, of_environment, of_url
+from service.execution.turn_log import TurnAtWork
 from service.execution.workspace import Workspace, Workspaces
 from service.hosts.http import token_for
 from service.observability.traces import NoTracer, Tracer
@@ -24,6 +27,8 @@ from service.store.database import Database
 from service.store.runs import Run
 from service.store.turns import Turn, TurnOutcome
 
+DIFFS: Final = ("diff", "run.diff")
+"""What the patches of a turn and of the whole run are called where they are kept."""
 TRAILER: Final = "Runwarden-Run"
 _SEARCHED_COMMITS: Final = 500
 _SUBJECT_LENGTH: Final = 60
@@ -91,8 +96,9 @@ class TurnExecution:
         self._database = database
         self._folder = folder
         self._settings = settings
-        self._ended: dict[tuple[str, int], threading.Event] = {}
-        """The turns at work here; set: the turn has been ended, by a caller or an operator."""
+        self._at_work: dict[tuple[str, int], TurnAtWork] = {}
+        self._claimed: dict[tuple[str, int], int] = {}
+        """The attempts of turns that were claimed here and not settled yet."""
         self.sandbox = sandbox
         """What stands around every agent here."""
         self._clock = clock
@@ -113,6 +119,7 @@ class TurnExecution:
             token = None if run is None else token_for(connection, run.organization_id, run.platform, run.url)
         if turn is None or run is None:
             raise SupersededError(f"{run_id} turn {number} has ended already")
+        self._claimed[run_id, number] = turn.attempt
         if agent is None:
             text = f"the agent {run.agent!r} is no longer configured; add it again and continue the run"
             return TurnOutcome("failed", failure=text, attempt=turn.attempt)
@@ -124,41 +131,42 @@ class TurnExecution:
             secrets = Secrets(of_environment(names) | of_url(run.url))
             git = self._git(workspace, run.url, token)
             attempt = Attempt(run, turn, agent, conversation, workspace, git, log, secrets)
-            self._ended[run_id, number] = threading.Event()
+            at_work = self._at_work[run_id, number] = TurnAtWork((run_id, number), turn.attempt, log_file)
             try:
                 with self._tracer.turn(turn.trace_parent, attempt.fields):
                     return self._carry_out(attempt)
             finally:
-                del self._ended[run_id, number]
+                del self._at_work[run_id, number]
                 workspace.remove()
-                self._share_files(run_id, number)
+                at_work.share_all(self._database, dict(zip(DIFFS, self._diffs(attempt), strict=True)))
 
-    def interrupt_ended(self) -> None:
-        """Interrupt what works on turns that have been ended."""
-        at_work = list(self._ended.items())
+    def attempt_of(self, run_id: str, number: int) -> int | None:
+        """Return the latest attempt at a turn that was claimed here; None: it was not."""
+        return self._claimed.get((run_id, number))
+
+    def attend(self) -> None:
+        """Interrupt what works on turns that have been ended, and share what the others say."""
+        at_work = list(self._at_work.values())
         if not at_work:
             return
         with self._database.read() as connection:
-            ended = turns.ended_among(connection, [key for key, _ in at_work])
-        for key, event in at_work:
-            if key in ended:
-                event.set()
+            ended = turns.ended_among(connection, [one.key for one in at_work])
+        for one in at_work:
+            if one.key in ended:
+                one.ended.set()
+            one.share(self._database)
 
     def settle(self, run_id: str, number: int, outcome: TurnOutcome) -> None:
         """Record the end of a turn, once."""
         with self._database.write() as connection:
             turns.end(connection, run_id, number, outcome, self._clock())
+        self._claimed.pop((run_id, number), None)
         _log.info("%s turn %d %s%s", run_id, number, outcome.status, f": {outcome.failure}" if outcome.failure else "")
 
-    def _share_files(self, run_id: str, number: int) -> None:
-        """Keep log and diff where every machine finds them; with SQLite there is only this one."""
-        if self._database.is_sqlite:
-            return
-        files = {"log": self._folder.turn_log(run_id, number), "diff": self._folder.turn_diff(run_id, number)}
-        with self._database.write() as connection:
-            for kind, file in files.items():
-                if file.exists():
-                    turns.put_file(connection, run_id, number, kind, file)
+    def _diffs(self, attempt: Attempt) -> tuple[Path, Path]:
+        """Return where the patches of the turn and of the whole run are kept."""
+        key = (attempt.run.id, attempt.turn.number)
+        return self._folder.turn_diff(*key), self._folder.run_diff(*key)
 
     def _git(self, workspace: Workspace, url: str, token: str | None) -> Git:
         author = {"NAME": self._settings.author_name, "EMAIL": self._settings.author_email}
@@ -172,7 +180,9 @@ class TurnExecution:
         try:
             outcome = self._work(attempt)
         except (GitError, AgentFailedError, NoSandboxError, OSError) as error:
-            outcome = TurnOutcome("failed", failure=str(error), attempt=attempt.turn.attempt)
+            # Callers read it: where our data folder is does not concern them.
+            text = str(error).replace(f"{self._folder.root}/", "")
+            outcome = TurnOutcome("failed", failure=text, attempt=attempt.turn.attempt)
         self._tracer.ended(outcome.status)
         outcome = replace(outcome, failure=_masked(attempt, outcome.failure), summary=_masked(attempt, outcome.summary))
         attempt.say(f"{outcome.status}{f': {outcome.failure}' if outcome.failure else ''}", self._clock)
@@ -184,7 +194,8 @@ class TurnExecution:
         done = _own_commit(attempt, snapshot) if attempt.turn.attempt > 1 else None
         if done is not None:
             attempt.say(f"an earlier attempt has already pushed {done[0]}", self._clock)
-            return TurnOutcome("completed", commit_sha=done[0], summary=done[1], attempt=attempt.turn.attempt)
+            change = _patches(attempt, snapshot).keep_pushed(snapshot.git_dir, done[0], *self._diffs(attempt))
+            return _completed(attempt, done[0], done[1], change)
         attempt.workspace.create(_task(attempt, snapshot))
         with self._tracer.step("check out"):
             base = attempt.workspace.check_out(attempt.git, snapshot, attempt.run.branch)
@@ -217,7 +228,7 @@ class TurnExecution:
     def _check(self, attempt: Attempt) -> None:
         if self.stopping.is_set():
             raise InterruptedTurnError
-        if self._ended[attempt.run.id, attempt.turn.number].is_set():
+        if self._at_work[attempt.run.id, attempt.turn.number].ended.is_set():
             attempt.say("interrupted: the turn was ended", self._clock)
             raise SupersededError(f"{attempt.trailer} was ended while it was at work")
 
@@ -227,19 +238,20 @@ class TurnExecution:
         with self._tracer.step("commit"):
             commit = attempt.workspace.commit(attempt.git, snapshot, base, message)
         if commit is None:
-            attempt.say("the agent changed nothing: no commit", self._clock)
-            return TurnOutcome("completed", summary=result.summary, attempt=attempt.turn.attempt)
+            attempt.say(f"{turns.NOTHING_CHANGED}: no commit", self._clock)
+            return _completed(attempt, None, result.summary)
         if name := attempt.secrets.named_in(attempt.workspace.changed(attempt.git, base, commit)):
             raise AgentFailedError(f"the change holds the value of {name}, and was not pushed; keep the agent from it")
-        diff_file = self._folder.turn_diff(attempt.run.id, attempt.turn.number)
-        diff = attempt.secrets.mask(attempt.workspace.diff(attempt.git, base, commit))
-        diff_file.write_bytes(diff.encode("utf-8", "surrogateescape"))
+        patches = _patches(attempt, snapshot)
+        change = patches.keep(attempt.workspace.ours, base, commit, *self._diffs(attempt))
         with self._database.read() as connection:
             if not turns.holds(connection, attempt.turn):
-                raise SupersededError(f"{attempt.trailer}: another attempt has it")
+                raise SupersededError(f"{attempt.trailer}: another attempt has it, or it was ended")
         pushed = self._push(attempt, snapshot, commit)
+        if pushed != commit:
+            change = patches.keep_pushed(snapshot.git_dir, pushed, *self._diffs(attempt))
         attempt.say(f"pushed {pushed} to {attempt.run.branch}", self._clock)
-        return TurnOutcome("completed", commit_sha=pushed, summary=result.summary, attempt=attempt.turn.attempt)
+        return _completed(attempt, pushed, result.summary or message.partition("\n")[0], change)
 
     def _push(self, attempt: Attempt, snapshot: Snapshot, commit: str) -> str:
         """Push, and return the commit that stands for this turn on its branch."""
@@ -247,11 +259,11 @@ class TurnExecution:
         try:
             with self._tracer.step("push"):
                 attempt.workspace.push(attempt.git, attempt.run.url, attempt.run.branch, commit, expected)
-        except GitError:
+        except GitError as error:
             # A push may land and its answer be lost, or the push of a killed attempt arrive after we looked.
             done = _own_commit(attempt, self._fetch(attempt))
             if done is None:
-                raise
+                raise GitError(f"the push was refused: {error}") from error
             return done[0]
         return commit
 
@@ -279,6 +291,16 @@ def _task(attempt: Attempt, snapshot: Snapshot) -> dict[str, Any]:
             for past in attempt.conversation
         ],
     }
+
+
+def _patches(attempt: Attempt, snapshot: Snapshot) -> Patches:
+    default = snapshot.branches.get(snapshot.default_branch or "")
+    return Patches(attempt.git, attempt.secrets.mask, default)
+
+
+def _completed(attempt: Attempt, commit: str | None, summary: str | None, change: Change | None = None) -> TurnOutcome:
+    changed: dict[str, Any] = {} if change is None else change.fields()
+    return TurnOutcome("completed", commit_sha=commit, summary=summary, attempt=attempt.turn.attempt, **changed)
 
 
 def _masked(attempt: Attempt, text: str | None) -> str | None:

@@ -33,6 +33,7 @@ _LOOK_S: Final = 2.0
 """How often a worker looks for dead ones."""
 _DISPATCH: Final = 1
 """The task that one worker at a time does for all."""
+_GIVEN_UP: Final = {"MAX_RECOVERY_ATTEMPTS_EXCEEDED": "its workers were lost, one after the other"}
 _DATABASE_PAUSES_S: Final = (1.0, 5.0, 20.0)
 _log = logging.getLogger(__name__)
 
@@ -139,9 +140,8 @@ class TurnWorker:
             return None
         except Exception:  # noqa: BLE001 — one guard at the boundary of a turn: it must come to an end
             _log.exception("%s turn %d failed in the service itself", run_id, number)
-            outcome = TurnOutcome(
-                "failed", failure="the service failed; its log says why. Continue the run to try again"
-            )
+            text = "the service itself failed; its log says why. Continue the run to try again"
+            outcome = TurnOutcome("failed", failure=text, attempt=self._execution.attempt_of(run_id, number))
         finally:
             self._queue.mark_busy()
             with self._counting:
@@ -194,7 +194,7 @@ class TurnWorker:
             try:
                 # Also while draining: a worker without a heartbeat counts as dead, and loses its turns.
                 self._beat()
-                self._execution.interrupt_ended()
+                self._execution.attend()
                 if not self._ended.is_set():
                     self._dispatch()
                     self._recover_dead_workers()
@@ -264,5 +264,7 @@ class TurnWorker:
         for run_id, number in unfinished:
             state = self._queue.gave_up(run_id, number)
             if state is not None:
-                failure = f"the queue gave the turn up ({state}); continue the run to try again"
+                failure = (
+                    f"{_GIVEN_UP.get(state, f'the queue gave the turn up ({state})')}; continue the run to try again"
+                )
                 self._execution.settle(run_id, number, TurnOutcome("failed", failure=failure))

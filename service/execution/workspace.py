@@ -46,7 +46,7 @@ class Workspace:
         self.task_file = root / "task.json"
         self.filter_file = root / "seccomp.bpf"
         self.resolver_file = root / "resolv.conf"
-        self._ours = root / "commit.git"
+        self.ours = root / "commit.git"
         """Made after the agent ended, so that nothing it wrote can steer our git."""
 
     def create(self, task: dict[str, Any]) -> None:
@@ -69,20 +69,20 @@ class Workspace:
 
     def commit(self, git: Git, snapshot: Snapshot, base: str | None, message: str) -> str | None:
         """Commit what changed in the checkout, on top of its base; None when nothing did."""
-        self._borrow(git, self._ours, snapshot)
+        self._borrow(git, self.ours, snapshot)
         _remove_nested_repositories(self.tree)
-        git("read-tree", base or "--empty", git_dir=self._ours, work_tree=self.tree)
-        before = git("write-tree", git_dir=self._ours)
-        git("add", "--all", "--", ":/", git_dir=self._ours, work_tree=self.tree)
-        tree = git("write-tree", git_dir=self._ours)
+        git("read-tree", base or "--empty", git_dir=self.ours, work_tree=self.tree)
+        before = git("write-tree", git_dir=self.ours)
+        git("add", "--all", "--", ":/", git_dir=self.ours, work_tree=self.tree)
+        tree = git("write-tree", git_dir=self.ours)
         if tree == before:
             return None
         parents = ("-p", base) if base else ()
-        return git.feed(message, "commit-tree", tree, *parents, "-F", "-", git_dir=self._ours).strip()
+        return git.feed(message, "commit-tree", tree, *parents, "-F", "-", git_dir=self.ours).strip()
 
     def changed(self, git: Git, base: str | None, commit: str) -> Iterator[bytes]:
         """Yield what a commit adds: the names of changed files and their contents, piece by piece."""
-        names = git("diff-tree", "-r", "-z", "--no-renames", "--name-only", *_against(base), commit, git_dir=self._ours)
+        names = git("diff-tree", "-r", "-z", "--no-renames", "--name-only", *_against(base), commit, git_dir=self.ours)
         for name in names.split("\0"):
             yield name.encode("utf-8", "surrogateescape") + b"\n"
             with contextlib.suppress(OSError):
@@ -92,11 +92,6 @@ class Workspace:
             with contextlib.suppress(OSError):
                 yield os.readlink(os.fsencode(self.tree / name))  # noqa: PTH115 — as bytes
 
-    def diff(self, git: Git, base: str | None, commit: str) -> str:
-        """Return the change that a commit makes, as a patch."""
-        shape = ("--no-ext-diff", "--no-textconv", "--binary", "-p")
-        return git("diff-tree", *shape, *_against(base), commit, git_dir=self._ours)
-
     def push(self, git: Git, url: str, branch: str, commit: str, expected: str | None) -> None:
         """Push a commit to its branch if the branch still is where we found it (absent, when `expected` is None).
 
@@ -105,7 +100,7 @@ class Workspace:
         """
         ref = f"refs/heads/{branch}"
         lease = f"--force-with-lease={ref}:{expected or ''}"
-        git("push", "--quiet", "--no-verify", lease, "--", url, f"{commit}:{ref}", git_dir=self._ours)
+        git("push", "--quiet", "--no-verify", lease, "--", url, f"{commit}:{ref}", git_dir=self.ours)
 
     def result(self) -> Result:
         """Read what the agent reported of its work; nothing it wrote can fail the turn."""

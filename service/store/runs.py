@@ -60,6 +60,8 @@ class TurnRequest:
     metadata: dict[str, Any] | None = None
     trace_parent: str | None = None
     """The caller's span (W3C traceparent), which the turn continues."""
+    caller: str | None = None
+    """The alias of the caller's token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,7 @@ def _add_turn(connection: sa.Connection, run: Run, request: TurnRequest, now: in
             attempt=0,
             accepted_at=now,
             trace_parent=request.trace_parent,
+            caller=request.caller,
         )
     )
     doorbell.ring(connection)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.schema import SchemaItem
 
-VERSION: Final = 7
+VERSION: Final = 8
 """The newest step in `migrations/versions`."""
 
 metadata = sa.MetaData()
@@ -182,6 +182,11 @@ turns = _table(
     *_texts("commit_sha", "summary", "failure", nullable=True),
     # The W3C traceparent of the request that queued it.
     _text("trace_parent", nullable=True),
+    # The alias of the token that asked for it.
+    _text("caller", nullable=True),
+    # Where the branch was before it, and where the whole run's change begins.
+    *_texts("base_sha", "merge_base", nullable=True),
+    *(sa.Column(name, sa.Integer) for name in ("files", "additions", "deletions")),
     sa.Index("turns_waiting", "dispatched_at", "accepted_at"),
     sa.Index("turns_by_status", "status", "started_at"),
     sa.Index("turns_by_end", "finished_at"),
@@ -210,6 +215,16 @@ model_usage = _table(
     sa.Column("day", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Index("model_usage_by_day", "day", "agent_key"),
 )
+
+log_pieces = _table(
+    "log_pieces",
+    sa.Column("run_id", sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("starts_at", sa.BigInteger, primary_key=True),
+    sa.Column("ends_at", sa.BigInteger, nullable=False),
+    sa.Column("content", sa.LargeBinary, nullable=False),
+)
+"""Logs where several machines share the database (PostgreSQL), compressed piece by piece."""
 
 workers = _table(
     "workers",

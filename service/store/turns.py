@@ -1,21 +1,16 @@
-"""Turns: a run's instructions one by one, each executed to exactly one end, with its log and diff."""
+"""Turns: a run's instructions one by one, each executed to exactly one end."""
 
-import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from service.store import doorbell
 from service.store import runs as run_store
-from service.store.database import insert_new
-from service.store.schema import columns_of, runs, turn_files, turns
+from service.store.schema import columns_of, runs, turns
 
-LARGEST_FILE: Final = 16 << 20
-"""What is kept of one file; a larger diff can still be had from the repository, by its commit."""
-
+NOTHING_CHANGED: Final = "the agent changed nothing"
 CANCELLED: Final = "cancelled"
 """How the failure of a turn begins that a caller or an operator ended."""
 
@@ -37,6 +32,29 @@ class Turn:
     failure: str | None
     trace_parent: str | None
     """The span of the request that queued it (W3C traceparent); None: it was not traced."""
+    started_at: int | None
+    caller: str | None
+    """The alias of the token that asked for it; None: it has none, or the turn is older than such notes."""
+    base_sha: str | None
+    """Where the branch was before it; None: it did not exist, or nothing was committed. As in the next four."""
+    merge_base: str | None
+    """Where the branch left the default branch."""
+    files: int | None
+    additions: int | None
+    deletions: int | None
+
+    @property
+    def outcome(self) -> str | None:
+        """`completed`, `failed` or `cancelled`; None: it has not ended."""
+        if self.status not in run_store.FINAL:
+            return None
+        return CANCELLED if self.failure and self.failure.startswith(CANCELLED) else self.status
+
+    @property
+    def reason(self) -> str | None:
+        """Why it failed, or that nothing was changed, in plain words."""
+        is_idle = self.status == "completed" and self.commit_sha is None
+        return NOTHING_CHANGED if is_idle else self.failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +67,11 @@ class TurnOutcome:
     failure: str | None = None
     attempt: int | None = None
     """The attempt that ended; None ends the turn whichever attempt is current."""
+    base_sha: str | None = None
+    merge_base: str | None = None
+    files: int | None = None
+    additions: int | None = None
+    deletions: int | None = None
 
 
 def mark_dispatched(connection: sa.Connection, dispatched: Sequence[tuple[str, int]], now: int) -> None:
@@ -88,13 +111,7 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
     changed = connection.execute(
         sa.update(turns)
         .where(*_is(run_id, number), held, turns.c.status.notin_(run_store.FINAL))
-        .values(
-            status=outcome.status,
-            finished_at=now,
-            commit_sha=outcome.commit_sha,
-            summary=outcome.summary,
-            failure=outcome.failure,
-        )
+        .values({name: value for name, value in asdict(outcome).items() if name != "attempt"} | {"finished_at": now})
     )
     if changed.rowcount:
         run_store.set_status(connection, run_id, outcome.status, now)
@@ -159,47 +176,3 @@ def of(connection: sa.Connection, run_id: str) -> list[Turn]:
 
 def _is(run_id: str, number: int) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
     return turns.c.run_id == run_id, turns.c.number == number
-
-
-def put_file(connection: sa.Connection, run_id: str, number: int, kind: str, file: Path) -> None:
-    """Keep a file, in place of the one kept before; none of a run that was deleted."""
-    there = sa.select(runs.c.id).where(runs.c.id == run_id).with_for_update(read=True, key_share=True)
-    if connection.execute(there).first() is None:
-        return
-    with file.open("rb") as source:
-        content = zlib.compress(source.read(LARGEST_FILE))
-    values = {"run_id": run_id, "number": number, "kind": kind, "content": content}
-    # A worker that wakes up late may keep its own at the same moment.
-    if not insert_new(connection, turn_files, values):
-        connection.execute(sa.update(turn_files).where(*_is_file(run_id, number, kind)).values(content=content))
-
-
-def file_text(connection: sa.Connection, run_id: str, number: int, kind: str) -> str | None:
-    """Return a kept file as text; None when there is none."""
-    query = sa.select(turn_files.c.content).where(*_is_file(run_id, number, kind))
-    content = connection.execute(query).scalar()
-    return None if content is None else zlib.decompress(content).decode("utf-8", "replace")
-
-
-def count_ended_files(connection: sa.Connection, before: int) -> int:
-    """Return how many files are kept of turns that ended before an instant (microseconds), open runs left out."""
-    return connection.execute(sa.select(sa.func.count()).select_from(_ended_files(before).subquery())).scalar_one()
-
-
-def remove_ended_files(connection: sa.Connection, before: int, limit: int) -> int:
-    """Remove up to `limit` files of turns that ended before an instant; return how many."""
-    key = sa.tuple_(turn_files.c.run_id, turn_files.c.number, turn_files.c.kind)
-    return connection.execute(sa.delete(turn_files).where(key.in_(_ended_files(before).limit(limit)))).rowcount
-
-
-def _ended_files(before: int) -> sa.Select[tuple[str, int, str]]:
-    still_open = sa.select(turns.c.run_id).where(turns.c.status.in_(run_store.OPEN))
-    return (
-        sa.select(turn_files.c.run_id, turn_files.c.number, turn_files.c.kind)
-        .join(turns, sa.and_(turns.c.run_id == turn_files.c.run_id, turns.c.number == turn_files.c.number))
-        .where(turns.c.finished_at < before, turn_files.c.run_id.not_in(still_open))
-    )
-
-
-def _is_file(run_id: str, number: int, kind: str) -> tuple[sa.ColumnElement[bool], ...]:
-    return turn_files.c.run_id == run_id, turn_files.c.number == number, turn_files.c.kind == kind

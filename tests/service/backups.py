@@ -15,7 +15,7 @@ from service.backup import archive
 from service.cli import main
 from service.clock import now_micros
 from service.settings import DataFolder
-from service.store import organizations, runs, turns
+from service.store import organizations, runs, turn_files, turns
 from service.store.database import Database
 from service.store.runs import TurnRequest
 from service.store.turns import TurnOutcome
@@ -39,7 +39,8 @@ def a_service(database: Database, folder: DataFolder) -> str:
             turns.end(connection, run_id, 1, TurnOutcome("completed"), now)
             folder.turn_log(run_id, 1).parent.mkdir()
             folder.turn_log(run_id, 1).write_text(f"log of {run_id}", "utf-8")
-            turns.put_file(connection, run_id, 1, "log", folder.turn_log(run_id, 1))
+            turn_files.append_log(connection, (run_id, 1), 0, folder.turn_log(run_id, 1).read_bytes())
+            turn_files.put(connection, (run_id, 1), 0, "diff", b"a patch")
     return made[0]
 
 

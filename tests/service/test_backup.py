@@ -4,9 +4,12 @@ import json
 import re
 import shutil
 import threading
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
@@ -15,7 +18,7 @@ from service.backup.backup import back_up
 from service.backup.restore import Restore
 from service.clock import now_micros
 from service.settings import DataFolder
-from service.store import organizations, runs
+from service.store import organizations, runs, schema, turn_files
 from service.store.migrations import version
 from service.store.runs import TurnRequest
 from service.store.schema import VERSION, metadata
@@ -144,19 +147,28 @@ def test_what_is_accepted_during_a_back_up_is_in_it_as_a_whole_or_not_at_all(tmp
         assert ids[0] == ids[1]
 
 
+def as_lines(rows: Iterable[list[Any]]) -> bytes:
+    return "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+
+
 def test_a_back_up_of_an_earlier_version_is_migrated(backup: Path, tmp_path: Path, url: str | None) -> None:
     """Its tables are made as they were then; the steps since lead them to today's."""
+    later = ("trace_parent", "caller", "base_sha", "merge_base", "files", "additions", "deletions")
 
     def of_version_5(found: dict[str, bytes]) -> None:
         for dialect in ("sqlite", "postgresql"):
             made = json.loads(found[f"schema/{dialect}.json"])
-            then = [re.sub(r"\s*trace_parent TEXT,\s", "", one) for one in made if "turns_by_end" not in one]
-            assert len(then) == len(made) - 1
+            then = [one for one in made if "turns_by_end" not in one and "log_pieces" not in one]
+            assert len(then) == len(made) - 2
+            columns = re.compile(rf"\s*({'|'.join(later)}) (TEXT|INTEGER),\s")
+            then = [columns.sub("", one) if " turns " in one else one for one in then]
             found[f"schema/{dialect}.json"] = json.dumps(then).encode()
         names, *rows = (json.loads(line) for line in found["tables/turns.jsonl"].splitlines())
-        place = names.index("trace_parent")
-        lines = [[*row[:place], *row[place + 1 :]] for row in (names, *rows)]
-        found["tables/turns.jsonl"] = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+        kept = [index for index, name in enumerate(names) if name not in later]
+        found["tables/turns.jsonl"] = as_lines([row[index] for index in kept] for row in (names, *rows))
+        _, *pieces = (json.loads(line) for line in found.pop("tables/log_pieces.jsonl").splitlines())
+        logs = ([*piece[:2], "log", piece[-1]] for piece in pieces)
+        found["tables/turn_files.jsonl"] += as_lines(logs)
 
     folder = DataFolder(tmp_path / "target")
     source = rebuilt(backup, of_version_5, schema_version=5)
@@ -164,9 +176,12 @@ def test_a_back_up_of_an_earlier_version_is_migrated(backup: Path, tmp_path: Pat
     with opened(folder, url) as database, database.write() as connection:
         differences = compare_metadata(MigrationContext.configure(connection), metadata)
         found = version(connection)
+        run_id = connection.execute(sa.select(schema.runs.c.id).limit(1)).scalar_one()
+        log = turn_files.read_log(connection, (run_id, 1), 0, 1000)
 
     assert (restored.runs, restored.files) == (3, 3)
     assert (found, differences) == (VERSION, [])
+    assert log.decode() == f"log of {run_id}"
 
 
 def test_a_target_that_is_not_empty_takes_force(backup: Path, tmp_path: Path) -> None:

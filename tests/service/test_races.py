@@ -4,13 +4,12 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from service.clock import now_micros
-from service.store import agents, hosts, organizations, repositories, runs, schema, tokens, trials, turns
+from service.store import agents, hosts, organizations, repositories, runs, schema, tokens, trials, turn_files, turns
 from service.store import workers as worker_store
 from service.store.agents import Agent
 from service.store.database import Database
@@ -35,10 +34,8 @@ def database(postgres_url: str) -> Iterator[Database]:
 class House:
     """An organization with a run, and what processes may write of it at once."""
 
-    def __init__(self, database: Database, folder: Path) -> None:
+    def __init__(self, database: Database) -> None:
         self.database = database
-        self.file = folder / "log"
-        self.file.write_bytes(b"said")
         self.number = count()
         with database.write() as connection:
             self.owner = organizations.create(connection, name="Acme", now=now_micros()).id
@@ -79,7 +76,10 @@ class House:
         runs.resume(connection, run or self.run, request, now_micros())
 
     def turn_files(self, connection: sa.Connection) -> None:
-        turns.put_file(connection, self.run.id, 1, "log", self.file)
+        turn_files.put(connection, (self.run.id, 1), 0, "diff", b"said")
+
+    def log_pieces(self, connection: sa.Connection) -> None:
+        turn_files.append_log(connection, (self.run.id, 1), 0, b"said")
 
     def workers(self, connection: sa.Connection) -> None:
         worker_store.beat(connection, Worker(f"w{next(self.number)}", "m", "none", 1, 1, 1, 1), now_micros)
@@ -89,9 +89,9 @@ class House:
 
 
 @pytest.fixture
-def house(database: Database, tmp_path: Path) -> House:
+def house(database: Database) -> House:
     """A house with one organization."""
-    return House(database, tmp_path)
+    return House(database)
 
 
 CONTESTED = [name for name in vars(House) if name in schema.metadata.tables]

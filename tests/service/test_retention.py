@@ -16,7 +16,7 @@ from service.execution.queue import QueueHistory
 from service.execution.retention import Pruned, Pruning, RetentionThread
 from service.settings import DataFolder, Retention
 from service.store.database import Database
-from service.store.schema import turn_files
+from service.store.schema import log_pieces
 from tests.service.conftest import Api
 from tests.service.deployment import Deployment, deployment
 from tests.service_process import ROOT, Node
@@ -53,7 +53,7 @@ class House:
     def stored(self) -> set[str]:
         """Return the runs of which the database holds files (none on SQLite)."""
         with self.database.read() as connection:
-            return set(connection.execute(sa.select(turn_files.c.run_id)).scalars())
+            return set(connection.execute(sa.select(log_pieces.c.run_id)).scalars())
 
     def entries(self) -> set[str]:
         """Return the turns whose end the queue remembers."""
@@ -126,7 +126,8 @@ def test_of_a_run_that_is_open_again_nothing_goes(either: House, tmp_path: Path)
     pruned = either.prune(now_micros() + DAY_MICROS)
 
     assert (kept_on, left) == ((0, 0, 0), ({f"{run_id}:1"}, True))
-    assert (pruned, either.entries()) == ((2, 0 if either.database.is_sqlite else 4, 4), set())
+    # Two logs, two diffs of turns, and that of the run after its second one.
+    assert (pruned, either.entries()) == ((2, 0 if either.database.is_sqlite else 5, 5), set())
 
 
 def test_the_worker_prunes_as_the_settings_say(house: House) -> None:

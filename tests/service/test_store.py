@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from service.clock import DAY_MICROS, now_micros
 from service.execution.queue import migrate_queue
 from service.lab import history
-from service.store import agents, hosts, organizations, repositories, runs, trials, turns, workers
+from service.store import agents, hosts, organizations, repositories, runs, trials, turn_files, turns, workers
 from service.store.agents import Agent
 from service.store.database import Database
 from service.store.hosts import Host
@@ -124,19 +124,27 @@ def test_runs_accepted_at_once_by_many_are_ordered_as_they_were_committed(databa
         assert len({run.created_at for run in runs.page(connection, Filters(owner), None, 100)}) == 80
 
 
-def test_a_turn_s_files_are_kept_and_replaced(database: Database, tmp_path: Path) -> None:
-    """What is read back is what was put last; what was never put is None."""
+def test_a_turn_s_files_are_kept_and_replaced(database: Database) -> None:
+    """A diff is the one put last; a log grows piece by piece; an attempt that was taken over adds to neither."""
     owner = organization(database)
-    file = tmp_path / "log"
     with database.write() as connection:
-        run = runs.accept(connection, order(owner), NOW)
-        for text in ("first", "second \N{SNOWMAN}"):
-            file.write_text(text, "utf-8")
-            turns.put_file(connection, run.id, 1, "log", file)
-        kept = turns.file_text(connection, run.id, 1, "log")
+        key = (runs.accept(connection, order(owner), NOW).id, 1)
+        for content in (b"first", b"second"):
+            turn_files.put(connection, key, 0, "diff", content)
+        for piece in (b"one\n", b"two\n"):
+            turn_files.append_log(connection, key, 0, piece)
+        pieces = [turn_files.read_log(connection, key, offset, 4) for offset in (0, 2, 4, 8)]
+        turns.claim(connection, *key, "heir", NOW)
+        turn_files.put(connection, key, 0, "diff", b"late")
+        turn_files.append_log(connection, key, 0, b"late")
+        turn_files.append_log(connection, key, 1, b"three\n")
+        turn_files.pack_log(connection, key)
 
-        assert kept == "second \N{SNOWMAN}"
-        assert turns.file_text(connection, run.id, 1, "diff") is None
+        assert pieces == [b"one\n", b"e\ntw", b"two\n", b""]
+        assert turn_files.read_log(connection, key, 0, 100) == b"one\ntwo\nthree\n"
+        assert turn_files.log_sizes(connection, [key, ("run_none", 1)]) == {key: 14}
+        assert turn_files.content(connection, key, "diff") == b"second"
+        assert turn_files.content(connection, key, "run.diff") is None
 
 
 def test_a_worker_is_heard_of_until_it_falls_silent_or_says_good_bye(database: Database) -> None:

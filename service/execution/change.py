@@ -1,0 +1,79 @@
+"""What a turn changed: its patch, the whole run's, and their size."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from service.execution.git import Git, GitError
+
+_EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+_PATCH: Final = (
+    *("diff-tree", "-p", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color"),
+    *("--no-renames", "--src-prefix=a/", "--dst-prefix=b/"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Between which commits a turn's change lies, and how large it is; the fields are a turn's."""
+
+    base_sha: str | None
+    """Where the branch was before; None: nowhere."""
+    merge_base: str | None
+    """Where the branch left the default branch; None: the two have nothing in common."""
+    files: int
+    additions: int
+    deletions: int
+
+    def fields(self) -> dict[str, str | int | None]:
+        """Return what the turn's outcome says of it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Patches:
+    """Makes the patches of one repository, and keeps them without secrets."""
+
+    git: Git
+    mask: Callable[[str], str]
+    default: str | None
+    """The default branch's commit; None: it has none."""
+
+    def keep(self, git_dir: Path, base: str | None, commit: str, turn_diff: Path, run_diff: Path) -> Change:
+        """Write a commit's patch and the whole run's; where they are the same, the latter is left out.
+
+        Raises:
+            GitError: git could not make one.
+        """
+        merge_base = self._merge_base(git_dir, commit)
+        self._write(turn_diff, git_dir, base, commit)
+        if merge_base == base:
+            run_diff.unlink(missing_ok=True)
+        else:
+            self._write(run_diff, git_dir, merge_base, commit)
+        return Change(base, merge_base, *self._size(git_dir, base, commit))
+
+    def keep_pushed(self, git_dir: Path, commit: str, turn_diff: Path, run_diff: Path) -> Change:
+        """Do the same for a commit that an earlier attempt pushed, by its first parent."""
+        _, *parents = self.git("rev-list", "--parents", "--max-count=1", commit, git_dir=git_dir).split()
+        return self.keep(git_dir, parents[0] if parents else None, commit, turn_diff, run_diff)
+
+    def _merge_base(self, git_dir: Path, commit: str) -> str | None:
+        if self.default is None:
+            return None
+        try:
+            return self.git("merge-base", self.default, commit, git_dir=git_dir)
+        except GitError:
+            return None
+
+    def _write(self, file: Path, git_dir: Path, base: str | None, commit: str) -> None:
+        patch = self.git.feed(None, *_PATCH, base or _EMPTY_TREE, commit, git_dir=git_dir)
+        file.write_bytes(self.mask(patch).encode("utf-8", "surrogateescape"))
+
+    def _size(self, git_dir: Path, base: str | None, commit: str) -> tuple[int, int, int]:
+        counting = ("diff-tree", "-r", "-z", "--numstat", "--no-renames", base or _EMPTY_TREE, commit)
+        lines = [line.split("\t", 2)[:2] for line in self.git(*counting, git_dir=git_dir).split("\0") if line]
+        # A binary file counts as '-'.
+        added, removed = (sum(int(line[side]) for line in lines if line[side] != "-") for side in (0, 1))
+        return len(lines), added, removed

@@ -1,0 +1,80 @@
+"""Logs and diffs of turns where they are kept: in the data folder (SQLite), or in the database (PostgreSQL)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import sqlalchemy as sa
+
+from service.settings import DataFolder
+from service.store import turn_files
+from service.store.turn_files import LARGEST_FILE, Key
+
+DiffKind = Literal["diff", "run.diff"]
+"""A turn's own change, or the whole run's up to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogPiece:
+    """A piece of a turn's log."""
+
+    offset: int
+    size: int
+    """Of the whole log."""
+    data: bytes
+
+
+class Results:
+    """What a service has of its turns' logs and diffs."""
+
+    def __init__(self, folder: DataFolder) -> None:
+        self._folder = folder
+
+    def log_sizes(self, connection: sa.Connection, keys: Sequence[Key]) -> dict[Key, int]:
+        """Return how long some logs are, in bytes; those without one are left out."""
+        if not _is_in_folder(connection):
+            return turn_files.log_sizes(connection, keys)
+        files = {key: self._folder.turn_log(*key) for key in keys}
+        return {key: file.stat().st_size for key, file in files.items() if file.exists()}
+
+    def log(self, connection: sa.Connection, key: Key, offset: int, limit: int) -> LogPiece | None:
+        """Return up to `limit` bytes of a log from an offset on, counted from its end if negative; None: no log."""
+        size = self.log_sizes(connection, [key]).get(key)
+        if size is None:
+            return None
+        start = max(0, size + offset) if offset < 0 else min(offset, size)
+        limit = min(limit, size - start)
+        if _is_in_folder(connection):
+            with self._folder.turn_log(*key).open("rb") as file:
+                file.seek(start)
+                return LogPiece(start, size, file.read(limit))
+        return LogPiece(start, size, turn_files.read_log(connection, key, start, limit))
+
+    def diff(self, connection: sa.Connection, key: Key, kind: DiffKind) -> bytes | None:
+        """Return a patch, cut where it has more than 16 MiB; None: none is kept."""
+        if not _is_in_folder(connection):
+            return turn_files.content(connection, key, kind)
+        file = self._diff_file(key, kind)
+        if not file.exists():
+            return None
+        with file.open("rb") as patch:
+            return patch.read(LARGEST_FILE)
+
+    def text_here(self, connection: sa.Connection, key: Key, what: Literal["log", "diff"]) -> str:
+        """Return a turn's log or diff as this folder has it, else as the database has it, else nothing."""
+        file = self._folder.turn_log(*key) if what == "log" else self._folder.turn_diff(*key)
+        if file.exists():
+            content: bytes | None = file.read_bytes()
+        elif what == "log":
+            content = turn_files.read_log(connection, key, 0, LARGEST_FILE)
+        else:
+            content = turn_files.content(connection, key, what)
+        return (content or b"").decode("utf-8", "replace").rstrip("\n")
+
+    def _diff_file(self, key: Key, kind: DiffKind) -> Path:
+        return self._folder.turn_diff(*key) if kind == "diff" else self._folder.run_diff(*key)
+
+
+def _is_in_folder(connection: sa.Connection) -> bool:
+    return connection.dialect.name == "sqlite"

@@ -1,0 +1,110 @@
+"""Logs and diffs of turns in the database, where every machine finds them (PostgreSQL)."""
+
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+import sqlalchemy as sa
+
+from service.store.database import insert_new
+from service.store.runs import OPEN
+from service.store.schema import log_pieces, runs, turn_files, turns
+
+LARGEST_FILE: Final = 16 << 20
+"""What is kept of one log or diff; a larger diff can still be had from the repository, by its commit."""
+
+Key = tuple[str, int]
+"""A run's id and a turn's number."""
+
+
+def put(connection: sa.Connection, key: Key, attempt: int, kind: str, content: bytes) -> None:
+    """Keep a diff, in place of the one kept before; none of an attempt that was taken over, or of a deleted run."""
+    if not _is_latest(connection, key, attempt):
+        return
+    values = {"run_id": key[0], "number": key[1], "kind": kind, "content": zlib.compress(content[:LARGEST_FILE])}
+    if not insert_new(connection, turn_files, values):
+        connection.execute(sa.update(turn_files).where(*_of(turn_files, key), turn_files.c.kind == kind).values(values))
+
+
+def content(connection: sa.Connection, key: Key, kind: str) -> bytes | None:
+    """Return a kept diff; None when there is none."""
+    query = sa.select(turn_files.c.content).where(*_of(turn_files, key), turn_files.c.kind == kind)
+    found = connection.execute(query).scalar()
+    return None if found is None else zlib.decompress(found)
+
+
+def append_log(connection: sa.Connection, key: Key, attempt: int, piece: bytes) -> None:
+    """Add to a turn's log what an attempt said; nothing of one that was taken over, or of a run that was deleted."""
+    if not _is_latest(connection, key, attempt):
+        return
+    starts_at = log_sizes(connection, [key]).get(key, 0)
+    piece = piece[: max(0, LARGEST_FILE - starts_at)]
+    if piece:
+        insert_new(connection, log_pieces, _piece(key, starts_at, piece))
+
+
+def pack_log(connection: sa.Connection, key: Key) -> None:
+    """Make one piece of all pieces of a log that is complete for now."""
+    whole = read_log(connection, key, 0, LARGEST_FILE)
+    if whole:
+        connection.execute(sa.delete(log_pieces).where(*_of(log_pieces, key), log_pieces.c.ends_at <= len(whole)))
+        insert_new(connection, log_pieces, _piece(key, 0, whole))
+
+
+def _piece(key: Key, starts_at: int, piece: bytes) -> dict[str, object]:
+    place = {"run_id": key[0], "number": key[1], "starts_at": starts_at, "ends_at": starts_at + len(piece)}
+    return place | {"content": zlib.compress(piece)}
+
+
+def log_sizes(connection: sa.Connection, keys: Sequence[Key]) -> dict[Key, int]:
+    """Return how long some logs are, in bytes; those without one are left out."""
+    columns = (log_pieces.c.run_id, log_pieces.c.number)
+    query = sa.select(*columns, sa.func.max(log_pieces.c.ends_at)).where(sa.tuple_(*columns).in_(keys))
+    return {(row[0], row[1]): row[2] for row in connection.execute(query.group_by(*columns))}
+
+
+def read_log(connection: sa.Connection, key: Key, offset: int, limit: int) -> bytes:
+    """Return up to `limit` bytes of a log from an offset on."""
+    inside = (log_pieces.c.ends_at > offset, log_pieces.c.starts_at < offset + limit)
+    query = sa.select(log_pieces.c.starts_at, log_pieces.c.content).where(*_of(log_pieces, key), *inside)
+    pieces = [(row[0], zlib.decompress(row[1])) for row in connection.execute(query.order_by(log_pieces.c.starts_at))]
+    return b"".join(piece[max(0, offset - starts_at) :] for starts_at, piece in pieces)[:limit]
+
+
+def count_ended(connection: sa.Connection, before: int) -> int:
+    """Return how many files and pieces are kept of turns that ended before an instant, open runs left out."""
+    counts = (sa.select(sa.func.count()).select_from(_ended(table, before).subquery()) for table in _TABLES)
+    return sum(connection.execute(query).scalar_one() for query in counts)
+
+
+def remove_ended(connection: sa.Connection, before: int, limit: int) -> int:
+    """Remove up to `limit` files, and as many pieces, of turns that ended before an instant; return how many."""
+    deletions = (
+        sa.delete(table).where(sa.tuple_(*table.primary_key).in_(_ended(table, before).limit(limit)))
+        for table in _TABLES
+    )
+    return sum(connection.execute(deletion).rowcount for deletion in deletions)
+
+
+_TABLES: Final = (turn_files, log_pieces)
+
+
+def _ended(table: sa.Table, before: int) -> sa.Select[tuple[object, ...]]:
+    still_open = sa.select(turns.c.run_id).where(turns.c.status.in_(OPEN))
+    return (
+        sa.select(*table.primary_key)
+        .join(turns, sa.and_(turns.c.run_id == table.c.run_id, turns.c.number == table.c.number))
+        .where(turns.c.finished_at < before, table.c.run_id.not_in(still_open))
+    )
+
+
+def _is_latest(connection: sa.Connection, key: Key, attempt: int) -> bool:
+    """Whether the run is there still, and no later attempt has its turn; it stays until this transaction ends."""
+    there = sa.select(runs.c.id).where(runs.c.id == key[0]).with_for_update(read=True, key_share=True)
+    if connection.execute(there).first() is None:
+        return False
+    return connection.execute(sa.select(turns.c.attempt).where(*_of(turns, key))).scalar() == attempt
+
+
+def _of(table: sa.Table, key: Key) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
+    return table.c.run_id == key[0], table.c.number == key[1]
