@@ -153,22 +153,23 @@ def as_lines(rows: Iterable[list[Any]]) -> bytes:
 
 def test_a_back_up_of_an_earlier_version_is_migrated(backup: Path, tmp_path: Path, url: str | None) -> None:
     """Its tables are made as they were then; the steps since lead them to today's."""
-    later = ("trace_parent", "caller", "base_sha", "merge_base", "files", "additions", "deletions")
+    later = ("trace_parent", "caller", "base_sha", "merge_base", "files", "additions", "deletions", "options")
 
     def of_version_5(found: dict[str, bytes]) -> None:
         for dialect in ("sqlite", "postgresql"):
             made = json.loads(found[f"schema/{dialect}.json"])
-            then = [one for one in made if "turns_by_end" not in one and "log_pieces" not in one]
-            assert len(then) == len(made) - 2
-            columns = re.compile(rf"\s*({'|'.join(later)}) (TEXT|INTEGER),\s")
-            then = [columns.sub("", one) if " turns " in one else one for one in then]
+            then = [one for one in made if not re.search("turns_by_end|log_pieces|model_usage", one)]
+            assert len(then) == len(made) - 4
+            columns = re.compile(rf"\s*({'|'.join(later)}) (TEXT|INTEGER|JSON),\s")
+            then = [columns.sub("", one) for one in then]
             found[f"schema/{dialect}.json"] = json.dumps(then).encode()
-        names, *rows = (json.loads(line) for line in found["tables/turns.jsonl"].splitlines())
-        kept = [index for index, name in enumerate(names) if name not in later]
-        found["tables/turns.jsonl"] = as_lines([row[index] for index in kept] for row in (names, *rows))
+        for table in ("turns", "agents"):
+            names, *rows = (json.loads(line) for line in found[f"tables/{table}.jsonl"].splitlines())
+            kept = [index for index, name in enumerate(names) if name not in later]
+            found[f"tables/{table}.jsonl"] = as_lines([row[index] for index in kept] for row in (names, *rows))
         _, *pieces = (json.loads(line) for line in found.pop("tables/log_pieces.jsonl").splitlines())
-        logs = ([*piece[:2], "log", piece[-1]] for piece in pieces)
-        found["tables/turn_files.jsonl"] += as_lines(logs)
+        found["tables/turn_files.jsonl"] += as_lines([*piece[:2], "log", piece[-1]] for piece in pieces)
+        del found["tables/model_usage.jsonl"]
 
     folder = DataFolder(tmp_path / "target")
     source = rebuilt(backup, of_version_5, schema_version=5)
