@@ -1,8 +1,21 @@
-"""One door to what a run did: git first or the service's results first, said which, and why where neither has it."""
+"""One door to what a run did: from git or from the service's results, said which, and why where neither has it."""
 
-from typing import Protocol
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Final, Protocol, TypeVar
 
-from storage.records.results import Change, LogChunk, RunTurns, Unavailable
+from app.api.errors import ApiError
+from app.config import Settings, mirrors_folder
+from app.results.diff import FilePatch, Patch
+from app.results.git import Git, GitError
+from app.results.repository import RunRepositories, written_reviews
+from app.results.review import findings
+from storage.records import RunDetail
+from storage.records.results import Change, LogChunk, Review, RunTurns, Unavailable
+
+T = TypeVar("T")
+_LONGEST_LINE: Final = 1 << 20
 
 
 class ServiceResults(Protocol):
@@ -16,3 +29,112 @@ class ServiceResults(Protocol):
 
     async def diff(self, run_id: str, turn: int | None = None) -> Change | Unavailable:
         """The change of a turn, or of the whole run, with `source="service"`."""
+
+
+class Results:
+    """What the runs of one profile did. Nothing here raises for what is not to be had: the reason is the answer."""
+
+    def __init__(self, settings: Settings, service: ServiceResults | None = None, git: Git | None = None) -> None:
+        self.repositories = RunRepositories(
+            mirrors_folder(settings), settings.repositories, most_mb=settings.results.mirrors_mb, git=git
+        )
+        self._reviews = settings.results.reviews
+        self._service = service
+
+    async def turns(self, detail: RunDetail) -> RunTurns | Unavailable:
+        """The run's turns: as the service tells them, else as the commits do."""
+        told = await self._ask(lambda service: service.turns(detail.run.run_id))
+        if isinstance(told, RunTurns):
+            return told
+        try:
+            return await self.repositories.turns(detail)
+        except GitError as error:
+            return _neither(error, told)
+
+    async def change(self, detail: RunDetail, turn: int | None = None) -> Change | Unavailable:
+        """The change of a turn, or of the whole run: from git, which has the files as well, else from the service."""
+        run_id = detail.run.run_id
+        try:
+            self.repositories.mirror(detail.run.repository)
+            told = await self._ask(lambda service: service.turns(run_id))
+            return await self.repositories.change(detail, turn, commits_of(told))
+        except GitError as error:
+            change = await self._ask(lambda service: service.diff(run_id, turn))
+            if isinstance(change, Unavailable):
+                return _neither(error, change)
+            return await _read(change)
+
+    async def reviews(self, detail: RunDetail, turn: int | None = None) -> tuple[Review, ...] | Unavailable:
+        """The Markdown that a turn, or the whole run, added or changed; never empty."""
+        change = await self.change(detail, turn)
+        if isinstance(change, Unavailable):
+            return change
+        try:
+            if change.source == "git":
+                found = await self.repositories.reviews(detail, change, self._reviews)
+            else:
+                found = await asyncio.to_thread(_reviews_in, change, self._reviews)
+        except GitError as error:
+            return Unavailable(str(error))
+        what = " or ".join(self._reviews) or "nothing: results.reviews is empty"
+        return found or Unavailable(f"No review: none of the {len(change.files)} changed files matches {what}.")
+
+    async def log(self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0) -> LogChunk | Unavailable:
+        """A piece of a turn's log, which only a service has."""
+        return await self._ask(lambda service: service.log(run_id, turn, offset=offset, wait_s=wait_s))
+
+    async def blob(self, detail: RunDetail, blob: str) -> bytes | Unavailable:
+        """A file's whole content, by an id of a change that came from git."""
+        try:
+            return await self.repositories.mirror(detail.run.repository).blob(blob)
+        except GitError as error:
+            return Unavailable(str(error))
+
+    async def _ask(self, question: Callable[[ServiceResults], Awaitable[T | Unavailable]]) -> T | Unavailable:
+        if self._service is None:
+            return Unavailable("The service is not asked.")
+        try:
+            return await question(self._service)
+        except ApiError as error:
+            return Unavailable(error.message)
+
+
+def commits_of(told: RunTurns | Unavailable) -> dict[int, str]:
+    """Each turn's commit, as far as the service tells it."""
+    turns = told.turns if isinstance(told, RunTurns) else ()
+    return {turn.number: turn.commit for turn in turns if turn.commit}
+
+
+def _neither(git: GitError, service: Unavailable) -> Unavailable:
+    return Unavailable(f"{git} {service.reason}")
+
+
+async def _read(change: Change) -> Change:
+    """A service's change, with the files that its patch names."""
+    patch = Patch(change.patch)
+    files = await asyncio.to_thread(patch.changed_files)
+    note = " ".join(filter(None, (change.note, patch.problem)))
+    return replace(change, files=files, note=note, base_name=change.base_name or "as the service chose it")
+
+
+def _reviews_in(change: Change, patterns: Sequence[str]) -> tuple[Review, ...]:
+    """The reviews of a patch without its repository: whole, where the file is new."""
+    patch = Patch(change.patch)
+    wanted = {file.path: file.kind for file in written_reviews(patch.changed_files(), patterns)}
+    return tuple(
+        Review(
+            file.path,
+            text,
+            findings(text),
+            change.source,
+            note="" if wanted[file.path] == "added" else "Only its changed parts: the whole needs the repository.",
+        )
+        for file in patch.files
+        if file.path in wanted and (text := _new_side(patch, file))
+    )
+
+
+def _new_side(patch: Patch, file: FilePatch) -> str:
+    """What a patch has of the new side of a file."""
+    lines = (number for hunk in file.hunks for number in range(hunk.line + 1, hunk.end) if patch.kinds[number] in b"+ ")
+    return b"\n".join(patch.line(number, _LONGEST_LINE)[1:] for number in lines).decode(errors="replace")

@@ -122,6 +122,8 @@ class Review:
     text: str
     findings: tuple[Finding, ...]
     source: Source = "git"
+    note: str = ""
+    """What is missing of it."""
 
 
 @dataclass(frozen=True, slots=True)

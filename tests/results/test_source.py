@@ -1,0 +1,116 @@
+"""Each thing comes from git or from the service, says which, and says why where neither has it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.api.errors import UnreachableError
+from app.config import RepositoryAddress, Settings
+from app.results.source import Results
+from storage.records.results import Change, LogChunk, Review, RunTurns, Turn, Unavailable
+from tests.results.repository import Origin, git, run_detail
+
+PATCH = (
+    b"diff --git a/reviews/r.md b/reviews/r.md\nnew file mode 100644\n--- /dev/null\n+++ b/reviews/r.md\n"
+    b"@@ -0,0 +1,3 @@\n+### `a.py`\n+\n+- **minor** line 3: x\ndiff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-x\n+y\n"
+)
+NONE = Unavailable("The service keeps no results.")
+
+
+class Service:
+    """The extension as a client sees it: answers that were agreed on, or a failure."""
+
+    def __init__(self, answer: Any = None, commit: str | None = None) -> None:
+        self.answer, self.commit = answer, commit
+
+    async def _say(self, value: Any) -> Any:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer or value
+
+    async def turns(self, run_id: str) -> RunTurns | Unavailable:
+        return await self._say(RunTurns(run_id, (Turn(1, "completed", instructions="Do it", commit=self.commit),)))
+
+    async def log(self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0) -> LogChunk | Unavailable:
+        return await self._say(LogChunk(offset, 3, 3, ended=True, data=b"abc"))
+
+    async def diff(self, run_id: str, turn: int | None = None) -> Change | Unavailable:
+        return await self._say(Change("a" * 40, "b" * 40, "", (), PATCH, "service"))
+
+
+def results(tmp_path: Path, service: Service | None, address: str = "") -> Results:
+    entries = (RepositoryAddress("github:acme/api", address),) if address else ()
+    return Results(Settings(data_dir=tmp_path / "data", repositories=entries), service)
+
+
+async def test_the_extension_alone_gives_everything_but_whole_files(tmp_path: Path) -> None:
+    """Turns with their instructions, the change with its files, and reviews that are new."""
+    found = results(tmp_path, Service())
+    turns, change, reviews = (
+        await found.turns(run_detail()),
+        await found.change(run_detail()),
+        await found.reviews(run_detail()),
+    )
+    log, blob = await found.log("run_1", 1), await found.blob(run_detail(), "a" * 40)
+
+    assert isinstance(turns, RunTurns)
+    assert (turns.source, turns.turns[0].instructions) == ("service", "Do it")
+    assert isinstance(change, Change)
+    assert (change.source, [(file.path, file.additions) for file in change.files]) == (
+        "service",
+        [("reviews/r.md", 3), ("a.py", 1)],
+    )
+    assert isinstance(reviews, tuple)
+    assert (reviews[0].text, reviews[0].findings[0].line) == ("### `a.py`\n\n- **minor** line 3: x", 3)
+    assert isinstance(log, LogChunk)
+    assert isinstance(blob, Unavailable)
+
+
+async def test_git_alone_gives_turns_changes_and_reviews(tmp_path: Path) -> None:
+    """The log is the service's alone, and its refusal is the answer."""
+    origin = Origin(tmp_path / "host")
+    origin.commit("agent/x", {"reviews/r.md": b"# fine\n", "code.py": b"x"}, mark="run_1 turn 1")
+    found = results(tmp_path, Service(NONE), origin.url)
+    turns, change, reviews = (
+        await found.turns(run_detail()),
+        await found.change(run_detail(), 1),
+        await found.reviews(run_detail()),
+    )
+
+    assert isinstance(turns, RunTurns)
+    assert isinstance(change, Change)
+    assert (turns.source, change.source) == ("git", "git")
+    assert reviews == (Review("reviews/r.md", "# fine\n", ()),)
+    assert await found.log("run_1", 1) == NONE
+    assert await found.blob(run_detail(), change.files[0].new_blob or "") == b"x"
+
+
+@pytest.mark.parametrize("answer", [NONE, UnreachableError("The service keeps no results.")])
+async def test_neither_says_why_and_what_would_help(tmp_path: Path, answer: Any) -> None:
+    """Both reasons are told, in one breath."""
+    found = results(tmp_path, Service(answer))
+    for got in (await found.turns(run_detail()), await found.change(run_detail()), await found.reviews(run_detail())):
+        assert isinstance(got, Unavailable)
+        assert "add it under [repositories]" in got.reason
+        assert "keeps no results" in got.reason
+
+
+async def test_the_service_tells_git_which_commit_a_turn_made(tmp_path: Path) -> None:
+    """Also where the branch is gone, and where the commit carries no mark."""
+    origin = Origin(tmp_path / "host")
+    commit = origin.commit("agent/x", {"code.py": b"x"}, at=-100, start="main")
+    git(origin.bare, "branch", "--quiet", "-D", "agent/x")
+    change = await results(tmp_path, Service(commit=commit), origin.url).change(run_detail(), 1)
+
+    assert isinstance(change, Change)
+    assert (change.source, change.head, change.base_name) == ("git", commit, "its first parent")
+
+
+async def test_a_run_without_a_review_is_told_what_was_looked_for(tmp_path: Path) -> None:
+    """The patterns are named: they may be configured."""
+    origin = Origin(tmp_path / "host")
+    origin.commit("agent/x", {"code.py": b"x"})
+    got = await results(tmp_path, None, origin.url).reviews(run_detail())
+
+    assert got == Unavailable("No review: none of the 1 changed files matches reviews/*.md.")
