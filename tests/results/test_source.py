@@ -13,7 +13,8 @@ from tests.results.repository import Origin, git, run_detail
 
 PATCH = (
     b"diff --git a/reviews/r.md b/reviews/r.md\nnew file mode 100644\n--- /dev/null\n+++ b/reviews/r.md\n"
-    b"@@ -0,0 +1,3 @@\n+### `a.py`\n+\n+- **minor** line 3: x\ndiff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-x\n+y\n"
+    b"@@ -0,0 +1,3 @@\n+### `a.py`\n+\n+- **minor** line 3: x\n"
+    b"diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-x\n+y\n"
 )
 NONE = Unavailable("The service keeps no results.")
 
