@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from app.cli.context import Invocation
-from app.cli.options import global_options, near, output_options, refuse_format
+from app.cli.options import global_options, near, output_options, refuse_format, write_examples
 from app.version import VERSION_LINE, __version__
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "backup": ("app.cli.backup:backup", "Copy the ledgers and the automations' state."),
     "config": ("app.cli.config:config", "Show, check or create the configuration file."),
     "completion": ("app.cli.completion:completion", "Complete commands, options and runs in your shell."),
+    "man": ("app.cli.man:man", "Print a manual page, or install them all."),
     "profiles": ("app.cli.profiles:profiles", "List the configured services."),
     "token": ("app.cli.profiles:token", "Check the API token."),
 }
@@ -63,6 +64,10 @@ class LazyGroup(click.Group):
         """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """End with the examples."""
+        write_examples(ctx, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
         """Complete the commands' names without importing the commands."""

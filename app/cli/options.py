@@ -134,12 +134,25 @@ def async_command(function: Callable[..., Coroutine[None, None, int]]) -> Callab
     return command
 
 
+def write_examples(ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    """End a command's help with its examples, as they are typed."""
+    from app.cli.examples import examples  # for help only
+
+    if shown := examples(ctx.command_path):
+        with formatter.section("Examples"):
+            formatter.write("".join(f"{'':{formatter.current_indent}}{line}\n" for line in shown))
+
+
 class CommandGroup(click.Group):
     """A group of commands, with the global options; `--json` and `--output` may stand before a command's name."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params += [*output_options(hidden=True), *global_options(hidden=True)]
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """End with the examples."""
+        write_examples(ctx, formatter)
 
 
 class FactCommand(click.Command):
@@ -149,6 +162,10 @@ class FactCommand(click.Command):
         super().__init__(*args, **kwargs)
         self.params += [*output_options(), *global_options(hidden=True)]
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """End with the examples."""
+        write_examples(ctx, formatter)
+
 
 class ScreenCommand(click.Command):
     """A command that opens a screen or another program, with the global options."""
@@ -156,6 +173,10 @@ class ScreenCommand(click.Command):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params += global_options(hidden=True)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """End with the examples."""
+        write_examples(ctx, formatter)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it; a format that was asked for has nothing to apply to."""

@@ -1,11 +1,17 @@
 """What people who know other command lines take for granted."""
 
+import shlex
+import shutil
+import subprocess
+
 import click
 import pytest
 
 from app.cli import COMMANDS, root
+from app.cli.examples import EXAMPLES
 from app.version import __version__
 from tests.cli.conftest import CommandLine
+from tests.cli.test_docs import ALL
 
 
 @pytest.mark.parametrize(
@@ -91,3 +97,53 @@ def test_the_list_of_commands_says_what_they_say_themselves() -> None:
     assert {name: command and command.get_short_help_str(120) for name, command in said.items()} == {
         name: summary for name, (_, summary) in COMMANDS.items()
     }
+
+
+GROUPS = {" ".join(name.split()[1:-1]) for name in ALL}
+
+
+def test_every_help_ends_with_examples() -> None:
+    """Of every command and every group, and of nothing that there is not."""
+    assert set(EXAMPLES) == {name.partition(" ")[2] for name in ALL} | GROUPS
+
+
+@pytest.mark.parametrize("example", sorted({each for shown in EXAMPLES.values() for each in shown}))
+def test_every_example_can_be_parsed(example: str) -> None:
+    """As it is typed; what stands behind a pipe is another program's."""
+    for part in example.replace("xargs ", "").split(" | "):
+        words = shlex.split(part)
+        if words[0] != "runwarden":
+            continue
+        words = [*words[1:], "run_01J"] if "xargs" in example and "retry" in part else words[1:]
+        context = click.Context(root, info_name="runwarden")
+        command: click.Command = root
+        while words and isinstance(command, click.Group):
+            context = command.make_context(context.info_name, words, parent=context)
+            words = [*context._protected_args, *context.args]
+            name, found, words = command.resolve_command(context, words) if words else (None, None, [])
+            if found is None:
+                break
+            command, context = found, click.Context(found, info_name=name, parent=context)
+        if not isinstance(command, click.Group):
+            command.make_context(command.name, words, parent=context.parent)
+
+
+def test_help_shows_them_as_they_are_typed(lone: CommandLine) -> None:
+    """One a line."""
+    assert "\nExamples:\n  runwarden runs list --status failed --from -24h\n" in lone("runs", "list", "--help").out
+
+
+def test_manual_pages_are_made_of_the_same_source(lone: CommandLine) -> None:
+    """Each option and each example of a command is in its page, which man can print."""
+    installed = lone("man", "--install")
+    folder = lone.home / ".local/share/man/man1"
+
+    assert installed.code == 0
+    assert {path.name for path in folder.iterdir()} == {"runwarden.1", *(f"runwarden-{name}.1" for name in COMMANDS)}
+    page = lone("man", "runs").out
+    assert page == (folder / "runwarden-runs.1").read_text()
+    assert all(option.replace("-", "\\-") in page for option in ("--status", "--cached", "--wait", "--json"))
+    if shutil.which("man"):
+        shown = subprocess.run(["man", "-l", "-"], input=page, capture_output=True, text=True, check=True)
+        assert "runwarden runs list --status failed" in shown.stdout
+        assert not shown.stderr
