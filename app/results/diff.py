@@ -218,6 +218,12 @@ class Patch:
         yield True
 
 
+def new_side(patch: Patch, file: FilePatch) -> bytes:
+    """What a patch has of a file as it is now: all of it, where the file is new."""
+    lines = (number for hunk in file.hunks for number in range(hunk.line + 1, hunk.end) if patch.kinds[number] in b"+ ")
+    return b"\n".join(patch.line(number, len(patch.data))[1:] for number in lines)
+
+
 def _note(file: FilePatch, line: bytes) -> None:
     """Take in a line of a file's header."""
     if found := _INDEX.match(line):

@@ -93,6 +93,21 @@ class Git:
         argv = ["git", *_FETCHING, f"--git-dir={git_dir}", *arguments]
         return await self._run(argv, environment, git_dir, given, self.most_bytes)
 
+    async def work(self, folder: Path, *arguments: str, given: bytes = b"") -> bytes:
+        """Run a command in a checkout as the person would, but without its hooks, filters and monitors.
+
+        Raises:
+            GitError: It failed.
+        """
+        environment = fetching(self.env) | {"GIT_LFS_SKIP_SMUDGE": "1", "GIT_OPTIONAL_LOCKS": "0"}
+        start = ["git", *_FETCHING, "-C", str(folder)]
+        # Fails where there is none.
+        with suppress(GitError):
+            listing = [*start, "config", "--null", "--name-only", "--get-regexp", r"^filter\."]
+            names = (await self._run(listing, environment, folder, b"", _CHUNK)).decode(errors="surrogateescape")
+            environment |= _without_filters(names.split("\0"), environment)
+        return await self._run([*start, *arguments], environment, folder, given, self.most_bytes)
+
     async def _ssh(self, git_dir: Path, environment: Mapping[str, str]) -> str:
         if own := environment.get("GIT_SSH_COMMAND"):
             return own
@@ -229,6 +244,18 @@ def reading(env: Mapping[str, str] | None = None) -> dict[str, str]:
         "GIT_ALLOW_PROTOCOL": "",
         "GIT_TERMINAL_PROMPT": "0",
     }
+
+
+def _without_filters(keys: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
+    """Variables that turn off each filter; not `-c`, as the name of a filter may hold an equals sign."""
+    drivers = {key.rpartition(".")[0] for key in keys if key}
+    off = {"smudge": "", "clean": "", "process": "", "required": "false"}
+    pairs = [(f"{driver}.{key}", value) for driver in sorted(drivers) for key, value in off.items()]
+    begin = int(env.get("GIT_CONFIG_COUNT") or 0)
+    variables = {"GIT_CONFIG_COUNT": str(begin + len(pairs))}
+    for place, (key, value) in enumerate(pairs, begin):
+        variables |= {f"GIT_CONFIG_KEY_{place}": key, f"GIT_CONFIG_VALUE_{place}": value}
+    return variables
 
 
 def _told(err: bytes, code: int) -> str:

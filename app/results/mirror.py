@@ -65,7 +65,7 @@ class Mirror:
         name = sha256(address.encode()).hexdigest()[:24]
         self.git_dir = folder / f"{name}.git"
         self._lock_file = folder / f"{name}.lock"
-        self._address = address
+        self.address = address
         self._git = git
         self._is_local = address.startswith("/")
 
@@ -227,7 +227,7 @@ class Mirror:
             return
         self.git_dir.mkdir(mode=0o700, exist_ok=True)
         await self._git.read(self.git_dir, "init", "--quiet", "--bare", "--template=")
-        await self._git.read(self.git_dir, "config", "remote.origin.url", self._address)
+        await self._git.read(self.git_dir, "config", "remote.origin.url", self.address)
 
     def _known_default(self) -> str:
         with suppress(OSError):

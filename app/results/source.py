@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from app.api.errors import ApiError
 from app.config import Settings, mirrors_folder
-from app.results.diff import FilePatch, Patch
+from app.results.diff import Patch, new_side
 from app.results.git import Git, GitError
 from app.results.repository import RunRepositories, written_reviews
 from app.results.review import findings
@@ -15,7 +15,6 @@ from storage.records import RunDetail
 from storage.records.results import Change, LogChunk, Review, RunTurns, Unavailable
 
 T = TypeVar("T")
-_LONGEST_LINE: Final = 1 << 20
 
 
 class ServiceResults(Protocol):
@@ -130,11 +129,5 @@ def _reviews_in(change: Change, patterns: Sequence[str]) -> tuple[Review, ...]:
             note="" if wanted[file.path] == "added" else "Only its changed parts: the whole needs the repository.",
         )
         for file in patch.files
-        if file.path in wanted and (text := _new_side(patch, file))
+        if file.path in wanted and (text := new_side(patch, file).decode(errors="replace"))
     )
-
-
-def _new_side(patch: Patch, file: FilePatch) -> str:
-    """What a patch has of the new side of a file."""
-    lines = (number for hunk in file.hunks for number in range(hunk.line + 1, hunk.end) if patch.kinds[number] in b"+ ")
-    return b"\n".join(patch.line(number, _LONGEST_LINE)[1:] for number in lines).decode(errors="replace")

@@ -1,0 +1,209 @@
+"""Taking a run's change over: applied to a checkout, or its branch checked out beside one.
+
+What a run wrote is a stranger's. Nothing of it is executed here, be it a hook, a filter or a monitor, and nothing is
+written outside of the checkout.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from app.results.diff import Patch, as_name, new_side
+from app.results.git import Git, GitError
+from app.results.repository import History
+from app.text import safe_text
+from storage.records.results import LINK_MODE, SUBMODULE_MODE, Change
+
+_SHOWN: Final = 5
+_EXECUTABLE: Final = "100755"
+_POINTED_OUT: Final = {
+    ".gitattributes": "it may name filters that your git runs",
+    ".gitmodules": "it names other repositories",
+}
+_SLUG: Final = re.compile(r"[^A-Za-z0-9._]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A change that is in a checkout now, not committed."""
+
+    folder: Path
+    files: int
+    remarks: tuple[str, ...]
+    """What a person should look at before using it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedOut:
+    """A new checkout of a run's branch."""
+
+    folder: Path
+    commit: str
+    shares: Path | None
+    """The checkout whose objects it borrows, and which has to stay."""
+
+
+async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied:
+    """Apply a change to the checkout that a folder is in, whole or not at all.
+
+    Raises:
+        GitError: It does not fit or is not whole, a path leads out of the checkout, or that has uncommitted changes.
+    """
+    git, patch = git or Git(), Patch(change.patch)
+    await asyncio.to_thread(patch.read)
+    remarks = check(change, patch)
+    top = await _top_level(folder, git)
+    _check_moved_links(patch, top)
+    await _refuse_uncommitted(top, git)
+    command = ("apply", "--whitespace=nowarn")
+    listed = await git.work(top, *command, "--numstat", "-z", given=change.patch)
+    if (count := len(re.findall(rb"(?:^|\0)(?:\d+|-)\t(?:\d+|-)\t", listed))) != len(patch.files):
+        raise GitError(f"git would apply {count} of {len(patch.files)} files. Nothing was applied.")
+    await git.work(top, *command, "--check", given=change.patch)
+    await git.work(top, *command, given=change.patch)
+    if missing := _missing(patch, top):
+        raise GitError(f"git did not apply the change to {_names(missing)}. See: git status")
+    return Applied(top, len(patch.files), remarks)
+
+
+def check(change: Change, patch: Patch) -> tuple[str, ...]:
+    """What a person should look at in a change.
+
+    Raises:
+        GitError: It must not be applied: it is not whole, or leads out of the checkout.
+    """
+    if not patch.files:
+        raise GitError("The change is empty: there is nothing to apply.")
+    if patch.problem or len(patch.files) < len(change.files):
+        raise GitError(f"The change is not whole: nothing was applied. {patch.problem or change.note}")
+    outside = {name for file in patch.files for name in file.names.values() if not _is_inside(name)}
+    if outside or not all(file.path for file in patch.files):
+        raise GitError(f"The change names {_names(outside)}, which no checkout may hold. Nothing was applied.")
+    links = {file.path: target for file in patch.files if (target := _target(patch, file.path)) is not None}
+    if bad := [path for path, target in links.items() if not _leads_inside(path, target)]:
+        raise GitError(f"The change makes {_names(bad)} a link out of the checkout. Nothing was applied.")
+    return tuple(_remarks(patch, links))
+
+
+async def check_out(history: History, branch: str, near: Path, git: Git | None = None) -> CheckedOut:
+    """Check out a run's branch in a new folder, beside the checkout that `near` is in, else in `near`.
+
+    It shares the objects of a checkout of the same repository, and is a clone otherwise.
+
+    Raises:
+        GitError: The folder exists, or the branch cannot be fetched or checked out.
+    """
+    git, address = git or Git(), history.mirror.address
+    beside = None
+    with suppress(GitError):
+        beside = await _top_level(near, git)
+    shares = beside if beside and history.base and await _holds(beside, history.base, git) else None
+    name = re.split(r"[/:]", address.rstrip("/"))[-1].removesuffix(".git")
+    place = beside.parent if beside else near
+    folder = place / f"{_SLUG.sub('-', name)}-{_SLUG.sub('-', branch).strip('-.')}"
+    if await asyncio.to_thread(os.path.lexists, folder):
+        raise GitError(f"{safe_text(str(folder))} is there already: remove it, or name another place.")
+    origin, way = (str(shares), "--shared") if shares else (address, "--filter=blob:none")
+    clone = ("clone", "--quiet", "--no-checkout", "--template=", "--no-tags", way, "--", origin, str(folder))
+    await git.work(place, *clone)
+    await git.work(folder, "remote", "set-url", "--", "origin", address)
+    if not await _holds(folder, history.head, git):
+        await _bring(folder, history.head, branch, git)
+    await git.work(folder, "checkout", "--quiet", "--no-recurse-submodules", "-B", branch, history.head, "--")
+    return CheckedOut(folder, history.head, shares)
+
+
+async def _bring(folder: Path, commit: str, branch: str, git: Git) -> None:
+    fetch = ("fetch", "--quiet", "--no-tags", "--", "origin")
+    try:
+        await git.work(folder, *fetch, commit)
+    except GitError:  # Some servers give what a branch leads to, and nothing else.
+        await git.work(folder, *fetch, f"refs/heads/{branch}")
+
+
+async def _top_level(folder: Path, git: Git) -> Path:
+    try:
+        top = await git.work(folder, "rev-parse", "--show-toplevel")
+    except GitError as error:
+        raise GitError(f"{safe_text(str(folder))} is not in a git checkout. {error}") from error
+    return Path(as_name(top.removesuffix(b"\n")))
+
+
+async def _holds(folder: Path, commit: str, git: Git) -> bool:
+    with suppress(GitError):
+        await git.work(folder, "cat-file", "-e", f"{commit}^{{commit}}")
+        return True
+    return False
+
+
+async def _refuse_uncommitted(top: Path, git: Git) -> None:
+    options = ("--porcelain", "-z", "--untracked-files=no", "--ignore-submodules=all", "--no-renames")
+    if changed := [as_name(line[3:]) for line in (await git.work(top, "status", *options)).split(b"\0") if line]:
+        raise GitError(
+            f"{safe_text(str(top))} has uncommitted changes ({_names(changed)}). Commit or stash them first."
+        )
+
+
+def _missing(patch: Patch, top: Path) -> list[str]:
+    """The files that are not as the patch leaves them: there, or not there."""
+    there: dict[str, bool] = {}
+    for file in patch.files:  # A file that becomes a link is two of them: deleted, and added.
+        there[file.path] = there.get(file.path, False) or file.changed().kind != "deleted"
+    return [path for path, is_there in there.items() if os.path.lexists(top / path) != is_there]
+
+
+def _check_moved_links(patch: Patch, top: Path) -> None:
+    """Refuse a link that is moved to where it leads out of the checkout: the patch does not show its target."""
+    for file in patch.files:
+        for old in (file.names.get("rename from"), file.names.get("copy from")):
+            if old and (top / old).is_symlink() and not _leads_inside(file.path, str((top / old).readlink())):
+                raise GitError(
+                    f"The change makes {_names([file.path])} a link out of the checkout. Nothing was applied."
+                )
+
+
+def _remarks(patch: Patch, links: dict[str, str]) -> Iterator[str]:
+    for file in patch.files:
+        changed, name = file.changed(), safe_text(file.path)
+        if reason := _POINTED_OUT.get(PurePosixPath(file.path).name.casefold()):
+            yield f"{name}: {reason}."
+        if file.path in links:
+            yield f"{name} is a link to {safe_text(links[file.path])}."
+        if changed.new_mode == SUBMODULE_MODE:
+            yield f"{name} is a submodule: its content is not part of the change."
+        if changed.new_mode == _EXECUTABLE != changed.old_mode:
+            yield f"{name} is executable."
+
+
+def _target(patch: Patch, path: str) -> str | None:
+    """Where the link that a patch makes of a file leads; None: it is no link."""
+    for file in patch.files:
+        if file.path == path and file.changed().new_mode == LINK_MODE and file.hunks:
+            return as_name(new_side(patch, file))
+    return None
+
+
+def _is_inside(path: str) -> bool:
+    """Whether a path stays in the checkout, and out of git's own folder under any of its names."""
+    parts = path.split("/")
+    plain = {part.casefold().rstrip(". ").split(":")[0] for part in parts}
+    return not ({"", ".", ".."} & set(parts) or {".git", "git~1"} & plain)
+
+
+def _leads_inside(link: str, target: str) -> bool:
+    """Whether a link stays inside, whatever other links are on its way: it goes up first, and not too far."""
+    parts = target.split("/")
+    up = next((place for place, part in enumerate(parts) if part != ".."), len(parts))
+    rest = [part for part in parts[up:] if part != "."]
+    return up <= link.count("/") and (not rest or _is_inside("/".join(rest)))
+
+
+def _names(names: Iterable[str]) -> str:
+    listed = sorted(names)
+    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return ", ".join(safe_text(name, limit=120) for name in listed[:_SHOWN]) + more

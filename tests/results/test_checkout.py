@@ -1,0 +1,182 @@
+"""A run's change is taken over whole or not at all, and nothing of it is executed or leaves the checkout."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from app.results.checkout import apply, check_out
+from app.results.diff import Patch
+from app.results.git import GitError
+from storage.records.results import Change
+from tests.results.repository import Origin, git, repositories, run_detail
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Origin:
+    return Origin(tmp_path / "host")
+
+
+@pytest.fixture
+def checkout(origin: Origin, tmp_path: Path) -> Path:
+    git(tmp_path, "clone", "--quiet", str(origin.bare), "home/mine")
+    return tmp_path / "home" / "mine"
+
+
+@pytest.fixture(scope="module")
+def with_links(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("links") / "checkout"
+    (folder / "in").mkdir(parents=True)
+    (folder / "code.py").write_text("def f():\n")
+    (folder / "in/l").symlink_to("../code.py")
+    (folder / "way").symlink_to("..")
+    git(folder, "init", "--quiet")
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "links")
+    return folder
+
+
+def as_change(patch: bytes) -> Change:
+    return Change(None, None, "", Patch(patch).changed_files(), patch)
+
+
+def added(path: str, content: str, mode: str = "100644") -> bytes:
+    lines = content.splitlines(keepends=True)
+    body = "".join(f"+{line}" for line in lines) + (
+        "" if content.endswith("\n") else "\n\\ No newline at end of file\n"
+    )
+    head = f"diff --git a/{path} b/{path}\nnew file mode {mode}\n--- /dev/null\n+++ b/{path}\n"
+    return f"{head}@@ -0,0 +1,{len(lines)} @@\n{body}".encode()
+
+
+async def test_a_change_is_applied_at_the_top_level_wherever_it_is_asked_for(
+    origin: Origin, checkout: Path, tmp_path: Path
+) -> None:
+    """All kinds of changes arrive; what deserves a look is pointed out."""
+    origin.commit("main", {"sub/keep": b"x", "gone.txt": b"x\n"}, at=-1000)
+    git(checkout, "pull", "--quiet")
+    (origin.work / "old.txt").rename(origin.work / "sub/moved.txt")
+    (origin.work / "gone.txt").unlink()
+    (origin.work / "to-code").symlink_to("code.py")
+    files = {"code.py": b"new\n", "bin": b"\0\xff", ".gitattributes": b"*.x filter=y\n", "new\nline": b"x"}
+    origin.commit("agent/x", files, start="main")
+    change = await repositories(tmp_path / "data", origin.url).change(run_detail())
+    done = await apply(change, checkout / "sub")
+
+    assert (done.folder, done.files) == (checkout, len(change.files))
+    assert [git(checkout, "diff", "--no-index", "--", str(origin.work / name), name) for name in files] == [b""] * 4
+    assert (checkout / "sub/moved.txt").exists()
+    assert not (checkout / "gone.txt").exists()
+    assert done.remarks == (".gitattributes: it may name filters that your git runs.", "to-code is a link to code.py.")
+
+
+async def test_uncommitted_changes_are_never_overwritten(checkout: Path) -> None:
+    """They are named; files that git does not know yet are safe, too."""
+    (checkout / "old.txt").write_text("mine")
+    with pytest.raises(GitError, match=r"uncommitted changes \(old.txt\)"):
+        await apply(as_change(added("new.txt", "x")), checkout)
+    git(checkout, "checkout", "--quiet", "--", "old.txt")
+    (checkout / "new.txt").write_text("mine")
+    with pytest.raises(GitError, match="already exists"):
+        await apply(as_change(added("other.txt", "x") + added("new.txt", "x")), checkout)
+
+    assert ((checkout / "new.txt").read_text(), (checkout / "other.txt").exists()) == ("mine", False)
+
+
+@pytest.mark.parametrize(
+    ("patch", "reason"),
+    [
+        (added("../out", "x"), "no checkout may hold"),
+        (added("/etc/out", "x"), "no checkout may hold"),
+        (added(".git/hooks/post-checkout", "x"), "no checkout may hold"),
+        (added("sub/.GIT /config", "x"), "no checkout may hold"),
+        (added("link", "../out", "120000"), "link out of the checkout"),
+        (added("link", "/etc/passwd", "120000"), "link out of the checkout"),
+        (added("a/link", "b/../../../out", "120000"), "link out of the checkout"),
+        (added("link", ".git/config", "120000"), "link out of the checkout"),
+        (b"diff --git a/in/l b/l\nsimilarity index 100%\nrename from in/l\nrename to l\n", "link out of the checkout"),
+        (added("way/out", "x"), "beyond a symbolic link"),
+        (added("l2", "way", "120000") + added("l2/x", "x"), "symbolic link"),
+        (b"", "is empty"),
+        (added("a", "x\n")[:-3], "not whole"),
+        (b"--- a/none\n+++ b/none\n@@ -1 +1 @@\n-x\n+y\n", "No such file"),
+        (b"--- a/code.py\n+++ b/code.py\n@@ -1 +1 @@\n-x\n+y\n", "patch"),
+    ],
+)
+async def test_a_hostile_or_broken_change_leaves_everything_as_it_was(
+    with_links: Path, patch: bytes, reason: str
+) -> None:
+    """A path or a link that leads out is refused before git is asked, or by git."""
+    with pytest.raises(GitError, match=reason):
+        await apply(as_change(patch), with_links)
+
+    assert git(with_links, "status", "--porcelain", "--ignored") == b""
+    assert list(with_links.parent.iterdir()) == [with_links]
+
+
+async def test_a_folder_without_a_checkout_is_told(tmp_path: Path) -> None:
+    """Outside of a repository, git apply would quietly write into any folder."""
+    with pytest.raises(GitError, match="not in a git checkout"):
+        await apply(as_change(added("x", "x")), tmp_path)
+
+
+async def test_nothing_that_a_configuration_or_a_change_names_is_executed(
+    origin: Origin, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hooks, filters, monitors, drivers and editors of every scope: reading, applying and checking out run none."""
+    trap, marker = tmp_path / "trap", tmp_path / "executed"
+    trap.write_text(f'#!/bin/sh\necho "$0 $*" >> {marker}\ncat\n')
+    trap.chmod(0o755)
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    for hook in ("post-checkout", "reference-transaction", "post-index-change", "applypatch-msg", "pre-applypatch"):
+        os.link(trap, hooks / hook)
+    keys = ["diff.external", "core.fsmonitor", "diff.evil.textconv", "diff.evil.command", "core.pager", "core.editor"]
+    keys += [f"filter.{name}.{key}" for name in ("lfs", "a=b", "x y.z") for key in ("smudge", "clean", "process")]
+    config = tmp_path / "gitconfig"
+    for key in keys:
+        git(tmp_path, "config", "--file", str(config), key, str(trap))
+    git(tmp_path, "config", "--file", str(config), "core.hooksPath", str(hooks))
+    attributes = b"*.evil diff=evil filter=lfs\n*.py diff=evil filter=a=b\n*.txt filter=x\\ y.z\n"
+    origin.commit("agent/x", {".gitattributes": attributes, "a.evil": b"1\n", "code.py": b"2\n"}, mark="run_1 turn 1")
+    for local in (checkout, origin.bare):
+        git(local, "config", "include.path", str(config))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    monkeypatch.setenv("GIT_EXTERNAL_DIFF", str(trap))
+    found = repositories(tmp_path / "data", origin.url)
+    change = await found.change(run_detail())
+    done = await check_out(await found.history(run_detail()), "agent/x", checkout)
+    await apply(change, checkout)
+
+    assert [(folder / "a.evil").read_bytes() for folder in (done.folder, checkout)] == [b"1\n"] * 2
+    executed = marker.read_text() if marker.exists() else ""
+    assert executed == ""
+
+
+async def test_a_branch_is_checked_out_beside_and_shares_the_objects(
+    origin: Origin, checkout: Path, tmp_path: Path
+) -> None:
+    """The new checkout is on the branch, knows where it came from, and the old one is as it was."""
+    head = origin.commit("agent/x", {"code.py": b"2\n"})
+    history = await repositories(tmp_path / "data", origin.url).history(run_detail())
+    done = await check_out(history, "agent/x", checkout)
+
+    assert done.folder == checkout.parent / "origin-agent-x"
+    assert (done.commit, done.shares) == (head, checkout)
+    assert git(done.folder, "branch", "--show-current") == b"agent/x\n"
+    assert git(done.folder, "remote", "get-url", "origin").decode().strip() == origin.url
+    assert (done.folder / "code.py").read_bytes() == b"2\n"
+    assert git(checkout, "branch", "--list") == b"* main\n"
+    with pytest.raises(GitError, match="there already"):
+        await check_out(history, "agent/x", checkout)
+
+
+async def test_without_a_checkout_of_the_repository_it_is_cloned(origin: Origin, tmp_path: Path) -> None:
+    """Into the folder that was named; another repository around it lends nothing."""
+    head = origin.commit("agent/x", {"code.py": b"2\n"})
+    git(tmp_path, "init", "--quiet", "other")
+    history = await repositories(tmp_path / "data", origin.url).history(run_detail())
+    done = await check_out(history, "agent/x", tmp_path / "other")
+
+    assert (done.folder, done.commit, done.shares) == (tmp_path / "origin-agent-x", head, None)
+    assert (done.folder / "code.py").read_bytes() == b"2\n"
