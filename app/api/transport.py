@@ -1,12 +1,13 @@
 """One request, one answer, inside one deadline: the only place that knows httpx."""
 
 import asyncio
+import logging
 import re
 import ssl
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, Final
@@ -27,6 +28,8 @@ from app.api.failures import failure
 from app.api.masking import Mask
 from app.token import Token, TokenError
 from app.version import __version__
+
+log = logging.getLogger(__name__)
 
 Commit = Callable[[], Awaitable[None]]
 """Awaited at the last moment before a write's first byte; if it raises, nothing is sent."""
@@ -136,7 +139,8 @@ class Transport:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
         try:
             async with asyncio.timeout(self.deadline_s):
-                return await self._converse(call, request, Mask(token.reveal()))
+                with _logged(call, request):
+                    return await self._converse(call, request, Mask(token.reveal()))
         except _StoppedError as stopped:
             raise stopped.reason from None
         except TimeoutError as error:
@@ -209,6 +213,22 @@ class Transport:
         if begun:
             return UnreachableError(f"The connection was lost before the answer was complete{said}")
         return UnreachableError(f"No connection to {self.base_url}{said}", surely_not_sent=True)
+
+
+@contextmanager
+def _logged(call: Call, request: httpx.Request) -> Iterator[None]:
+    """Say how a request went; neither its headers nor its body are ever part of a log."""
+    begun = time.monotonic()
+    outcome = "was broken off"
+    try:
+        yield
+        outcome = "answered"
+    except ApiError as error:
+        outcome = f"failed ({error.kind})"
+        raise
+    finally:
+        took_ms = (time.monotonic() - begun) * 1000
+        log.debug("%s %s %s after %.0f ms", call.method, request.url.raw_path.decode(), outcome, took_ms)
 
 
 async def _failure(response: httpx.Response, mask: Mask) -> ApiError:

@@ -81,6 +81,9 @@ def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> in
     if _has_screen():
         from app.console import run_console
 
+        if invocation.verbose and invocation.log_file is None:
+            raise failed("usage", "--verbose needs --log-file FILE here: the screen is taken.")
+        invocation.begin_log()
         return run_console(settings, profile)
     return invocation.run(lambda: _snapshot(invocation.output, settings, profile))
 

@@ -37,6 +37,9 @@ class Invocation:
     read_only: bool = False
     token_stream: TextIO | None = None
     """Holds the token that `--token-stdin` read. None: the profile says where it is."""
+    verbose: bool = False
+    log_file: Path | None = None
+    """Where the log goes. None: to stderr, where `verbose` asks for one."""
     asked_format: Format | None = None
     """None: no option names one, and each command prints in its own way."""
     given: dict[str, tuple[str, Any]] = field(default_factory=dict)
@@ -212,10 +215,22 @@ class Invocation:
         """
         import asyncio
 
+        self.begin_log()
         try:
             return asyncio.run(self._stoppable(work))
         except asyncio.CancelledError as error:
             raise StoppedError from error
+
+    def begin_log(self) -> None:
+        """Begin the log that the options ask for.
+
+        Raises:
+            CommandFailedError: Its file cannot be written.
+        """
+        if self.verbose or self.log_file is not None:
+            from app.cli.logs import begin
+
+            begin(verbose=self.verbose, file=self.log_file)
 
     @contextmanager
     def asking(self) -> Iterator[None]:

@@ -100,6 +100,20 @@ def global_options(*, hidden: bool) -> list[click.Option]:
             callback=_keep("token_stream", _token_line),
             help="Read the API token from the first line of stdin.",
         ),
+        option(
+            ["-v", "--verbose"],
+            is_flag=True,
+            callback=_keep("verbose"),
+            help="Log each request and what else is done, on stderr.",
+        ),
+        option(
+            ["--log-file"],
+            multiple=True,
+            type=path,
+            metavar="FILE",
+            callback=_keep("log_file"),
+            help="Append the log to this file instead.",
+        ),
     ]
 
 

@@ -147,3 +147,26 @@ def test_manual_pages_are_made_of_the_same_source(lone: CommandLine) -> None:
         shown = subprocess.run(["man", "-l", "-"], input=page, capture_output=True, text=True, check=True)
         assert "runwarden runs list --status failed" in shown.stdout
         assert not shown.stderr
+
+
+def test_the_log_has_requests_and_never_the_token(real: CommandLine) -> None:
+    """On stderr or in a file; stdout stays what it was."""
+    plain, verbose = real("runs", "list", "--json"), real("-v", "runs", "list", "--json")
+    real("runs", "start", "-R", "acme/api", "Say nothing of this.", "--log-file", "log", "-v")
+    log = real.home / "log"
+
+    assert not plain.err
+    assert verbose.json()["runs"] == plain.json()["runs"]
+    assert "GET /v1/external/runs?" in verbose.err
+    assert "POST /v1/external/runs answered after" in log.read_text()
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert real.token not in verbose.err + log.read_text()
+    assert "Say nothing" not in log.read_text()
+
+
+def test_a_screen_needs_a_file_for_its_log(lone: CommandLine) -> None:
+    """What cannot be written is told before anything is opened."""
+    result = lone("-v", "runs", "list", "--cached", "--log-file", "/nowhere/log")
+
+    assert result.code == 2
+    assert "/nowhere/log cannot be written" in result.err
