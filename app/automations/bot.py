@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from app.automations.acting import Acting, CannotActError
-from app.automations.metrics import Snapshot, snapshot
+from app.automations.metrics import RunCounts, Snapshot, snapshot
 from app.automations.observing import Observer
 from app.automations.occurrences import asked_for
 from app.automations.runner import Runner
@@ -19,7 +19,9 @@ from app.automations.telling import Telling
 from app.config import Profile, Settings
 from app.engine import Engine
 from app.events import Event, LinkChanged, StorageFailed
+from app.notify.dispatcher import Dispatcher
 from app.notify.incidents import IncidentReader
+from app.notify.news import NewsReader
 from app.rules.rule import OnRun, OnStuck, Rule
 from app.times import rfc3339
 from app.token import EnvToken
@@ -36,6 +38,8 @@ LEASE_S: Final = 30.0
 STANDBY_S: Final = 5.0
 """How often a bot without the lease checks whether it may work, and one whose files fail tries again."""
 FORGET_EVERY: Final = timedelta(days=1)
+DELIVER_EVERY_S: Final = 1.0
+"""How often to look for messages to deliver."""
 
 Say = Callable[..., None]
 """Writes one line of the log: an event's name, and its facts by name."""
@@ -52,11 +56,13 @@ class Bot:
     """Is given each decision, and again when it is settled."""
     _engine: Engine | None = None
     _runner: Runner | None = None
+    _dispatcher: Dispatcher | None = None
     _lease: Lease | None = None
     _owner: str = field(default_factory=lambda: f"{os.getpid()}-{secrets.token_hex(8)}")
     _rang: asyncio.Event = field(default_factory=asyncio.Event)
     _is_working: bool = False
     """Whether this process holds the lease."""
+    counts: RunCounts = field(default_factory=RunCounts)
 
     async def open(self) -> None:
         """Open the profile's files and begin to listen.
@@ -70,7 +76,7 @@ class Bot:
             raise engine.token_problem
         state = engine.usable_state()
         self._lease = Lease(state)
-        self._runner = self._made(engine, state)
+        self._make(engine, state)
 
     async def close(self) -> None:
         """Settle what is being sent, give the lease back and close the files; each, whatever fails before."""
@@ -86,12 +92,14 @@ class Bot:
         Raises:
             StorageError: A file cannot be read or written.
         """
-        engine, runner = self._opened()
+        engine, runner, dispatcher = self._opened()
         if self._lease is not None:
             # Not given back: the inbox tells from it when a bot was at work last.
             await self._lease.acquire(LEASE, self._owner, LEASE_S)
         problem = await engine.refresh()
         await runner.look()
+        await dispatcher.look(at_once=True)
+        await dispatcher.postman.deliver()
         return None if problem is None else problem.message
 
     async def set_off(self, rule: Rule, run_id: str | None) -> None:
@@ -101,7 +109,7 @@ class Bot:
             CannotActError: It needs a run, and this one is not held.
             StorageError: A file cannot be read or written.
         """
-        engine, runner = self._opened()
+        engine, runner, _ = self._opened()
         held = None if run_id is None else await engine.cache.detail(run_id)
         if run_id is not None and held is None:
             raise CannotActError(f"run {run_id} is not held here: runwarden runs show {run_id} fetches it")
@@ -115,36 +123,58 @@ class Bot:
         Raises:
             StorageError: A file cannot be read.
         """
-        engine, _ = self._opened()
-        return await snapshot(engine, self.state, is_working=self._is_working)
+        engine, *_ = self._opened()
+        return await snapshot(engine, self.state, self.counts, is_working=self._is_working)
 
     async def run(self) -> None:
         """Work until cancelled; a file that fails is reported, and tried again."""
-        engine, _ = self._opened()
+        engine, *_ = self._opened()
         engine.start_polling()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._look())
+            tasks.create_task(self._deliver())
+
+    async def _look(self) -> None:
+        engine, *_ = self._opened()
         forgot_at = engine.clock()
         while True:
             self._rang.clear()
             wait_s = STANDBY_S
-            _, runner = self._opened()
+            _, runner, dispatcher = self._opened()
             try:
                 if await self._may_work():
                     await runner.look()
+                    await dispatcher.look()
                     if engine.clock() - forgot_at > FORGET_EVERY:
                         forgot_at = engine.clock()
                         await self.state.forget(forgot_at)
+                        await self.state.forget_told(forgot_at)
                     wait_s = (await runner.next_look() - engine.clock()).total_seconds()
             except StorageError as error:
-                self.say("storage_failed", profile=self.profile.name, message=str(error))
+                self._storage_failed(error)
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.05, wait_s)):
                     await self._rang.wait()
+
+    async def _deliver(self) -> None:
+        # Beside the looks: a server that does not answer keeps no rule waiting.
+        while True:
+            *_, dispatcher = self._opened()
+            try:
+                if self._is_working:
+                    await dispatcher.postman.deliver()
+            except* StorageError as errors:
+                self._storage_failed(errors.exceptions[0])
+            await asyncio.sleep(DELIVER_EVERY_S)
+
+    def _storage_failed(self, error: Exception) -> None:
+        self.say("storage_failed", profile=self.profile.name, message=str(error))
 
     def reload(self, settings: Settings) -> None:
         """Work by other rules and routes from now on; what was decided stays decided."""
         self.settings = settings
         if self._engine is not None:
-            self._runner = self._made(self._engine, self.state)
+            self._make(self._engine, self.state)
         self._rang.set()
 
     @property
@@ -159,26 +189,32 @@ class Bot:
             raise RuntimeError("A bot is opened before it works.")
         return self._engine
 
-    def _opened(self) -> tuple[Engine, Runner]:
-        if self._runner is None:
+    def _opened(self) -> tuple[Engine, Runner, Dispatcher]:
+        if self._runner is None or self._dispatcher is None:
             raise RuntimeError("A bot is opened before it works.")
-        return self.engine, self._runner
+        return self.engine, self._runner, self._dispatcher
 
-    def _made(self, engine: Engine, state: State) -> Runner:
-        notify, poll = self.settings.notify, self.profile.poll
-        hold = timedelta(seconds=notify.hold_s)
-        incidents = IncidentReader(engine.cache, self.settings.console.health_ok, poll.health_s, hold)
-        tell = Telling(notify, self.profile.name).tell
-        acting = Acting(engine.cache, engine.actions, tell, self.profile.name, hidden_variables(self.settings))
-        return Runner(
-            rules=rules_of(self.settings.automations, self.profile.name),
+    def _make(self, engine: Engine, state: State) -> None:
+        notify, name = self.settings.notify, self.profile.name
+        tell = Telling(state, name).tell
+        acting = Acting(engine.cache, engine.actions, tell, name, hidden_variables(self.settings))
+        self._runner = Runner(
+            rules=rules_of(self.settings.automations, name),
             state=state,
             cache=engine.cache,
             acting=acting,
-            observer=Observer(engine.cache, engine.ledger, incidents),
+            observer=Observer(engine.cache, engine.ledger, self._incidents(engine)),
             journal=self._journal,
             clock=engine.clock,
         )
+        reader = NewsReader(engine.cache, engine.ledger, self._incidents(engine), notify, name)
+        self._dispatcher = Dispatcher(
+            state, engine.cache, reader, notify, name, engine.clock, self.say, self.counts.add
+        )
+
+    def _incidents(self, engine: Engine) -> IncidentReader:
+        words, health_s = self.settings.console.health_ok, self.profile.poll.health_s
+        return IncidentReader(engine.cache, words, health_s, timedelta(seconds=self.settings.notify.hold_s))
 
     async def _may_work(self) -> bool:
         if self._lease is None:
@@ -211,7 +247,7 @@ def rules_of(rules: Sequence[Rule], profile: str) -> tuple[Rule, ...]:
 def hidden_variables(settings: Settings) -> frozenset[str]:
     """The environment variables with secrets: no command of a rule gets them."""
     tokens = {profile.token.variable for profile in settings.profiles if isinstance(profile.token, EnvToken)}
-    routes = {route.urls_env for route in settings.notify.routes if route.urls_env}
+    routes = {route.urls_env for route in settings.notify.routes if route.urls_env} | {settings.notify.heartbeat_env}
     return frozenset({"RUNWARDEN_TOKEN", *tokens, *routes})
 
 

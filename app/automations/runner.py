@@ -13,7 +13,7 @@ from app.automations.observing import RunFacts
 from app.automations.occurrences import Anchor, Seen, due, is_labelled, occurrences, upcoming
 from app.rules.placeholders import mentions
 from app.rules.policy import decide, is_quiet, lasts
-from app.rules.rule import DoCommand, DoNotify, OnRun, OnStuck, Rule
+from app.rules.rule import DoCommand, OnRun, OnStuck, Rule
 from storage.cache import Cache
 from storage.errors import StorageError
 from storage.records.decision import Decision, Occurrence, Outcome, Past, RuleState, Verdict
@@ -269,7 +269,7 @@ class Runner:
         is_mine = decision.decision_id in self._mine
         if not is_mine and not await self.state.adopt(decision.decision_id, now):
             return
-        if isinstance(rule.do, DoNotify | DoCommand) and not is_mine:
+        if isinstance(rule.do, DoCommand) and not is_mine:
             why = "the process ended before it could say whether it was done; it is not repeated"
             self.journal(await self._close(decision, "interrupted", why))
             return

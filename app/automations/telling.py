@@ -1,65 +1,73 @@
-"""Telling people: a rule's notification, over the route that it names."""
+"""Telling people: a rule's notification becomes an alert, which is delivered however often the process ends."""
 
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-from app.config import NotifySettings
-from app.notify.channels import Channels
-from app.notify.notifications import Level, Notification
-from app.notify.relay import relayed
 from app.rules.placeholders import filled
 from app.rules.rule import DoNotify
 from app.text import safe_text
+from storage.records.alert import Alert
 from storage.records.decision import Decision
+from storage.state import State
 
-DEFAULT: Final = "default"
 _LONGEST_TITLE: Final = 120
 _LONGEST_TEXT: Final = 400
+_LEVELS: Final = {"failed": "error", "completed": "information", "recovered": "information"}
+"""By the status that set the rule off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """The routes of one profile."""
+    """What the automations of one profile tell."""
 
-    settings: NotifySettings
+    state: State
     profile: str
 
     async def tell(self, do: DoNotify, decision: Decision, facts: Mapping[str, str]) -> str | None:
-        """Deliver the notification. Returns what went wrong, with the cure, or None."""
-        news = _notification(do, decision, facts, self.profile)
-        route = next((route for route in self.settings.routes if route.name == do.route), None)
-        if route is None:
-            return await self._through(replace(self.settings, bell=False), news)
-        own = replace(self.settings, bell=False, desktop=route.desktop, command=route.command)
-        troubles = [await self._through(own, news)]
-        if route.urls_env or route.urls_file:
-            troubles.append(await relayed(route, news, os.environ))
-        return "; ".join(filter(None, troubles)) or None
+        """Enter the notification; a second time, after a crash, it is the same one. Nothing can go wrong.
 
-    async def _through(self, settings: NotifySettings, news: Notification) -> str | None:
-        channels = Channels(settings, self.profile, os.environ, ring_bell=lambda: None, write=lambda _: None)
-        return "; ".join(await channels.deliver([news])) or None
+        Raises:
+            StorageError: The state cannot be written.
+        """
+        await self.state.enter_alerts([alert(do, decision, facts, self.profile)], self.state.clock())
+        return None
 
 
-def _notification(do: DoNotify, decision: Decision, facts: Mapping[str, str], profile: str) -> Notification:
-    level: Level = "error" if facts.get("run.status") == "failed" or "host.status" in facts else "warning"
+def alert(do: DoNotify, decision: Decision, facts: Mapping[str, str], profile: str) -> Alert:
+    """A rule's notification."""
     title = filled(do.title, facts) or _title(decision, facts)
     text = filled(do.text, facts) or " · ".join(filter(None, [facts.get("run.branch"), facts.get("run.id"), profile]))
     about = {name.partition(".")[2]: value for name, value in facts.items() if name.startswith(("run.", "host."))}
     if "id" in about:
         about["run_id"] = about.pop("id")
-    return Notification(
-        # Stands in the text as well: what times out may have been delivered, and people see that it is the same.
+    group, status = _group(decision, facts), facts.get("run.status") or facts.get("host.status", "")
+    return Alert(
         key=f"automation:{decision.rule}:{decision.occurrence.identity}",
-        kind="run",
-        level=level,
+        group=group,
+        source=decision.rule,
+        route=do.route,
+        level="error" if group.startswith("host:") else _LEVELS.get(status, "warning"),
         title=safe_text(title, limit=_LONGEST_TITLE),
-        body=safe_text(f"{text} [{decision.decision_id}]", limit=_LONGEST_TEXT),
+        body=safe_text(text, limit=_LONGEST_TEXT),
         at=decision.occurrence.at,
-        about=tuple(about.items()),
+        about=about,
     )
+
+
+def _group(decision: Decision, facts: Mapping[str, str]) -> str:
+    """What it is about, as the inbox's key: of that the end is told as well."""
+    match decision.occurrence.identity.partition(":")[0]:
+        case "run" if facts.get("run.status") == "failed":
+            return f"failed:{facts['run.repository']}"
+        case "stuck":
+            return f"stuck:{facts['run.id']}"
+        case "health" if facts.get("host.status") != "recovered":
+            return f"host:{facts['host.platform']}"
+        case "action":
+            return f"action:{facts['action.id']}"
+        case _:
+            return f"rule:{decision.rule}"
 
 
 def _title(decision: Decision, facts: Mapping[str, str]) -> str:

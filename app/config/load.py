@@ -8,9 +8,10 @@ from typing import Final
 
 from app.address import base_address
 from app.config.environment import NOTHING_CHOSEN, Choice, with_environment
+from app.config.notify import read_notify
 from app.config.paths import config_path
 from app.config.repositories import read_repositories, read_results
-from app.config.sections import read_automations, read_commands, read_keys, read_notify, read_views
+from app.config.sections import read_automations, read_commands, read_keys, read_views
 from app.config.settings import (
     ENVIRONMENT_PROFILE,
     ConfigError,

@@ -1,12 +1,11 @@
-"""The sections of the configuration that list the user's own things: keys, commands, notifications and views."""
+"""The sections of the configuration that list the user's own things: keys, commands, automations and views."""
 
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from app.config.settings import Command, NotifyRoute, NotifySettings, QuietHours, Settings, ViewSettings
+from app.config.settings import Command, Settings, ViewSettings
 from app.config.table import Table
 
 if TYPE_CHECKING:
@@ -15,12 +14,6 @@ if TYPE_CHECKING:
 COMMAND_PLACEHOLDERS: Final = ("run_id", "repository", "branch", "status", "profile", "base_url")
 """Placeholders in a command's arguments; the first four are facts of the run in focus."""
 _SHOWN_KEYS: Final = 'Write it as in "C", "ctrl+l" or "f5"; several with commas between them.'
-NOTIFY_PLACEHOLDERS: Final = frozenset(
-    {"title", "body", "kind", "level", "profile", "platform", "run_id", "repository", "branch", "status"}
-)
-"""Placeholders in the arguments of `notify.command`."""
-
-_LONGEST_HOLD_S: Final = 3_600.0
 
 
 def read_keys(root: Table) -> dict[str, str]:
@@ -83,54 +76,6 @@ def _command(table: Table) -> Command:
     return command
 
 
-def read_notify(table: Table) -> NotifySettings:
-    """Read what to notify of, and how.
-
-    Raises:
-        ConfigError: The table holds a mistake.
-    """
-    base = NotifySettings()
-    notify = NotifySettings(
-        on=table.texts("on", base.on, may_be_empty=True),
-        bell=table.flag("bell", default=base.bell),
-        desktop=table.flag("desktop", default=base.desktop),
-        command=table.texts("command", base.command, may_be_empty=True),
-        quiet=_quiet(table),
-        hold_s=table.number("hold_s", base.hold_s, least=0, most=_LONGEST_HOLD_S),
-        routes=_routes(table.table("routes")),
-    )
-    table.finish()
-    _check_placeholders(table, notify.command)
-    return notify
-
-
-def _routes(tables: Table) -> tuple[NotifyRoute, ...]:
-    return tuple(_route(name, tables.table(name)) for name in tables.values)
-
-
-def _route(name: str, table: Table) -> NotifyRoute:
-    file = table.optional_text("urls_file")
-    route = NotifyRoute(
-        name=name,
-        command=table.texts("command", ()),
-        desktop=table.flag("desktop", default=False),
-        urls_env=table.optional_text("urls_env"),
-        urls_file=None if file is None else table.source.file.parent / Path(file).expanduser(),
-    )
-    table.finish()
-    _check_placeholders(table, route.command)
-    if not (route.command or route.desktop or route.urls_env or route.urls_file):
-        table.fail("command", "this route leads nowhere.", "Give it command, desktop, urls_env or urls_file.")
-    return route
-
-
-def _check_placeholders(table: Table, command: tuple[str, ...]) -> None:
-    for name in (name for argument in command for name in re.findall(r"\{([^{}]*)\}", argument)):
-        if name not in NOTIFY_PLACEHOLDERS:
-            known = ", ".join(sorted(NOTIFY_PLACEHOLDERS))
-            table.fail("command", f"there is no placeholder {{{name}}}.", f"There are: {known}.")
-
-
 def read_automations(root: Table, settings: Settings) -> tuple["Rule", ...]:
     """Read the automations, in the order of the file.
 
@@ -144,16 +89,6 @@ def read_automations(root: Table, settings: Settings) -> tuple["Rule", ...]:
 
     profiles = [profile.name for profile in settings.profiles]
     return read_rules(root, profiles=profiles, routes=["default", *(route.name for route in settings.notify.routes)])
-
-
-def _quiet(table: Table) -> QuietHours | None:
-    text = table.text("quiet", "")
-    if not text.strip():
-        return None
-    try:
-        return QuietHours.parse(text)
-    except ValueError as error:
-        table.fail("quiet", f"{error}.", "Correct the hours, or remove the key.")
 
 
 def read_views(root: Table) -> tuple[ViewSettings, ...]:

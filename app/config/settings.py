@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import time, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
 
 from app.token import TokenSource
 from storage.records.query import RunSort
@@ -125,6 +125,10 @@ class ConsoleSettings:
     """False: leave the mouse to the terminal, for selecting text."""
 
 
+Severity = Literal["information", "warning", "error"]
+Markup = Literal["text", "markdown", "html"]
+
+
 @dataclass(frozen=True, slots=True)
 class RepositoryAddress:
     """Where the repositories whose names match can be fetched from."""
@@ -157,6 +161,35 @@ class NotifyRoute:
     """The environment variable that holds Apprise's addresses, with blanks between them."""
     urls_file: Path | None = None
     """The file that holds them, one a line; its owner alone may read it."""
+    title: str = ""
+    """With placeholders; empty: the notification's own. The same for `text`."""
+    text: str = ""
+    markup: Markup = "text"
+    """What title and text are written in, for Apprise."""
+    repeat: timedelta | None = None
+    """How often to tell again what is still so and not acknowledged. None: once."""
+    escalate_after: timedelta | None = None
+    """After how long to tell `escalate_to` what is not acknowledged. None: never."""
+    escalate_to: str = ""
+    give_up: timedelta = timedelta(days=1)
+    """After how long nothing is repeated, escalated or delivered any longer."""
+    fallback: str = ""
+    """The route that is used when this one fails. Empty: the channels of `[notify]`, if it has any."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyRule:
+    """A row of the routing table: what it matches goes over its routes; the first that matches counts."""
+
+    routes: tuple[str, ...]
+    severity: Severity = "information"
+    """At least so severe."""
+    kinds: tuple[str, ...] = ()
+    """Beginnings of inbox keys, such as `failed` or `host`. Empty: all."""
+    repositories: tuple[str, ...] = ()
+    """Globs. Empty: all, and what belongs to no repository."""
+    hours: QuietHours | None = None
+    """Of the local day. None: always."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +208,21 @@ class NotifySettings:
     hold_s: float = 60.0
     """How long a problem must last before it is reported, and a recovery before it counts."""
     routes: tuple[NotifyRoute, ...] = ()
-    """Named ways for automations."""
+    """Named ways for automations and `rules`."""
+    rules: tuple[NotifyRule, ...] = ()
+    """Which route tells what; none: the channels above tell everything."""
+    group_wait: timedelta = timedelta(seconds=30)
+    """How long a bot waits for more of the same before it tells the first of them."""
+    group_interval: timedelta = timedelta(minutes=5)
+    """How long it waits before it tells more of the same."""
+    heartbeat_env: str = ""
+    """The environment variable with the address that is asked for while all is well. Empty: none."""
+    heartbeat_every: timedelta = timedelta(minutes=1)
+
+    def route(self, name: str) -> NotifyRoute:
+        """The route of this name; `default`, or one that is gone, is made of the channels above."""
+        own = NotifyRoute("default", self.command, self.desktop)
+        return next((route for route in self.routes if route.name == name), own)
 
 
 @dataclass(frozen=True, slots=True)

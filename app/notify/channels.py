@@ -58,10 +58,11 @@ def filled(template: Sequence[str], news: Notification, profile: str) -> tuple[s
         "kind": news.kind,
         "level": news.level,
         "profile": _argument(profile),
-        **dict.fromkeys(("platform", "run_id", "repository", "branch", "status"), ""),
+        **dict.fromkeys(("platform", "run_id", "repository", "branch", "status", "id"), ""),
+        "count": "1",
         **{name: _argument(value) for name, value in news.about},
     }
-    return tuple(_fill(argument, values) for argument in template)
+    return tuple(fill(argument, values) for argument in template)
 
 
 async def run_program(
@@ -101,7 +102,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-def _fill(argument: str, values: Mapping[str, str]) -> str:
+def fill(argument: str, values: Mapping[str, str]) -> str:
+    """A text with its placeholders filled in; one that is not known stays as it is."""
     # One pass from left to right: a value with braces in it is never filled in again.
     parts: list[str] = []
     rest = argument

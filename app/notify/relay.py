@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from app.config import NotifyRoute
-from app.notify.notifications import Notification
 from app.version import DISTRIBUTION
 
 DEADLINE_S: Final = 30.0
@@ -23,15 +22,15 @@ class RouteError(Exception):
     """A route cannot be used; the message names the cure."""
 
 
-async def relayed(route: NotifyRoute, news: Notification, env: Mapping[str, str]) -> str | None:
-    """Deliver one notification to every address of the route. Returns what went wrong, or None."""
+async def relayed(route: NotifyRoute, title: str, body: str, level: str, env: Mapping[str, str]) -> str | None:
+    """Deliver one text, written in the route's markup, to all of its addresses. Returns what went wrong, or None."""
     if find_spec("apprise") is None:
         return f"Apprise is not installed. Install it with: pip install '{DISTRIBUTION}[notify]'."
     try:
         urls = addresses(route, env)
     except RouteError as error:
         return str(error)
-    order = {"urls": urls, "title": news.title, "body": news.body, "type": _TYPES[news.level]}
+    order = {"urls": urls, "title": title, "body": body, "type": _TYPES[level], "markup": route.markup}
     # -P: a folder called `app` in the current directory is not ours.
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "app.notify.relay_child"),

@@ -18,7 +18,7 @@ def main() -> int:
     for url in order["urls"]:
         # One object an address: what one of them does concerns no other.
         one = apprise.Apprise()
-        if not (one.add(url) and one.notify(order["body"], order["title"], order["type"], body_format="text")):
+        if not (one.add(url) and one.notify(order["body"], order["title"], order["type"], body_format=order["markup"])):
             failed += 1
     if failed:
         sys.stdout.write(f"{failed} of {len(order['urls'])} addresses did not take it.")

@@ -191,6 +191,7 @@ class Ledger:
     actions = reads(queries.actions)
     matching = reads(queries.matching)
     unresolved = reads(queries.unresolved)
+    state_counts = reads(queries.state_counts)
     for_run = reads(queries.for_run)
     last_turn = reads(queries.last_turn)
     run_ids = reads(queries.run_ids)

@@ -125,6 +125,12 @@ def matching(
     return select(connection, f"WHERE {' AND '.join(conditions)} ORDER BY seq DESC LIMIT ?", (*parameters, limit))
 
 
+def state_counts(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
+    """How many actions there are, by kind and state."""
+    found = connection.execute("SELECT kind, state, count(*) FROM actions GROUP BY kind, state").fetchall()
+    return {(kind, state): count for kind, state, count in found}
+
+
 def unresolved(connection: sqlite3.Connection, limit: int = 100) -> tuple[Action, ...]:
     """The newest actions whose outcome a person has to find out."""
     # Spelt as in the index `actions_unresolved`: only then does SQLite see that the index answers it.

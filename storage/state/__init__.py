@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from storage.records.decision import Decision, Occurrence, Past, Verdict
-from storage.state import decisions, inbox, rules
+from storage.state import decisions, deliveries, inbox, rules, silences
 from storage.state.opening import DAMAGE_CURE, connect
 from storage.thread import DatabaseThread, reads, writes
 from storage.values import Clock, utc_now
@@ -84,6 +84,22 @@ class State:
     take = writes(decisions.take)
     adopt = writes(decisions.adopt)
     keep_request = writes(decisions.keep_request)
+    enter_alerts = writes(deliveries.enter_alerts)
+    waiting_alerts = reads(deliveries.waiting_alerts)
+    told = reads(deliveries.told)
+    last_made = reads(deliveries.last_made)
+    apply_plan = writes(deliveries.apply_plan)
+    release_orphans = writes(deliveries.release_orphans)
+    due_deliveries = reads(deliveries.due_deliveries)
+    claim_delivery = writes(deliveries.claim_delivery)
+    settle_delivery = writes(deliveries.settle_delivery)
+    recent_deliveries = reads(deliveries.recent_deliveries)
+    delivery = reads(deliveries.delivery)
+    delivery_counts = reads(deliveries.delivery_counts)
+    forget_told = writes(deliveries.forget_told)
+    active_silences = reads(silences.active_silences)
+    add_silence = writes(silences.add_silence)
+    end_silence = writes(silences.end_silence)
 
 
 __all__ = ["Decide", "State"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from storage.database import Schema
 from storage.errors import DatabaseUnopenableError
 from storage.ledger.opening import connect_precious
+from storage.state import deliveries, silences
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -44,9 +45,14 @@ def _inbox(db: "Database") -> None:
     db.table("inbox_undo", strict=True).create(columns, pk="key", not_null={"muted"})
 
 
+def _telling(db: "Database") -> None:
+    deliveries.create(db)
+    silences.create(db)
+
+
 SCHEMA: Final = Schema(
     name="state",
-    steps={"0001_first": _first, "0002_inbox": _inbox},
+    steps={"0001_first": _first, "0002_inbox": _inbox, "0003_telling": _telling},
     newer_cure="Install that version again: what it claimed must not be claimed a second time.",
 )
 DAMAGE_CURE: Final = (

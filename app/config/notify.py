@@ -1,0 +1,172 @@
+"""The section `[notify]`: of what to tell, over which routes, and how long to wait for more of the same."""
+
+import re
+from collections.abc import Collection, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, TypeVar, get_args
+
+from app.config.settings import Markup, NotifyRoute, NotifyRule, NotifySettings, QuietHours, Severity
+from app.config.table import Table
+from app.times import parse_duration
+
+NOTIFY_PLACEHOLDERS: Final = frozenset(
+    {"title", "body", "kind", "level", "profile", "platform", "run_id", "repository", "branch", "status", "count", "id"}
+)
+"""Placeholders in a command's arguments, and in the title and the text of a route."""
+KINDS: Final = ("failed", "stuck", "host", "link", "action", "run", "rule")
+"""Beginnings of the keys that the inbox and silences know."""
+SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
+DEFAULT_ROUTE: Final = "default"
+NO_TIME: Final = timedelta(0)
+SHORTEST_REPEAT: Final = timedelta(minutes=1)
+LONGEST: Final = timedelta(days=7)
+"""Nothing is repeated after so long, and nothing waits longer."""
+_LONGEST_HOLD_S: Final = 3_600.0
+Word = TypeVar("Word", bound=str)
+
+
+def read_notify(table: Table) -> NotifySettings:
+    """Read what to notify of, and how.
+
+    Raises:
+        ConfigError: The table holds a mistake.
+    """
+    base = NotifySettings()
+    routes = tuple(_routes(table.table("routes")))
+    names = [DEFAULT_ROUTE, *(route.name for route in routes)]
+    notify = NotifySettings(
+        on=table.texts("on", base.on, may_be_empty=True),
+        bell=table.flag("bell", default=base.bell),
+        desktop=table.flag("desktop", default=base.desktop),
+        command=table.texts("command", base.command, may_be_empty=True),
+        quiet=_hours(table, "quiet"),
+        hold_s=table.number("hold_s", base.hold_s, least=0, most=_LONGEST_HOLD_S),
+        routes=routes,
+        rules=tuple(_rule(rule, names) for rule in table.tables("rules")),
+        group_wait=_duration(table, "group_wait", base.group_wait) or NO_TIME,
+        group_interval=_duration(table, "group_interval", base.group_interval) or NO_TIME,
+        heartbeat_env=table.text("heartbeat_env", base.heartbeat_env),
+        heartbeat_every=_duration(table, "heartbeat_every", base.heartbeat_every, least=timedelta(seconds=10))
+        or base.heartbeat_every,
+    )
+    table.finish()
+    _check_placeholders(table, "command", notify.command)
+    _check_chains(table.table("routes"), notify, names)
+    return notify
+
+
+def _routes(tables: Table) -> Iterator[NotifyRoute]:
+    for name in tables.values:
+        if name == DEFAULT_ROUTE:
+            tables.fail(name, "this name means the channels of [notify] itself.", "Choose another name.")
+        yield _route(name, tables.table(name))
+
+
+def _route(name: str, table: Table) -> NotifyRoute:
+    file = table.optional_text("urls_file")
+    route = NotifyRoute(
+        name=name,
+        command=table.texts("command", ()),
+        desktop=table.flag("desktop", default=False),
+        urls_env=table.optional_text("urls_env"),
+        urls_file=None if file is None else table.source.file.parent / Path(file).expanduser(),
+        title=table.text("title", ""),
+        text=table.text("text", ""),
+        markup=_word(table, "markup", get_args(Markup), "text"),
+        repeat=_duration(table, "repeat", None, least=SHORTEST_REPEAT),
+        escalate_after=_duration(table, "escalate_after", None),
+        escalate_to=table.text("escalate_to", ""),
+        give_up=_duration(table, "give_up", NotifyRoute("").give_up, least=SHORTEST_REPEAT) or LONGEST,
+        fallback=table.text("fallback", ""),
+    )
+    table.finish()
+    for key, texts in (("command", route.command), ("title", (route.title,)), ("text", (route.text,))):
+        _check_placeholders(table, key, texts)
+    if not (route.command or route.desktop or route.urls_env or route.urls_file):
+        table.fail("command", "this route leads nowhere.", "Give it command, desktop, urls_env or urls_file.")
+    if (route.escalate_after is None) != (not route.escalate_to):
+        table.fail("escalate_after", "escalate_after and escalate_to belong together.", "Write both, or none.")
+    return route
+
+
+def _rule(table: Table, names: Collection[str]) -> NotifyRule:
+    key = "routes" if "routes" in table.values else "route"
+    rule = NotifyRule(
+        routes=table.texts("routes", ()) if key == "routes" else (table.required_text("route"),),
+        severity=_word(table, "severity", SEVERITIES, "information"),
+        kinds=_texts(table, "kind"),
+        repositories=_texts(table, "repository"),
+        hours=_hours(table, "hours"),
+    )
+    table.finish()
+    for name in rule.routes:
+        _check_route(table, key, name, names)
+    for kind in rule.kinds:
+        if kind not in KINDS:
+            table.fail("kind", f"{kind!r} is not known here.", f"Use some of: {', '.join(KINDS)}.")
+    return rule
+
+
+def _check_route(table: Table, key: str, name: str, names: Collection[str]) -> None:
+    if name not in names:
+        table.fail(key, f"there is no route {name!r}.", f"There are: {', '.join(names)}.")
+
+
+def _check_chains(tables: Table, notify: NotifySettings, names: Collection[str]) -> None:
+    """Refuse routes that lead to one that is not there, or back to themselves."""
+    for route in notify.routes:
+        for key in ("escalate_to", "fallback"):
+            passed, here = {route.name}, getattr(route, key)
+            if here:
+                _check_route(tables.table(route.name), key, here, names)
+            while here and here != DEFAULT_ROUTE:
+                if here in passed:
+                    tables.table(route.name).fail(key, "this leads back to itself.", "Let it end somewhere.")
+                passed.add(here)
+                here = getattr(notify.route(here), key)
+
+
+def _check_placeholders(table: Table, key: str, texts: tuple[str, ...]) -> None:
+    for name in (name for text in texts for name in re.findall(r"\{([^{}]*)\}", text)):
+        if name not in NOTIFY_PLACEHOLDERS:
+            known = ", ".join(sorted(NOTIFY_PLACEHOLDERS))
+            table.fail(key, f"there is no placeholder {{{name}}}.", f"There are: {known}.")
+
+
+def _texts(table: Table, key: str) -> tuple[str, ...]:
+    if isinstance(table.values.get(key), list):
+        return table.texts(key, ())
+    one = table.optional_text(key)
+    return () if one is None else (one,)
+
+
+def _word(table: Table, key: str, words: tuple[Word, ...], default: Word) -> Word:
+    text = table.text(key, default)
+    found = next((word for word in words if word == text), None)
+    if found is None:
+        table.fail(key, f"{text!r} is not known here.", f"Use one of: {', '.join(words)}.")
+    return found
+
+
+def _duration(table: Table, key: str, default: timedelta | None, least: timedelta = NO_TIME) -> timedelta | None:
+    text = table.optional_text(key)
+    if text is None:
+        return default
+    try:
+        found = parse_duration(text)
+    except ValueError as error:
+        table.fail(key, f"{str(error).rstrip('.')}.", "Correct it, or remove the key.")
+    if not least <= found <= LONGEST:
+        table.fail(key, f"{text} is out of range.", f"Use {least.total_seconds():g}s to {LONGEST.days}d.")
+    return found
+
+
+def _hours(table: Table, key: str) -> QuietHours | None:
+    text = table.text(key, "")
+    if not text.strip():
+        return None
+    try:
+        return QuietHours.parse(text)
+    except ValueError as error:
+        table.fail(key, f"{error}.", "Correct the hours, or remove the key.")

@@ -1,0 +1,106 @@
+"""The dispatcher: makes of what happened the messages that are to be delivered, once, whatever is killed."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from app.config import NotifySettings
+from app.notify.delivery import Postman, Say
+from app.notify.escalation import plan
+from app.notify.news import News, NewsReader
+from app.notify.situation import Situation
+from storage.cache import Cache
+from storage.records.alert import Alert, Plan
+from storage.records.following import StatusChange
+from storage.state import State
+
+OWN: Final = "[notify] on"
+"""Stands where a rule's name would: what it asks for is told from when it was first seen as it is."""
+
+
+@dataclass(slots=True)
+class Dispatcher:
+    """One profile's notifications, in one process at a time."""
+
+    state: State
+    cache: Cache
+    reader: NewsReader
+    notify: NotifySettings
+    profile: str
+    clock: Callable[[], datetime]
+    say: Say
+    heard: Callable[[Sequence[StatusChange]], None] = lambda _: None
+    """Is given the changes of status, without those before the first look."""
+    _since: datetime | None = None
+    """When what `[notify] on` asks for was first seen as it is."""
+    _unrouted: set[str] = field(default_factory=set)
+    """Keys of alerts that were said to have no route: once is enough."""
+
+    @property
+    def postman(self) -> Postman:
+        """Delivers what the looks made."""
+        return Postman(self.state, self.notify, self.profile, self.clock, self.say)
+
+    async def look(self, *, at_once: bool = False) -> bool:
+        """Make the messages that are due; at once: without waiting for more of the same. Whether there are any.
+
+        Raises:
+            StorageError: A file cannot be read or written; what was made is kept.
+        """
+        now = self.clock()
+        if self._since is None:
+            self._since = (await self.state.begin_rule(OWN, repr(sorted(self.notify.on)), now)).since
+        news = await self.reader.read(now, self._since)
+        self.heard(news.changes)
+        if self._tells_own:
+            await self.state.enter_alerts(news.alerts, now)
+        at = await self._situation(now, news)
+        found = plan(at, replace(self.notify, group_wait=timedelta(0)) if at_once else self.notify)
+        await self.state.apply_plan(found, now)
+        await self._claim(found, at)
+        self._report(found, at)
+        return bool(found.messages)
+
+    @property
+    def _tells_own(self) -> bool:
+        notify = self.notify
+        return bool(notify.rules or notify.desktop or notify.command)
+
+    async def _situation(self, now: datetime, news: News) -> Situation:
+        waiting = await self.state.waiting_alerts()
+        return Situation(
+            now=now,
+            present=news.present,
+            waiting=waiting,
+            told=await self.state.told(),
+            last_made=await self.state.last_made(),
+            marks=await self.state.marks(),
+            silences=await self.state.active_silences(now),
+            elsewhere=await self.cache.following.claimed([each.key for each in self._shared(waiting)]),
+        )
+
+    def _shared(self, alerts: Sequence[Alert]) -> list[Alert]:
+        """Those that a console would tell over the same channels; by rules, a bot tells over its own."""
+        return [] if self.notify.rules else [each for each in alerts if not each.source]
+
+    async def _claim(self, found: Plan, at: Situation) -> None:
+        """Keep consoles from telling them as well, and their end; only now: what is claimed must not be lost."""
+        told = [each.key for each in self._shared(at.waiting) if found.settled.get(each.key) == "told"]
+        ends = [f"{key.rpartition(':')[0] if key.startswith('health:') else key}:over" for key in told]
+        if told:
+            await self.cache.following.claim([*told, *ends], at=at.now)
+
+    def _report(self, found: Plan, at: Situation) -> None:
+        for message in found.messages:
+            facts = {"phase": message.phase, "route": message.route, "title": message.title, "count": message.count}
+            self.say("message", profile=self.profile, **facts)
+        for alert in (each for each in found.unrouted if each.key not in self._unrouted):
+            why = "no [[notify.rules]] matches it now"
+            self.say("unrouted", profile=self.profile, key=alert.key, title=alert.title, message=why)
+        self._unrouted = {each.key for each in found.unrouted}
+        by_key = {each.key: each for each in at.waiting}
+        quiet = Counter((by_key[key].group, outcome) for key, outcome in found.settled.items() if outcome != "told")
+        for (group, outcome), count in quiet.items():
+            self.say("not_told", profile=self.profile, group=group, outcome=outcome, count=count)

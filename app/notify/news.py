@@ -1,0 +1,105 @@
+"""The news: what cache and ledger show to be so now, and what of it `[notify] on` asks to tell."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from app.config import NotifySettings
+from app.config.notify import DEFAULT_ROUTE
+from app.notify.incidents import IncidentReader
+from app.notify.notifications import (
+    Notification,
+    incident_notifications,
+    link_notification,
+    move_notifications,
+    stuck_notifications,
+)
+from app.notify.situation import Present
+from storage.cache import Cache
+from storage.ledger import Ledger
+from storage.records import LinkState
+from storage.records.alert import Alert
+from storage.records.following import StatusChange, StuckRun, Watermark
+
+LATEST: Final = timedelta(days=1)
+"""What changed longer ago, while no bot was at work, is not told any more."""
+SKEW: Final = timedelta(minutes=5)
+"""The service's clock may be behind ours by as much before something new looks old."""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What one look found."""
+
+    present: Present
+    alerts: tuple[Alert, ...]
+    changes: tuple[StatusChange, ...]
+    """Of status, since the last look; none at the first one."""
+
+
+@dataclass(slots=True)
+class NewsReader:
+    """Reads one profile's cache and ledger; changes of status only since the last look."""
+
+    cache: Cache
+    ledger: Ledger
+    incidents: IncidentReader
+    notify: NotifySettings
+    profile: str
+    _watermark: Watermark | None = None
+    _completed: dict[str, datetime] = field(default_factory=dict)
+
+    async def read(self, now: datetime, since: datetime) -> News:
+        """What is so, and what began since then.
+
+        Raises:
+            StorageError: Cache or ledger cannot be read.
+        """
+        ahead = await self.cache.run_clock_ahead()
+        earliest = max(since - SKEW, now - LATEST)
+        found = await self.cache.following.changes(self._watermark or Watermark(), since=earliest + ahead)
+        for change in found.changes:
+            if change.new == "completed":
+                self._completed[change.repository] = change.at - ahead
+        stuck, links = await self.cache.following.stuck_runs(), await self.cache.links()
+        incidents = [each for each in await self.incidents.read(now) if not each.is_over]
+        present = Present(
+            unwell=frozenset(each.platform for each in incidents),
+            bad=frozenset(each.platform for each in incidents if each.worst == "bad"),
+            stuck=frozenset(each.run_id for each in stuck),
+            unknown=frozenset(each.action_id for each in await self.ledger.unresolved()),
+            failing=frozenset(each.subject for each in links if each.is_failing),
+            completed=dict(self._completed),
+        )
+        hosts = incident_notifications(incidents, self._hold, now, self.profile) if "health" in self.notify.on else ()
+        alerts = [
+            *self._of_runs(found.changes, stuck, ahead),
+            *(_alert(each, f"host:{dict(each.about)['platform']}") for each in hosts if not each.after),
+            *self._of_link(links, now),
+        ]
+        changes = found.changes if self._watermark is not None else ()
+        self._watermark = found.watermark
+        return News(present, tuple(each for each in alerts if each.at >= earliest), changes)
+
+    def _of_runs(self, changes: Sequence[StatusChange], stuck: Sequence[StuckRun], ahead: timedelta) -> Iterator[Alert]:
+        for news in move_notifications(changes, self.notify.on, self.profile):
+            about = dict(news.about)
+            group = f"{'' if about['status'] == 'failed' else 'run:'}{about['status']}:{about['repository']}"
+            yield _alert(news, group, news.at - ahead)
+        if "stuck" in self.notify.on:
+            for run, news in zip(stuck, stuck_notifications(stuck, self.profile), strict=True):
+                yield _alert(news, f"stuck:{run.run_id}", run.active_since - ahead)
+
+    def _of_link(self, links: Sequence[LinkState], now: datetime) -> Iterator[Alert]:
+        for link in (each for each in links if each.subject == "runs" and "link" in self.notify.on):
+            if (news := link_notification(link, self._hold, now, self.profile)) is not None:
+                yield _alert(news, f"link:{link.subject}")
+
+    @property
+    def _hold(self) -> timedelta:
+        return timedelta(seconds=self.notify.hold_s)
+
+
+def _alert(news: Notification, group: str, at: datetime | None = None) -> Alert:
+    return Alert(news.key, group, "", DEFAULT_ROUTE, news.level, news.title, news.body, at or news.at, dict(news.about))

@@ -1,0 +1,91 @@
+"""The situation: what waits to be told, what was told, and what is known to be so now. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from storage.records.alert import Alert, Silence, Told
+from storage.records.inbox import Mark
+
+ENDING: Final = frozenset({"failed", "host", "stuck", "action", "link"})
+"""Kinds of problems, which end; everything else only happens."""
+_GITHUB: Final = "github"
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """What is known to be so now."""
+
+    unwell: frozenset[str] = frozenset()
+    """Code hosts whose incident is not over."""
+    bad: frozenset[str] = frozenset()
+    """Those of them that are worse than impaired."""
+    stuck: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
+    """Actions whose outcome is unknown."""
+    failing: frozenset[str] = frozenset()
+    """Subjects of polls that fail: what they would show cannot be known."""
+    completed: Mapping[str, datetime] = field(default_factory=dict)
+    """When a run last completed, by its repository's label."""
+
+    def has(self, group: str, newest_at: datetime) -> bool | None:
+        """Whether this problem is still there; None: that cannot be known now."""
+        kind, _, what = group.partition(":")
+        match kind:
+            case "link":
+                return what in self.failing
+            case "action":
+                return what in self.unknown
+            case "host":
+                return None if "health" in self.failing else what in self.unwell
+            case _ if "runs" in self.failing:
+                return None
+            case "failed":
+                return self.completed.get(what, newest_at) <= newest_at
+            case _:
+                return what in self.stuck
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything that the next messages depend on, at one moment."""
+
+    now: datetime
+    present: Present = field(default_factory=Present)
+    waiting: tuple[Alert, ...] = ()
+    told: tuple[Told, ...] = ()
+    last_made: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
+    """When the last message was made, by route and batch."""
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    """What people did with the inbox's items, by group."""
+    silences: tuple[Silence, ...] = ()
+    elsewhere: frozenset[str] = frozenset()
+    """Keys of alerts that a console told over the same channels."""
+
+    def is_silenced(self, group: str) -> bool:
+        """Whether nothing new is told of the group now: silenced, or snoozed in the inbox."""
+        mark = self.marks.get(group)
+        is_snoozed = mark is not None and mark.snoozed_until is not None and mark.snoozed_until > self.now
+        return is_snoozed or any(silence.covers(group) for silence in self.silences)
+
+    def is_muted(self, group: str) -> bool:
+        """Whether a person never wants to hear of the group again."""
+        mark = self.marks.get(group)
+        return mark is not None and mark.is_muted
+
+    def is_acknowledged(self, told: Told) -> bool:
+        """Whether a person knows of everything that was told of the group."""
+        mark = self.marks.get(told.group)
+        if mark is None or mark.done_until is None:
+            return self.is_muted(told.group)
+        # A run that is stuck, and a write, are one thing each; a repository fails again and again.
+        return told.group.startswith(("stuck:", "action:")) or mark.done_until >= told.newest_at
+
+    def inhibitor(self, alert: Alert) -> str | None:
+        """The group of the bad code host that explains why this run failed."""
+        if alert.kind != "failed":
+            return None
+        label = alert.group.partition(":")[2]
+        platform = label.partition(":")[0] if ":" in label else _GITHUB
+        return next((f"host:{host}" for host in self.present.bad if host.casefold() == platform.casefold()), None)

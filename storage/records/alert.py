@@ -1,0 +1,138 @@
+"""Alerts: what people are to be told, what each route was told of it, what is on its way, and what is silenced."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Literal
+
+Phase = Literal["new", "again", "escalated", "over"]
+"""Of a message: it is news; it is repeated; another route did not acknowledge it; it is over."""
+Settled = Literal["told", "over", "muted", "inhibited", "expired"]
+"""What became of an alert."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One thing to tell."""
+
+    key: str
+    """The same however often, and by whichever process, it is noticed."""
+    group: str
+    """What it is about: an inbox item's key, such as `failed:acme/api`, or `rule:NAME`."""
+    source: str
+    """The automation that tells it; empty: Runwarden's own `[notify] on`."""
+    route: str
+    """`default`: as the rules say."""
+    level: str
+    title: str
+    body: str
+    at: datetime
+    about: Mapping[str, str] = field(default_factory=dict)
+    """Facts by name, such as `repository`."""
+    entered_at: datetime | None = None
+    """None: not entered yet."""
+
+    @property
+    def kind(self) -> str:
+        """The beginning of its group."""
+        return self.group.partition(":")[0]
+
+    @property
+    def batch(self) -> str:
+        """What may be told in one message."""
+        return f"{self.source}:{self.kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a route was told of a problem that is not over."""
+
+    group: str
+    source: str
+    route: str
+    level: str
+    title: str
+    """Of the newest alert."""
+    about: Mapping[str, str]
+    first_at: datetime
+    """When it was told first."""
+    last_at: datetime
+    """When it was told last."""
+    newest_at: datetime
+    """When the newest that was told happened."""
+    count: int
+    inhibited: int = 0
+    """How many alerts were not told because of this one."""
+    is_escalated: bool = False
+
+    @property
+    def batch(self) -> str:
+        """As of an alert."""
+        return f"{self.source}:{self.group.partition(':')[0]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is about to be said over a route."""
+
+    route: str
+    batch: str
+    phase: Phase
+    level: str
+    title: str
+    body: str
+    groups: tuple[str, ...]
+    about: Mapping[str, str] = field(default_factory=dict)
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message on its way; its number stands in its text."""
+
+    delivery_id: int
+    message: Message
+    made_at: datetime
+    due_at: datetime
+    attempts: int = 0
+    outcome: str | None = None
+    """`delivered`, `failed` or `expired`; None: still on its way."""
+    error: str = ""
+    origin: int | None = None
+    """The delivery that failed, of which this is the fallback."""
+
+    @property
+    def number(self) -> int:
+        """The number in its text: a fallback repeats that of what failed."""
+        return self.origin or self.delivery_id
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Groups that nothing new is told of until some time."""
+
+    silence_id: int
+    pattern: str
+    """A glob over groups, such as `failed:acme/*`."""
+    until: datetime
+    reason: str
+    made_at: datetime
+
+    def covers(self, group: str) -> bool:
+        """Whether this group is silenced."""
+        return fnmatchcase(group, self.pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be said now, and what becomes of alerts and of what was told; carried out as one step."""
+
+    messages: tuple[Message, ...] = ()
+    settled: Mapping[str, Settled] = field(default_factory=dict)
+    """By the alert's key."""
+    told: tuple[Told, ...] = ()
+    """New or changed."""
+    over: tuple[Told, ...] = ()
+    unrouted: tuple[Alert, ...] = ()
+    """No rule matches them."""

@@ -1,0 +1,204 @@
+"""What is to be told and what was: alerts, what each route knows of them, and messages until they are delivered."""
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from storage.database import immediate
+from storage.ledger.owner import Owner, is_dead, this_process
+from storage.records.alert import Alert, Delivery, Message, Plan, Told
+from storage.values import from_us, sqlite_text, to_us
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+
+KEPT: Final = timedelta(days=90)
+"""How long an alert is remembered as told, and a delivery is kept."""
+MOST_WAITING: Final = 5_000
+"""Alerts looked at in one go, the oldest."""
+_ALERT: Final = "key, grp, source, route, level, title, body, at_us, about_json, entered_us"
+_TOLD: Final = (
+    "grp, source, route, level, title, about_json, first_us, last_us, newest_us, count, inhibited, is_escalated"
+)
+_DELIVERY: Final = "id, message_json, made_us, due_us, attempts, outcome, error, origin"
+
+
+def create(db: "Database") -> None:
+    """The tables, for the schema."""
+    texts = dict.fromkeys(("key", "grp", "source", "route", "level", "title", "body", "about_json", "outcome"), str)
+    alerts = db.table("alerts", strict=True)
+    alerts.create({**texts, "at_us": int, "entered_us": int}, pk="key", not_null=set(texts) - {"outcome"})
+    db.execute("CREATE INDEX alerts_waiting ON alerts (entered_us) WHERE outcome IS NULL")
+    told = dict.fromkeys(("grp", "source", "route", "level", "title", "about_json"), str)
+    figures = dict.fromkeys(("first_us", "last_us", "newest_us", "count", "inhibited", "is_escalated"), int)
+    db.table("told", strict=True).create({**told, **figures}, pk=("grp", "source", "route"))
+    columns = {"id": int, "route": str, "batch": str, "message_json": str, "made_us": int, "due_us": int}
+    columns |= {"attempts": int, "owner_json": str, "settled_us": int, "outcome": str, "error": str, "origin": int}
+    deliveries = db.table("deliveries", strict=True)
+    deliveries.create(columns, pk="id", not_null={"route", "batch", "message_json", "made_us", "due_us", "attempts"})
+    db.execute("CREATE INDEX deliveries_open ON deliveries (due_us) WHERE outcome IS NULL")
+    deliveries.create_index(["route", "batch", "made_us"])
+
+
+def enter_alerts(connection: sqlite3.Connection, alerts: Sequence[Alert], now: datetime) -> None:
+    """Enter alerts, each once however often it is noticed."""
+    with immediate(connection):
+        connection.executemany(
+            f"INSERT OR IGNORE INTO alerts ({_ALERT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    *map(sqlite_text, (each.key, each.group, each.source, each.route, each.level)),
+                    *(sqlite_text(each.title), sqlite_text(each.body), to_us(each.at)),
+                    *(sqlite_text(json.dumps(dict(each.about))), to_us(now)),
+                )
+                for each in alerts
+            ],
+        )
+
+
+def waiting_alerts(connection: sqlite3.Connection) -> tuple[Alert, ...]:
+    """Those that are not settled, oldest first."""
+    query = f"SELECT {_ALERT} FROM alerts WHERE outcome IS NULL ORDER BY entered_us, key LIMIT ?"
+    return tuple(
+        Alert(*texts, at=from_us(at), about=json.loads(about), entered_at=from_us(entered))
+        for *texts, at, about, entered in connection.execute(query, (MOST_WAITING,)).fetchall()
+    )
+
+
+def told(connection: sqlite3.Connection) -> tuple[Told, ...]:
+    """What routes were told and is not over."""
+    rows = connection.execute(f"SELECT {_TOLD} FROM told ORDER BY first_us, grp").fetchall()
+    return tuple(
+        Told(*texts, json.loads(about), from_us(first), from_us(last), from_us(newest), count, inhibited, bool(flag))
+        for *texts, about, first, last, newest, count, inhibited, flag in rows
+    )
+
+
+def last_made(connection: sqlite3.Connection) -> dict[tuple[str, str], datetime]:
+    """When the last message was made, by route and batch."""
+    query = "SELECT route, batch, max(made_us) FROM deliveries WHERE origin IS NULL GROUP BY route, batch"
+    return {(route, batch): from_us(made) for route, batch, made in connection.execute(query).fetchall()}
+
+
+def apply_plan(connection: sqlite3.Connection, plan: Plan, now: datetime) -> None:
+    """Carry out a plan in one transaction: no alert is settled without its message, and none is said twice."""
+    with immediate(connection):
+        for message in plan.messages:
+            _insert(connection, message, now)
+        settled = [(outcome, sqlite_text(key)) for key, outcome in plan.settled.items()]
+        connection.executemany("UPDATE alerts SET outcome = ? WHERE key = ?", settled)
+        for each in plan.told:
+            values = (
+                *map(sqlite_text, (each.group, each.source, each.route, each.level, each.title)),
+                *(sqlite_text(json.dumps(dict(each.about))), to_us(each.first_at), to_us(each.last_at)),
+                *(to_us(each.newest_at), each.count, each.inhibited, int(each.is_escalated)),
+            )
+            connection.execute(f"INSERT OR REPLACE INTO told ({_TOLD}) VALUES ({', '.join('?' * 12)})", values)
+        connection.executemany(
+            "DELETE FROM told WHERE grp = ? AND source = ? AND route = ?",
+            [tuple(map(sqlite_text, (each.group, each.source, each.route))) for each in plan.over],
+        )
+
+
+def _insert(connection: sqlite3.Connection, message: Message, now: datetime, origin: int | None = None) -> None:
+    text = json.dumps(dict(zip(Message.__slots__, astuple(message), strict=True)))
+    connection.execute(
+        "INSERT INTO deliveries (route, batch, message_json, made_us, due_us, attempts, origin)"
+        " VALUES (?, ?, ?, ?, ?, 0, ?)",
+        (sqlite_text(message.route), sqlite_text(message.batch), sqlite_text(text), to_us(now), to_us(now), origin),
+    )
+
+
+def release_orphans(connection: sqlite3.Connection, now: datetime) -> int:
+    """Make what an ended process was delivering due at once: it may not have arrived. How many those were."""
+    query = "SELECT id, owner_json FROM deliveries WHERE outcome IS NULL AND owner_json IS NOT NULL"
+    with immediate(connection):
+        orphans = [
+            (to_us(now), number)
+            for number, owner in connection.execute(query).fetchall()
+            if is_dead(Owner(*json.loads(owner)))
+        ]
+        connection.executemany("UPDATE deliveries SET due_us = ?, owner_json = NULL WHERE id = ?", orphans)
+    return len(orphans)
+
+
+def due_deliveries(connection: sqlite3.Connection, now: datetime) -> tuple[Delivery, ...]:
+    """What is to be delivered by now, oldest first."""
+    query = f"SELECT {_DELIVERY} FROM deliveries WHERE outcome IS NULL AND due_us <= ? ORDER BY id"
+    return tuple(map(_delivery, connection.execute(query, (to_us(now),)).fetchall()))
+
+
+def claim_delivery(connection: sqlite3.Connection, delivery: Delivery, until: datetime) -> bool:
+    """Claim an attempt, so that no other process makes it before then; whether this process may."""
+    with immediate(connection):
+        claimed = connection.execute(
+            "UPDATE deliveries SET attempts = attempts + 1, due_us = ?, owner_json = ?"
+            " WHERE id = ? AND attempts = ? AND outcome IS NULL",
+            (to_us(until), json.dumps(astuple(this_process())), delivery.delivery_id, delivery.attempts),
+        )
+    return claimed.rowcount == 1
+
+
+def settle_delivery(
+    connection: sqlite3.Connection,
+    delivery: Delivery,
+    outcome: str | None,
+    now: datetime,
+    *,
+    error: str = "",
+    due: datetime | None = None,
+    fallback: str = "",
+) -> None:
+    """Enter what became of an attempt: settled, or due again; with a fallback it goes on over another route."""
+    with immediate(connection):
+        connection.execute(
+            "UPDATE deliveries SET outcome = ?, settled_us = ?, error = ?, due_us = ?, owner_json = NULL WHERE id = ?",
+            (
+                *(outcome, None if outcome is None else to_us(now), sqlite_text(error)),
+                *(to_us(due or now), delivery.delivery_id),
+            ),
+        )
+        if fallback:
+            message = delivery.message
+            body = f"{message.body} · route {message.route} did not take it"
+            values = {name: getattr(message, name) for name in Message.__slots__}
+            _insert(connection, Message(**{**values, "route": fallback, "body": body}), now, delivery.number)
+
+
+def recent_deliveries(
+    connection: sqlite3.Connection, limit: int = 100, outcome: str | None = None
+) -> tuple[Delivery, ...]:
+    """The newest deliveries, with one outcome if one is given."""
+    query = f"SELECT {_DELIVERY} FROM deliveries WHERE ? IS NULL OR outcome = ? ORDER BY id DESC LIMIT ?"
+    return tuple(map(_delivery, connection.execute(query, (outcome, outcome, limit)).fetchall()))
+
+
+def delivery(connection: sqlite3.Connection, number: int) -> Delivery | None:
+    """The delivery of this number."""
+    row = connection.execute(f"SELECT {_DELIVERY} FROM deliveries WHERE id = ?", (number,)).fetchone()
+    return None if row is None else _delivery(row)
+
+
+def delivery_counts(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
+    """How many deliveries there are, by route and outcome; `waiting`: on their way."""
+    query = "SELECT route, coalesce(outcome, 'waiting'), count(*) FROM deliveries GROUP BY 1, 2"
+    return {(route, outcome): count for route, outcome, count in connection.execute(query).fetchall()}
+
+
+def forget_told(connection: sqlite3.Connection, now: datetime) -> None:
+    """Drop what is settled, and what was told and never ended, when it is older than `KEPT`."""
+    before = to_us(now - KEPT)
+    with immediate(connection):
+        connection.execute("DELETE FROM alerts WHERE entered_us < ? AND outcome IS NOT NULL", (before,))
+        connection.execute("DELETE FROM deliveries WHERE made_us < ? AND outcome IS NOT NULL", (before,))
+        connection.execute("DELETE FROM told WHERE last_us < ?", (before,))
+
+
+def _delivery(row: tuple[Any, ...]) -> Delivery:
+    number, text, made_us, due_us, attempts, outcome, error, origin = row
+    values: Mapping[str, Any] = json.loads(text)
+    message = Message(**{**values, "groups": tuple(values["groups"])})
+    return Delivery(number, message, from_us(made_us), from_us(due_us), attempts, outcome, error or "", origin)
