@@ -1,16 +1,22 @@
 """Metrics of the bots for Prometheus, made from the files when it asks, so that no figure is stale."""
 
 import asyncio
+import math
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from app.api.budget import Priority
 from app.engine import Engine
+from app.notify.dispatcher import OWN
 from storage.errors import StorageError
 from storage.records import LinkState, PlatformHealth, RunFilter
+from storage.records.budget import Wait
+from storage.records.following import StatusChange
 from storage.state import State
 
 if TYPE_CHECKING:
@@ -22,6 +28,30 @@ DEADLINE_S: Final = 10.0
 """For one scrape."""
 LARGEST_HEAD: Final = 8_192
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+BUCKETS_S: Final = (60.0, 300.0, 900.0, 1_800.0, 3_600.0, 7_200.0, 14_400.0, 43_200.0)
+
+
+@dataclass(slots=True)
+class RunCounts:
+    """What this process saw runs do since it began."""
+
+    transitions: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By status before and after; `new` before the first."""
+    ended: Counter[tuple[str, float]] = field(default_factory=Counter)
+    """Runs that ended, by status and the bucket that holds how long they took."""
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """How long they took together, by status."""
+
+    def add(self, changes: Sequence[StatusChange]) -> None:
+        """Count these changes of status."""
+        for change in changes:
+            self.transitions[change.old or "new", change.new] += 1
+            if change.is_final:
+                took_s = max(0.0, (change.at - change.active_since).total_seconds())
+                self.ended[change.new, next((end for end in BUCKETS_S if took_s <= end), math.inf)] += 1
+                self.seconds[change.new] += took_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +74,20 @@ class Snapshot:
     requests: Mapping[str, int]
     """Sent by this process, by priority."""
     is_working: bool
+    ledger: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Actions by kind and state."""
+    deliveries: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """By route and outcome."""
+    told: int = 0
+    """Problems that people were told of and that are not over."""
+    wait: Wait | None = None
+    """Why the request budget lets no poll through now."""
+    rate: float | None = None
+    """Requests per second that polls may send; None: no limit is known."""
+    counts: RunCounts = field(default_factory=RunCounts)
 
 
-async def snapshot(engine: Engine, state: State, *, is_working: bool) -> Snapshot:
+async def snapshot(engine: Engine, state: State, counts: RunCounts, *, is_working: bool) -> Snapshot:
     """The figures now.
 
     Raises:
@@ -61,9 +102,15 @@ async def snapshot(engine: Engine, state: State, *, is_working: bool) -> Snapsho
         links=await engine.cache.links(),
         unknown=len(await engine.ledger.unresolved()),
         decisions=await state.outcomes(),
-        paused={name: each.paused is not None for name, each in (await state.rule_states()).items()},
+        paused={name: each.paused is not None for name, each in (await state.rule_states()).items() if name != OWN},
         requests={priority.name.lower(): engine.client.budget.sent[priority] for priority in Priority},
         is_working=is_working,
+        ledger=await engine.ledger.state_counts(),
+        deliveries=await state.delivery_counts(),
+        told=len({told.group for told in await state.told()}),
+        wait=await engine.client.budget.wait(),
+        rate=await engine.client.budget.poll_rate(),
+        counts=counts,
     )
 
 
@@ -91,6 +138,21 @@ def _families(snapshots: Sequence[Snapshot]) -> "Iterator[Metric]":
             for values, figure in _capped(dict(counts(one)), labels).items():
                 family.add_metric([_label(one.profile), *values], figure)
         yield family
+    yield _durations(snapshots)
+
+
+def _durations(snapshots: Sequence[Snapshot]) -> "Metric":
+    from prometheus_client.core import HistogramMetricFamily
+
+    text = "How long runs took that ended while this process watched, by final status."
+    family = HistogramMetricFamily(DURATIONS, text, labels=("profile", "status"))
+    for one in snapshots:
+        ended = one.counts.ended
+        for status in sorted({status for status, _ in ended})[:MOST_VALUES]:
+            upto = accumulate(ended[status, end] for end in (*BUCKETS_S, math.inf))
+            buckets = list(zip((*map(str, BUCKETS_S), "+Inf"), upto, strict=True))
+            family.add_metric([_label(one.profile), _label(status)], buckets, one.counts.seconds[status])
+    return family
 
 
 def _capped(figures: Mapping[tuple[str, ...], float], labels: Sequence[str]) -> dict[tuple[str, ...], float]:
@@ -124,6 +186,17 @@ def _failing(one: Snapshot) -> Iterator[tuple[tuple[str, ...], float]]:
     yield from (((link.subject,), link.failures) for link in one.links)
 
 
+def _waits(one: Snapshot) -> Iterator[tuple[tuple[str, ...], float]]:
+    if one.wait is not None:
+        yield (one.wait.reason,), max(0.0, (one.wait.until - one.now).total_seconds())
+
+
+def _rate(one: Snapshot) -> Iterator[tuple[tuple[str, ...], float]]:
+    if one.rate is not None:
+        yield (), one.rate
+
+
+DURATIONS: Final = "runwarden_run_duration_seconds"
 FIGURES: Final = (
     ("runs", "Runs held, by status.", ("status",), _runs),
     ("stuck_runs", "Active runs that take far longer than usual.", (), lambda one: [((), one.stuck)]),
@@ -149,6 +222,22 @@ FIGURES: Final = (
         ("priority",),
         lambda one: [((priority,), count) for priority, count in one.requests.items()],
     ),
+    (
+        "run_transitions_total",
+        "Changes of status that this process saw.",
+        ("from", "to"),
+        lambda one: one.counts.transitions.items(),
+    ),
+    ("actions", "Writes in the ledger, by state.", ("kind", "state"), lambda one: one.ledger.items()),
+    (
+        "deliveries_total",
+        "Messages to people; `waiting`: not settled.",
+        ("route", "outcome"),
+        lambda one: one.deliveries.items(),
+    ),
+    ("problems_told", "Problems that people were told of, and that are not over.", (), lambda one: [((), one.told)]),
+    ("budget_wait_seconds", "How long the request budget makes polls wait.", ("reason",), _waits),
+    ("budget_requests_per_second", "What polls may send, where a limit is known.", (), _rate),
     ("bot_working", "1: this process holds the automations' lease.", (), lambda one: [((), float(one.is_working))]),
 )
 

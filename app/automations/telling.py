@@ -7,13 +7,13 @@ from typing import Final
 from app.rules.placeholders import filled
 from app.rules.rule import DoNotify
 from app.text import safe_text
-from storage.records.alert import Alert
+from storage.records.alert import Alert, Level
 from storage.records.decision import Decision
 from storage.state import State
 
 _LONGEST_TITLE: Final = 120
 _LONGEST_TEXT: Final = 400
-_LEVELS: Final = {"failed": "error", "completed": "information", "recovered": "information"}
+_LEVELS: Final[Mapping[str, Level]] = {"failed": "error", "completed": "information", "recovered": "information"}
 """By the status that set the rule off."""
 
 

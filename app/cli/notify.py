@@ -1,17 +1,30 @@
-"""`runwarden notify`: the routes that automations tell people by."""
+"""`runwarden notify`: routes, what went over them, acknowledging it, and silences."""
 
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import CommandGroup, FactCommand, async_command
+from app.cli.table import Column
+from app.times import exact_ago, parse_duration, rfc3339
+from storage.records.alert import Delivery, Message, Silence
+from storage.records.inbox import Mark
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from storage.state import State
+
+TONES: Final = {"delivered": "good", "failed": "bad", "expired": "bad"}
 
 
 @click.group(cls=CommandGroup)
 def notify() -> None:
-    """Try the routes of notifications."""
+    """Try the routes of notifications, acknowledge what they told, and silence it."""
 
 
 @notify.command("test", cls=FactCommand)
@@ -19,21 +32,148 @@ def notify() -> None:
 @async_command
 async def test(invocation: Invocation, /, *, route: str) -> int:
     """Send a test notification over ROUTE, one of [notify.routes], or over the channels of [notify] itself."""
-    from app.automations.telling import DEFAULT, Telling
-    from app.rules.rule import DoNotify
-    from storage.records.decision import Decision, Occurrence
+    import os
+
+    from app.config.notify import DEFAULT_ROUTE
+    from app.notify.delivery import send
 
     settings = invocation.settings()
-    names = [DEFAULT, *(each.name for each in settings.notify.routes)]
+    names = [DEFAULT_ROUTE, *(each.name for each in settings.notify.routes)]
     if route not in names:
         raise failed("not_found", f"There is no route {route!r}. There are: {', '.join(names)}.")
-    if route == DEFAULT and not (settings.notify.desktop or settings.notify.command):
-        raise failed("usage", "The channels of [notify] are off: set notify.desktop or notify.command, or add a route.")
-    now, profile = datetime.now(UTC), invocation.profile(settings)
-    decision = Decision(0, "test", Occurrence("test", now), now, "acting", "")
-    do = DoNotify(route, "Runwarden: this is a test", "Sent by `runwarden notify test`")
-    trouble = await Telling(settings.notify, profile.name).tell(do, decision, {})
+    now, text = datetime.now(UTC), "Sent by `runwarden notify test`"
+    message = Message(route, "test:rule", "new", "warning", "Runwarden: this is a test", text, ())
+    profile = invocation.profile(settings).name
+    trouble = await send(settings.notify, Delivery(0, message, now, now), profile, os.environ)
     if trouble is not None:
         raise failed("not_delivered", trouble, route=route)
     invocation.output.record({"route": route, "delivered": True}, [("delivered", route)])
     return Exit.DONE
+
+
+@notify.command("log", cls=FactCommand)
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many, the newest.")
+@async_command
+async def log(invocation: Invocation, /, *, limit: int) -> int:
+    """List the messages that were made, newest first, and what became of each."""
+    async with _state(invocation) as state:
+        found = await state.recent_deliveries(limit)
+        now = state.clock()
+    columns: tuple[Column[Delivery], ...] = (
+        Column("number", lambda each: str(each.number), "number"),
+        Column("when", lambda each: exact_ago(each.made_at, now), "made_at", lambda each: rfc3339(each.made_at)),
+        Column("route", lambda each: each.message.route, "route"),
+        Column("outcome", _outcome, "outcome", tone=lambda each: TONES.get(each.outcome or "", "")),
+        Column("title", lambda each: each.message.title, "title", flexible=True),
+    )
+    invocation.output.listing("deliveries", [_document(each) for each in found], found, columns, empty="Nothing yet.")
+    return Exit.DONE
+
+
+@notify.command("ack", cls=FactCommand)
+@click.argument("numbers", nargs=-1, required=True, type=int, metavar="NUMBER...")
+@async_command
+async def ack(invocation: Invocation, /, *, numbers: tuple[int, ...]) -> int:
+    """Acknowledge messages by the number in their text: they are neither repeated nor escalated."""
+    async with _state(invocation) as state:
+        found = {number: await state.delivery(number) for number in numbers}
+        if missing := [number for number, each in found.items() if each is None]:
+            raise failed("not_found", f"There is no message {missing[0]}. See: runwarden notify log")
+        groups = [group for each in found.values() if each is not None for group in each.message.groups]
+        now = state.clock()
+        await state.mark(dict.fromkeys(groups, Mark(done_until=now)), now)
+    invocation.output.record({"groups": groups}, [("acknowledged", group) for group in groups])
+    return Exit.DONE
+
+
+@notify.group("silences", cls=CommandGroup)
+def silences() -> None:
+    """Keep quiet about something for a while; its end is told if its beginning was."""
+
+
+@silences.command("list", cls=FactCommand)
+@async_command
+async def list_silences(invocation: Invocation, /) -> int:
+    """List the silences in force."""
+    async with _state(invocation) as state:
+        now = state.clock()
+        found = await state.active_silences(now)
+    columns: tuple[Column[Silence], ...] = (
+        Column("id", lambda each: str(each.silence_id), "id"),
+        Column("silences", lambda each: each.pattern, "pattern"),
+        Column("until", lambda each: rfc3339(each.until) or "", "until"),
+        Column("reason", lambda each: each.reason, "reason", flexible=True),
+    )
+    invocation.output.listing("silences", [_silence(each) for each in found], found, columns, empty="No silences.")
+    return Exit.DONE
+
+
+@silences.command("add", cls=FactCommand)
+@click.argument("pattern")
+@click.option("--for", "length", default="2h", show_default=True, metavar="TIME", help="For how long, as in 2h or 1d.")
+@click.option("--reason", default="", help="Why, for the others.")
+@async_command
+async def add_silence(invocation: Invocation, /, *, pattern: str, length: str, reason: str) -> int:
+    """Silence what matches PATTERN, a glob over the inbox's keys such as 'failed:acme/*' or 'host:github'."""
+    try:
+        span = parse_duration(length)
+    except ValueError as error:
+        raise failed("usage", str(error), field="for") from error
+    async with _state(invocation) as state:
+        now = state.clock()
+        made = await state.add_silence(pattern, now + span, reason, now)
+    invocation.output.record(_silence(made), [("silenced", pattern), ("until", rfc3339(made.until) or "")])
+    return Exit.DONE
+
+
+@silences.command("end", cls=FactCommand)
+@click.argument("number", type=int)
+@async_command
+async def end_silence(invocation: Invocation, /, *, number: int) -> int:
+    """End a silence now: what is still so is told."""
+    async with _state(invocation) as state:
+        if not await state.end_silence(number, state.clock()):
+            raise failed("not_found", f"No silence {number} is in force. See: runwarden notify silences list")
+    invocation.output.record({"id": number, "ended": True}, [("ended", str(number))])
+    return Exit.DONE
+
+
+@asynccontextmanager
+async def _state(invocation: Invocation) -> "AsyncIterator[State]":
+    from app.config import STATE_FILE, data_folder
+    from storage.state import State
+
+    settings = invocation.settings()
+    async with await State.open(data_folder(settings, invocation.profile(settings)) / STATE_FILE) as state:
+        yield state
+
+
+def _outcome(each: Delivery) -> str:
+    return each.outcome or (f"again after {each.attempts} attempts" if each.attempts else "waiting")
+
+
+def _document(each: Delivery) -> dict[str, object]:
+    message = each.message
+    return {
+        "number": each.number,
+        "route": message.route,
+        "phase": message.phase,
+        "level": message.level,
+        "title": message.title,
+        "text": message.body,
+        "groups": list(message.groups),
+        "made_at": rfc3339(each.made_at),
+        "attempts": each.attempts,
+        "outcome": each.outcome,
+        "error": each.error or None,
+    }
+
+
+def _silence(each: Silence) -> dict[str, object]:
+    return {
+        "id": each.silence_id,
+        "pattern": each.pattern,
+        "until": rfc3339(each.until),
+        "reason": each.reason,
+        "made_at": rfc3339(each.made_at),
+    }

@@ -6,9 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, TypeVar, get_args
 
-from app.config.settings import Markup, NotifyRoute, NotifyRule, NotifySettings, QuietHours, Severity
+from app.config.settings import Markup, NotifyRoute, NotifyRule, NotifySettings, QuietHours
 from app.config.table import Table
 from app.times import parse_duration
+from storage.records.alert import Level
 
 NOTIFY_PLACEHOLDERS: Final = frozenset(
     {"title", "body", "kind", "level", "profile", "platform", "run_id", "repository", "branch", "status", "count", "id"}
@@ -16,7 +17,7 @@ NOTIFY_PLACEHOLDERS: Final = frozenset(
 """Placeholders in a command's arguments, and in the title and the text of a route."""
 KINDS: Final = ("failed", "stuck", "host", "link", "action", "run", "rule")
 """Beginnings of the keys that the inbox and silences know."""
-SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
+SEVERITIES: Final[tuple[Level, ...]] = get_args(Level)
 DEFAULT_ROUTE: Final = "default"
 NO_TIME: Final = timedelta(0)
 SHORTEST_REPEAT: Final = timedelta(minutes=1)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
 
 from app.token import TokenSource
+from storage.records.alert import Level
 from storage.records.query import RunSort
 
 if TYPE_CHECKING:
@@ -125,7 +126,6 @@ class ConsoleSettings:
     """False: leave the mouse to the terminal, for selecting text."""
 
 
-Severity = Literal["information", "warning", "error"]
 Markup = Literal["text", "markdown", "html"]
 
 
@@ -182,7 +182,7 @@ class NotifyRule:
     """A row of the routing table: what it matches goes over its routes; the first that matches counts."""
 
     routes: tuple[str, ...]
-    severity: Severity = "information"
+    severity: Level = "information"
     """At least so severe."""
     kinds: tuple[str, ...] = ()
     """Beginnings of inbox keys, such as `failed` or `host`. Empty: all."""

@@ -30,7 +30,7 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
     counted = {key_of(told): told for told in first.told}
     going_on = [counted.get(key_of(told), told) for told in at.told if key_of(told) not in fresh]
     over = list(_over(going_on, at, notify))
-    reminders, changed = _reminders([told for told in going_on if told not in over], at, notify, fresh)
+    reminders, changed = _reminders([told for told in going_on if told not in over], at, notify)
     return replace(
         first,
         messages=(*first.messages, *_messages("over", ((told.route, told) for told in over), at), *reminders),
@@ -52,12 +52,11 @@ def _over(going_on: Sequence[Told], at: Situation, notify: NotifySettings) -> It
 
 
 def _reminders(
-    lasting: Sequence[Told], at: Situation, notify: NotifySettings, fresh: Iterable[ToldKey]
+    lasting: Sequence[Told], at: Situation, notify: NotifySettings
 ) -> tuple[list[Message], dict[ToldKey, Told]]:
     again: list[tuple[str, Told]] = []
     escalated: list[tuple[str, Told]] = []
     changed: dict[ToldKey, Told] = {}
-    known = {*fresh, *(key_of(told) for told in at.told)}
     for told in lasting:
         route, age = notify.route(told.route), at.now - told.first_at
         if age > route.give_up or not _needs_a_person(told, at) or is_quiet(told.route, notify, at.now):
@@ -65,9 +64,8 @@ def _reminders(
         if route.escalate_after is not None and age >= route.escalate_after and not told.is_escalated:
             changed[key_of(told)] = replace(told, is_escalated=True)
             beyond = replace(told, route=route.escalate_to, first_at=at.now, last_at=at.now, is_escalated=False)
-            if key_of(beyond) not in known:
-                changed[key_of(beyond)] = beyond
-                escalated.append((route.escalate_to, told))
+            changed[key_of(beyond)] = beyond
+            escalated.append((route.escalate_to, told))
         if route.repeat is not None and at.now >= told.last_at + route.repeat:
             changed[key_of(told)] = replace(changed.get(key_of(told), told), last_at=at.now)
             again.append((told.route, told))

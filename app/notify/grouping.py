@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final, Literal
 
-from app.config import NotifySettings
+from app.config import NotifyRoute, NotifySettings
 from app.config.notify import LONGEST
 from app.notify.routing import is_quiet, routes_of, worst
 from app.notify.situation import ENDING, Situation
@@ -41,7 +41,8 @@ def told_first(at: Situation, notify: NotifySettings) -> Plan:
         settled |= dict.fromkeys((each.key for each in alerts), "told")
         messages += [_news(route, batch, alerts, inhibited) for route in routes]
         for route in routes:
-            told |= _remembered(told, route, alerts, at)
+            known = {**{key_of(each): each for each in at.told}, **told}
+            told |= _remembered(known, replace(notify.route(route), name=route), alerts, at)
     return Plan(tuple(messages), settled, tuple(told.values()), (), tuple(unrouted))
 
 
@@ -130,27 +131,26 @@ def _counted(at: Situation, inhibited: Mapping[str | None, int]) -> dict[ToldKey
 
 
 def _remembered(
-    changed: Mapping[ToldKey, Told], route: str, alerts: Sequence[Alert], at: Situation
+    known: Mapping[ToldKey, Told], route: NotifyRoute, alerts: Sequence[Alert], at: Situation
 ) -> dict[ToldKey, Told]:
     """What the route knows once it is told of these; of what has no end nothing is remembered."""
-    known = {key_of(told): told for told in at.told} | changed
     found: dict[ToldKey, Told] = {}
     for each in (alert for alert in alerts if alert.kind in ENDING):
-        key = (each.group, each.source, route)
+        key = (each.group, each.source, route.name)
         before = found.get(key) or known.get(key)
-        fresh = Told(*key, each.level, each.title, each.about, at.now, at.now, each.at, 1)
-        found[key] = (
-            fresh
-            if before is None
-            else replace(
-                before,
-                level=worst((before.level, each.level)),
-                title=each.title,
-                about=each.about,
-                last_at=at.now,
-                newest_at=max(before.newest_at, each.at),
-                count=before.count + 1,
-            )
+        if before is None:
+            found[key] = Told(*key, each.level, each.title, each.about, at.now, at.now, each.at, 1)
+            continue
+        if at.is_acknowledged(before) or at.now - before.first_at > route.give_up:
+            before = replace(before, first_at=at.now, is_escalated=False)
+        found[key] = replace(
+            before,
+            level=worst((before.level, each.level)),
+            title=each.title,
+            about=each.about,
+            last_at=at.now,
+            newest_at=max(before.newest_at, each.at),
+            count=before.count + 1,
         )
     return found
 

@@ -10,10 +10,10 @@ from app.health import Incident
 from app.text import SafeText, safe_text
 from app.times import clock_time, span
 from storage.records import LinkState
+from storage.records.alert import Level
 from storage.records.following import StatusChange, StuckRun
 
 Kind = Literal["run", "stuck", "health", "link"]
-Level = Literal["information", "warning", "error"]
 
 ONE_BY_ONE: Final = 3
 """More notifications of a kind than this are condensed into one."""

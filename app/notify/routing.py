@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from app.config import NotifyRule, NotifySettings
 from app.config.notify import DEFAULT_ROUTE, SEVERITIES
-from storage.records.alert import Alert
+from storage.records.alert import Alert, Level
 
 
 def routes_of(alert: Alert, notify: NotifySettings, now: datetime) -> tuple[str, ...]:
@@ -21,9 +21,9 @@ def is_quiet(route: str, notify: NotifySettings, now: datetime) -> bool:
     return route == DEFAULT_ROUTE and notify.quiet is not None and notify.quiet.cover(now.astimezone().time())
 
 
-def worst(levels: Iterable[str]) -> str:
+def worst(levels: Iterable[Level]) -> Level:
     """The most severe of them."""
-    return max(levels, key=[*SEVERITIES].index)
+    return max(levels, key=SEVERITIES.index)
 
 
 def _matches(rule: NotifyRule, alert: Alert, now: datetime) -> bool:

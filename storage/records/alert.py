@@ -6,6 +6,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Literal
 
+Level = Literal["information", "warning", "error"]
 Phase = Literal["new", "again", "escalated", "over"]
 """Of a message: it is news; it is repeated; another route did not acknowledge it; it is over."""
 Settled = Literal["told", "over", "muted", "inhibited", "expired"]
@@ -24,7 +25,7 @@ class Alert:
     """The automation that tells it; empty: Runwarden's own `[notify] on`."""
     route: str
     """`default`: as the rules say."""
-    level: str
+    level: Level
     title: str
     body: str
     at: datetime
@@ -51,7 +52,7 @@ class Told:
     group: str
     source: str
     route: str
-    level: str
+    level: Level
     title: str
     """Of the newest alert."""
     about: Mapping[str, str]
@@ -79,7 +80,7 @@ class Message:
     route: str
     batch: str
     phase: Phase
-    level: str
+    level: Level
     title: str
     body: str
     groups: tuple[str, ...]

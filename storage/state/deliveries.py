@@ -62,19 +62,13 @@ def enter_alerts(connection: sqlite3.Connection, alerts: Sequence[Alert], now: d
 def waiting_alerts(connection: sqlite3.Connection) -> tuple[Alert, ...]:
     """Those that are not settled, oldest first."""
     query = f"SELECT {_ALERT} FROM alerts WHERE outcome IS NULL ORDER BY entered_us, key LIMIT ?"
-    return tuple(
-        Alert(*texts, at=from_us(at), about=json.loads(about), entered_at=from_us(entered))
-        for *texts, at, about, entered in connection.execute(query, (MOST_WAITING,)).fetchall()
-    )
+    return tuple(map(_alert, connection.execute(query, (MOST_WAITING,)).fetchall()))
 
 
 def told(connection: sqlite3.Connection) -> tuple[Told, ...]:
     """What routes were told and is not over."""
     rows = connection.execute(f"SELECT {_TOLD} FROM told ORDER BY first_us, grp").fetchall()
-    return tuple(
-        Told(*texts, json.loads(about), from_us(first), from_us(last), from_us(newest), count, inhibited, bool(flag))
-        for *texts, about, first, last, newest, count, inhibited, flag in rows
-    )
+    return tuple(map(_told, rows))
 
 
 def last_made(connection: sqlite3.Connection) -> dict[tuple[str, str], datetime]:
@@ -195,6 +189,18 @@ def forget_told(connection: sqlite3.Connection, now: datetime) -> None:
         connection.execute("DELETE FROM alerts WHERE entered_us < ? AND outcome IS NOT NULL", (before,))
         connection.execute("DELETE FROM deliveries WHERE made_us < ? AND outcome IS NOT NULL", (before,))
         connection.execute("DELETE FROM told WHERE last_us < ?", (before,))
+
+
+def _alert(row: tuple[Any, ...]) -> Alert:
+    key, group, source, route, level, title, body, at_us, about, entered_us = row
+    facts: dict[str, str] = json.loads(about)
+    return Alert(key, group, source, route, level, title, body, from_us(at_us), facts, from_us(entered_us))
+
+
+def _told(row: tuple[Any, ...]) -> Told:
+    group, source, route, level, title, about, first_us, last_us, newest_us, count, inhibited, is_escalated = row
+    times = (from_us(first_us), from_us(last_us), from_us(newest_us))
+    return Told(group, source, route, level, title, json.loads(about), *times, count, inhibited, bool(is_escalated))
 
 
 def _delivery(row: tuple[Any, ...]) -> Delivery:

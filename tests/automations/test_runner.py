@@ -232,8 +232,8 @@ async def test_what_certainly_was_not_sent_is_tried_again(place: Place) -> None:
 
 
 async def test_what_a_dead_process_began_is_not_repeated_unless_the_ledger_vouches(place: Place) -> None:
-    """A notification may have gone out: it says so. A write has the ledger, which sends once."""
-    text = "\n".join([rule(), rule(name='"w"', do='{ continue = "again" }')])
+    """A command may have run: it says so. A write has the ledger, which sends once."""
+    text = "\n".join([rule(do='{ command = ["true"] }'), rule(name='"w"', do='{ continue = "again" }')])
     await place.runner(text).look()
     place.world.pass_(minutes=1)
     await place.world.run("run_1", "failed")

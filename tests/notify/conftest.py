@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,7 +14,12 @@ from app.notify.notifications import Notification
 from app.notify.watch import Delivery, Watch
 from app.text import safe_text
 from storage.cache import Cache
+from storage.ledger import Ledger
 from storage.records import HealthReport, HealthSample, PollOutcome, Repository, Run
+from storage.state import State
+
+if TYPE_CHECKING:
+    from tests.notify.desk import Desk
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -45,14 +50,26 @@ class World:
         self, run_id: str, status: str, *, repository: str = "acme/api", branch: str = "agent/x", **ago: float
     ) -> None:
         """The service shows a run; it was created so long ago, or when it was first shown, and changed just now."""
+        await self.show(self._made(run_id, status, repository, branch, **ago))
+
+    async def show(self, *runs: Run) -> None:
+        """The service shows runs."""
+        await self.cache.store_runs(runs, asked_at=self.now)
+        await self.cache.judge_stuck()
+
+    async def storm(self, count: int, *repositories: str) -> None:
+        """As many runs fail at once, in these repositories by turns."""
+        runs = (self._made(f"run_{n}", "failed", repositories[n % len(repositories)], "agent/x") for n in range(count))
+        await self.show(*runs)
+
+    def _made(self, run_id: str, status: str, repository: str, branch: str, **ago: float) -> Run:
         before = self.runs.get(run_id)
         created = self.now - timedelta(**ago) if ago or before is None else before.created_at
         updated = self.now if before is None or before.status != status else before.updated_at
         raw = json.dumps({"run_id": run_id, "status": status})
         run = Run(run_id, status, branch, Repository.parse(repository), created, updated, raw)
         self.runs[run_id] = run
-        await self.cache.store_runs([run], asked_at=self.now)
-        await self.cache.judge_stuck()
+        return run
 
     async def health(self, **statuses: str) -> None:
         """An answer to the health request."""
@@ -68,6 +85,16 @@ class World:
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with await Cache.open(tmp_path / "cache.sqlite3") as cache:
         yield World(cache)
+
+
+@pytest.fixture
+async def desk(world: World, tmp_path: Path) -> AsyncIterator["Desk"]:
+    from tests.notify.desk import Desk
+
+    ledger = await Ledger.open(tmp_path / "ledger.sqlite3", clock=world.clock)
+    state = await State.open(tmp_path / "state.sqlite3", clock=world.clock)
+    async with ledger, state:
+        yield Desk(world, ledger, state)
 
 
 def titles(telling: Delivery) -> list[str]:

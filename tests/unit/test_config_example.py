@@ -53,7 +53,7 @@ def test_every_value_of_the_example_is_the_default(file: Path) -> None:
     assert settings.poll == PollSettings()
     assert settings.history == HistorySettings()
     assert settings.console == ConsoleSettings()
-    assert dataclasses.replace(settings.notify, routes=()) == NotifySettings()
+    assert dataclasses.replace(settings.notify, routes=(), rules=()) == NotifySettings()
     assert settings.data_dir == data_folder(Settings(), settings.profile()).parent
     assert settings.profile() == Profile("acme", "https://api.example.com/v1", EnvToken())
     assert settings.profile().poll == PollSettings()

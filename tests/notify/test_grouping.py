@@ -1,0 +1,146 @@
+"""Grouping and inhibition: a storm is one message with its recovery, and one cause is told once."""
+
+import re
+
+import pytest
+
+from app.automations.telling import Telling
+from app.rules.rule import DoNotify
+from storage.records.decision import Decision, Occurrence
+from tests.notify.desk import TO_ALL, Desk
+
+
+@pytest.mark.parametrize("repositories", [1, 50])
+async def test_a_storm_of_failures_is_one_message_with_its_recovery(desk: Desk, repositories: int) -> None:
+    """Whether one repository fails or many do; further ones wait for the interval."""
+    dispatcher, names = await desk.began(), [f"acme/r{number}" for number in range(repositories)]
+    await desk.world.storm(500, *names)
+    await dispatcher.look()
+    assert await desk.titles() == []
+
+    desk.world.pass_(seconds=30)
+    await dispatcher.look()
+    (message,) = await desk.made()
+    assert re.fullmatch(r"Run failed: acme/r\d+ \(and 499 more\)", message.title)
+    assert f"{names[0]} {500 // repositories}" in message.body
+    assert ("and 45 other places" in message.body) == (repositories == 50)
+
+    for name in names:
+        await desk.world.run(name, "completed", repository=name)
+    await dispatcher.look()
+    (over,) = await desk.made()
+    assert over.title.startswith("Runs complete again: acme/r")
+    assert "500 in all" in over.body
+    assert (over.level, await desk.pass_(dispatcher, hours=2)) == ("information", [])
+
+
+async def test_what_comes_during_the_interval_is_told_after_it(desk: Desk) -> None:
+    """As one message, and nothing of it twice, by whichever process."""
+    dispatcher = await desk.began()
+    told = []
+    for number in range(5):
+        await desk.world.run(f"run_{number}", "failed")
+        told += await desk.pass_(dispatcher, seconds=40)
+    assert told == ["Run failed: acme/api (and 1 more)"]
+    assert await desk.pass_(desk.dispatcher(), minutes=5) == ["Run failed: acme/api (and 2 more)"]
+    assert await desk.pass_(desk.dispatcher(TO_ALL + '[notify]\non = ["failed", "completed"]'), minutes=9) == []
+
+
+async def test_what_rules_tell_is_grouped_for_each_rule(desk: Desk) -> None:
+    """With their own titles; its recovery names the rule."""
+    dispatcher, telling = await desk.began('[notify.routes.oncall]\ncommand = ["true"]'), Telling(desk.state, "acme")
+    await desk.world.storm(20, "acme/api")
+    for number in range(20):
+        occurrence = Occurrence(f"run:run_{number}:failed", desk.world.now)
+        facts = {"run.id": f"run_{number}", "run.repository": "acme/api", "run.status": "failed"}
+        decision = Decision(number, "r", occurrence, desk.world.now, "acting", "")
+        for _again_after_a_crash in range(2):
+            assert await telling.tell(DoNotify("oncall", "Broken: {run.repository}"), decision, facts) is None
+    assert await desk.pass_(dispatcher, seconds=30) == ["Broken: acme/api (and 19 more)"]
+
+    await desk.world.run("good", "completed")
+    assert await desk.pass_(dispatcher, seconds=1) == ["r: Runs complete again: acme/api"]
+
+
+async def test_a_bad_host_stands_for_the_failures_of_its_runs(desk: Desk) -> None:
+    """They are counted in its messages; a repository of another host is told of by itself."""
+    dispatcher = await desk.began()
+    await desk.world.health(github="unreachable", gitlab="ok")
+    await desk.world.storm(20, "acme/api")
+    await desk.world.run("other", "failed", repository="gitlab:group/project")
+    desk.world.pass_(minutes=1)
+    await desk.world.health(github="unreachable", gitlab="ok")
+    await dispatcher.look()
+    assert sorted(await desk.pass_(dispatcher, seconds=30)) == [
+        "Code host github is unreachable",
+        "Run failed: gitlab:group/project",
+    ]
+    (host,) = [each.message for each in await desk.state.recent_deliveries() if "host" in each.message.title]
+    assert host.body.endswith("20 runs failed there, told by this alone")
+
+    await desk.pass_(dispatcher, seconds=10)
+    for _ in range(3):
+        await desk.world.health(github="ok", gitlab="ok")
+        desk.world.pass_(minutes=1)
+    await dispatcher.look()
+    (over,) = await desk.made()
+    assert (over.title, "20 runs failed there" in over.body) == ("Code host github is well again", True)
+    assert await desk.pass_(dispatcher, looks=3, hours=1) == []
+    assert {
+        "event": "not_told",
+        "profile": "acme",
+        "group": "failed:acme/api",
+        "outcome": "inhibited",
+        "count": 20,
+    } in (desk.said)
+
+
+async def test_failures_are_told_where_their_bad_host_is_not(desk: Desk) -> None:
+    """A host that no one is told of stands for nothing."""
+    dispatcher = await desk.began(TO_ALL + '[notify]\non = ["failed"]')
+    await desk.world.health(github="unreachable")
+    await desk.world.run("run_1", "failed")
+
+    assert await desk.pass_(dispatcher, minutes=1) == []
+    assert await desk.pass_(dispatcher, minutes=6) == ["Run failed: acme/api"]
+
+
+async def test_while_the_link_is_down_nothing_is_said_to_be_over(desk: Desk) -> None:
+    """What cannot be known is not told; the link itself is."""
+    dispatcher = await desk.began()
+    await desk.world.run("run_1", "failed")
+    assert await desk.pass_(dispatcher, looks=2, seconds=30) == ["Run failed: acme/api"]
+    await desk.world.run("run_2", "completed")
+    for _ in range(2):
+        await desk.world.link("unreachable")
+        desk.world.pass_(minutes=1)
+
+    assert await desk.pass_(dispatcher, looks=2, seconds=30) == ["No link to the service: acme"]
+    await desk.world.link()
+    assert await desk.pass_(dispatcher, seconds=30) == [
+        "Runs complete again: acme/api",
+        "The link to the service is back (runs)",
+    ]
+
+
+async def test_history_is_not_told(desk: Desk) -> None:
+    """What failed before the bot was there, and what is so old that a bot that was away does not tell it."""
+    await desk.world.run("run_1", "failed")
+    desk.world.pass_(minutes=10)
+    dispatcher = desk.dispatcher()
+    await dispatcher.look()
+    assert await desk.pass_(dispatcher, minutes=10) == []
+    await desk.world.run("run_2", "failed")
+
+    assert await desk.pass_(desk.dispatcher(), looks=2, hours=25) == []
+
+
+async def test_without_a_route_it_is_said_once_and_told_when_there_is_one(desk: Desk) -> None:
+    """In the log; what is still so by then is told."""
+    nowhere = TO_ALL + 'repository = "other/*"'
+    dispatcher = await desk.began(nowhere)
+    await desk.world.run("run_1", "failed")
+    assert await desk.pass_(dispatcher, looks=3, minutes=1) == []
+    assert [line["title"] for line in desk.said if line["event"] == "unrouted"] == ["Run failed: acme/api"]
+
+    assert await desk.pass_(desk.dispatcher(), minutes=1) == ["Run failed: acme/api"]
