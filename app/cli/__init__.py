@@ -32,7 +32,7 @@ COMMANDS: Final = {
     "inbox": ("app.cli.inbox:inbox", "List what happened and is not dealt with, and say that it is."),
     "notify": ("app.cli.notify:notify", "Try the routes of notifications, acknowledge what they told, and silence it."),
     "backup": ("app.cli.backup:backup", "Copy the ledgers and the automations' state."),
-    "config": ("app.cli.config:config", "Show, check or create the configuration file."),
+    "config": ("app.cli.config:config", "Show, check, create, edit or change the configuration file."),
     "completion": ("app.cli.completion:completion", "Complete commands, options and runs in your shell."),
     "man": ("app.cli.man:man", "Print a manual page, or install them all."),
     "profiles": ("app.cli.profiles:profiles", "List the configured services."),

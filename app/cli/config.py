@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from app.cli.config_edit import edit, set_value
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import CommandGroup, FactCommand
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def config() -> None:
-    """Show, check or create the configuration file."""
+    """Show, check, create, edit or change the configuration file."""
+
+
+config.add_command(edit)
+config.add_command(set_value)
 
 
 @config.command("path", cls=FactCommand)

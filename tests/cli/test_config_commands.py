@@ -1,6 +1,8 @@
 import stat
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import CommandLine
 
 
@@ -70,3 +72,77 @@ def test_a_profile_nobody_configured_is_named_in_the_error(lone: CommandLine) ->
 
     assert (result.code, result.json()["error"]["kind"]) == (2, "config")
     assert "environment" in result.json()["error"]["message"]
+
+
+COMMENTED = """# mine
+[poll]  # how often
+runs_s = 10
+
+[profiles.acme]
+base_url = "https://acme.example/v1"
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "was", "becomes"),
+    [
+        (["poll.runs_s", "30"], "runs_s = 10", "runs_s = 30"),
+        (["profiles.acme.read_only", "true"], 'v1"\n', 'v1"\nread_only = true\n'),
+        (["profiles.acme.base_url", "https://b.example/v1"], "https://acme.example/v1", "https://b.example/v1"),
+        (["poll.runs_s", "--unset"], "runs_s = 10\n", ""),
+        (["console.health_ok", '["fine"]'], 'v1"\n', 'v1"\n\n[console]\nhealth_ok = ["fine"]\n'),
+    ],
+)
+def test_one_key_is_set_and_the_rest_of_the_file_stays(
+    lone: CommandLine, arguments: list[str], was: str, becomes: str
+) -> None:
+    """Comments, order and all."""
+    file = lone.home / "own.toml"
+    file.write_text(COMMENTED)
+
+    assert lone("--config", str(file), "config", "set", *arguments).code == 0
+    assert file.read_text() == COMMENTED.replace(was, becomes)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["poll.runs_s", "soon"],
+        ["pol.runs_s", "3"],
+        ["poll.runs_s"],
+        ["poll.runs_s.x", "3"],
+        ["profiles.acme", "--unset", "1"],
+    ],
+)
+def test_what_would_not_be_valid_is_not_set(lone: CommandLine, arguments: list[str]) -> None:
+    """The file stays as it was."""
+    file = lone.home / "own.toml"
+    file.write_text(COMMENTED)
+
+    result = lone("--config", str(file), "config", "set", *arguments)
+    assert (result.code, file.read_text()) == (2, COMMENTED)
+    assert result.err
+
+
+def test_set_makes_the_file_where_there_is_none(lone: CommandLine) -> None:
+    """From the commented example, readable by its owner alone."""
+    assert lone("config", "set", "poll.runs_s", "30", "--json").json()["value"] == "30"
+
+    path = Path(lone("config", "path").out.strip())
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "runs_s = 30" in path.read_text()
+
+
+def test_an_edit_is_kept_only_if_it_is_valid_and_never_lost(lone: CommandLine) -> None:
+    """An editor of one line: it replaces a number."""
+    file, editor = lone.home / "own.toml", lone.home / "editor"
+    file.write_text(COMMENTED)
+    editor.chmod(0o700) if editor.exists() else editor.touch(0o700)
+    editor.write_text('#!/bin/sh\nsed -i "s/runs_s = .*/runs_s = $NEXT/" "$1"\n')
+
+    good = lone("--config", str(file), "config", "edit", EDITOR=str(editor), NEXT="20")
+    assert (good.code, file.read_text()) == (0, COMMENTED.replace("10", "20"))
+    bad = lone("--config", str(file), "config", "edit", EDITOR=str(editor), NEXT="never")
+    assert (bad.code, file.read_text()) == (2, COMMENTED.replace("10", "20"))
+    assert "runs_s = never" in (lone.home / "own.toml.rejected").read_text()
+    assert "own.toml.rejected" in bad.err
