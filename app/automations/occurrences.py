@@ -88,7 +88,9 @@ def occurrences(rule: Rule, seen: Seen, since: datetime) -> Iterator[Occurrence]
             found = (_change(each, seen.ahead) for each in seen.changes if _is_meant(on, each))
             yield from (each for each in found if each.at >= since)
         case OnStuck(scope):
-            yield from (_stuck(each, seen.ahead) for each in seen.stuck if _is_within(scope, each.repository, ""))
+            yield from (
+                _stuck(each, seen.ahead) for each in seen.stuck if _is_within(scope, each.repository, each.branch_name)
+            )
         case OnHealth() as on:
             yield from _incidents(on, seen)
         case OnUnknownAction(older):
@@ -143,7 +145,7 @@ def _change(change: StatusChange, ahead: timedelta) -> Occurrence:
 def _stuck(run: StuckRun, ahead: timedelta) -> Occurrence:
     identity = f"stuck:{run.run_id}:{run.active_since.isoformat()}"
     return Occurrence(
-        identity, run.last_seen_at - ahead, run.run_id, _facts(run.run_id, run.repository, "", run.status)
+        identity, run.last_seen_at - ahead, run.run_id, _facts(run.run_id, run.repository, run.branch_name, run.status)
     )
 
 

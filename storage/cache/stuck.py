@@ -100,15 +100,17 @@ def ids(connection: sqlite3.Connection) -> frozenset[str]:
 def stuck_runs(connection: sqlite3.Connection, limit: int) -> tuple[StuckRun, ...]:
     """The runs that are flagged, those that have been active for longest first."""
     found = connection.execute(
-        "SELECT r.run_id, r.repository, r.status, s.active_since_us, g.asked_us, s.p95_us"
+        "SELECT r.run_id, r.repository, r.status, s.active_since_us, g.asked_us, s.p95_us, r.branch"
         " FROM stuck AS s JOIN runs AS r ON r.id = s.run JOIN sightings AS g ON g.id = r.id"
         " ORDER BY s.active_since_us, r.run_id LIMIT ?",
         (limit,),
     )
     ahead_us = _ahead_us(connection)
     return tuple(
-        StuckRun(run_id, repository, status, from_us(active_us), from_us(seen_us + ahead_us), p95_us / _MICROSECONDS)
-        for run_id, repository, status, active_us, seen_us, p95_us in found.fetchall()
+        StuckRun(
+            run_id, repository, status, from_us(active_us), from_us(seen_us + ahead_us), p95_us / _MICROSECONDS, branch
+        )
+        for run_id, repository, status, active_us, seen_us, p95_us, branch in found.fetchall()
     )
 
 

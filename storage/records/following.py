@@ -45,6 +45,7 @@ class StuckRun:
     """When the service last showed it as active, by the clock of its times; the time after that proves nothing."""
     p95_s: float
     """Of its repository when it was flagged; 0: none of its runs had finished."""
+    branch_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,19 @@ async def test_a_rule_may_ask_for_labels(place: Place, *, is_shown: bool) -> Non
     assert {each.occurrence.facts["run.id"] for each in place.journal} == {"run_1"}
 
 
+async def test_a_stuck_run_has_a_branch(place: Place) -> None:
+    """Which a rule may ask for, and say."""
+    scoped = '{ run = "stuck", branch = "agent/*" }'
+    runner = place.runner(rule(on=scoped, do=SAYS))
+    await runner.look()
+    await place.world.run("run_1", "working")
+    place.world.pass_(minutes=31)
+    await place.world.run("run_1", "working")
+    await runner.look()
+
+    assert [each.occurrence.facts["run.branch"] for each in place.journal] == ["agent/x", "agent/x"]
+
+
 async def test_a_run_found_later_belongs_to_the_rule_that_made_it(place: Place) -> None:
     """The answer was lost and a person linked the run: the journal says so, and the loop ends at the same limit."""
     text = rule(do='{ start = "again", repository = "acme/api" }', limit="{ per_conversation = 1 }", overlap='"allow"')
