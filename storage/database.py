@@ -69,6 +69,12 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
             connection.execute("ROLLBACK")
 
 
+def make_fleeting(connection: sqlite3.Connection) -> None:
+    """Trade durability for speed: what is written from now on need not outlive the process."""
+    for pragma in ("synchronous = OFF", "journal_mode = MEMORY"):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+
+
 def data_version(connection: sqlite3.Connection) -> int:
     """A number that differs after any other connection committed a change."""
     return int(connection.execute("PRAGMA data_version").fetchone()[0])

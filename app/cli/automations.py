@@ -252,7 +252,11 @@ async def _replayed(invocation: Invocation, rules: list["Rule"], span: timedelta
     async with invocation.engine(needs_token=False) as engine:
         found = await replay(engine, rules, now - span, now)
     return {
-        name: None if each is None else {"counts": each.counts, "newest": [document(one) for one in each.newest]}
+        name: {
+            "counts": each.counts,
+            "held_since": rfc3339(each.held_since),
+            "newest": [document(one) for one in each.newest],
+        }
         for name, each in found.items()
     }
 
@@ -270,8 +274,13 @@ def _print(invocation: Invocation, entry: dict[str, object]) -> None:
     if isinstance(replayed, dict):
         counts = ", ".join(f"{count} {word}" for word, count in replayed["counts"].items())
         output.text(f"  replay   {counts or 'nothing would have set it off'}")
+        output.text(f"           {_held(replayed['held_since'])}")
         for one in replayed["newest"]:
             output.text(f"           {one['at']} {one['outcome']}: {one['set_off_by']} {one['reason'] or ''}")
-    elif "replay" in entry:
-        output.text("  replay   only changes of runs and points in time can be replayed")
     output.text("")
+
+
+def _held(since: str | None) -> str:
+    if since is None:
+        return "nothing of that time is known to be held completely"
+    return f"what could have set it off is held since {stamp(datetime.fromisoformat(since))}"

@@ -12,7 +12,15 @@ from storage.cache.run_sql import FINAL_SQL
 from storage.cache.schema import make_index
 from storage.cache.stuck import durations, stuck_runs
 from storage.database import immediate, snapshot
-from storage.records.following import PinnedRun, RunDurations, StatusChange, StatusChanges, StuckRun, Watermark
+from storage.records.following import (
+    PastStuck,
+    PinnedRun,
+    RunDurations,
+    StatusChange,
+    StatusChanges,
+    StuckRun,
+    Watermark,
+)
 from storage.thread import DatabaseThread, reads, writes
 from storage.values import from_us, sqlite_text, to_us
 
@@ -195,6 +203,12 @@ class Following:
     changes = reads(_changes)
     claim = writes(_claim)
     claimed = reads(_claimed)
+
+    async def past_stuck(self, since: datetime) -> tuple[PastStuck, ...]:
+        """What was stuck since then, as it was to be flagged then."""
+        from storage.cache import past_stuck
+
+        return await self.reader.run(partial(past_stuck.past_stuck, since=since))
 
     async def stuck_runs(self) -> tuple[StuckRun, ...]:
         """The runs flagged as stuck, those that have been active for longest first."""

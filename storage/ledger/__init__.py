@@ -197,6 +197,7 @@ class Ledger:
     run_ids = reads(queries.run_ids)
     organizations = reads(queries.organizations)
     journal = reads(queries.journal)
+    unknown_spans = reads(audit.unknown_spans)
     audit = reads(audit.of_action)
     data_version = reads(data_version)
 

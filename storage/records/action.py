@@ -87,6 +87,16 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
+class UnknownSpan:
+    """A stretch of time in which an action's outcome was unknown."""
+
+    action: Action
+    since: datetime
+    until: datetime | None
+    """None: it still is."""
+
+
+@dataclass(frozen=True, slots=True)
 class ActionFilter:
     """Which actions are asked for; an empty collection, or None, lets all through."""
 

@@ -49,6 +49,17 @@ class StuckRun:
 
 
 @dataclass(frozen=True, slots=True)
+class PastStuck:
+    """A run that was stuck for some time, by our clock."""
+
+    run: StuckRun
+    at: datetime
+    """When it was to be flagged."""
+    until: datetime
+    """When the turn ended, or was last seen."""
+
+
+@dataclass(frozen=True, slots=True)
 class StatusChange:
     """A change of status that came into the cache, with enough of the run to report it."""
 

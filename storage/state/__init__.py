@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+from storage.database import make_fleeting
 from storage.records.decision import Decision, Occurrence, Past, Verdict
 from storage.state import decisions, deliveries, inbox, rules, silences
 from storage.state.opening import DAMAGE_CURE, connect
@@ -61,6 +62,7 @@ class State:
         """Record what became of a decision, as its outcome, reason, `action_id` and `result_id` say."""
         return await self.writer.run(partial(decisions.settle, decision=decision, at=self.clock()))
 
+    make_fleeting = writes(make_fleeting)
     begin_rule = writes(rules.begin)
     mark_looked = writes(rules.mark_looked)
     pause = writes(rules.pause)

@@ -17,6 +17,7 @@ from app.config.load import parse
 from app.notify.incidents import IncidentReader
 from app.rules.rule import Rule
 from storage.cache import Cache
+from storage.database import make_fleeting
 from storage.errors import StorageError
 from storage.ledger import Ledger
 from storage.ledger.owner import Owner
@@ -90,6 +91,9 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
         ledger = await Ledger.open(tmp_path / "ledger.sqlite3", clock=world.clock)
         state = await State.open(tmp_path / "state.sqlite3", clock=world.clock)
         async with ledger, state:
+            for database in (ledger, state):
+                # No test here cuts the power.
+                await database.writer.run(make_fleeting)
             yield Place(world, ledger, state)
 
 
