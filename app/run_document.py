@@ -1,6 +1,7 @@
-"""A run as JSON: the service's own fields as received, and observations beside them."""
+"""A run as JSON, the service's own fields as received and observations beside them; and its web address."""
 
 import json
+from urllib.parse import quote
 
 from app.times import rfc3339
 from storage.records import Run, RunDetail
@@ -31,3 +32,9 @@ def as_received(raw_json: str | None) -> dict[str, object]:
     """An object of the service as received; empty if there is none."""
     value = json.loads(raw_json) if raw_json else {}
     return value if isinstance(value, dict) else {}
+
+
+def run_address(template: str, run: Run) -> str:
+    """Where a run is shown in a browser, by `console.run_url`; what the run says stays in its place in the address."""
+    facts = {"run_id": quote(run.run_id, safe=""), "branch": quote(run.branch_name, safe="")}
+    return template.format_map({**facts, "repository": quote(run.repository.path, safe="/")})

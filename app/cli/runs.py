@@ -1,4 +1,4 @@
-"""`runwarden runs`: listing, showing, starting, waiting for and exporting runs."""
+"""`runwarden runs`: listing, showing, starting, waiting for and exporting runs, and what they did."""
 
 import json
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from app.cli.documents import RunView, action_document, badge, views
 from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Format, Output
+from app.cli.run_changes import apply, checkout, diff, open_, review
 from app.cli.run_list import CACHED_HINT, export, list_runs
 from app.cli.run_retry import retry
 from app.cli.run_start import continue_run, start
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def runs() -> None:
-    """List, show, start, continue, retry, wait for and export runs."""
+    """List, show, start, continue, retry, wait for and export runs, and take over what they did."""
 
 
-for command in (list_runs, export, start, continue_run, retry, wait, sync):
+for command in (list_runs, export, start, continue_run, retry, wait, sync, diff, review, apply, checkout, open_):
     runs.add_command(command)
 
 

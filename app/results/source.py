@@ -9,7 +9,7 @@ from app.api.errors import ApiError
 from app.config import Settings, mirrors_folder
 from app.results.diff import Patch, new_side
 from app.results.git import Git, GitError
-from app.results.repository import RunRepositories, written_reviews
+from app.results.repository import History, RunRepositories, written_reviews
 from app.results.review import findings
 from storage.records import RunDetail
 from storage.records.results import Change, LogChunk, Review, RunTurns, Unavailable
@@ -62,6 +62,14 @@ class Results:
             if isinstance(change, Unavailable):
                 return _neither(error, change)
             return await _read(change)
+
+    async def history(self, detail: RunDetail) -> History | Unavailable:
+        """The run's commits, for checking its branch out: git alone has them."""
+        told = await self._ask(lambda service: service.turns(detail.run.run_id))
+        try:
+            return await self.repositories.history(detail, commits_of(told))
+        except GitError as error:
+            return Unavailable(str(error))
 
     async def reviews(self, detail: RunDetail, turn: int | None = None) -> tuple[Review, ...] | Unavailable:
         """The Markdown that a turn, or the whole run, added or changed; never empty."""

@@ -4,12 +4,12 @@ import inspect
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
 
 from textual.binding import Binding
 
 from app.console.messages import FollowRun
 from app.console.runs.screen_context import ScreenContext
+from app.run_document import run_address
 from app.text import json_escaped
 from storage.records import Run
 
@@ -108,13 +108,7 @@ class RunActions:
         run = await self._run()
         if run is None:
             return
-        address = self._session.settings.console.run_url.format_map(
-            {
-                "run_id": quote(run.run_id, safe=""),
-                "repository": quote(run.repository.path, safe="/"),
-                "branch": quote(run.branch_name, safe=""),
-            }
-        )
+        address = run_address(self._session.settings.console.run_url, run)
         import webbrowser  # It looks for every installed browser: not before one is needed.
 
         if not webbrowser.open(address):

@@ -1,0 +1,308 @@
+"""`runwarden runs diff`, `review`, `apply`, `checkout` and `open`: what a run did, and taking it over."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import click
+
+from app.api.errors import ApiError
+from app.cli.context import Invocation
+from app.cli.exits import Exit, failed
+from app.cli.options import FactCommand, async_command
+from app.cli.output import Document, Format, Output
+from app.cli.run_wait import RunLookup
+from app.cli.table import Column
+from app.run_document import run_address
+from app.streams import printing
+from app.text import safe_text
+from storage.records.results import Change, ChangedFile, Finding, Review, Unavailable
+
+if TYPE_CHECKING:
+    from app.results.source import Results
+    from storage.records import RunDetail
+
+T = TypeVar("T")
+
+TURN_OPTION: Final = click.option("--turn", type=click.IntRange(1), metavar="N", help="Only what turn N did.")
+FOLDER_OPTION: Final = click.option(
+    "-C",
+    "folder",
+    type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
+    default=Path(),
+    metavar="DIR",
+    help="Another folder than the current one.",
+)
+_TONES: Final = {"+": "32", "-": "31", "@": "36", "d": "1", "\\": "2"}
+"""SGR codes by the kind of a patch's line."""
+_TAB: Final = 8
+_LONGEST_LINE: Final = 4_000
+_BAR: Final = 40
+
+
+@asynccontextmanager
+async def _opened(invocation: Invocation, run_id: str) -> "AsyncIterator[tuple[Results, RunDetail]]":
+    """A run as the service has it now, or else as it was seen last, and where to ask what it did."""
+    from app.results.source import Results
+
+    async with invocation.engine(needs_token=False) as engine:
+        lookup = RunLookup(engine)
+        try:
+            run = await lookup.current(run_id)
+        except ApiError as error:
+            invocation.output.note(f"{error.message} The run is as it was last seen.")
+            run = await lookup.cached(run_id)
+        detail = await engine.cache.detail(run.run_id)
+        if detail is None:
+            raise failed("not_found", f"The run {run_id} is not held here.", run_id=run_id)
+        yield Results(engine.settings), detail
+
+
+def _had(answer: T | Unavailable) -> T:
+    """The answer.
+
+    Raises:
+        CommandFailedError: It is not to be had; the message says why.
+    """
+    if isinstance(answer, Unavailable):
+        raise failed("not_found", answer.reason)
+    return answer
+
+
+@click.command("diff", cls=FactCommand)
+@click.argument("run_id")
+@TURN_OPTION
+@click.option("--stat", is_flag=True, help="The changed files, with their counts of lines.")
+@click.option("--name-only", is_flag=True, help="The changed files' names alone.")
+@click.option("--color", is_flag=True, help="Colours and visible controls, also into a pipe.")
+@async_command
+async def diff(
+    invocation: Invocation, *, run_id: str, turn: int | None, stat: bool, name_only: bool, color: bool
+) -> int:
+    """Print what a run changed, as a patch for `git apply`.
+
+    Into a pipe or a file it is the patch byte for byte. On a terminal it is coloured, and controls are made visible.
+    """
+    if stat and name_only:
+        raise click.UsageError("Give one of --stat and --name-only")
+    async with _opened(invocation, run_id) as (results, detail):
+        change = _had(await results.change(detail, turn))
+    output = invocation.output
+    _tell_origin(output, change)
+    if output.format is not Format.TABLE or stat:
+        documents = [_file_document(file) for file in change.files]
+        output.listing("files", documents, change.files, _FILES, more=_facts(change), empty="Nothing was changed.")
+    elif name_only:
+        for file in change.files:
+            output.print(_quoted(file.path))
+    elif output.width is None and not color:
+        _write(output, change.patch)
+    else:
+        _show(output, change.patch)
+    return Exit.DONE
+
+
+@click.command("review", cls=FactCommand)
+@click.argument("run_id")
+@TURN_OPTION
+@async_command
+async def review(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
+    """Print the review that a run wrote: the Markdown files that it added or changed, see `results.reviews`."""
+    async with _opened(invocation, run_id) as (results, detail):
+        reviews = _had(await results.reviews(detail, turn))
+    output = invocation.output
+    if output.format is Format.JSON:
+        output.print(output.json({"reviews": [_review_document(each) for each in reviews]}, indent=2))
+        return Exit.DONE
+    if output.format is not Format.TABLE:
+        found = [(each, finding) for each in reviews for finding in each.findings]
+        documents = [{"review": each.path, **_finding_document(finding)} for each, finding in found]
+        output.listing("findings", documents, [finding for _, finding in found], _FINDINGS)
+        return Exit.DONE
+    for each in reviews:
+        output.note(" ".join(filter(None, (f"{each.path}, from {_ORIGINS[each.source]}.", each.note))))
+        if output.width is None:
+            _write(output, each.text.encode())
+        else:
+            for line in each.text.split("\n"):
+                output.print(safe_text(line.rstrip("\r").expandtabs(_TAB), limit=_LONGEST_LINE))
+    return Exit.DONE
+
+
+@click.command("apply", cls=FactCommand)
+@click.argument("run_id")
+@TURN_OPTION
+@FOLDER_OPTION
+@async_command
+async def apply(invocation: Invocation, *, run_id: str, turn: int | None, folder: Path) -> int:
+    """Apply what a run changed to a checkout: to all of its files or to none, and never over uncommitted changes.
+
+    The checkout is the one that the current folder is in, or DIR.
+    """
+    from app.results.checkout import apply as apply_change
+    from app.results.git import GitError
+
+    async with _opened(invocation, run_id) as (results, detail):
+        change = _had(await results.change(detail, turn))
+    _tell_origin(invocation.output, change)
+    try:
+        done = await apply_change(change, folder)
+    except GitError as error:
+        raise failed("wrong_state", str(error)) from error
+    document: Document = {"folder": str(done.folder), "files": done.files, "remarks": [*done.remarks], **_facts(change)}
+    invocation.output.record(document, [("applied to", str(done.folder)), ("files", str(done.files))])
+    for remark in done.remarks:
+        invocation.output.note(f"Look at it first: {remark}")
+    return Exit.DONE
+
+
+@click.command("checkout", cls=FactCommand)
+@click.argument("run_id")
+@FOLDER_OPTION
+@async_command
+async def checkout(invocation: Invocation, *, run_id: str, folder: Path) -> int:
+    """Check a run's branch out in a new folder, beside the checkout that the current folder (or DIR) is in.
+
+    It shares the objects of that checkout if both are of one repository. No hook, filter or LFS runs.
+    """
+    from app.results.checkout import check_out
+    from app.results.git import GitError
+
+    async with _opened(invocation, run_id) as (results, detail):
+        history = _had(await results.history(detail))
+        try:
+            done = await check_out(history, detail.run.branch_name, folder)
+        except GitError as error:
+            raise failed("wrong_state", str(error)) from error
+    output = invocation.output
+    shares = None if done.shares is None else str(done.shares)
+    document: Document = {"folder": str(done.folder), "commit": done.commit, "shares_objects_with": shares}
+    if output.format is Format.TABLE:
+        output.text(str(done.folder))
+    else:
+        output.record(document, [(key, str(value or "")) for key, value in document.items()])
+    output.note(" ".join(filter(None, (history.note, f"It borrows objects: keep {shares}." if shares else ""))))
+    return Exit.DONE
+
+
+@click.command("open", cls=FactCommand, short_help="Open a run in the browser.")
+@click.argument("run_id")
+@async_command
+async def open_(invocation: Invocation, *, run_id: str) -> int:
+    """Open a run in the browser, by the address that `console.run_url` gives; print that address."""
+    template = invocation.settings().console.run_url
+    if not template:
+        raise failed(
+            "config", 'Nothing says where runs are shown. Set console.run_url, as in "https://example.com/{run_id}".'
+        )
+    async with invocation.engine(needs_token=False) as engine:
+        run = await RunLookup(engine).named(run_id)
+    address = run_address(template, run)
+    import webbrowser  # It looks for every installed browser: not before one is needed.
+
+    is_open = webbrowser.open(address)
+    invocation.output.record({"url": address, "opened": is_open}, [("url", address)])
+    if not is_open:
+        invocation.output.note("There is no browser here.")
+    return Exit.DONE
+
+
+_ORIGINS: Final = {"git": "git", "service": "the service's results"}
+_FINDINGS: Final[Sequence[Column[Finding]]] = (
+    Column("severity", lambda finding: finding.severity or "", "severity"),
+    Column("file", lambda finding: finding.path, "path"),
+    Column("line", lambda finding: _count(finding.line), "line", lambda finding: finding.line),
+    Column("text", lambda finding: finding.text, "text"),
+)
+
+
+def _tell_origin(output: Output, change: Change) -> None:
+    ends = f" ({(change.base or 'nothing')[:12]}..{change.head[:12]})" if change.head else ""
+    output.note(
+        " ".join(filter(None, (f"From {_ORIGINS[change.source]}, since {change.base_name}{ends}.", change.note)))
+    )
+
+
+def _facts(change: Change) -> dict[str, object]:
+    facts = {"source": change.source, "base": change.base, "head": change.head, "base_name": change.base_name}
+    return {**facts, "note": change.note}
+
+
+def _file_document(file: ChangedFile) -> Document:
+    counts = {"additions": file.additions, "deletions": file.deletions, "binary": file.is_binary}
+    return {"path": _text(file.path), "old_path": file.old_path and _text(file.old_path), "kind": file.kind, **counts}
+
+
+def _review_document(each: Review) -> Document:
+    found = [_finding_document(finding) for finding in each.findings]
+    return {"path": _text(each.path), "text": each.text, "source": each.source, "note": each.note, "findings": found}
+
+
+def _finding_document(finding: Finding) -> dict[str, object]:
+    place = {"path": _text(finding.path), "line": finding.line}
+    return {**place, "severity": finding.severity, "text": finding.text}
+
+
+def _text(name: str) -> str:
+    """A file's name as Unicode: JSON has no bytes."""
+    return name.encode("utf-8", "surrogateescape").decode(errors="replace")
+
+
+def _quoted(name: str) -> str:
+    """A name on one line, in quotes as git writes it where a terminal or a script would stumble over it."""
+    if name.isprintable() and not set(name) & {'"', "\\"}:
+        return name
+    raw = name.encode("utf-8", "surrogateescape")
+    return '"' + "".join(chr(c) if 32 <= c < 127 and c not in b'"\\' else f"\\{c:03o}" for c in raw) + '"'  # noqa: PLR2004 — ASCII
+
+
+def _named(file: ChangedFile) -> str:
+    return _quoted(file.path) if file.old_path is None else f"{_quoted(file.old_path)} -> {_quoted(file.path)}"
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else str(number)
+
+
+def _bar(file: ChangedFile) -> str:
+    if file.is_binary:
+        return "binary"
+    added, removed = file.additions or 0, file.deletions or 0
+    scale = min(1.0, _BAR / max(1, added + removed))
+    return "+" * round(added * scale) + "-" * round(removed * scale)
+
+
+def _write(output: Output, data: bytes) -> None:
+    """Write bytes on stdout as they are."""
+    output.flush()
+    with printing():
+        output.stdout.buffer.write(data)
+        output.stdout.buffer.flush()
+
+
+def _show(output: Output, data: bytes) -> None:
+    for line in _shown(data, colour=output.colour or output.width is None):
+        output.print(line)
+
+
+def _shown(data: bytes, *, colour: bool) -> Iterator[str]:
+    """A patch's lines for people: printable, cut where they are endless, and coloured by what they do."""
+    from app.results.diff import Patch
+
+    patch = Patch(data)
+    patch.read()
+    for number, kind in enumerate(patch.kinds):
+        text = patch.line(number).decode(errors="replace").expandtabs(_TAB)
+        tone = _TONES.get(chr(kind)) if colour else None
+        safe = safe_text(text, limit=_LONGEST_LINE)
+        yield f"\x1b[{tone}m{safe}\x1b[0m" if tone else safe
+
+
+_FILES: Final[Sequence[Column[ChangedFile]]] = (
+    Column("change", lambda file: file.kind, "kind"),
+    Column("+", lambda file: _count(file.additions), "additions", lambda file: file.additions),
+    Column("-", lambda file: _count(file.deletions), "deletions", lambda file: file.deletions),
+    Column("", _bar, tone=lambda _: "dim"),
+    Column("file", _named, "path", lambda file: file.path, flexible=True),
+)

@@ -1,0 +1,112 @@
+"""`runs diff`, `review`, `apply`, `checkout` and `open`, from a listed run to its repository."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import CommandLine, Inside
+from tests.results.repository import Origin, git
+from tests.run_board import Board
+
+REVIEW = b"# Review\n\n### `code.py`\n\n- **major** line 2: \x1b]0;title\x07wrong\n"
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Origin:
+    origin = Origin(tmp_path / "host")
+    files = {"code.py": b"\x1b[2Jdef f():\n\treturn 2\n", "reviews/r.md": REVIEW, 'od"d\nname': b"x"}
+    origin.commit("agent/x", files, mark="run_01 turn 1")
+    return origin
+
+
+@pytest.fixture
+def cli(tmp_path: Path, board: Board, origin: Origin) -> CommandLine:
+    board.put("run_01", "completed", created=0, updated=5, branch_name="agent/x")
+    config = tmp_path / "config.toml"
+    config.write_text(
+        f'[repositories]\n"acme/*" = "{origin.bare.parent}/origin.git"\n'
+        '[console]\nrun_url = "https://example.com/{repository}/{branch}/{run_id}"\n'
+    )
+    return Inside(tmp_path, board.base_url, more={"RUNWARDEN_CONFIG": str(config)})
+
+
+def test_a_diff_goes_into_git_apply_as_it_is(cli: CommandLine, origin: Origin, tmp_path: Path) -> None:
+    """Byte for byte through a pipe, with what it is said of it on stderr."""
+    git(tmp_path, "clone", "--quiet", str(origin.bare), "mine")
+    done = subprocess.run(cli.argv("runs", "diff", "run_01"), env=cli.environment, capture_output=True, check=True)
+    (tmp_path / "patch").write_bytes(done.stdout)
+    git(tmp_path / "mine", "apply", str(tmp_path / "patch"))
+
+    assert (tmp_path / "mine/code.py").read_bytes() == (origin.work / "code.py").read_bytes()
+    assert done.stderr.decode().startswith("From git, since merge base with main (")
+
+
+def test_what_is_shown_to_people_moves_no_cursor(cli: CommandLine) -> None:
+    """Colours are ours; every control in the patch, a name or a review is a visible sign."""
+    shown = cli("runs", "diff", "run_01", "--color").out
+    for tone in ("32", "31", "36", "1", "2", "0"):
+        shown = shown.replace(f"\x1b[{tone}m", "")
+    stat, names = cli("runs", "diff", "run_01", "--stat").out, cli("runs", "diff", "run_01", "--name-only").out
+
+    assert "+␛[2Jdef f():" in shown
+    assert "\x1b" not in shown + stat + names
+    assert names.splitlines() == ["code.py", '"od\\042d\\012name"', "reviews/r.md"]
+    assert [line.split()[:3] for line in stat.splitlines()[1:]] == [
+        ["modified", "2", "2"],
+        ["added", "1", "0"],
+        ["added", "5", "0"],
+    ]
+
+
+def test_documents_hold_files_and_findings(cli: CommandLine) -> None:
+    """`--json` of a diff has no patch: that is what the command prints without it."""
+    diff, review = (
+        cli("runs", "diff", "run_01", "--turn", "1", "--json").json(),
+        cli("runs", "review", "run_01", "--json").json(),
+    )
+
+    assert (diff["count"], diff["source"], diff["base_name"]) == (3, "git", "its first parent")
+    assert diff["files"][1] == {
+        "path": 'od"d\nname',
+        "old_path": None,
+        "kind": "added",
+        "additions": 1,
+        "deletions": 0,
+        "binary": False,
+    }
+    (found,) = review["reviews"]
+    assert found["text"] == REVIEW.decode()
+    assert (found["findings"][0]["path"], found["findings"][0]["line"]) == ("code.py", 2)
+    assert cli("runs", "review", "run_01").out == REVIEW.decode()
+
+
+def test_a_change_is_applied_and_a_branch_checked_out(cli: CommandLine, origin: Origin, tmp_path: Path) -> None:
+    """In the checkout that -C names, and beside it; a second time neither is done."""
+    git(tmp_path, "clone", "--quiet", str(origin.bare), "mine")
+    where = ("-C", str(tmp_path / "mine"))
+    checked = [cli("runs", "checkout", "run_01", *where) for _ in range(2)]
+    applied = [cli("runs", "apply", "run_01", *where, "--json") for _ in range(2)]
+
+    assert checked[0].out == f"{tmp_path}/origin-agent-x\n"
+    assert (checked[1].code, "there already" in checked[1].err) == (2, True)
+    assert (applied[0].code, applied[0].json()["files"]) == (0, 3)
+    assert (applied[1].code, "uncommitted changes" in applied[1].json()["error"]["message"]) == (2, True)
+
+
+def test_a_run_opens_at_its_address(cli: CommandLine) -> None:
+    """Where no browser is, the address is printed all the same."""
+    opened = cli("runs", "open", "run_01", "--json", BROWSER="false", PATH="").json()
+
+    assert opened == {"url": "https://example.com/acme/api/agent%2Fx/run_01", "opened": False}
+
+
+def test_what_is_not_to_be_had_ends_with_its_reason(cli: CommandLine) -> None:
+    """Exit code 7, and what would help."""
+    (cli.home / "config.toml").write_text("")
+    refused = [cli("runs", each, "run_01", "--json") for each in ("diff", "review", "apply", "checkout")]
+
+    assert {(each.code, each.json()["error"]["kind"]) for each in refused} == {(7, "not_found")}
+    assert all("add it under [repositories]" in each.json()["error"]["message"] for each in refused)
+    assert cli("runs", "open", "run_01").code == 2
+    assert cli("runs", "diff", "run_01", "--stat", "--name-only").code == 2
