@@ -18,7 +18,10 @@ COMMANDS: Final = {
     "demo": ("app.cli.console:demo", "Try it: a service, repositories, runs and the console."),
     "serve": ("app.cli.service:serve", "Run the self-hosted service."),
     "service": ("app.cli.service:service", "Administer a self-hosted service's data folder."),
-    "runs": ("app.cli.runs:runs", "List, show, start, continue, retry, wait for and export runs."),
+    "runs": (
+        "app.cli.runs:runs",
+        "List, show, start, continue, retry, wait for and export runs, and take over what they did.",
+    ),
     "agents": ("app.cli.agents:agents", "Start named agents."),
     "health": ("app.cli.health:health", "Ask how the code hosts are, as a monitoring plugin."),
     "orgs": ("app.cli.orgs:orgs", "Create, import and list partner organizations."),

@@ -29,7 +29,7 @@ TURN_OPTION: Final = click.option("--turn", type=click.IntRange(1), metavar="N",
 FOLDER_OPTION: Final = click.option(
     "-C",
     "folder",
-    type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
+    type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
     default=Path(),
     metavar="DIR",
     help="Another folder than the current one.",

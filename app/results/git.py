@@ -126,7 +126,8 @@ class Git:
                 start_new_session=True,  # Its helpers (git-remote-https, ssh) end with it, and none has our terminal.
             )
         except FileNotFoundError as error:
-            raise GitError("There is no git on PATH. Install it, then try again.") from error
+            missing = "git on PATH. Install it, then try again" if error.filename == argv[0] else f"folder {folder}"
+            raise GitError(f"There is no {safe_text(missing)}.") from error
         except OSError as error:
             raise GitError(f"git cannot be started: {error.strerror}.") from error
         try:

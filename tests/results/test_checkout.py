@@ -118,6 +118,8 @@ async def test_a_folder_without_a_checkout_is_told(tmp_path: Path) -> None:
     """Outside of a repository, git apply would quietly write into any folder."""
     with pytest.raises(GitError, match="not in a git checkout"):
         await apply(as_change(added("x", "x")), tmp_path)
+    with pytest.raises(GitError, match="no folder"):
+        await apply(as_change(added("x", "x")), tmp_path / "none")
 
 
 async def test_nothing_that_a_configuration_or_a_change_names_is_executed(
@@ -149,8 +151,9 @@ async def test_nothing_that_a_configuration_or_a_change_names_is_executed(
     await apply(change, checkout)
 
     assert [(folder / "a.evil").read_bytes() for folder in (done.folder, checkout)] == [b"1\n"] * 2
-    executed = marker.read_text() if marker.exists() else ""
-    assert executed == ""
+    assert not marker.exists()
+    git(checkout, "status")
+    assert marker.exists()  # The traps are armed: a plain git walks into them.
 
 
 async def test_a_branch_is_checked_out_beside_and_shares_the_objects(
