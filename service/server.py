@@ -27,6 +27,7 @@ from service.observability.traces import Tracer, open_tracer
 from service.settings import DataFolder, Settings
 from service.store.database import Database
 from service.store.rate_limits import RateLimiter
+from service.store.results import Results
 from service.store.runs import RunCounts
 from service.worker_process import ServiceError, announce, build_worker, drain, held, mask_known, one_worker
 
@@ -113,7 +114,7 @@ class RunningService:
                 self._announce(listener, extra)
             return not self._failed
 
-        server = _Server(config, announce)
+        server = _Server(config, announce, context.log_watch.close)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop)
@@ -172,9 +173,12 @@ class RunningService:
 class _Server(uvicorn.Server):
     """uvicorn without its own signal handling, which ends the process by the signal instead of an exit status."""
 
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, announce: Callable[[], Awaitable[bool]], stop_waiting: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._announce = announce
+        self._stop_waiting = stop_waiting
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -188,6 +192,7 @@ class _Server(uvicorn.Server):
     def stop(self) -> None:
         """Stop accepting and end when the open requests are answered."""
         self.should_exit = True
+        self._stop_waiting()
 
 
 def _is_loopback(host: str) -> bool:
@@ -217,6 +222,7 @@ def _context(
         page_key=database.secret("page_token_key"),
         counts=RunCounts(),
         wake=_no_worker if worker is None else worker.wake,
+        results=Results(folder),
         exposition=exposition(metrics, settings.metrics, os.environ),
         tracer=tracer,
     )

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.api import code_hosts, errors, metrics, organizations, run_list, runs
+from service.api import code_hosts, errors, metrics, organizations, results, run_list, runs
 from service.api.context import Context
 from service.api.errors import body
 from service.store.database import Database
@@ -29,7 +29,7 @@ def build(context: Context) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.context = context
-    routers = [module.router for module in (organizations, run_list, runs, code_hosts)]
+    routers = [module.router for module in (organizations, run_list, runs, code_hosts, results)]
     offered = [offer for router in routers for offer in errors.offered_by(router, PREFIX)]
     errors.install(app, [*offered, *errors.offered_by(metrics.router)])
     for router in routers:

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 from fastapi import Depends, Request
 
+from service.api.log_watch import LogWatch
 from service.api.threads import Threads
 from service.clock import Clock
 from service.hosts.health import HealthProbes
@@ -15,6 +16,7 @@ from service.observability.traces import NoTracer, Tracer
 from service.settings import Settings
 from service.store.database import Database
 from service.store.rate_limits import RateLimiter
+from service.store.results import Results
 from service.store.runs import RunCounts
 
 CONTEXT: Final = "runwarden.context"
@@ -39,9 +41,13 @@ class Context:
     """How many runs a list has; moments old where there are many."""
     wake: Callable[[], None]
     """Tells the worker of this process, if there is one, that a turn was accepted."""
+    results: Results
+    """What is kept of the logs and diffs of turns."""
     exposition: Exposition | None = None
     """None: `/metrics` is not offered."""
     tracer: Tracer = field(default_factory=NoTracer)
+    log_watch: LogWatch = field(default_factory=LogWatch)
+    """Where requests wait for a log to grow."""
     parsing: Threads = field(default_factory=lambda: Threads(1))
     """Reads large bodies."""
     scrapes: Threads = field(default_factory=lambda: Threads(1))

@@ -16,7 +16,7 @@ from service.api.errors import ApiError, bad_request, documented
 from service.clock import rfc3339
 from service.hosts.branches import default_branch
 from service.reference import PLATFORMS, Reference, branch_fault, checked_path, location, reference
-from service.store import agents, audit, hosts, repositories, runs, turns
+from service.store import agents, hosts, repositories, runs
 from service.store.agents import DEFAULT_NAME
 from service.store.repositories import Repository
 from service.store.runs import Run, TurnRequest
@@ -115,24 +115,8 @@ def _check_metadata(context: Context, metadata: dict[str, Any] | None) -> None:
         raise bad_request("metadata_too_large", f"metadata: may have at most {limit} bytes as JSON")
 
 
-@router.post("/external/runs/{run_id}/cancel", tags=["Extensions"], responses=documented(409))
-def cancel_run(run_id: str, context: Services, caller: Administrator) -> dict[str, Any]:
-    """Cancel an active run: it is failed, what works on it is interrupted, and nothing of it is pushed."""
-    with context.database.write() as connection:
-        found = runs.by_id(connection, run_id)
-        if found is None or found.organization_id != caller.organization.id:
-            raise _no_run(run_id)
-        reason = f"cancelled by the holder of the token {caller.token.alias or caller.token.id}"
-        if not turns.cancel(connection, run_id, reason, context.clock()):
-            raise ApiError(409, "run_not_active", f"the run {run_id} has ended already: it is {found.status}")
-        cancelled = runs.by_id(connection, run_id) or found
-        owner = found.organization_id
-        audit.record(connection, caller.actor, "run.cancel", context.clock(), target=run_id, organization_id=owner)
-    context.wake()
-    return run_body(cancelled)
-
-
-def _no_run(run_id: str) -> ApiError:
+def no_run(run_id: str) -> ApiError:
+    """Return the 404 of a run that there is not, or not for the caller."""
     return ApiError(404, "run_not_found", f"there is no run {run_id!r}; list the runs to find its id")
 
 
@@ -159,7 +143,7 @@ def _resume(context: Context, run_id: str, request: TurnRequest, target: _Target
     with context.database.write() as connection:
         found = runs.by_id(connection, run_id)
         if found is None or found.organization_id != request.organization_id:
-            raise _no_run(run_id)
+            raise no_run(run_id)
         _check_same(found, request, target)
         resumed = runs.resume(connection, found, request, context.clock())
         _check_quota(context, connection, request)

@@ -1,4 +1,4 @@
-"""`run`: what the API does not show of a run, its log and its diff."""
+"""`run`: a run's turns, their logs and diffs; cancelling and deleting one."""
 
 from typing import TYPE_CHECKING, Any, Literal
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from service.clock import Clock, rfc3339
 from service.execution import agent as agent_process
 from service.execution.agent import AgentCommand, AgentFailedError
@@ -29,6 +31,7 @@ from service.store.turns import Turn, TurnOutcome
 
 DIFFS: Final = ("diff", "run.diff")
 """What the patches of a turn and of the whole run are called where they are kept."""
+OWN_FAULT: Final = "the service itself failed; its log says why. Continue the run to try again"
 TRAILER: Final = "Runwarden-Run"
 _SEARCHED_COMMITS: Final = 500
 _SUBJECT_LENGTH: Final = 60
@@ -183,6 +186,11 @@ class TurnExecution:
             # Callers read it: where our data folder is does not concern them.
             text = str(error).replace(f"{self._folder.root}/", "")
             outcome = TurnOutcome("failed", failure=text, attempt=attempt.turn.attempt)
+        except (InterruptedTurnError, SupersededError, SQLAlchemyError):
+            raise
+        except Exception:  # noqa: BLE001 — one guard at the boundary of an attempt: it must come to its own end
+            _log.exception("%s failed in the service itself", attempt.trailer)
+            outcome = TurnOutcome("failed", failure=OWN_FAULT, attempt=attempt.turn.attempt)
         self._tracer.ended(outcome.status)
         outcome = replace(outcome, failure=_masked(attempt, outcome.failure), summary=_masked(attempt, outcome.summary))
         attempt.say(f"{outcome.status}{f': {outcome.failure}' if outcome.failure else ''}", self._clock)

@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from service.clock import SECOND_MICROS, Clock
 from service.execution.queue import TurnQueue
 from service.execution.retention import RetentionThread
-from service.execution.turn import InterruptedTurnError, SupersededError, TurnExecution
+from service.execution.turn import OWN_FAULT, InterruptedTurnError, SupersededError, TurnExecution
 from service.execution.workspace import Workspaces
 from service.observability.log import bound
 from service.settings import DataFolder, Execution
@@ -140,8 +140,8 @@ class TurnWorker:
             return None
         except Exception:  # noqa: BLE001 — one guard at the boundary of a turn: it must come to an end
             _log.exception("%s turn %d failed in the service itself", run_id, number)
-            text = "the service itself failed; its log says why. Continue the run to try again"
-            outcome = TurnOutcome("failed", failure=text, attempt=self._execution.attempt_of(run_id, number))
+            attempt = self._execution.attempt_of(run_id, number)
+            outcome = TurnOutcome("failed", failure=OWN_FAULT, attempt=attempt)
         finally:
             self._queue.mark_busy()
             with self._counting:

@@ -16,12 +16,12 @@ ANYTHING = (*SEED, "--exclude-checks", "positive_data_acceptance")
 ACCEPTED = (*SEED, "--mode", "positive", "--generation-allow-x00", "false", "--phases", "coverage,fuzzing")
 
 
-def judge(report: dict[str, Any], at_least: int) -> None:
+def judge(report: dict[str, Any], at_least: int, operations: int = 6) -> None:
     """Nothing was found, every operation was tried, and often enough."""
     assert report["failures"] == [], report["output"]
     assert report["errors"] == [], report["output"]
     assert (report["complete"], report["exit_code"]) == (True, 0), report["output"]
-    assert report["operations"]["tested"] == report["operations"]["total"] == 6
+    assert report["operations"]["tested"] == report["operations"]["total"] == operations
     assert report["test_cases"]["generated"] >= at_least
 
 
@@ -33,6 +33,29 @@ def test_whatever_is_sent_the_answer_conforms(subject: Subject, specification: d
 def test_whatever_fits_is_accepted(subject: Subject, specification: dict[str, Any], tmp_path: Path) -> None:
     """In a world whose agents, repositories and offers are known, every request that fits the schema succeeds."""
     judge(subject.campaign(tmp_path, narrowed(specification), "--max-examples", "25", *ACCEPTED), 125)
+
+
+def test_the_extension_answers_as_it_says(subject: Subject, tmp_path: Path) -> None:
+    """Results of runs (docs/results.md), as OpenAPI describes them: for any run, and for one that there is."""
+    described = dict(subject.http.get(f"{subject.root}/openapi.json").json())
+    described["paths"] = {
+        path.removeprefix("/v1"): item
+        for path, item in described["paths"].items()
+        if any(operation.get("tags") == ["results"] for operation in item.values())
+    }
+    judge(subject.campaign(tmp_path, described, "--max-examples", "30", *ANYTHING), 250, operations=5)
+    order = {"instructions": "look", "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}}}
+    run_id = subject.http.post("/external/runs", json=order).json()["run_id"]
+    known = {"run_id": {"type": "string", "enum": [run_id]}, "n": {"type": "integer", "enum": [1]}}
+    for item in described["paths"].values():
+        for operation in item.values():
+            # Without `wait`: nothing works on the run, so that each of these would wait to its end.
+            operation["parameters"] = [
+                one | {"schema": known.get(one["name"], one["schema"])}
+                for one in operation["parameters"]
+                if one["name"] != "wait"
+            ]
+    judge(subject.campaign(tmp_path, described, "--max-examples", "20", *ANYTHING), 100, operations=5)
 
 
 DEVIATIONS = {

@@ -1,14 +1,15 @@
 """The fence: an attempt that was taken over while it worked leaves no trace, whatever became of the turn since."""
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from service.clock import now_micros
 from service.execution.sandbox import Sandbox
-from service.execution.turn import SupersededError, TurnExecution
+from service.execution.turn import OWN_FAULT, SupersededError, TurnExecution
 from service.execution.workspace import Workspaces
 from service.settings import DataFolder, Execution
 from service.setup import AgentEntry, put_agent
@@ -28,9 +29,16 @@ pathlib.Path("late.txt").write_text("too late")
 """
 
 
-@pytest.mark.parametrize("status", ["completed", "failed"])
-def test_who_was_taken_over_pushes_nothing(tmp_path: Path, status: str) -> None:
-    """The heir ended the turn without a commit, so that the branch still is where the late one found it."""
+class Broken(Sandbox):
+    """A mistake of ours, in the middle of an attempt."""
+
+    def wrap(self, *_: object, **__: object) -> list[str]:
+        raise ZeroDivisionError
+
+
+@contextmanager
+def waiting_turn(tmp_path: Path) -> Iterator[tuple[Database, DataFolder, str]]:
+    """A database with one turn of an agent that waits for a gate."""
     repository = make_repository(tmp_path / "api", {"README.md": "# api\n"})
     (tmp_path / "sleeper.py").write_text(SLEEPER, "utf-8")
     folder = DataFolder(tmp_path / "data")
@@ -44,6 +52,29 @@ def test_who_was_taken_over_pushes_nothing(tmp_path: Path, status: str) -> None:
             )
             order = TurnRequest(owner, "sleeper", "github", "acme/api", str(repository), "wanted", "do it")
             run_id = runs.accept(connection, order, now_micros()).id
+        yield database, folder, run_id
+
+
+def test_a_fault_of_the_service_ends_its_own_attempt_alone(tmp_path: Path) -> None:
+    """What breaks after another has taken the turn over leaves the heir's attempt open."""
+    with waiting_turn(tmp_path) as (database, folder, run_id):
+        execution = TurnExecution(database, folder, Execution(), Broken(None, "a test"), now_micros)
+        outcome = execution.perform(run_id, 1, Workspaces(folder, "late"))
+        with database.write() as connection:
+            turns.claim(connection, run_id, 1, "heir", now_micros())
+        execution.settle(run_id, 1, outcome)
+        with database.read() as connection:
+            turn = turns.by_number(connection, run_id, 1)
+
+    assert (outcome.status, outcome.failure, outcome.attempt) == ("failed", OWN_FAULT, 1)
+    assert turn is not None
+    assert (turn.status, turn.attempt) == ("working", 2)
+
+
+@pytest.mark.parametrize("status", ["completed", "failed"])
+def test_who_was_taken_over_pushes_nothing(tmp_path: Path, status: str) -> None:
+    """The heir ended the turn without a commit, so that the branch still is where the late one found it."""
+    with waiting_turn(tmp_path) as (database, folder, run_id):
         execution = TurnExecution(database, folder, Execution(), Sandbox(None, "a test"), now_micros)
         with ThreadPoolExecutor(1) as pool:
             late = pool.submit(execution.perform, run_id, 1, Workspaces(folder, "late"))
@@ -57,7 +88,7 @@ def test_who_was_taken_over_pushes_nothing(tmp_path: Path, status: str) -> None:
             turn = turns.by_number(connection, run_id, 1)
 
     assert isinstance(error, SupersededError)
-    assert git("branch", "--list", cwd=repository).split() == ["*", "main"]
+    assert git("branch", "--list", cwd=tmp_path / "api.git").split() == ["*", "main"]
     assert turn is not None
     assert (turn.status, turn.commit_sha, turn.attempt) == (status, None, 2)
     assert list(folder.work.iterdir()) == []

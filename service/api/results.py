@@ -1,0 +1,281 @@
+"""Results: a run with its turns, their logs and changes, and cancelling (docs/results.md; beside the specification)."""
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Final
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Path, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from pydantic import BaseModel
+
+from service.api.auth import Administrator, Caller
+from service.api.context import Context, Services
+from service.api.errors import ApiError, bad_request, documented
+from service.api.runs import no_run, run_body
+from service.clock import rfc3339
+from service.store import audit, runs, turns
+from service.store.results import DiffKind
+from service.store.runs import FINAL, Run
+from service.store.turn_files import Key
+from service.store.turns import Turn
+
+_PIECE: Final = 256 << 10
+_LARGEST_DIFF: Final = 8 << 20
+_LONGEST_WAIT_S: Final = 30
+_INTEGER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
+_log = logging.getLogger(__name__)
+router = APIRouter(tags=["results"])
+
+
+class TurnBody(BaseModel):
+    """A turn, as OpenAPI describes it."""
+
+    number: int
+    instructions: str
+    caller: str | None
+    state: str
+    started_at: str | None
+    ended_at: str | None
+    outcome: str | None
+    reason: str | None
+    commit: str | None
+    summary: str | None
+    files: int | None
+    additions: int | None
+    deletions: int | None
+
+
+class _Repository(BaseModel):
+    platform: str
+    data: dict[str, Any]
+
+
+class RunBody(BaseModel):
+    """A run (spec 2.4), as OpenAPI describes it."""
+
+    run_id: str
+    status: str
+    branch_name: str
+    repository: _Repository
+    created_at: str
+    updated_at: str
+
+
+class RunResultsBody(RunBody):
+    """A run with its turns."""
+
+    turns: list[TurnBody]
+
+
+def _integer(name: str, most: int | None, text: str) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "integer", "format": "int64", "default": 0}
+    if most is not None:
+        schema |= {"minimum": 0, "maximum": most}
+    return {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
+
+
+_TurnNumber = Annotated[
+    str,
+    Path(description="From 1.", json_schema_extra={"type": "integer", "minimum": 1, "maximum": 999_999_999}),
+]
+
+
+def _bytes(media: str, *headers: str) -> dict[int | str, dict[str, Any]]:
+    schema = {"schema": {"type": "string", "format": "binary"}}
+    described = {name: {"schema": {"type": "string"}} for name in headers}
+    return {200: {"description": "The bytes.", "content": {media: schema}, "headers": described}}
+
+
+@router.get("/external/runs/{run_id}", responses={200: {"model": RunResultsBody}, **documented()})
+def read_run(run_id: str, context: Services, caller: Administrator) -> dict[str, Any]:
+    """Return a run with its turns, oldest first."""
+    with context.database.read() as connection:
+        run = _found(connection, caller, run_id)
+        found = turns.of(connection, run_id)
+    return run_body(run) | {"turns": [_turn_body(turn) for turn in found]}
+
+
+def _turn_body(turn: Turn) -> dict[str, Any]:
+    started, ended = (None if at is None else rfc3339(at) for at in (turn.started_at, turn.finished_at))
+    return {
+        "number": turn.number,
+        "instructions": turn.instructions,
+        "caller": turn.caller,
+        "state": turn.outcome or turn.status,
+        "started_at": started,
+        "ended_at": ended,
+        "outcome": turn.outcome,
+        "reason": turn.reason,
+        "commit": turn.commit_sha,
+        "summary": turn.summary,
+        "files": turn.files,
+        "additions": turn.additions,
+        "deletions": turn.deletions,
+    }
+
+
+def _found(connection: sa.Connection, caller: Caller, run_id: str) -> Run:
+    found = runs.by_id(connection, run_id)
+    if found is None or found.organization_id != caller.organization.id:
+        raise no_run(run_id)
+    return found
+
+
+def _found_turn(connection: sa.Connection, caller: Caller, run_id: str, number: str) -> Turn:
+    _found(connection, caller, run_id)
+    found = turns.by_number(connection, run_id, int(number)) if _NUMBER.fullmatch(number) else None
+    if found is None:
+        raise ApiError(404, "turn_not_found", f"the run {run_id} has no turn {number!r}; turns are counted from 1")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What a request asks of a log."""
+
+    offset: int
+    wait_s: int
+
+    @classmethod
+    def of(cls, request: Request) -> "_Part":
+        given = {name: request.query_params.getlist(name) for name in ("offset", "wait")}
+        values = []
+        for name, texts in given.items():
+            if len(texts) > 1 or not all(_INTEGER.fullmatch(text) for text in texts):
+                raise bad_request("invalid_query", f"{name} must be one integer of at most 18 digits")
+            values.append(int(texts[0]) if texts else 0)
+        if not 0 <= values[1] <= _LONGEST_WAIT_S:
+            raise bad_request("invalid_query", f"wait must be from 0 to {_LONGEST_WAIT_S} seconds")
+        return cls(*values)
+
+
+@router.get(
+    "/external/runs/{run_id}/turns/{n}/log",
+    response_class=Response,
+    openapi_extra={
+        "parameters": [
+            _integer("offset", None, "Where to begin, in bytes; negative: from the end."),
+            _integer("wait", _LONGEST_WAIT_S, "Seconds to wait where there is no more yet."),
+        ]
+    },
+    responses={
+        **_bytes(
+            "application/octet-stream",
+            *(f"Runwarden-Log-{name}" for name in ("Offset", "Next", "Size", "Ended")),
+        ),
+        **documented(400, 410),
+    },
+)
+async def read_log(run_id: str, n: _TurnNumber, request: Request, context: Services, caller: Administrator) -> Response:
+    """Return a piece of a turn's log; it waits for more without a connection or a thread of its own."""
+    part = _Part.of(request)
+    ask = partial(_log_piece, context, caller, run_id, n, part.offset)
+
+    async def look(keys: Sequence[Key]) -> Mapping[Key, tuple[int, bool]]:
+        return await run_in_threadpool(_sizes, context, keys)
+
+    answer = await run_in_threadpool(ask)
+    if part.wait_s and not answer.body and answer.headers["Runwarden-Log-Ended"] == "false":
+        size = int(answer.headers["Runwarden-Log-Size"])
+        await context.log_watch.grown(look, (run_id, int(n)), size, part.wait_s)
+        answer = await run_in_threadpool(ask)
+    return answer
+
+
+def _log_piece(context: Context, caller: Caller, run_id: str, number: str, offset: int) -> Response:
+    with context.database.read() as connection:
+        # Before its bytes are read: what has ended by then is whole.
+        turn = _found_turn(connection, caller, run_id, number)
+        piece = context.results.log(connection, (turn.run_id, turn.number), offset, _PIECE)
+    is_ended = turn.status in FINAL
+    if piece is None and is_ended and turn.attempt:
+        raise ApiError(410, "log_not_kept", f"the log of turn {turn.number} is not kept any longer")
+    data, start, size = (b"", 0, 0) if piece is None else (piece.data, piece.offset, piece.size)
+    headers = {
+        "Runwarden-Log-Offset": str(start),
+        "Runwarden-Log-Next": str(start + len(data)),
+        "Runwarden-Log-Size": str(size),
+        "Runwarden-Log-Ended": "true" if is_ended else "false",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return Response(data, media_type="application/octet-stream", headers=headers)
+
+
+def _sizes(context: Context, keys: Sequence[Key]) -> dict[Key, tuple[int, bool]]:
+    with context.database.read() as connection:
+        ended = turns.ended_among(connection, keys)
+        sizes = context.results.log_sizes(connection, keys)
+    return {key: (sizes.get(key, 0), key in ended) for key in keys}
+
+
+_PATCH: Final = {
+    **_bytes("text/plain", "Runwarden-Base", "Runwarden-Head"),
+    **documented(409, 410, 413),
+}
+
+
+@router.get(
+    "/external/runs/{run_id}/turns/{n}/diff",
+    response_class=Response,
+    responses=_PATCH,
+)
+def read_turn_diff(run_id: str, n: _TurnNumber, context: Services, caller: Administrator) -> Response:
+    """Return what a turn changed, as a patch."""
+    with context.database.read() as connection:
+        turn = _found_turn(connection, caller, run_id, n)
+        if turn.status not in FINAL:
+            raise ApiError(409, "turn_active", f"turn {turn.number} has not ended; its change is known when it has")
+        return _patch(context, connection, turn, "diff", turn.base_sha)
+
+
+@router.get("/external/runs/{run_id}/diff", response_class=Response, responses=_PATCH)
+def read_run_diff(run_id: str, context: Services, caller: Administrator) -> Response:
+    """Return what the whole run changed since it left the default branch, as a patch."""
+    with context.database.read() as connection:
+        _found(connection, caller, run_id)
+        with_commit = [turn for turn in turns.of(connection, run_id) if turn.commit_sha]
+        if not with_commit:
+            return _text(b"", {})
+        last = with_commit[-1]
+        kind: DiffKind = "diff" if last.merge_base == last.base_sha else "run.diff"
+        return _patch(context, connection, last, kind, last.merge_base)
+
+
+def _patch(context: Context, connection: sa.Connection, turn: Turn, kind: DiffKind, base: str | None) -> Response:
+    if turn.commit_sha is None:
+        return _text(b"", {})
+    patch = context.results.diff(connection, (turn.run_id, turn.number), kind)
+    way = f"with git: git fetch origin {turn.commit_sha}, then git show {turn.commit_sha}"
+    if patch is None:
+        raise ApiError(410, "diff_not_kept", f"the diff of turn {turn.number} is not kept any longer; read it {way}")
+    if len(patch) > _LARGEST_DIFF:
+        raise ApiError(413, "diff_too_large", f"the diff has more than {_LARGEST_DIFF} bytes; read it {way}")
+    return _text(patch, {"Runwarden-Head": turn.commit_sha} | ({"Runwarden-Base": base} if base else {}))
+
+
+def _text(patch: bytes, headers: dict[str, str]) -> Response:
+    return Response(patch, media_type="text/plain", headers=headers | {"X-Content-Type-Options": "nosniff"})
+
+
+@router.post("/external/runs/{run_id}/cancel", status_code=202, responses={202: {"model": RunBody}, **documented(409)})
+def cancel_run(run_id: str, context: Services, caller: Administrator) -> dict[str, Any]:
+    """Cancel an active run: it is failed, what works on it is interrupted, and nothing of it is pushed."""
+    with context.database.write() as connection:
+        run = _found(connection, caller, run_id)
+        reason = f"{turns.CANCELLED} by {caller.token.alias or caller.token.id}"
+        if not turns.cancel(connection, run_id, reason, context.clock()):
+            last = turns.by_number(connection, run_id, run.turn)
+            if last is None or last.outcome != turns.CANCELLED:
+                raise ApiError(409, "run_not_active", f"the run {run_id} has ended already: it is {run.status}")
+            return run_body(run)
+        run = runs.by_id(connection, run_id) or run
+        owner = run.organization_id
+        audit.record(connection, caller.actor, "run.cancel", context.clock(), target=run_id, organization_id=owner)
+    _log.info("%s turn %d %s", run_id, run.turn, reason)
+    context.wake()
+    return run_body(run)

@@ -1,0 +1,305 @@
+"""What the API tells of a run beyond the specification: its turns, logs and diffs, and cancelling (docs/results.md)."""
+
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from service.settings import DataFolder
+from service.store import turns
+from tests.service.conftest import Api
+from tests.service.deployment import Deployment, deployment
+from tests.service_process import git
+from tests.waiting import eventually
+
+SETTINGS: Final = '[execution]\nsandbox = "none"\nworker_ttl_s = 3600\ndrain_s = 0.1\n'
+HASTY: Final = SETTINGS.replace("3600", "3")
+TURN_FIELDS: Final = {
+    *("number", "instructions", "caller", "state", "started_at", "ended_at", "outcome", "reason", "commit", "summary"),
+    *("files", "additions", "deletions"),
+}
+
+
+def log_path(run_id: str, number: int = 1) -> str:
+    return f"/external/runs/{run_id}/turns/{number}/log"
+
+
+def position(answer: Any) -> tuple[int, int, int, str]:
+    """Where a piece of a log begins, where to go on, how long the log is, and whether its turn has ended."""
+    offset, following, size = (int(answer.headers[f"Runwarden-Log-{name}"]) for name in ("Offset", "Next", "Size"))
+    return offset, following, size, answer.headers["Runwarden-Log-Ended"]
+
+
+@pytest.fixture(scope="module")
+def done(tenant: Callable[..., Api], shared_service: Any) -> tuple[Api, str]:
+    """A run with two turns that committed, and one that changed nothing."""
+    found = next(one for one in shared_service.setup["organizations"] if one["slug"] == "acme")
+    api = Api(shared_service, found)
+    run_id = api.start("write one")
+    api.ended(run_id)
+    for words in ("write two", "nothing at all"):
+        assert api.follow(run_id, words).status_code == 201
+        api.ended(run_id)
+    return api, run_id
+
+
+def test_a_run_tells_its_turns(done: tuple[Api, str]) -> None:
+    """As it is in the list, with each instruction, who gave it, and what came of it."""
+    api, run_id = done
+    found = api.get(f"/external/runs/{run_id}").json()
+    told = found.pop("turns")
+    first, second, third = told
+
+    assert found == api.run(run_id)
+    assert all(set(turn) == TURN_FIELDS for turn in told)
+    assert [turn["number"] for turn in told] == [1, 2, 3]
+    assert [turn["instructions"] for turn in told] == ["write one", "write two", "nothing at all"]
+    assert {(turn["caller"], turn["state"], turn["outcome"]) for turn in told} == {("tests", "completed", "completed")}
+    assert (first["summary"], first["files"], first["deletions"], first["reason"]) == ("did write", 1, 0, None)
+    assert (second["files"], second["deletions"]) == (1, 0)
+    assert first["additions"] > 0
+    assert first["started_at"] < first["ended_at"] < second["started_at"]
+    assert (third["commit"], third["files"], third["reason"]) == (None, None, turns.NOTHING_CHANGED)
+
+
+def test_diffs_apply_and_name_their_commits(done: tuple[Api, str], tmp_path: Path) -> None:
+    """A turn's from the branch before to the branch after it; the run's from where the branch left the default one."""
+    api, run_id = done
+    repository = api.service.repositories["acme/api"]
+    git("clone", "--quiet", str(repository), str(tmp_path / "clone"), cwd=tmp_path)
+    commits = [turn["commit"] for turn in api.get(f"/external/runs/{run_id}").json()["turns"]]
+    one, two, three, whole = (
+        api.get(f"/external/runs/{run_id}/{path}") for path in (*(f"turns/{n}/diff" for n in (1, 2, 3)), "diff")
+    )
+    main = git("rev-parse", "main", cwd=repository)
+    between = [(one.headers["Runwarden-Base"], one.headers["Runwarden-Head"])]
+    between += [(answer.headers["Runwarden-Base"], answer.headers["Runwarden-Head"]) for answer in (two, whole)]
+    for answer in (one, two):
+        applied = subprocess.run(["git", "apply", "--index"], cwd=tmp_path / "clone", input=answer.content, check=False)
+        assert applied.returncode == 0
+    made = git("write-tree", cwd=tmp_path / "clone")
+
+    assert between == [(main, commits[0]), (commits[0], commits[1]), (main, commits[1])]
+    assert made == git("rev-parse", f"{commits[1]}^{{tree}}", cwd=repository)
+    assert one.headers["content-type"] == "text/plain; charset=utf-8"
+    assert (three.status_code, three.content, "Runwarden-Head" in three.headers) == (200, b"", False)
+    options = ("--binary", "--full-index", "--no-renames", main, commits[1])
+    assert whole.text.rstrip("\n") == git("diff", *options, cwd=repository)
+
+
+def test_a_log_is_read_in_pieces(done: tuple[Api, str]) -> None:
+    """From the start, from the middle, from the end, and beyond it; each piece says where it stands."""
+    api, run_id = done
+    whole = api.get(log_path(run_id))
+    size = len(whole.content)
+    middle, tail, beyond, before = (
+        api.get(log_path(run_id), params={"offset": offset}) for offset in (5, -7, size + 9, -size - 9)
+    )
+
+    assert b"scribe at work on turn 1" in whole.content
+    assert whole.headers["content-type"] == "application/octet-stream"
+    assert position(whole) == (0, size, size, "true")
+    assert (middle.content, position(middle)[0]) == (whole.content[5:], 5)
+    assert (tail.content, position(tail)) == (whole.content[-7:], (size - 7, size, size, "true"))
+    assert (beyond.content, position(beyond)) == (b"", (size, size, size, "true"))
+    assert before.content == whole.content
+
+
+@pytest.mark.parametrize("query", ["offset=x", "offset=1&offset=2", "wait=31", "wait=-1", "offset=9999999999999999999"])
+def test_a_query_that_means_nothing_is_400(done: tuple[Api, str], query: str) -> None:
+    """Never 422, and nothing is waited for."""
+    api, run_id = done
+    answer = api.get(f"{log_path(run_id)}?{query}")
+
+    assert (answer.status_code, answer.json()["error_code"]) == (400, "invalid_query")
+
+
+PATHS: Final = [
+    ("GET", ""),
+    ("GET", "/turns/1/log"),
+    ("GET", "/turns/1/diff"),
+    ("GET", "/diff"),
+    ("POST", "/cancel"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+def test_a_run_of_another_organization_is_not_there(
+    done: tuple[Api, str], tenant: Callable[..., Api], method: str, path: str
+) -> None:
+    """Word for word as for a run that there is not; without the scope of the list it is 403."""
+    api, run_id = done
+    other = tenant()
+    made = api.service.admin("token", "create", "--org", "acme", "--scope", "organizations:create")
+    theirs = other.http.request(method, f"/external/runs/{run_id}{path}")
+    none = other.http.request(method, f"/external/runs/run_none{path}")
+    scopeless = other.http.request(
+        method, f"/external/runs/{run_id}{path}", headers={"Authorization": f"Bearer {made['token']}"}
+    )
+
+    assert (theirs.status_code, theirs.json()["error_code"]) == (404, "run_not_found")
+    assert theirs.text.replace(run_id, "run_none") == none.text
+    assert scopeless.status_code == 403
+
+
+@pytest.mark.parametrize("number", ["0", "4", "x", "-1", "9" * 30, "%00"])
+@pytest.mark.parametrize("what", ["log", "diff"])
+def test_a_turn_that_is_not_there_is_404(done: tuple[Api, str], number: str, what: str) -> None:
+    """With a word of its own: the run exists."""
+    api, run_id = done
+    answer = api.get(f"/external/runs/{run_id}/turns/{number}/{what}")
+
+    assert (answer.status_code, answer.json()["error_code"]) == (404, "turn_not_found")
+
+
+def test_what_was_pruned_or_is_too_large_says_so(start: Callable[..., Api]) -> None:
+    """410 and 413 name git as the way to a diff; the turn itself stays."""
+    api = start(settings=SETTINGS)
+    run_id = api.start("write it")
+    api.ended(run_id)
+    folder = DataFolder(api.service.data_dir)
+    folder.turn_diff(run_id, 1).write_bytes(b"+" * (8 << 20) + b"\n")
+    large = api.get(f"/external/runs/{run_id}/diff")
+    for file in (folder.turn_diff(run_id, 1), folder.turn_log(run_id, 1)):
+        file.unlink()
+    gone = [api.get(f"/external/runs/{run_id}/{path}") for path in ("turns/1/log", "turns/1/diff", "diff")]
+
+    assert (large.status_code, large.json()["error_code"]) == (413, "diff_too_large")
+    assert "git show" in large.json()["message"]
+    assert [answer.status_code for answer in gone] == [410, 410, 410]
+    assert api.get(f"/external/runs/{run_id}").json()["turns"][0]["commit"]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Deployment, Api]]:
+    """A service over either database, whose turns work on another machine than its API where that is possible."""
+    url = None if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    with deployment(tmp_path / "deployment", url, settings=SETTINGS) as made:
+        if url is None:
+            yield made, made.client(made.begin("serve", "--port", "0"))
+        else:
+            made.begin("worker", machine="far")
+            yield made, made.client(made.api("near"))
+
+
+def followed(api: Api, run_id: str, heard: list[bytes]) -> str:
+    """Follow a log to its end, piece by piece; return the last answer's word on that."""
+    offset = 0
+    while True:
+        answer = api.get(log_path(run_id), params={"offset": offset, "wait": 30})
+        assert answer.status_code == 200, answer.text
+        heard.append(answer.content)
+        offset = position(answer)[1]
+        if position(answer)[3] == "true" and offset == position(answer)[2]:
+            return answer.headers["Runwarden-Log-Ended"]
+
+
+def test_a_log_is_followed_while_its_turn_works(either: tuple[Deployment, Api], tmp_path: Path) -> None:
+    """Twenty who wait hear of each piece, also from another machine, and of the end."""
+    _, api = either
+    gate = tmp_path / "gate"
+    run_id = api.start(f"wait {gate}")
+    logs: list[list[bytes]] = [[] for _ in range(20)]
+    with ThreadPoolExecutor(20) as pool:
+        ends = [pool.submit(followed, Api(api.service, api.organization), run_id, log) for log in logs]
+        eventually(lambda: all(b"at work on turn 1" in b"".join(log) for log in logs), "they hear the agent")
+        listed = api.get("/external/runs").status_code
+        unfinished = api.get(f"/external/runs/{run_id}/turns/1/diff")
+        gate.touch()
+        said = {one.result(120) for one in ends}
+
+    assert (said, listed) == ({"true"}, 200)
+    assert (unfinished.status_code, unfinished.json()["error_code"]) == (409, "turn_active")
+    assert {b"".join(log) for log in logs} == {api.get(log_path(run_id)).content}
+    assert b"pushed" in b"".join(logs[0])
+    assert api.get(f"/external/runs/{run_id}/diff").content.startswith(b"diff --git a/notes/")
+
+
+def test_cancelling_ends_a_turn_wherever_it_works(either: tuple[Deployment, Api], tmp_path: Path) -> None:
+    """At work and while it waits; twice is once; its processes end, nothing is pushed, and the next turn runs."""
+    made, api = either
+    gate = tmp_path / "gate"
+    run_id = api.start(f"wait {gate}")
+    eventually(lambda: b"at work on turn 1" in api.get(log_path(run_id)).content, "the agent works")
+    answers = [api.post(f"/external/runs/{run_id}/cancel", {}) for _ in range(2)]
+    eventually(lambda: not [left for left in made.leftovers() if "scribe" in left], "the agent is gone")
+    told = api.get(f"/external/runs/{run_id}").json()["turns"][0]
+    trail = [one for one in made.admin("audit", "list")["entries"] if one["action"] == "run.cancel"]
+    assert api.follow(run_id, "write it").status_code == 201
+    after = api.ended(run_id)
+    late = api.post(f"/external/runs/{run_id}/cancel", {})
+
+    assert [(answer.status_code, answer.json()["status"]) for answer in answers] == [(202, "failed")] * 2
+    assert (told["state"], told["outcome"], told["commit"]) == ("cancelled", "cancelled", None)
+    assert told["reason"] == "cancelled by tests"
+    assert [one["target"] for one in trail] == [run_id]
+    assert after["status"] == "completed"
+    subjects = git("log", "--format=%s", f"main..{after['branch_name']}", cwd=made.repositories["acme/api"])
+    assert subjects.splitlines() == ["scribe: write it"]
+    assert (late.status_code, late.json()["error_code"]) == (409, "run_not_active")
+
+
+def test_a_cancelled_turn_is_not_taken_up_again_after_kill_9(postgres_url: str, tmp_path: Path) -> None:
+    """Its worker dies before it hears of it; the heir finds the turn ended, and begins with the next."""
+    with deployment(tmp_path / "deployment", postgres_url, settings=HASTY) as made:
+        api = made.client(made.api())
+        worker = made.begin("worker", machine="victim")
+        gate = tmp_path / "gate"
+        run_id = api.start(f"wait {gate}")
+        eventually(lambda: b"at work on turn 1" in api.get(log_path(run_id)).content, "the agent works")
+        worker.kill()
+        assert api.post(f"/external/runs/{run_id}/cancel", {}).status_code == 202
+        assert api.follow(run_id, "write it").status_code == 201
+        made.begin("worker", machine="heir")
+        api.ended(run_id)
+        first, second = api.get(f"/external/runs/{run_id}").json()["turns"]
+        log = api.get(log_path(run_id)).content
+
+    assert (first["outcome"], second["outcome"]) == ("cancelled", "completed")
+    assert b"attempt 2" not in log
+
+
+def test_the_reason_of_a_failure_is_in_plain_words(start: Callable[..., Api], tmp_path: Path) -> None:
+    """An exit status, a time limit, a refused push, a command that is not there; none names the data folder."""
+    api = start(settings=SETTINGS)
+    api.add_agent(tmp_path, "slow", "import time; time.sleep(600)", "--timeout-s", "1")
+    api.service.admin("agent", "add", "nowhere", "--argv", str(tmp_path / "nowhere"))
+    runs = [api.start("fail now"), api.begin("slow"), api.begin("nowhere")]
+    for run_id in runs:
+        api.ended(run_id)
+    hook = api.service.repositories["acme/api"] / "hooks" / "pre-receive"
+    hook.write_text("#!/bin/sh\necho not today >&2\nexit 1\n")
+    hook.chmod(0o755)
+    runs.append(api.start("write it"))
+    api.ended(runs[-1])
+    reasons = [api.get(f"/external/runs/{run_id}").json()["turns"][0]["reason"] for run_id in runs]
+
+    assert reasons[0] == "the agent exited with status 3; its last lines are in the log"
+    assert reasons[1] == "the agent passed its time limit of 1 s and was ended"
+    assert "cannot be started" in reasons[2]
+    assert reasons[3].startswith("the push was refused: ")
+    assert "not today" in reasons[3]
+    assert not any(str(api.service.data_dir) in reason for reason in reasons)
+
+
+def test_a_service_that_goes_down_answers_who_waits(start: Callable[..., Api], tmp_path: Path) -> None:
+    """At once, with what there is, instead of holding the end up."""
+    api = start(settings=SETTINGS)
+    run_id = api.start(f"wait {tmp_path / 'never'}")
+    eventually(lambda: b"at work on turn 1" in api.get(log_path(run_id)).content, "the agent works")
+    size = position(api.get(log_path(run_id)))[2]
+    answers: list[Any] = []
+    ask = Api(api.service, api.organization).get
+    waiting = threading.Thread(
+        target=lambda: answers.append(ask(log_path(run_id), params={"offset": size, "wait": 30}))
+    )
+    waiting.start()
+    eventually(lambda: api.get("/external/runs").status_code == 200, "the service answers others")
+    status = api.service.stop()
+    waiting.join()
+
+    assert (status, answers[0].status_code) == (0, 200)
