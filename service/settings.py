@@ -144,6 +144,8 @@ class Retention(_Section):
     """Logs and diffs of turns that ended; None: they stay until `runwarden service prune` is called."""
     queue_days: Annotated[float, Field(gt=0, le=36_500)] = 30
     """The queue's entries of ended turns, of use only for debugging the queue."""
+    sessions_days: Annotated[float, Field(gt=0, le=36_500)] = 30
+    """The home folders that agents keep for a run, after its last turn."""
     audit_days: Annotated[float, Field(ge=1, le=36_500)] | None = None
     """Entries of the audit trail; None: they stay for good."""
     branches_days: Annotated[float, Field(gt=0, le=36_500)] | None = None
@@ -206,6 +208,9 @@ class DataFolder:
         self.mirrors = self.root / "mirrors"
         self.runs = self.root / "runs"
         self.work = self.root / "work"
+        self.sessions = self.root / "sessions"
+        """The home folders of runs whose agents resume what they began."""
+        self.caches = self.root / "caches"
         self.workers = self.root / "workers"
         """A lock for each live worker process on this folder."""
         self.restoring_file = self.root / "restoring"
@@ -231,7 +236,8 @@ class DataFolder:
                 f"{self.root} is being restored, or its restore was cut off: run `runwarden service restore` again, "
                 "with --force"
             )
-        for folder in (self.root, self.outbox, self.mirrors, self.runs, self.work, self.workers):
+        agents = (self.runs, self.work, self.sessions, self.caches)
+        for folder in (self.root, self.outbox, self.mirrors, *agents, self.workers):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def turn_log(self, run_id: str, turn: int) -> Path:

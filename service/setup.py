@@ -6,6 +6,8 @@ from typing import Annotated, Any, Final, Literal
 import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.agents import check
+from service.agents.options import AgentOptions, VariableName
 from service.clock import parse_duration, rfc3339
 from service.mail.address import checked_address
 from service.reference import checked_path, location, without_login
@@ -15,7 +17,6 @@ from service.store.organizations import Organization
 Platform = Literal["github", "gitlab"]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 AgentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
-VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 _PUBLIC_HOSTS: Final = {"github": "github.com", "gitlab": "gitlab.com"}
 _PUBLIC_APIS: Final = {"github": "https://api.github.com", "gitlab": "https://gitlab.com/api/v4"}
 
@@ -78,11 +79,12 @@ class OfferEntry(_Entry):
     """In the operator's words; changing it after a signup gives that organization the standard trial."""
 
 
-class AgentEntry(_Entry):
+class AgentEntry(AgentOptions):
     """An agent; without an organization it serves all of them."""
 
     name: AgentName
-    argv: Annotated[tuple[Name, ...], Field(min_length=1)]
+    argv: tuple[Annotated[str, Field(min_length=1, max_length=2000)], ...] = ()
+    """With a preset: the program where it is another, and more arguments for it."""
     organization: str | None = None
     timeout_s: Annotated[float, Field(gt=0, le=86_400)] = agents.DEFAULT_TIMEOUT_S
     network: bool = False
@@ -101,8 +103,12 @@ class SetupError(Exception):
     """The set-up cannot be applied; the text names the entry and the cure."""
 
 
-def apply_setup(connection: sa.Connection, setup: Setup, folder: Path, now: int) -> dict[str, Any]:
+def apply_setup(
+    connection: sa.Connection, setup: Setup, folder: Path, now: int, data: Path | None = None
+) -> dict[str, Any]:
     """Apply a document in one transaction and return what there is now, with the values of newly made tokens.
+
+    `data`: the data folder of the machine on which agents run; None: they run elsewhere.
 
     Raises:
         SetupError: An entry contradicts what is there, or lacks something.
@@ -113,7 +119,7 @@ def apply_setup(connection: sa.Connection, setup: Setup, folder: Path, now: int)
         trials.put_offer(connection, trials.Offer(offer.code, offer.kind, is_retired, offer.price))
     made = [_organization(connection, entry, folder, now) for entry in setup.organizations]
     for agent in setup.agents:
-        put_agent(connection, agent, now)
+        put_agent(connection, agent, now, data)
     return {
         "organizations": made,
         "offers": [offer.code for offer in trials.all_offers(connection)],
@@ -211,14 +217,20 @@ def add_repository(
     return made
 
 
-def put_agent(connection: sa.Connection, entry: AgentEntry, now: int) -> agents.Agent:
-    """Configure an agent.
+def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path | None = None) -> agents.Agent:
+    """Configure an agent; `data` is the data folder of the machine on which it runs, None: elsewhere.
 
     Raises:
-        SetupError: Its organization does not exist.
+        SetupError: Its organization does not exist, it contradicts itself, or needs what is not there.
     """
     owner = None if entry.organization is None else find_organization(connection, entry.organization).id
-    agent = agents.Agent(entry.name, entry.argv, entry.timeout_s, entry.network, entry.environment)
+    options = AgentOptions.model_validate(entry.model_dump(include=set(AgentOptions.model_fields)))
+    faults = list(check.contradictions(entry.argv, options, entry.environment, network=entry.network))
+    if data is not None:
+        faults += check.missing(entry.argv, options, entry.environment, data)
+    if faults:
+        raise SetupError(f"agent {entry.name}: {'; '.join(faults)}")
+    agent = agents.Agent(entry.name, entry.argv, entry.timeout_s, entry.network, entry.environment, options, owner)
     agents.put(connection, agent, owner, now)
     return agent
 

@@ -10,6 +10,7 @@ VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 PresetName = Literal["claude-code", "codex", "opencode", "gemini", "aider", "goose"]
 ProviderName = Literal["anthropic", "openai", "gemini"]
 _HOST: Final = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\.)+[a-z]([a-z0-9-]*[a-z0-9])?(:[0-9]{1,5})?")
+_IDLE_S: Final = 300.0
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -75,7 +76,7 @@ class AgentOptions(_Options):
 
     preset: PresetName | None = None
     """A program that the service knows how to call; None: `argv` is the whole command."""
-    readable: tuple[Annotated[str, Field(pattern=r"^/.+")], ...] = ()
+    readable: tuple[Annotated[str, Field(pattern=r"^/")], ...] = ()
     """Files and folders of the machine that the sandbox shows, read-only."""
     cache: Annotated[int, Field(ge=1 << 20)] | None = None
     """Bytes that a folder of the agent may hold from turn to turn; None: it has none."""
@@ -88,6 +89,16 @@ class AgentOptions(_Options):
     model: ModelAccess | None = None
     trust_repository: bool = False
     """Whether a preset lets the program obey configuration that the repository holds."""
+
+    @property
+    def keeps_session(self) -> bool:
+        """Whether the home folder stays for the run's later turns."""
+        return self.preset is not None if self.session is None else self.session
+
+    @property
+    def idle_s(self) -> float | None:
+        """How long it may neither print nor compute; None: for ever."""
+        return (self.idle_timeout_s or _IDLE_S) if self.preset else self.idle_timeout_s
 
     @field_validator("egress")
     @classmethod

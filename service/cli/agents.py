@@ -1,15 +1,29 @@
 """`agent`: the commands that execute turns."""
 
 import shlex
-from typing import Any
+import tomllib
+from typing import Any, Final
 
 import click
 
-from service.cli.output import AdminContext, admin_command
+from service.cli.output import AdminContext, admin_command, elsewhere_option
 from service.clock import now_micros
 from service.setup import AgentEntry, SetupError, find_organization, put_agent
 from service.store import agents
 from service.store.agents import Agent
+
+
+class _Inline(click.ParamType[Any]):
+    name = "TOML"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError as error:
+            self.fail(f"{error}; write it as in the document of `apply`", param, ctx)
+
+
+INLINE: Final = _Inline()
 
 
 @click.group("agent")
@@ -25,33 +39,43 @@ def _document(one: Agent, owner: str | None) -> dict[str, Any]:
         "timeout_s": one.timeout_s,
         "network": one.network,
         "environment": list(one.environment),
-    }
+    } | one.options.model_dump(mode="json", exclude_defaults=True)
 
 
 def _line(one: Agent, owner: str | None) -> str:
-    return f"{one.name}  {owner or 'everyone'}  {one.timeout_s:g} s  {shlex.join(one.argv)}"
+    command = [*([one.options.preset] if one.options.preset else []), shlex.join(one.argv)]
+    return f"{one.name}  {owner or 'everyone'}  {one.timeout_s:g} s  {' '.join(filter(None, command))}"
 
 
 @agent.command("add")
 @click.argument("name")
-@click.option("--argv", required=True, help="The command, quoted as in a shell; {python} is this interpreter.")
+@click.option("--preset", help="A program that the service knows how to call, such as claude-code.")
+@click.option("--argv", default="", help="The command, quoted as in a shell; {python} is this interpreter.")
 @click.option("--org", "organization", help="The one organization it serves; all of them if left out.")
 @click.option("--timeout-s", type=float, default=agents.DEFAULT_TIMEOUT_S, show_default=True)
+@click.option("--idle-timeout-s", type=float, help="Ends it when it neither prints nor computes for so long.")
 @click.option("--network/--no-network", default=False, show_default=True)
+@click.option("--egress", multiple=True, help="A host that it may reach over TLS; without one it reaches none.")
+@click.option("--model", type=INLINE, help='How it reaches its model: { provider = "anthropic", key_env = "KEY" }.')
 @click.option("--env", "environment", multiple=True, help="A variable of the service that the agent may see.")
+@click.option("--readable", multiple=True, help="A file or folder of this machine that the sandbox shows.")
+@click.option("--cache", type=int, help="The bytes that a folder kept from turn to turn may hold.")
+@click.option("--session/--no-session", default=None, help="Keep its home folder for the later turns of a run.")
+@click.option("--trust-repository", is_flag=True, help="Let it obey configuration that the repository holds.")
+@elsewhere_option
 @admin_command
-def add(admin: AdminContext, argv: str, **options: Any) -> None:
+def add(admin: AdminContext, argv: str, *, elsewhere: bool, **options: Any) -> None:
     """Configure an agent, or change the one of its name."""
     try:
         words = shlex.split(argv)
     except ValueError as error:
         raise click.UsageError(f"--argv: {error}") from error
+    options["egress"] = options["egress"] or None
     entry = AgentEntry.model_validate({"argv": words, **options})
     with admin.change("agent.add", create=True) as change:
-        made = put_agent(change.connection, entry, now_micros())
+        made = put_agent(change.connection, entry, now_micros(), None if elsewhere else admin.folder.root)
         change.target = made.name
-        if entry.organization is not None:
-            change.organization_id = find_organization(change.connection, entry.organization).id
+        change.organization_id = made.organization_id
     admin.show(_document(made, entry.organization), [_line(made, entry.organization)])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import sqlalchemy as sa
 
-from service.cli.output import AdminContext, Change, admin_command
+from service.cli.output import AdminContext, Change, admin_command, elsewhere_option
 from service.clock import SECOND_MICROS, now_micros, parse_duration, rfc3339
 from service.execution.sandbox import NoSandboxError, find
 from service.settings import Execution
@@ -23,15 +23,16 @@ _MIB = 1 << 20
 
 @click.command("apply")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@elsewhere_option
 @admin_command
-def apply(admin: AdminContext, file: Path) -> None:
+def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
     """Apply FILE (TOML, JSON when it ends in .json, '-' for TOML on standard input); applying again changes nothing."""
     from_stdin = str(file) == "-"
     document = _parse(sys.stdin.buffer.read() if from_stdin else file.read_bytes(), file)
     setup = Setup.model_validate(document)
     with admin.change("apply", create=True) as change:
         base = Path.cwd() if from_stdin else file.absolute().parent
-        made = apply_setup(change.connection, setup, base, now_micros())
+        made = apply_setup(change.connection, setup, base, now_micros(), None if elsewhere else admin.folder.root)
         _record(change, setup, made)
     made |= {"data_dir": str(admin.folder.root), "outbox": str(admin.folder.outbox)}
     admin.show(made, _apply_lines(made))

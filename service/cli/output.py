@@ -27,6 +27,9 @@ DATABASE_VARIABLE = "RUNWARDEN_SERVICE_DATABASE"
 
 
 organization_option = click.option("--org", "slug", required=True, help="The organization's slug or id.")
+elsewhere_option = click.option(
+    "--elsewhere", is_flag=True, help="Agents run on other machines: do not look for their programs and variables here."
+)
 
 
 def default_data_dir() -> Path:

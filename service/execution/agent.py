@@ -10,13 +10,14 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Final
 
+from service.agents.outcome import OutcomeReader
+from service.egress.outside import Outside
 from service.execution import processes, supervisor
 from service.execution.cgroup import TurnGroup, limits_of
-from service.execution.processes import UsageWatch, free_bytes
-from service.execution.sandbox import PACKAGE_ROOT, Sandbox
+from service.execution.command import AgentCommand, AgentFailedError
+from service.execution.processes import IdleWatch, UsageWatch, free_bytes
 from service.execution.secrets import Secrets
 from service.execution.workspace import Workspace
 from service.settings import AgentLimits
@@ -28,47 +29,6 @@ _SUPERVISOR_TIMEOUT_S: Final = 15.0
 _LONGEST_REPORT: Final = 4096
 _NOT_STARTED: Final = frozenset({126, 127})
 """What a shell answers when a command cannot be executed, and when there is none."""
-_PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ")
-
-
-class AgentFailedError(Exception):
-    """The agent could not be started, failed, or passed a limit; the text says which."""
-
-
-@dataclass(frozen=True, slots=True)
-class AgentCommand:
-    """An agent with everything it needs to start."""
-
-    agent: Agent
-    workspace: Workspace
-    objects: Path
-    sandbox: Sandbox
-
-    def argv(self) -> list[str]:
-        """Return the command, inside its sandbox."""
-        argv = [sys.executable if part == "{python}" else part for part in self.agent.argv]
-        return self.sandbox.wrap(argv, self.workspace, self.objects, network=self.agent.network)
-
-    def environment(self) -> dict[str, str]:
-        """Return the whole environment of the agent: the allow-list and what the contract adds."""
-        allowed = (*_PASSED_ON, *self.agent.environment)
-        given = {name: os.environ[name] for name in allowed if name in os.environ}
-        home = str(self.workspace.home)
-        if self.agent.argv[0] == "{python}":
-            # Safe path: the checkout is the working folder, and its modules must never be imported for ours.
-            given |= {"PYTHONPATH": str(PACKAGE_ROOT), "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-        return given | {
-            "HOME": home,
-            "TMPDIR": home,
-            "PYTHONUNBUFFERED": "1",
-            "GIT_DIR": str(self.workspace.history),
-            "GIT_WORK_TREE": str(self.workspace.tree),
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_OPTIONAL_LOCKS": "0",
-            "GIT_TERMINAL_PROMPT": "0",
-            "RUNWARDEN_RESULT": str(self.workspace.result_file),
-        }
 
 
 def run(
@@ -77,17 +37,60 @@ def run(
     """Run an agent to its end, its output into the log, without the secrets.
 
     Raises:
-        AgentFailedError: It could not start, exited with another status than 0, or passed a limit.
+        AgentFailedError: It could not start, failed, or passed a limit.
         Exception: What `check` raised, which is asked several times a second whether the agent may run on.
     """
-    with _group(command, limits) as group:
-        report = _run(command, log, limits, group, secrets, check)
+    command.prepare()
+
+    def say(text: str) -> None:
+        log.write(f"{secrets.mask(text)}\n".encode("utf-8", "replace"))
+        log.flush()
+
+    reader = command.invocation.reader or OutcomeReader()
+    with (
+        Outside(command.doors, command.agent.options, say, command.ledger) as outside,
+        _group(command, limits) as group,
+    ):
+        watched = _Watched(outside, check, reader)
+        report = _run(command, log, limits, group, secrets, watched)
         if group is not None and group.ran_out_of_memory:
             raise AgentFailedError(
                 f"the agent was ended for passing its limit of memory: {limits.memory_bytes} bytes are allowed, "
                 "files that it cached included (memory_bytes) in [execution.agent]"
             )
-    _check_report(report, limits)
+        _judge(_status(report, limits), command, reader, outside)
+    command.note(reader.heard)
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """Who is asked, and told, while an agent runs."""
+
+    outside: Outside
+    check: Callable[[], None]
+    reader: OutcomeReader
+
+    def may_go_on(self) -> None:
+        """Raise what ends the agent."""
+        self.check()
+        if (end := self.outside.end) is not None:
+            raise AgentFailedError(end.text, end.reason)
+
+
+def _judge(status: int, command: AgentCommand, reader: OutcomeReader, outside: Outside) -> None:
+    """Raise why a turn failed, if it did; the proxy knows best, then what the program said, then its exit status."""
+    is_preset = command.invocation.reader is not None
+    trouble = outside.trouble if status or is_preset else None
+    failure = outside.end or trouble or (reader.failure(status) if is_preset else None)
+    if failure is not None:
+        raise AgentFailedError(failure.text, failure.reason)
+    if status in _NOT_STARTED:
+        raise AgentFailedError(
+            f"the agent exited with status {status}, as where a command is missing or may not be executed: "
+            "its last lines are in the log; correct its argv, or make the command visible in the sandbox"
+        )
+    if status:
+        raise AgentFailedError(f"the agent exited with status {status}; its last lines are in the log")
 
 
 def _group(
@@ -103,7 +106,7 @@ def _run(
     limits: AgentLimits,
     group: TurnGroup | None,
     secrets: Secrets,
-    check: Callable[[], None],
+    watched: "_Watched",
 ) -> str:
     """Run an agent in its group, and return the supervisor's report."""
     free, reserve = free_bytes(command.workspace.root), limits.disk_reserve_bytes
@@ -111,13 +114,13 @@ def _run(
         raise AgentFailedError(f"the disk is nearly full: {free} bytes are left, {reserve} are kept free; make room")
     ours, theirs = socket.socketpair()
     with ours:
-        with theirs, command.workspace.task_file.open("rb") as task:
-            process = _spawn(command, task, theirs, limits, group)
+        with theirs, command.stdin().open("rb") as given:
+            process = _spawn(command, given, theirs, limits, group)
         write, end_output = secrets.masking(_capped(log, limits.output_bytes))
-        supervised = _SupervisedAgent(process, ours, write)
+        supervised = _SupervisedAgent(process, ours, write, watched)
         report = ""
         try:
-            report = supervised.watch(_usage(process, command, limits), command.agent, check)
+            report = supervised.watch(_usage(process, command, limits), command.agent)
         finally:
             _end(process, report or supervised.end(), command.workspace)
             end_output()
@@ -125,12 +128,12 @@ def _run(
 
 
 def _spawn(
-    command: AgentCommand, task: IO[bytes], control: socket.socket, limits: AgentLimits, group: TurnGroup | None
+    command: AgentCommand, given: IO[bytes], control: socket.socket, limits: AgentLimits, group: TurnGroup | None
 ) -> subprocess.Popen[bytes]:
     python = [sys.executable, "-I", "-S", supervisor.__file__]
     return subprocess.Popen(
         [*python, *map(str, (control.fileno(), limits.file_bytes, group.folder if group else "")), *command.argv()],
-        stdin=task,
+        stdin=given,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         cwd=command.workspace.tree,
@@ -141,39 +144,63 @@ def _spawn(
 
 
 def _usage(process: subprocess.Popen[bytes], command: AgentCommand, limits: AgentLimits) -> UsageWatch:
-    return UsageWatch(process.pid, command.workspace.root, limits, sandboxed=command.sandbox.program is not None)
+    bytes_cached = command.agent.options.cache
+    return UsageWatch(
+        process.pid,
+        command.workspace.root,
+        limits,
+        sandboxed=command.sandbox.program is not None,
+        session=command.session,
+        cache=None if command.cache is None or bytes_cached is None else (command.cache, bytes_cached),
+    )
 
 
 class _SupervisedAgent:
     """An agent under its supervisor: its output, and the supervisor's report."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], control: socket.socket, write: Callable[[bytes], None]
+        self,
+        process: subprocess.Popen[bytes],
+        control: socket.socket,
+        write: Callable[[bytes], None],
+        watched: _Watched,
     ) -> None:
+        self._watched = watched
+        self._answers = 0
         self._process = process
         self._control = control
         self._write = write
+        self._printed = False
+        """Since it was last asked."""
         if process.stdout is not None:
             os.set_blocking(process.stdout.fileno(), False)
 
-    def watch(self, usage: UsageWatch, agent: Agent, check: Callable[[], None]) -> str:
+    def watch(self, usage: UsageWatch, agent: Agent) -> str:
         """Wait for the end and return the supervisor's report, empty when the supervisor was killed."""
         deadline = time.monotonic() + agent.timeout_s
         measure_due = 0.0
+        idle = IdleWatch(agent.options.idle_s)
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
             if self._process.stdout is not None:
                 selector.register(self._process.stdout, selectors.EVENT_READ)
             while True:
                 now = time.monotonic()
-                check()
+                self._watched.may_go_on()
                 if now > deadline:
-                    raise AgentFailedError(f"the agent passed its time limit of {agent.timeout_s:g} s and was ended")
+                    text = f"the agent passed its time limit of {agent.timeout_s:g} s and was ended"
+                    raise AgentFailedError(text, "timed_out")
                 if now >= measure_due:
                     measure_due = now + _POLL_S
                     if passed := usage.passed():
                         raise AgentFailedError(
                             f"the agent was ended for passing its limit of {passed} in [execution.agent]"
+                        )
+                    if idle.passed(usage.cpu_s, is_active=self._was_active()):
+                        raise AgentFailedError(
+                            f"the agent neither printed nor computed for {agent.options.idle_s:g} s and was ended "
+                            "(idle_timeout_s): does it wait for a host that it cannot reach, or for an answer?",
+                            "idle",
                         )
                 ready = {key.fileobj for key, _ in selector.select(min(_POLL_S, max(0.0, deadline - now)))}
                 if self._control in ready:
@@ -187,10 +214,19 @@ class _SupervisedAgent:
             self._control.shutdown(socket.SHUT_WR)
         return self._read_report()
 
+    def _was_active(self) -> bool:
+        """Whether it printed or got an answer since this was last asked."""
+        answers = self._watched.outside.answers
+        was_active = self._printed or answers != self._answers
+        self._printed, self._answers = False, answers
+        return was_active
+
     def _forward_output(self) -> bool:
         """Pass on what the agent printed; False at the end of its output."""
         chunk = self._process.stdout.read(_CHUNK) if self._process.stdout is not None else b""
         if chunk:
+            self._printed = True
+            self._watched.reader.feed(chunk)
             self._write(chunk)
         return chunk != b""
 
@@ -201,6 +237,7 @@ class _SupervisedAgent:
         except OSError:
             report = ""
         while (output := self._process.stdout) is not None and (chunk := output.read(_CHUNK)):
+            self._watched.reader.feed(chunk)
             self._write(chunk)
         return report
 
@@ -215,8 +252,8 @@ def _end(process: subprocess.Popen[bytes], report: str, workspace: Workspace) ->
         process.stdout.close()
 
 
-def _check_report(report: str, limits: AgentLimits) -> None:
-    """Read how the agent ended; anything but exit status 0 is a failure."""
+def _status(report: str, limits: AgentLimits) -> int:
+    """Return the exit status that the supervisor reports."""
     word, _, rest = report.removeprefix("left ").partition(" ")
     if word == "fault":
         raise AgentFailedError(f"the agent's command cannot be started: {rest}; correct its argv")
@@ -227,13 +264,7 @@ def _check_report(report: str, limits: AgentLimits) -> None:
     status = int(rest)
     if status in {-signal.SIGXFSZ, 128 + signal.SIGXFSZ}:
         raise AgentFailedError(f"the agent wrote a file of more than {limits.file_bytes} bytes (file_bytes)")
-    if status in _NOT_STARTED:
-        raise AgentFailedError(
-            f"the agent exited with status {status}, as where a command is missing or may not be executed: "
-            "its last lines are in the log; correct its argv, or make the command visible in the sandbox"
-        )
-    if status:
-        raise AgentFailedError(f"the agent exited with status {status}; its last lines are in the log")
+    return status
 
 
 def _capped(log: IO[bytes], limit: int) -> Callable[[bytes], None]:

@@ -42,7 +42,7 @@ class Deletion:
                 kind: deletions.noted(connection, kind, pending=False) for kind in ("run", "mirror", "organization")
             }
         # Names in the folder are fewer than deletions can be.
-        here = {path.name for path in self._folder.runs.iterdir()}
+        here = {path.name for folder in (self._folder.runs, self._folder.sessions) for path in folder.glob("*")}
         self._remove_runs([run_id for run_id in gone["run"] if run_id in here])
         self._remove_mirrors(gone["mirror"])
         self._remove_mails(gone["organization"])
@@ -101,6 +101,7 @@ class Deletion:
         gone = frozenset(run_ids)
         for run_id in gone:
             _remove(str(self._folder.runs / run_id))
+            _remove(str(self._folder.sessions / run_id))
         for left in self._folder.work.iterdir() if gone else ():
             # `executor.run-turn-attempt`: no worker is at it any longer.
             if left.name.partition(".")[2].split("-")[0] in gone:

@@ -21,6 +21,8 @@ _BLOCK_BYTES: Final = 512
 _WALK_SHARE: Final = 20
 """A walk through the workspace may take one part in this many of the time."""
 _WALK_PAUSE_S: Final = 0.5
+_IDLE_SHARE: Final = 0.02
+"""Of a core: what uses less of it over the whole time-out is idle."""
 
 
 def kill_marked(marker: str) -> int:
@@ -67,10 +69,44 @@ def _marked(marker: bytes) -> set[int]:
     return found
 
 
+class IdleWatch:
+    """Notices that an agent neither prints nor computes: a program that waits for a host that never answers."""
+
+    def __init__(self, timeout_s: float | None) -> None:
+        self._timeout_s = timeout_s
+        self._since = time.monotonic()
+        self._cpu_s = 0.0
+
+    def passed(self, cpu_s: float, *, is_active: bool) -> bool:
+        """Whether the time is over; `is_active`: it printed, or talked with its model, since the last call."""
+        if self._timeout_s is None:
+            return False
+        now = time.monotonic()
+        # The timers of an idle Node or Go program take a thousandth of a core.
+        if is_active or abs(cpu_s - self._cpu_s) > _IDLE_SHARE * self._timeout_s:
+            self._since, self._cpu_s = now, cpu_s
+        return now - self._since > self._timeout_s
+
+
 class UsageWatch:
     """Measures one agent; `passed()` is asked several times a second and is cheap."""
 
-    def __init__(self, supervisor: int, workspace: Path, limits: AgentLimits, *, sandboxed: bool) -> None:
+    def __init__(
+        self,
+        supervisor: int,
+        workspace: Path,
+        limits: AgentLimits,
+        *,
+        sandboxed: bool,
+        session: Path | None = None,
+        cache: tuple[Path, int] | None = None,
+    ) -> None:
+        self.cpu_s = 0.0
+        """What it has used so far."""
+        self._session = session
+        """A home folder beside the workspace, which counts as a part of it."""
+        self._cache = cache
+        """With the bytes that it may hold."""
         self._supervisor = supervisor
         self._workspace = workspace
         self._limits = limits
@@ -85,9 +121,9 @@ class UsageWatch:
         limits = self._limits
         if len(tree) - 1 > limits.processes:
             return f"processes: {len(tree) - 1} at once, {limits.processes} allowed (processes)"
-        cpu_s = sum(map(_cpu_s, tree))
-        if cpu_s > limits.cpu_s:
-            return f"CPU time: {cpu_s:.0f} s, {limits.cpu_s:g} s allowed (cpu_s)"
+        self.cpu_s = sum(map(_cpu_s, tree))
+        if self.cpu_s > limits.cpu_s:
+            return f"CPU time: {self.cpu_s:.0f} s, {limits.cpu_s:g} s allowed (cpu_s)"
         memory = sum(map(_memory_bytes, tree))
         if memory > limits.memory_bytes:
             return f"memory: {_mib(memory)}, {_mib(limits.memory_bytes)} allowed (memory_bytes)"
@@ -101,7 +137,9 @@ class UsageWatch:
         now = time.monotonic()
         if now < self._walk_due:
             return None
-        taken = sum(_sizes(self._workspace)) + _deleted_bytes(tree)
+        folders = [self._workspace] if self._session is None else [self._workspace, self._session]
+        taken = sum(map(folder_bytes, folders)) + _deleted_bytes(tree)
+        cached = 0 if self._cache is None else folder_bytes(self._cache[0])
         hidden = frozenset(filter(_hides, tree))
         # Twice: a process may hide for a moment while it starts.
         stays_hidden, self._hidden = hidden & self._hidden, hidden
@@ -111,6 +149,8 @@ class UsageWatch:
             return "disk: a process hides the files that it holds open (workspace_bytes)"
         if taken > self._limits.workspace_bytes:
             return f"disk: {_mib(taken)}, {_mib(self._limits.workspace_bytes)} allowed (workspace_bytes)"
+        if self._cache is not None and cached > self._cache[1]:
+            return f"disk: {_mib(cached)} in its cache, {_mib(self._cache[1])} allowed (cache of the agent)"
         return None
 
 
@@ -118,6 +158,11 @@ def free_bytes(folder: Path) -> int:
     """Return what an ordinary user may still write beside a folder."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return what a folder and all in it take on the disk."""
+    return sum(_sizes(folder))
 
 
 def _sizes(folder: Path) -> Iterator[int]:

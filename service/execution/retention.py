@@ -11,6 +11,7 @@ from typing import Final
 
 from service import ids
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
+from service.execution import trees
 from service.execution.branches import StaleBranches
 from service.execution.deletion import Deletion
 from service.execution.queue import QueueHistory
@@ -95,6 +96,14 @@ class Pruning:
                 file.unlink()
         return number, size
 
+    def sessions(self, before: int) -> None:
+        """Remove the home folders that agents keep for runs whose last turn began before."""
+        with self._database.read() as connection:
+            open_runs = turns.open_runs(connection)
+        for session in self._folder.sessions.glob("*"):
+            if session.name not in open_runs and session.stat().st_mtime * SECOND_MICROS < before:
+                trees.remove(session)
+
 
 def _old_files(runs: Path, before: int, spared: frozenset[str]) -> Iterator[Path]:
     """Yield the files of runs last written before an instant; folders found empty afterwards are removed."""
@@ -151,6 +160,7 @@ class RetentionThread:
             if mine:
                 queue = self._pruning.queue(now - int(self._settings.queue_days * DAY_MICROS))
                 pruned = Pruned(queue, 0)
+            self._pruning.sessions(now - int(self._settings.sessions_days * DAY_MICROS))
             if self._settings.logs_days is not None:
                 before = now - int(self._settings.logs_days * DAY_MICROS)
                 stored = self._pruning.stored_files(before) if mine else 0

@@ -1,14 +1,16 @@
 """The sandbox: bubblewrap shows the agent a read-only system and its own workspace, nothing else."""
 
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 import service
+from service.egress import relay as relay_script
 from service.execution import cgroup, uplink
 from service.execution.cgroup import Delegated
 from service.execution.seccomp import filter_program
@@ -21,10 +23,41 @@ _ETC: Final = (
     *("nsswitch.conf", "mime.types", "magic"),
 )
 _RESOLVER: Final = Path("/etc/resolv.conf")
+_DOORS: Final = "/run/runwarden"
 _PROBE_S: Final = 10
 _STARTER: Final = ("/bin/sh", "-c", 'exec "$0" "$@"')
 """bubblewrap would answer 1 for a command that it cannot start; the shell answers 126 or 127, and names it."""
 PACKAGE_ROOT: Final = Path(service.__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """Where the sandbox shows an agent its folders: always there, as many programs find their state by its path."""
+
+    tree: str = "/workspace"
+    home: str = "/home/agent"
+    cache: str = "/cache"
+    temporary: str = "/tmp"  # noqa: S108 — its own /tmp
+
+
+INSIDE: Final = Inside()
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What an agent gets beside the system and its workspace."""
+
+    home: Path
+    """What it sees as its home folder."""
+    cache: Path | None = None
+    readable: tuple[Path, ...] = ()
+    network: bool = False
+    doors: Path | None = None
+    """The folder of the sockets that lead out; None: nothing does."""
+    ports: Mapping[int, str] = field(default_factory=dict)
+    """Of its loopback, with the socket that each leads to."""
+    hidden: tuple[str, ...] = ()
+    """What it does not see of its checkout."""
 
 
 class NoSandboxError(Exception):
@@ -50,7 +83,7 @@ class Sandbox:
         walls = "" if self.groups is None else ", with control groups"
         return f"{'none' if self.program is None else 'bubblewrap'} ({self.reason}){walls}"
 
-    def wrap(self, argv: list[str], workspace: Workspace, objects: Path, *, network: bool) -> list[str]:
+    def wrap(self, argv: list[str], workspace: Workspace, objects: Path, view: View) -> list[str]:
         """Return the command that runs `argv` inside; `objects` is the mirror that the history borrows from.
 
         Raises:
@@ -58,31 +91,45 @@ class Sandbox:
         """
         if self.program is None:
             return argv
-        if network and self.network_fault is not None:
+        if view.network and self.network_fault is not None:
             raise NoSandboxError(self.network_fault)
-        own = self.slirp if network else None
-        view = _system_mounts(_resolver(workspace, own) if network else None)
+        own = self.slirp if view.network else None
+        mounts = _system_mounts(_resolver(workspace, own) if view.network else None)
         # First, because later mounts may lie below.
-        for name, place in (("tmp", "/tmp"), ("shm", "/dev/shm")):  # noqa: S108 — its own /tmp
-            view += ["--bind", str(workspace.scratch / name), place]
-        view += _program_mounts(argv)
-        readable = [workspace.history, workspace.task_file, objects]
-        writable = [workspace.tree, workspace.home, workspace.result_file.parent]
-        for path in readable:
-            view += ["--ro-bind", str(path), str(path)]
-        for path in writable:
-            view += ["--bind", str(path), str(path)]
+        mounts += ["--bind", str(workspace.temporary), INSIDE.temporary, "--bind", str(workspace.shared), "/dev/shm"]  # noqa: S108 — its own
+        relay = [] if view.doors is None else [Path(sys.base_prefix), Path(relay_script.__file__)]
+        mounts += _read_only([*_program_paths(argv), *view.readable, *relay])
+        told = (workspace.task_file, workspace.instructions_file, workspace.conversation_file, workspace.settings_file)
+        mounts += _read_only([*told, objects])
+        writable = {path: str(path) for path in (workspace.history, workspace.result_file.parent)}
+        writable |= {workspace.tree: INSIDE.tree, view.home: INSIDE.home}
+        writable |= {} if view.cache is None else {view.cache: INSIDE.cache}
+        for path, place in writable.items():
+            mounts += ["--bind", str(path), place]
+        for name in view.hidden:
+            nothing = workspace.nothing if (workspace.tree / name).is_dir() else Path(os.devnull)
+            mounts += ["--ro-bind", str(nothing), f"{INSIDE.tree}/{name}"]
+        if view.doors is not None:
+            mounts += ["--ro-bind", str(view.doors), _DOORS]
         # bubblewrap's own root and /dev would otherwise be writable memory without a limit.
-        view += ["--remount-ro", "/dev", "--remount-ro", "/"]
-        view += ["--chdir", str(workspace.tree)]
+        mounts += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", INSIDE.tree]
         starter = _STARTER if own is None else ("/bin/sh", "-c", uplink.STARTER)
-        isolation = _isolation(share_network=network and own is None)
-        return _connected(own, _filtered(self.program, workspace, [*isolation, *view, "--", *starter, *argv]))
+        argv = _relayed(view, argv)
+        isolation = _isolation(share_network=view.network and own is None)
+        return _connected(own, _filtered(self.program, workspace, [*isolation, *mounts, "--", *starter, *argv]))
 
 
 def _connected(slirp: str | None, command: list[str]) -> list[str]:
     """Return a sandbox's command, with a network of its own where slirp4netns is to make one."""
     return command if slirp is None else [sys.executable, "-I", "-S", uplink.__file__, slirp, *command]
+
+
+def _relayed(view: View, argv: list[str]) -> list[str]:
+    """Return a command behind the relay that leads out, where there is a way out."""
+    if view.doors is None:
+        return argv
+    places = [f"{port}={_DOORS}/{name}" for port, name in view.ports.items()]
+    return [str(Path(sys.executable).resolve()), "-I", "-S", relay_script.__file__, *places, "--", *argv]
 
 
 def _resolver(workspace: Workspace, slirp: str | None) -> Path:
@@ -178,21 +225,20 @@ def _system_mounts(resolver: Path | None) -> list[str]:
     return [*view, "--proc", "/proc", "--dev", "/dev", "--dir", "/run"]
 
 
-def _program_mounts(argv: list[str]) -> list[str]:
-    view: list[str] = []
-    for path in dict.fromkeys(_program_paths(argv)):
-        view += ["--ro-bind-try", str(path), str(path)]
-    return view
+def _read_only(paths: Iterable[Path]) -> list[str]:
+    """Return the mounts that show paths where they are, outer ones first, and what lies in one no second time."""
+    mounts: list[str] = []
+    shown = [*map(Path, _SYSTEM)]
+    for path in sorted(set(paths)):
+        # A mount point could not be made in what is shown read-only.
+        if not any(path.is_relative_to(folder) for folder in shown):
+            mounts += ["--ro-bind-try", str(path), str(path)]
+            shown.append(path)
+    return mounts
 
 
 def _program_paths(argv: list[str]) -> Iterator[Path]:
-    """Yield what the command itself needs to be read: its interpreter, this package, and the files it names."""
-    folders = [*map(Path, _SYSTEM)]
+    """Yield what the command itself needs to be read: our interpreter, this package, and the files it names."""
     if argv[0] == sys.executable:
-        folders += [Path(sys.base_prefix), Path(sys.prefix), PACKAGE_ROOT / "service"]
-    yield from folders[len(_SYSTEM) :]
-    for argument in argv:
-        path = Path(argument)
-        # A file below a bound folder is there already, and a mount point could not be made in it.
-        if path.is_absolute() and path.is_file() and not any(path.is_relative_to(folder) for folder in folders):
-            yield path
+        yield from (Path(sys.base_prefix), Path(sys.prefix), PACKAGE_ROOT / "service")
+    yield from (path for path in map(Path, argv) if path.is_absolute() and path.is_file())

@@ -11,8 +11,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service.clock import Clock, rfc3339
 from service.execution import agent as agent_process
-from service.execution.agent import AgentCommand, AgentFailedError
 from service.execution.change import Change, Patches
+from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
 from service.execution.git import Git, GitError, login
 from service.execution.mirror import Mirror, Snapshot
 from service.execution.sandbox import NoSandboxError, Sandbox
@@ -28,6 +28,7 @@ from service.store.agents import Agent
 from service.store.database import Database
 from service.store.runs import Run
 from service.store.turns import Turn, TurnOutcome
+from service.store.usage import TurnLedger
 
 DIFFS: Final = ("diff", "run.diff")
 """What the patches of a turn and of the whole run are called where they are kept."""
@@ -174,7 +175,7 @@ class TurnExecution:
     def _git(self, workspace: Workspace, url: str, token: str | None) -> Git:
         author = {"NAME": self._settings.author_name, "EMAIL": self._settings.author_email}
         identity = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in author.items()}
-        return Git(workspace.home, self._settings.git_timeout_s, identity | login(url, token))
+        return Git(workspace.git_home, self._settings.git_timeout_s, identity | login(url, token))
 
     def _carry_out(self, attempt: Attempt) -> TurnOutcome:
         attempt.say(
@@ -204,12 +205,22 @@ class TurnExecution:
             attempt.say(f"an earlier attempt has already pushed {done[0]}", self._clock)
             change = _patches(attempt, snapshot).keep_pushed(snapshot.git_dir, done[0], *self._diffs(attempt))
             return _completed(attempt, done[0], done[1], change)
-        attempt.workspace.create(_task(attempt, snapshot))
+        task = _task(attempt, snapshot)
+        attempt.workspace.create(task)
         with self._tracer.step("check out"):
             base = attempt.workspace.check_out(attempt.git, snapshot, attempt.run.branch)
         attempt.say(f"branch {attempt.run.branch} at {base or 'nothing: the repository is empty'}", self._clock)
         attempt.say(f"sandbox: {self.sandbox}", self._clock)
-        command = AgentCommand(attempt.agent, attempt.workspace, snapshot.git_dir / "objects", self.sandbox)
+        command = AgentCommand(
+            attempt.agent,
+            attempt.workspace,
+            snapshot.git_dir / "objects",
+            self.sandbox,
+            task,
+            session_of(self._folder, attempt.run.id, attempt.agent),
+            cache_of(self._folder, attempt.run.organization_id, attempt.agent),
+            TurnLedger(self._database, attempt.turn, attempt.agent, self._clock),
+        )
         with self._tracer.step("agent"):
             agent_process.run(command, attempt.log, self._settings.agent, attempt.secrets, lambda: self._check(attempt))
         return self._publish(attempt, snapshot, base)

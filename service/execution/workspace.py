@@ -38,22 +38,45 @@ class Workspace:
         self.tree = root / "tree"
         """The checkout: the one place where the agent's changes count."""
         self.history = root / "history.git"
-        """A git-dir for the agent to read; nothing in it is used after the agent ran."""
+        """A git-dir for the agent to work with; nothing in it is used after the agent ran."""
         self.home = root / "home"
-        self.scratch = root / "scratch"
+        self.git_home = root / "git-home"
+        """Of our own git, which must find no `.netrc` of the agent's."""
+        self.temporary = root / "scratch" / "tmp"
+        self.shared = root / "scratch" / "shm"
         """What the sandbox shows as /tmp and /dev/shm: on the disk, so that one limit covers all it writes."""
         self.result_file = root / "result" / "result.json"
         self.task_file = root / "task.json"
+        self.instructions_file = root / "instructions.txt"
+        self.conversation_file = root / "conversation.json"
         self.filter_file = root / "seccomp.bpf"
         self.resolver_file = root / "resolv.conf"
+        self.settings_file = root / "settings.json"
+        """Of the agent's program, for it to read."""
+        self.doors = root / "doors"
+        """The sockets that lead out of the sandbox; made where there are any."""
+        self.nothing = root / "nothing"
+        """An empty folder, shown in place of one that the agent must not read."""
+        self.left_behind: tuple[str, ...] = ()
+        """Patterns of what the agent's program writes for itself: never committed."""
         self.ours = root / "commit.git"
         """Made after the agent ended, so that nothing it wrote can steer our git."""
 
     def create(self, task: dict[str, Any]) -> None:
         """Make the folders and write the task down."""
-        for folder in (self.tree, self.home, self.scratch / "tmp", self.scratch / "shm", self.result_file.parent):
+        for folder in (
+            self.tree,
+            self.home,
+            self.git_home,
+            self.nothing,
+            self.temporary,
+            self.shared,
+            self.result_file.parent,
+        ):
             folder.mkdir(mode=0o700, parents=True)
         self.task_file.write_text(json.dumps(task), "utf-8")
+        self.conversation_file.write_text(json.dumps(task["conversation"], indent=1), "utf-8")
+        self.instructions_file.write_bytes(f"{task['instructions']}\n".encode("utf-8", "replace"))
 
     def check_out(self, git: Git, snapshot: Snapshot, branch: str) -> str | None:
         """Fill the checkout from the branch, else from the default branch; return its commit, None when empty."""
@@ -65,11 +88,16 @@ class Workspace:
         git("symbolic-ref", "HEAD", f"refs/heads/{branch}", git_dir=self.history)
         if base:
             git("read-tree", "--reset", "-u", "HEAD", git_dir=self.history, work_tree=self.tree)
+        # For the agent's own git: it may commit, and what it has in the checkout at its end becomes the turn's commit.
+        (self.tree / ".git").write_text(f"gitdir: {self.history}\n", "utf-8")
+        with (self.history / "config").open("a", encoding="utf-8") as config:
+            config.write("[user]\n\tname = agent\n\temail = agent@runwarden.invalid\n")
         return base
 
     def commit(self, git: Git, snapshot: Snapshot, base: str | None, message: str) -> str | None:
         """Commit what changed in the checkout, on top of its base; None when nothing did."""
         self._borrow(git, self.ours, snapshot)
+        (self.ours / "info" / "exclude").write_text("".join(f"{one}\n" for one in self.left_behind), "utf-8")
         _remove_nested_repositories(self.tree)
         git("read-tree", base or "--empty", git_dir=self.ours, work_tree=self.tree)
         before = git("write-tree", git_dir=self.ours)
@@ -116,6 +144,12 @@ class Workspace:
         return Result(
             _clean(document.get("summary"), _LONGEST_SUMMARY), _clean(document.get("commit_message"), _LONGEST_MESSAGE)
         )
+
+    def report(self, summary: str) -> None:
+        """Report for an agent that said what it did, but wrote no result."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with contextlib.suppress(FileExistsError), os.fdopen(os.open(self.result_file, flags, 0o600), "w") as file:
+            json.dump({"summary": summary}, file)
 
     def remove(self) -> None:
         """Delete the workspace if it was created, including folders that the agent locked."""

@@ -210,7 +210,7 @@ def test_a_repository_is_changed_at_its_path_and_removed_by_its_name(data: Path)
 def test_an_agent_of_an_organization_goes_before_everybodys(data: Path) -> None:
     """Both are listed; removing one leaves the other, and the built-in reviewer comes back."""
     argv = "{python} -m lint 'two words'"
-    command(data, "agent", "add", "reviewer", "--argv", argv, "--network", "--env", "TOKEN")
+    command(data, "agent", "add", "reviewer", "--argv", argv, "--network", "--env", "TOKEN", "--elsewhere")
     command(data, "agent", "add", "reviewer", "--argv", "false", "--org", "acme")
     both = command(data, "agent", "list")["agents"]
     command(data, "agent", "remove", "reviewer")

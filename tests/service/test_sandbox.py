@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from service.execution import supervisor
-from service.execution.sandbox import PACKAGE_ROOT, NoSandboxError, find
+from service.execution.sandbox import PACKAGE_ROOT, NoSandboxError, View, find
 from service.execution.workspace import Workspace
 from service.settings import Execution
 from tests.service.conftest import NEEDS_SANDBOX
@@ -80,7 +80,7 @@ def test_where_a_sandbox_is_required_no_agent_gets_the_machine_s_network(
     required, preferred = (find(Execution(sandbox=wanted)) for wanted in ("require", "prefer"))
 
     with pytest.raises(NoSandboxError, match="install slirp4netns"):
-        required.wrap(["/bin/true"], Workspace(tmp_path), tmp_path, network=True)
+        required.wrap(["/bin/true"], Workspace(tmp_path), tmp_path, View(tmp_path, network=True))
     assert "reaches this machine's loopback" in str(preferred)
 
 

@@ -1,0 +1,77 @@
+"""What an agent's configuration needs of this machine: found before a turn fails for the lack of it."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from service.agents import layouts, placeholders
+from service.agents.layouts import NoProgramError
+from service.agents.options import AgentOptions
+from service.agents.placeholders import PlaceholderError
+from service.agents.presets import PRESETS
+
+
+def contradictions(
+    argv: tuple[str, ...], options: AgentOptions, environment: tuple[str, ...], *, network: bool
+) -> Iterator[str]:
+    """Yield what cannot be meant, wherever the agent runs; each with its cure."""
+    if not argv and options.preset is None:
+        yield "it needs argv, the command, or preset, a program that the service knows"
+    try:
+        placeholders.check(argv)
+    except PlaceholderError as error:
+        yield str(error)
+    if options.preset is not None:
+        yield from _of_preset(options, environment)
+    if network and (options.egress is not None or options.model is not None):
+        yield "network = true lets it reach everything: remove it, or remove egress and model"
+
+
+def _of_preset(options: AgentOptions, environment: tuple[str, ...]) -> Iterator[str]:
+    preset = PRESETS[options.preset or ""]
+    if options.model is not None and options.model.provider not in preset.models:
+        yield f"preset {options.preset} speaks with the provider {' or '.join(preset.models)} only"
+    if options.model is None and not {*preset.keys} & {*environment}:
+        first = next(iter(preset.models))
+        yield (
+            f'it needs a key: model = {{ provider = "{first}", key_env = "{preset.keys[0]}" }}, or, if it may hold the '
+            f'key itself, environment = ["{preset.keys[0]}"] and its hosts in egress'
+        )
+
+
+def missing(argv: tuple[str, ...], options: AgentOptions, environment: tuple[str, ...], data: Path) -> Iterator[str]:
+    """Yield what is not there on this machine; each with its cure. `data`: the service's folder."""
+    try:
+        name = program_name(argv, options)
+        if name is not None:
+            layouts.find(name)
+    except NoProgramError as error:
+        yield str(error)
+    keys = () if options.model is None else (options.model.key_env,)
+    for variable in (*environment, *keys):
+        if not os.environ.get(variable):
+            yield f"the variable {variable} is not set: set it for the service, and here"
+    for path in map(Path, options.readable):
+        if not path.exists():
+            yield f"readable: {path} is not there"
+        elif data.resolve().is_relative_to(path.resolve()) or path.resolve().is_relative_to(data.resolve()):
+            yield f"readable: {path} would show the agent the service's own data; name folders beside it"
+
+
+def missing_keys(options: AgentOptions, environment: tuple[str, ...]) -> list[str]:
+    """Return what the agent's model cannot be asked without, each with its cure."""
+    if options.model is not None:
+        key = options.model.key_env
+        return [] if os.environ.get(key) else [f"there is no key: set {key} in the environment of the service"]
+    if options.preset is None:
+        return []
+    given = [name for name in PRESETS[options.preset].keys if name in environment]
+    if any(os.environ.get(name) for name in given):
+        return []
+    return [f"there is no key: set {' or '.join(given) or 'model'} in the environment of the service"]
+
+
+def program_name(argv: tuple[str, ...], options: AgentOptions) -> str | None:
+    """Return the program to look for; None: it is the service's Python, or comes with the checkout."""
+    name = argv[0] if argv else PRESETS[options.preset].program if options.preset else ""
+    return None if name == "{python}" or ("/" in name and not name.startswith("/")) else name

@@ -1,0 +1,103 @@
+"""An invocation: what an agent's configuration, with its preset, comes to in one turn."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from service.agents import placeholders
+from service.agents.options import ModelAccess
+from service.agents.outcome import OutcomeReader
+from service.agents.presets import GENERIC, PRESETS, ModelWords, Preset
+from service.store.agents import Agent
+
+PROXY_PORT: Final = 3128
+MODEL_PORT: Final = 3129
+_PROXY_URL: Final = f"http://127.0.0.1:{PROXY_PORT}"
+_PROXY: Final = {
+    **dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), _PROXY_URL),
+    **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),
+    "NODE_USE_ENV_PROXY": "1",
+}
+_TOKEN: Final = "runwarden-worth-nothing-elsewhere"  # noqa: S105 — as it says
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """A command without its placeholders filled in, and what goes with it."""
+
+    program: str
+    words: tuple[str, ...]
+    stdin: Literal["task", "instructions", "nothing"]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    settings: str | None = None
+    hidden: tuple[str, ...] = ()
+    left_behind: tuple[str, ...] = ()
+    reader: OutcomeReader | None = None
+    """None: its exit status alone says how it ended."""
+
+
+def preset_of(agent: Agent) -> Preset | None:
+    """Return the preset that an agent is called by."""
+    return None if agent.options.preset is None else PRESETS[agent.options.preset]
+
+
+def is_relayed(agent: Agent) -> bool:
+    """Whether an agent reaches the outside through the relay."""
+    options = agent.options
+    wanted = (options.preset, options.egress, options.model)
+    return not agent.network and any(one is not None for one in wanted)
+
+
+def of(agent: Agent, home: str, settings_file: str, session: str | None) -> Invocation:
+    """Return how an agent is called; `session` is what an earlier turn of the run was called, None: there was none."""
+    preset, options = preset_of(agent), agent.options
+    proxied = _PROXY if is_relayed(agent) else {}
+    if preset is None:
+        words = agent.argv[1:]
+        told = placeholders.used(words) & placeholders.OF_INSTRUCTIONS
+        model = ModelWords() if options.model is None else GENERIC[options.model.provider]
+        values = _values(options.model, home, settings_file, session)
+        environment = {**proxied, **_replaced(model.environment, values)}
+        return Invocation(agent.argv[0], words, "nothing" if told else "task", environment)
+    model = ModelWords() if options.model is None else preset.models[options.model.provider]
+    name = model.name if options.model is not None and options.model.name else ()
+    guard = () if options.trust_repository else preset.untrusted
+    resume = () if session is None else preset.resume
+    values = _values(options.model, home, settings_file, session)
+    # What goes on with a session may be a command of its own, after the options.
+    given = (*preset.argv, *guard, *model.argv, *name, *agent.argv[1:], *resume, *preset.last)
+    variables = {**preset.environment, **model.environment}
+    variables |= {} if options.trust_repository else preset.untrusted_environment
+    return Invocation(
+        agent.argv[0] if agent.argv else preset.program,
+        tuple(_replace(word, values) for word in given),
+        "instructions" if preset.is_prompted else "nothing",
+        {**proxied, **_replaced(variables, values)},
+        preset.folders,
+        preset.settings,
+        () if options.trust_repository else preset.hidden,
+        preset.left_behind,
+        preset.reader(),
+    )
+
+
+def _values(model: ModelAccess | None, home: str, settings_file: str, session: str | None) -> dict[str, str]:
+    return {
+        "{url}": f"http://127.0.0.1:{MODEL_PORT}",
+        "{token}": _TOKEN,
+        "{model}": "" if model is None else model.name or "",
+        "{home}": home,
+        "{settings}": settings_file,
+        "{session}": session or "",
+    }
+
+
+def _replaced(variables: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
+    return {name: _replace(value, values) for name, value in variables.items()}
+
+
+def _replace(text: str, values: Mapping[str, str]) -> str:
+    for name, value in values.items():
+        text = text.replace(name, value)
+    return text

@@ -1,0 +1,100 @@
+"""Installed programs: where one is found, and the files and folders it has to read: a file, an npm or a Python tree."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_NODE_MODULES: Final = "node_modules"
+_LONGEST_SHEBANG: Final = 512
+_DEEPEST: Final = 4
+"""Of interpreters that are scripts with an interpreter."""
+
+
+class NoProgramError(Exception):
+    """A program is not there; the text names the cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """An installed program."""
+
+    path: Path
+    """What to execute: the file itself, whatever links lead to it."""
+    trees: tuple[Path, ...]
+    """What it needs to read, itself included."""
+    search: tuple[Path, ...]
+    """The folders of interpreters that it looks for by name."""
+
+
+def find(name: str) -> Program:
+    """Find a program by its absolute path, or on the service's PATH.
+
+    Raises:
+        NoProgramError: It is not there.
+    """
+    found = shutil.which(name)
+    if found is None:
+        where = "" if "/" in name else " on the service's PATH"
+        raise NoProgramError(
+            f"the program {name!r} is not there{where}, or may not be executed: "
+            "install it for the service's user, or correct its argv"
+        )
+    path = Path(found).resolve()
+    search: list[Path] = []
+    trees = dict.fromkeys(_trees(Path(found), search))
+    return Program(path, tuple(trees), tuple(dict.fromkeys(search)))
+
+
+def _trees(path: Path, search: list[Path], depth: int = 0) -> Iterator[Path]:
+    real = path.resolve()
+    # A virtual environment's interpreter is a link: where the link is says which environment it serves.
+    environment = next((one for one in (path.parent.parent, real.parent.parent) if _is_venv(one)), None)
+    if environment is not None:
+        yield environment.resolve()
+        yield from _base_python(environment)
+    elif _NODE_MODULES in real.parts:
+        # Packages are hoisted beside the one that needs them: the outermost folder holds all of them.
+        yield Path(*real.parts[: real.parts.index(_NODE_MODULES) + 1])
+    else:
+        yield real
+    interpreter = _interpreter(real, search)
+    if interpreter is not None and depth < _DEEPEST:
+        yield from _trees(interpreter, search, depth + 1)
+
+
+def _is_venv(folder: Path) -> bool:
+    return (folder / "pyvenv.cfg").is_file()
+
+
+def _base_python(environment: Path) -> Iterator[Path]:
+    """Yield the installation that a virtual environment was made from."""
+    for line in (environment / "pyvenv.cfg").read_text("utf-8", "replace").splitlines():
+        key, _, value = line.partition("=")
+        if key.strip() == "home":
+            folder = Path(value.strip())
+            yield folder.parent
+            # Its python may be a link into the installation proper, as uv and pyenv make them.
+            yield (folder / "python3").resolve().parent.parent
+
+
+def _interpreter(script: Path, search: list[Path]) -> Path | None:
+    """Return the program that executes a script; None where it is no script, or its interpreter is not there."""
+    try:
+        with script.open("rb") as file:
+            line = file.read(_LONGEST_SHEBANG).partition(b"\n")[0]
+    except OSError:
+        return None
+    if not line.startswith(b"#!"):
+        return None
+    words = os.fsdecode(line[2:]).split()
+    if words and Path(words[0]).name == "env":
+        named = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")
+        found = shutil.which(named)
+        if found is None:
+            raise NoProgramError(f"{script} needs {named!r}, which is not there: install it for the service's user")
+        search.append(Path(found).parent)
+        return Path(found)
+    return Path(words[0]) if words else None

@@ -1,0 +1,209 @@
+"""How an agent's turn ended: read from what it printed, since exit codes lie."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+Reason = Literal["refused", "out_of_budget", "no_key", "model_unreachable", "timed_out", "idle", "failed"]
+_LONGEST_LINE: Final = 1 << 20
+_LONGEST_TEXT: Final = 4000
+_KEPT_LINES: Final = 40
+_SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+_KINDS: Final[dict[Reason, re.Pattern[str]]] = {
+    "out_of_budget": re.compile(
+        r"""max.?budget | budget\ (of|is|exceeded) | insufficient.?quota | credit\ balance | exceeded\ your.*quota""",
+        re.IGNORECASE | re.VERBOSE,
+    ),
+    "no_key": re.compile(
+        r"""(invalid|missing|incorrect|no|not\ find|without).{0,24}(api.?key|credential)
+        | api.?key.{0,24}(invalid|missing|required|not\ (found|set)) | authentication.?error | unauthorized | \b401\b
+        | run\ /login | not\ logged\ in | must\ specify\ the\ \w+_API_KEY""",
+        re.IGNORECASE | re.VERBOSE,
+    ),
+    "model_unreachable": re.compile(
+        r"""connection.?(error|refused|reset) | ECONN | ENOTFOUND | EAI_AGAIN | fetch\ failed | unable\ to\ connect
+        | timed?\ ?out | cannot\ be\ reached | unreachable | network\ error | stream\ disconnected
+        | error\ sending\ request | \b50[234]\b""",
+        re.IGNORECASE | re.VERBOSE,
+    ),
+    "refused": re.compile(r"refus(ed|al) | content.?(policy|filter) | safety", re.IGNORECASE | re.VERBOSE),
+}
+"""Looked at in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a turn did not succeed."""
+
+    reason: Reason
+    text: str
+    """With the cure."""
+
+
+@dataclass(slots=True)
+class Heard:
+    """What an agent said of itself so far."""
+
+    session: str | None = None
+    """By which the program resumes."""
+    summary: str | None = None
+    """Its last words."""
+    error: str | None = None
+    """What it says went wrong."""
+    refused: bool = False
+    ended: bool = False
+    """Whether it said that it came to its end."""
+
+
+Listener = Callable[[dict[str, Any], Heard], None]
+
+
+def classified(text: str) -> Reason:
+    """Return the kind of failure that a program's words stand for."""
+    return next((reason for reason, words in _KINDS.items() if words.search(text)), "failed")
+
+
+def claude(event: dict[str, Any], heard: Heard) -> None:
+    """Read an event of Claude Code's `stream-json`; "success" and `is_error` may come together."""
+    heard.session = _session(event.get("session_id")) or heard.session
+    if event.get("type") == "result":
+        heard.ended = True
+        subtype, said = str(event.get("subtype") or ""), _text(event.get("result"))
+        heard.refused = event.get("stop_reason") == "refusal"
+        if event.get("is_error") or subtype not in {"", "success"}:
+            heard.error = said or "; ".join(map(str, event.get("errors") or [])) or subtype
+            heard.error += f" ({subtype})" if subtype.startswith("error_") else ""
+        else:
+            heard.summary = said
+
+
+def codex(event: dict[str, Any], heard: Heard) -> None:
+    """Read an event of `codex exec --json`."""
+    kind, item = event.get("type"), _dict(event.get("item"))
+    heard.session = _session(event.get("thread_id")) or heard.session
+    if kind == "item.completed" and item.get("type") == "agent_message":
+        heard.summary = _text(item.get("text"))
+    elif kind == "turn.completed":
+        heard.ended, heard.error = True, None
+    elif kind in {"turn.failed", "error"}:
+        heard.error = _text(_dict(event.get("error")).get("message")) or _text(event.get("message")) or str(kind)
+
+
+def opencode(event: dict[str, Any], heard: Heard) -> None:
+    """Read an event of `opencode run --format json`."""
+    kind, part, error = event.get("type"), _dict(event.get("part")), _dict(event.get("error"))
+    heard.session = _session(event.get("sessionID")) or heard.session
+    if kind == "text":
+        heard.summary = _text(part.get("text")) or heard.summary
+    elif kind == "step_finish":
+        heard.ended, heard.error = True, None
+    elif kind == "error":
+        heard.error = _text(_dict(error.get("data")).get("message")) or _text(error.get("name")) or "error"
+
+
+def gemini(event: dict[str, Any], heard: Heard) -> None:
+    """Read an event of Gemini CLI's `stream-json`; a message comes in pieces."""
+    kind = event.get("type")
+    heard.session = _session(event.get("session_id")) or heard.session
+    if kind == "message" and event.get("role") == "assistant":
+        begun = heard.summary if event.get("delta") and heard.summary else ""
+        heard.summary = f"{begun}{_text(event.get('content')) or ''}"[:_LONGEST_TEXT] or None
+    elif kind == "result":
+        heard.ended = True
+        if event.get("status") not in {None, "success"}:
+            heard.error = _text(_dict(event.get("error")).get("message")) or "error"
+    elif kind == "error" and event.get("severity") != "warning":
+        heard.error = _text(event.get("message")) or "error"
+
+
+def goose(event: dict[str, Any], heard: Heard) -> None:
+    """Read an event of `goose run --output-format stream-json`."""
+    kind, message = event.get("type"), _dict(event.get("message"))
+    if kind == "message" and message.get("role") == "assistant":
+        texts = [part.get("text") for part in message.get("content") or [] if isinstance(part, dict)]
+        heard.summary = _text("".join(one for one in texts if isinstance(one, str))) or heard.summary
+    elif kind == "complete":
+        heard.ended = True
+    elif kind == "error":
+        heard.error = _text(event.get("error")) or "error"
+
+
+def aider(line: str, heard: Heard) -> None:
+    """Read a line of aider's: it exits with 0 whatever its model said."""
+    if line.startswith("Tokens: "):
+        heard.ended, heard.error = True, None
+    elif re.match(r"litellm\.\w*Error|.*API (provider|key).*(missing|not found)|Missing these environment", line):
+        heard.error = line
+
+
+class OutcomeReader:
+    """Hears what an agent prints: objects of JSON, one a line, and other lines."""
+
+    def __init__(
+        self,
+        listener: Listener | None = None,
+        of_line: Callable[[str, Heard], None] | None = None,
+        *,
+        must_end: bool = False,
+    ) -> None:
+        self.heard = Heard()
+        self._listener = listener
+        self._of_line = of_line
+        self._must_end = must_end
+        """Whether a turn without a word of its end has failed."""
+        self._held = b""
+        self._last: list[str] = []
+
+    def feed(self, piece: bytes) -> None:
+        """Take a piece of the output."""
+        *lines, self._held = (self._held + piece).split(b"\n")
+        for line in lines:
+            self._take(line)
+        if len(self._held) > _LONGEST_LINE:
+            self._held = b""
+
+    def failure(self, status: int) -> Failure | None:
+        """Return why the turn failed; None: it is done."""
+        self._take(self._held)
+        self._held, heard = b"", self.heard
+        if heard.refused:
+            return Failure("refused", "the model refused the task; say it in other words, or ask another model")
+        if heard.error:
+            return Failure(classified(heard.error), f"the agent says: {' '.join(heard.error.split())}")
+        if status:
+            words = " ".join(self._last[-3:])
+            kind = classified(words)
+            return Failure(kind, f"the agent exited with status {status}{f': {words}' if words else ''}")
+        if self._must_end and not heard.ended:
+            return Failure("failed", "the agent ended without a result; its last lines are in the log")
+        return None
+
+    def _take(self, line: bytes) -> None:
+        if line.startswith(b"{") and self._listener is not None:
+            try:
+                event = json.loads(line)
+            except (ValueError, RecursionError):
+                return
+            if isinstance(event, dict):
+                self._listener(event, self.heard)
+            return
+        text = line.decode("utf-8", "replace").strip()[:500]
+        if text:
+            self._last = [*self._last[1 - _KEPT_LINES :], text]
+            if self._of_line is not None:
+                self._of_line(text, self.heard)
+
+
+def _text(value: object) -> str | None:
+    return value[:_LONGEST_TEXT].strip() or None if isinstance(value, str) else None
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _session(value: object) -> str | None:
+    # It becomes an argument of the next turn.
+    return value if isinstance(value, str) and _SESSION.fullmatch(value) else None

@@ -1,0 +1,230 @@
+"""Programs that the service knows how to call: one entry each, as data (docs/agents.md, how to write a preset).
+
+In argv, environment and settings, `{url}` is the model proxy, `{token}` a word that is worth nothing elsewhere,
+`{model}` the model's name, `{home}` the home folder, `{settings}` the settings file, and `{session}` what an earlier
+turn of the run was called.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from service.agents import outcome
+from service.agents.outcome import Listener, OutcomeReader
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWords:
+    """How a program is told of a model of one provider."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    argv: tuple[str, ...] = ()
+    name: tuple[str, ...] = ()
+    """Arguments that choose the model; left out where no name is configured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """One program."""
+
+    program: str
+    argv: tuple[str, ...]
+    resume: tuple[str, ...]
+    """More arguments, in a turn that goes on with a session."""
+    models: Mapping[str, ModelWords]
+    keys: tuple[str, ...]
+    """The variables that it takes a key from, where the service does not hold it."""
+    is_prompted: bool = True
+    """Whether it reads its instructions from standard input."""
+    last: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    """What has to be there in its home."""
+    settings: str | None = None
+    """A file that it gets, read-only."""
+    untrusted: tuple[str, ...] = ()
+    """Arguments that keep it from what the repository says."""
+    untrusted_environment: Mapping[str, str] = field(default_factory=dict)
+    hidden: tuple[str, ...] = ()
+    """Files of a repository that make it execute something; not shown, unless the repository is trusted."""
+    left_behind: tuple[str, ...] = ()
+    """What it writes into a checkout for itself; never committed."""
+    listener: Listener | None = None
+    is_told_by_lines: bool = False
+    must_end: bool = True
+    named_session: bool = False
+    """Whether a session is called by the run's id; otherwise the program names it."""
+
+    def reader(self) -> OutcomeReader:
+        """Return what hears how a turn ends."""
+        return OutcomeReader(self.listener, outcome.aider if self.is_told_by_lines else None, must_end=self.must_end)
+
+
+_CODEX_MODEL: Final = "model_providers.runwarden"
+_OPENCODE: Final[dict[str, object]] = {"autoupdate": False, "share": "disabled", "permission": "allow"}
+
+
+def _opencode(provider: str, package_version: str) -> ModelWords:
+    options = {"baseURL": f"{{url}}{package_version}", "apiKey": "{token}"}
+    config = _OPENCODE | {"provider": {provider: {"options": options}}}
+    return ModelWords({"OPENCODE_CONFIG_CONTENT": json.dumps(config)}, name=("--model", f"{provider}/{{model}}"))
+
+
+def _goose(provider: str, word: str) -> ModelWords:
+    variables = {"GOOSE_PROVIDER": provider, f"{word}_HOST": "{url}", f"{word}_API_KEY": "{token}"}
+    return ModelWords(variables, name=("--model", "{model}"))
+
+
+GENERIC: Final = {
+    "anthropic": ModelWords({"ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_API_KEY": "{token}"}),
+    "openai": ModelWords({"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_BASE": "{url}/v1", "OPENAI_API_KEY": "{token}"}),
+    "gemini": ModelWords({"GOOGLE_GEMINI_BASE_URL": "{url}", "GEMINI_API_KEY": "{token}"}),
+}
+"""For a command of the operator's own: the variables that most clients read."""
+
+PRESETS: Final = {
+    "claude-code": Preset(
+        "claude",
+        ("-p", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"),
+        ("--resume", "{session}"),
+        {
+            "anthropic": ModelWords(
+                {"ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_API_KEY": "{token}"}, name=("--model", "{model}")
+            )
+        },
+        ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+        environment={
+            "CLAUDE_CONFIG_DIR": "{home}/.claude",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            # It refuses to skip permissions as root, unless it is told that it is boxed in.
+            "IS_SANDBOX": "1",
+        },
+        untrusted=("--setting-sources", "user", "--strict-mcp-config"),
+        hidden=(".claude/settings.json", ".claude/settings.local.json", ".mcp.json"),
+        listener=outcome.claude,
+    ),
+    "codex": Preset(
+        "codex",
+        (
+            *("exec", "--json", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check"),
+            *("-c", "check_for_update_on_startup=false", "-c", "analytics.enabled=false"),
+            *("-c", "features.apps=false", "-c", "features.plugins=false"),
+        ),
+        ("resume", "{session}"),
+        {
+            "openai": ModelWords(
+                {"RUNWARDEN_MODEL_TOKEN": "{token}"},
+                (
+                    *("-c", 'model_provider="runwarden"', "-c", f'{_CODEX_MODEL}.name="runwarden"'),
+                    *("-c", f'{_CODEX_MODEL}.base_url="{{url}}/v1"', "-c", f'{_CODEX_MODEL}.wire_api="responses"'),
+                    *("-c", f'{_CODEX_MODEL}.env_key="RUNWARDEN_MODEL_TOKEN"'),
+                ),
+                name=("-c", 'model="{model}"'),
+            )
+        },
+        ("CODEX_API_KEY",),
+        last=("-",),
+        environment={"CODEX_HOME": "{home}/.codex"},
+        folders=(".codex",),
+        hidden=(".codex/config.toml", ".codex/hooks.json"),
+        listener=outcome.codex,
+    ),
+    "opencode": Preset(
+        "opencode",
+        ("run", "--format", "json", "--auto"),
+        ("--session", "{session}"),
+        {
+            "anthropic": _opencode("anthropic", "/v1"),
+            "openai": _opencode("openai", "/v1"),
+            "gemini": _opencode("google", "/v1beta"),
+        },
+        ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "OPENROUTER_API_KEY"),
+        environment={
+            "OPENCODE_CONFIG_CONTENT": json.dumps(_OPENCODE),
+            "OPENCODE_DISABLE_MODELS_FETCH": "1",
+            "OPENCODE_DISABLE_AUTOUPDATE": "1",
+            "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+        },
+        untrusted_environment={"OPENCODE_DISABLE_PROJECT_CONFIG": "1"},
+        hidden=("opencode.json", "opencode.jsonc", ".opencode"),
+        listener=outcome.opencode,
+    ),
+    "gemini": Preset(
+        "gemini",
+        ("-o", "stream-json", "--yolo", "--skip-trust"),
+        ("--resume", "{session}"),
+        {
+            "gemini": ModelWords(
+                {"GOOGLE_GEMINI_BASE_URL": "{url}", "GEMINI_API_KEY": "{token}"}, name=("--model", "{model}")
+            )
+        },
+        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        environment={
+            "GEMINI_CLI_SYSTEM_SETTINGS_PATH": "{settings}",
+            "GEMINI_CLI_TRUST_WORKSPACE": "true",
+            "NO_BROWSER": "true",
+        },
+        settings=json.dumps(
+            {
+                "security": {"auth": {"selectedType": "gemini-api-key"}},
+                "general": {"disableAutoUpdate": True, "enableAutoUpdate": False},
+                "privacy": {"usageStatisticsEnabled": False},
+                "telemetry": {"enabled": False},
+            }
+        ),
+        hidden=(".gemini/settings.json", ".gemini/.env", ".env", ".gemini/extensions", ".gemini/commands"),
+        listener=outcome.gemini,
+    ),
+    "aider": Preset(
+        "aider",
+        (
+            *("--message-file", "{instructions_file}", "--yes-always", "--no-auto-commits", "--no-dirty-commits"),
+            *("--no-gitignore", "--no-check-update", "--analytics-disable", "--no-stream", "--no-pretty"),
+            *("--no-show-release-notes", "--no-show-model-warnings", "--no-detect-urls", "--no-browser"),
+            *("--chat-history-file", "{home}/.aider.chat.history.md", "--input-history-file", "{home}/.aider.input"),
+        ),
+        ("--restore-chat-history",),
+        {
+            "anthropic": ModelWords(
+                {"ANTHROPIC_API_BASE": "{url}", "ANTHROPIC_API_KEY": "{token}"}, name=("--model", "anthropic/{model}")
+            ),
+            "openai": ModelWords(
+                {"OPENAI_API_BASE": "{url}/v1", "OPENAI_API_KEY": "{token}"}, name=("--model", "openai/{model}")
+            ),
+            "gemini": ModelWords(
+                {"GEMINI_API_BASE": "{url}", "GEMINI_API_KEY": "{token}"}, name=("--model", "gemini/{model}")
+            ),
+        },
+        ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "DEEPSEEK_API_KEY", "OPENROUTER_API_KEY"),
+        is_prompted=False,
+        environment={"LITELLM_LOCAL_MODEL_COST_MAP": "True", "BROWSER": "false"},
+        hidden=(".aider.conf.yml", ".aider.model.settings.yml", ".aider.model.metadata.json", ".env"),
+        left_behind=(".aider*",),
+        is_told_by_lines=True,
+        named_session=True,
+    ),
+    "goose": Preset(
+        "goose",
+        ("run", "-i", "{instructions_file}", "--output-format", "stream-json", "--name", "{run_id}"),
+        ("--resume",),
+        {
+            "anthropic": _goose("anthropic", "ANTHROPIC"),
+            "openai": _goose("openai", "OPENAI"),
+            "gemini": _goose("google", "GOOGLE"),
+        },
+        ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY"),
+        is_prompted=False,
+        environment={
+            "GOOSE_MODE": "auto",
+            "GOOSE_PATH_ROOT": "{home}/.goose",
+            "GOOSE_TELEMETRY_ENABLED": "false",
+            "GOOSE_DISABLE_KEYRING": "1",
+        },
+        folders=(".goose",),
+        hidden=(".goose/config.yaml", ".goose/recipes"),
+        listener=outcome.goose,
+        named_session=True,
+    ),
+}

@@ -1,0 +1,79 @@
+"""A door: a unix socket that a sandbox is shown; each connection is served by a thread of its own."""
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Self
+
+_AT_ONCE: Final = 64
+
+
+class Door:
+    """Open until it is closed; then every connection through it ends."""
+
+    def __init__(self, place: Path, serve: Callable[[socket.socket], None]) -> None:
+        self._serve = serve
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._free = threading.BoundedSemaphore(_AT_ONCE)
+        self._listener = socket.socket(socket.AF_UNIX)
+        # By the folder's descriptor: the path of a unix socket ends after 107 bytes.
+        folder = os.open(place.parent, os.O_PATH | os.O_DIRECTORY)
+        try:
+            self._listener.bind(f"/proc/self/fd/{folder}/{place.name}")
+        finally:
+            os.close(folder)
+        self._listener.listen(_AT_ONCE)
+        threading.Thread(target=self._accept, name="door", daemon=True).start()
+
+    def __enter__(self) -> Self:
+        """Return the door."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+    def keep(self, connection: socket.socket) -> None:
+        """End a connection to the outside, too, when the door is closed."""
+        with self._lock:
+            self._open.add(connection)
+
+    def release(self, connection: socket.socket) -> None:
+        """Close a connection that has ended."""
+        with self._lock:
+            self._open.discard(connection)
+        connection.close()
+
+    def close(self) -> None:
+        """Take no more connections, and end those that are open."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with self._lock:
+            for connection in self._open:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._free.acquire()
+            threading.Thread(target=self._one, args=(connection,), name="door-visit", daemon=True).start()
+
+    def _one(self, connection: socket.socket) -> None:
+        self.keep(connection)
+        try:
+            self._serve(connection)
+        except OSError:
+            # Either side went away: nothing is left to be said to it.
+            pass
+        finally:
+            self.release(connection)
+            self._free.release()

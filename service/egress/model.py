@@ -1,0 +1,339 @@
+"""The model proxy: the agent asks it instead of its provider; it adds the key, counts the tokens, holds the budget."""
+
+import http.client
+import json
+import re
+import socket
+import ssl
+import threading
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any, Final, Self
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from service.agents.options import ModelAccess, Price
+from service.agents.outcome import Failure
+from service.egress.budget import BudgetSpentError, Ledger, SpendingWatch
+from service.egress.door import Door
+from service.egress.usage import Meter, price_of
+
+_LONGEST_REQUEST: Final = 64 << 20
+_CONNECT_S: Final = 20.0
+_ANSWER_S: Final = 600.0
+_TRIES: Final = 3
+"""Failures in a row after which an agent is not left to try for ever."""
+_GOOD, _ELSEWHERE = 2, 3
+"""The hundreds of a status."""
+_CHUNK: Final = 65_536
+_PASSED_ON: Final = ("content-type", "accept", "user-agent", "openai-beta", "x-goog-api-client")
+_PASSED_BACK: Final = ("content-type", "retry-after", "request-id", "x-request-id")
+_NO_CREDIT: Final = re.compile(rb"insufficient_quota|credit balance is too low|billing_hard_limit", re.IGNORECASE)
+UNAUTHORIZED: Final = frozenset({401, 403})
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """How a provider is asked."""
+
+    base_url: str
+    header: str
+    """Carries the key."""
+    prefix: str
+    """What stands before the key there."""
+    billed: re.Pattern[str]
+    """Paths that cost tokens; the model's name is in the body, or in the group."""
+    free: re.Pattern[str]
+    """Other paths that agents ask for; all else (files, batches, administration) is closed."""
+
+
+PROVIDERS: Final = {
+    "anthropic": Provider(
+        "https://api.anthropic.com",
+        "x-api-key",
+        "",
+        re.compile(r"/v1/messages"),
+        re.compile(r"/v1/messages/count_tokens|/v1/models(/[\w.:-]+)?"),
+    ),
+    "openai": Provider(
+        "https://api.openai.com",
+        "Authorization",
+        "Bearer ",
+        re.compile(r"/v1/(chat/completions|completions|responses|responses/compact|embeddings)"),
+        re.compile(r"/v1/models(/[\w.:/-]+)?"),
+    ),
+    "gemini": Provider(
+        "https://generativelanguage.googleapis.com",
+        "x-goog-api-key",
+        "",
+        re.compile(r"/v1(?:beta)?/models/(?P<model>[\w.-]+):(generateContent|streamGenerateContent|embedContent)"),
+        re.compile(r"/v1(beta)?/models(/[\w.-]+(:countTokens)?)?"),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    method: str
+    path: str
+    """With its query, without a key."""
+    body: bytes
+    headers: dict[str, str]
+    model: str
+    """Empty: it costs nothing."""
+
+
+class _RefusedError(Exception):
+    """A request is not passed on; the text says why."""
+
+
+class _ClosedError(_RefusedError):
+    """It is none that an agent needs: programs also ask for news and send statistics."""
+
+
+class ModelProxy:
+    """One agent's way to its model, for one turn; `key` never leaves this process but to the provider."""
+
+    def __init__(self, place: Path, access: ModelAccess, key: str, ledger: Ledger) -> None:
+        self._access = access
+        self._provider = PROVIDERS[access.provider]
+        self._base = urlsplit((access.base_url or self._provider.base_url).rstrip("/"))
+        self._key = key
+        self._budget = SpendingWatch(access, ledger)
+        self._failures = 0
+        self.trouble: Failure | None = None
+        """Why the last request failed; None: it was answered."""
+        self.end: Failure | None = None
+        """Why the agent has to be ended."""
+        self.answers = 0
+        """Grows while answers pass."""
+        self._lock = threading.Lock()
+        self.door = Door(place, self._serve)
+
+    def __enter__(self) -> Self:
+        """Return the proxy."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End every connection."""
+        self.door.close()
+
+    def _serve(self, inside: socket.socket) -> None:
+        inside.settimeout(_ANSWER_S)
+        _Visit(inside, self)
+
+    def answer(self, visit: "_Visit") -> None:
+        """Pass one request on, and its answer back."""
+        try:
+            request = self._checked(visit)
+            price = self._price(request)
+            with self._budget.request(len(request.body), price):
+                self._forward(visit, request, price)
+        except BudgetSpentError as error:
+            self._fail(Failure("out_of_budget", f"{error}; the agent was stopped"), is_final=True)
+            visit.refuse(403, str(error))
+        except _RefusedError as error:
+            if not isinstance(error, _ClosedError):
+                self._fail(Failure("failed", f"the model's proxy refused a request: {error}"))
+            visit.refuse(403, str(error))
+        except OSError:
+            raise
+        except Exception:
+            self._fail(
+                Failure("failed", "what the model used cannot be recorded; the service's log says why"), is_final=True
+            )
+            raise
+
+    def _checked(self, visit: "_Visit") -> _Request:
+        parts = urlsplit(visit.path)
+        # A base URL may hold the version, as OpenAI-compatible servers have it, or not.
+        path = parts.path if parts.path.startswith("/v1") else f"/v1{parts.path}"
+        billed = self._provider.billed.fullmatch(path)
+        if billed is None and not self._provider.free.fullmatch(path):
+            raise _ClosedError(f"{visit.command} {path[:200]} is not open to agents")
+        body, model = visit.body(), ""
+        if billed is not None:
+            document = _document(body)
+            model = billed.groupdict().get("model") or str(document.get("model") or "unknown")[:200]
+            if path.endswith("completions") and document.get("stream"):
+                # Otherwise a stream says nothing of what it used.
+                asked = document.get("stream_options")
+                document["stream_options"] = (asked if isinstance(asked, dict) else {}) | {"include_usage": True}
+                body = json.dumps(document).encode()
+        query = urlencode([pair for pair in parse_qsl(parts.query) if pair[0] != "key"])
+        headers = {name: value for name in _PASSED_ON if (value := visit.headers.get(name))}
+        headers |= {name: value for name, value in visit.headers.items() if name.lower().startswith("anthropic-")}
+        headers |= {self._provider.header: self._provider.prefix + self._key, "Accept-Encoding": "identity"}
+        # The operator's base URL may end with the version.
+        suffix = path.removeprefix("/v1") if self._base.path.endswith("/v1") else path
+        target = f"{self._base.path}{suffix}{f'?{query}' if query else ''}"
+        return _Request(visit.command, target, body, headers, model)
+
+    def _price(self, request: _Request) -> Price | None:
+        price = price_of(request.model, self._access.prices)
+        budget = self._access.budget
+        if request.model and price is None and (budget.run_usd or budget.day_usd):
+            raise _RefusedError(f"there is no price for the model {request.model!r}: add it to prices of the agent")
+        return price
+
+    def _forward(self, visit: "_Visit", request: _Request, price: Price | None) -> None:
+        outside = self._connection()
+        try:
+            try:
+                outside.connect()
+                self.door.keep(outside.sock)
+                outside.sock.settimeout(_ANSWER_S)
+                outside.request(request.method, request.path, request.body or None, request.headers)
+                answer = outside.getresponse()
+            except (OSError, http.client.HTTPException) as error:
+                self._unreachable(error)
+                visit.refuse(502, f"the model cannot be reached: {error}")
+                return
+            self._pass_back(visit, request, price, answer)
+        finally:
+            if outside.sock is not None:
+                self.door.release(outside.sock)
+            outside.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        host = self._base.hostname or ""
+        if self._base.scheme == "http":
+            return http.client.HTTPConnection(host, self._base.port, timeout=_CONNECT_S)
+        context = ssl.create_default_context()
+        return http.client.HTTPSConnection(host, self._base.port, timeout=_CONNECT_S, context=context)
+
+    def _pass_back(
+        self, visit: "_Visit", request: _Request, price: Price | None, answer: http.client.HTTPResponse
+    ) -> None:
+        is_good = answer.status // 100 == _GOOD
+        meter = Meter(len(request.body), is_stream="event-stream" in (answer.headers.get("content-type") or ""))
+        visit.begin(answer)
+        is_complete, start = False, b""
+        try:
+            while piece := answer.read1(_CHUNK):
+                self.answers += 1
+                meter.feed(piece)
+                start = start or piece
+                # Also when the agent has gone: what it asked for is counted to its end.
+                visit.send(piece)
+            is_complete = True
+            visit.finish_answer()
+        except (OSError, http.client.HTTPException) as error:
+            self._unreachable(error)
+            visit.close_connection = True
+        finally:
+            if is_good and request.model:
+                self._budget.add(request.model, meter.total(is_complete=is_complete), price)
+        if not is_good:
+            self._refused(answer.status, start)
+        elif is_complete:
+            with self._lock:
+                self._failures, self.trouble = 0, None
+
+    def _refused(self, status: int, start: bytes) -> None:
+        variable = self._access.key_env
+        if status in UNAUTHORIZED:
+            text = f"the provider refuses the key in {variable} ({status}): set {variable} to a valid one"
+            self._fail(Failure("no_key", text), is_final=True)
+        elif _NO_CREDIT.search(start):
+            text = f"the account of the key in {variable} has no credit left ({status}): pay it up with the provider"
+            self._fail(Failure("out_of_budget", text), is_final=True)
+        else:
+            said = " ".join(start[:500].decode("utf-8", "replace").split())
+            self._fail(Failure("failed", f"the model answered {status}: {said}"))
+
+    def _unreachable(self, error: Exception) -> None:
+        text = f"the model at {self._base.hostname} cannot be reached: {error}"
+        with self._lock:
+            self._failures += 1
+            is_final = self._failures >= _TRIES
+        self._fail(Failure("model_unreachable", text), is_final=is_final)
+
+    def _fail(self, failure: Failure, *, is_final: bool = False) -> None:
+        with self._lock:
+            self.trouble = failure
+            self.end = self.end or (failure if is_final else None)
+
+
+class _Visit(BaseHTTPRequestHandler):
+    """One connection of the agent's."""
+
+    protocol_version = "HTTP/1.1"
+
+    def __init__(self, connection: socket.socket, proxy: ModelProxy) -> None:
+        self._proxy = proxy
+        self._is_away = False
+        super().__init__(connection, "agent", None)  # type: ignore[arg-type]  # no server and no address are needed
+
+    def do_GET(self) -> None:
+        """Answer."""
+        self._is_away = False
+        self._proxy.answer(self)
+
+    do_POST = do_GET  # noqa: N815 — see above
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing: the agent's log is not a place for each request."""
+
+    def body(self) -> bytes:
+        """Read the request's body.
+
+        Raises:
+            _RefusedError: It is too long.
+        """
+        if "chunked" in (self.headers.get("transfer-encoding") or "").lower():
+            read = b""
+            while (size := int(self.rfile.readline(64).partition(b";")[0], 16)) and len(read) + size < _LONGEST_REQUEST:
+                read += self.rfile.read(size)
+                self.rfile.readline(8)
+            self.rfile.readline(8)
+            return read
+        given = self.headers.get("content-length") or "0"
+        length = int(given) if given.isascii() and given.isdigit() else _LONGEST_REQUEST + 1
+        if length > _LONGEST_REQUEST:
+            self.close_connection = True
+            raise _RefusedError("its body is too long")
+        return self.rfile.read(length)
+
+    def refuse(self, status: int, reason: str) -> None:
+        """Answer with an error in a shape that every provider's clients can read."""
+        error = {"type": "permission_error", "code": status, "status": "PERMISSION_DENIED", "message": reason}
+        text = json.dumps({"type": "error", "error": error}).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def begin(self, answer: http.client.HTTPResponse) -> None:
+        """Begin to pass an answer back."""
+        # Not followed: the key belongs to one host.
+        self.send_response(502 if answer.status // 100 == _ELSEWHERE else answer.status)
+        for name in _PASSED_BACK:
+            if value := answer.headers.get(name):
+                self.send_header(name, value)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+
+    def send(self, piece: bytes) -> None:
+        """Pass a piece on, unless the agent has gone."""
+        try:
+            if not self._is_away:
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        except OSError:
+            self._is_away = self.close_connection = True
+
+    def finish_answer(self) -> None:
+        """End the answer."""
+        if not self._is_away:
+            self.wfile.write(b"0\r\n\r\n")
+
+
+def _document(body: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise _RefusedError("its body is not JSON") from error
+    if not isinstance(document, dict):
+        raise _RefusedError("its body is not an object")
+    return document

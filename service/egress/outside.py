@@ -1,0 +1,78 @@
+"""All that an agent without a network has of the outside, for one turn: its proxies, and what they know of its end."""
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Self
+
+from service.agents.invocation import MODEL_PORT, PROXY_PORT
+from service.agents.options import AgentOptions
+from service.agents.outcome import Failure
+from service.egress.budget import Ledger, Spent
+from service.egress.model import ModelProxy
+from service.egress.proxy import EgressProxy
+from service.egress.usage import Usage
+
+PROXY_DOOR: Final = "proxy.sock"
+MODEL_DOOR: Final = "model.sock"
+
+
+@dataclass
+class MemoryLedger:
+    """Keeps usage for as long as it lives."""
+
+    used: list[tuple[str, Usage, int]] = field(default_factory=list)
+
+    def spent(self) -> Spent:
+        """Return the sums: its run is its day."""
+        cost = sum(micro_usd for _, _, micro_usd in self.used)
+        return Spent(cost, cost, sum(usage.tokens for _, usage, _ in self.used))
+
+    def add(self, model: str, usage: Usage, micro_usd: int) -> None:
+        """Keep what one request used."""
+        self.used.append((model, usage, micro_usd))
+
+
+class Outside:
+    """Open for one turn; `doors` is the folder that the sandbox shows, None: there is no way out."""
+
+    def __init__(self, doors: Path | None, options: AgentOptions, say: Callable[[str], None], ledger: Ledger) -> None:
+        self._stack = contextlib.ExitStack()
+        self._model: ModelProxy | None = None
+        if doors is None:
+            return
+        doors.mkdir(mode=0o700)
+        self._stack.enter_context(EgressProxy(doors / PROXY_DOOR, options.egress or (), say))
+        if options.model is not None:
+            key = os.environ.get(options.model.key_env, "")
+            self._model = self._stack.enter_context(ModelProxy(doors / MODEL_DOOR, options.model, key, ledger))
+
+    def __enter__(self) -> Self:
+        """Return it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the way out."""
+        self._stack.close()
+
+    @property
+    def answers(self) -> int:
+        """Grows while the model answers."""
+        return 0 if self._model is None else self._model.answers
+
+    @property
+    def end(self) -> Failure | None:
+        """Why the agent has to be ended; None: it may run on."""
+        return None if self._model is None else self._model.end
+
+    @property
+    def trouble(self) -> Failure | None:
+        """Why the last request to the model failed; None: there is a model, and it answered, or there is none."""
+        return None if self._model is None else self._model.trouble
+
+
+def doors_of(options: AgentOptions) -> dict[int, str]:
+    """Return the ports inside, and the name of the door that each leads to."""
+    return {PROXY_PORT: PROXY_DOOR} | ({} if options.model is None else {MODEL_PORT: MODEL_DOOR})

@@ -1,0 +1,164 @@
+"""The proxy outside: connects a sandbox with hosts of its list, over TLS, at public addresses, with no other."""
+
+import ipaddress
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from service.egress.door import Door
+from service.egress.hello import NotTlsError, read_hello
+from service.egress.relay import join
+from service.text import printable
+
+_LONGEST_HEAD: Final = 16_384
+_PATIENCE_S: Final = 30.0
+_TLS_PORT: Final = 443
+_TOLD: Final = 50
+"""Of refused hosts, in one turn's log."""
+_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+Address = tuple[str, int]
+
+
+def public_addresses(host: str, port: int) -> list[Address]:
+    """Return where a host is, without addresses of this machine, its networks, or a cloud's metadata.
+
+    Raises:
+        OSError: It has no address.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [(str(one[4][0]), port) for one in found if is_public(str(one[4][0]))]
+
+
+def is_public(address: str) -> bool:
+    """Whether an address is one of the internet, also where it holds another one."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
+        if ip in _NAT64:
+            inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(str(inner))
+    return ip.is_global and not ip.is_multicast
+
+
+class _RefusedError(Exception):
+    """A connection is not made; the text says why."""
+
+
+class EgressProxy:
+    """One agent's way out, for one turn."""
+
+    def __init__(
+        self,
+        place: Path,
+        allowed: Sequence[str],
+        say: Callable[[str], None],
+        resolve: Callable[[str, int], list[Address]] = public_addresses,
+    ) -> None:
+        self._allowed = tuple(allowed)
+        self._say = say
+        self._resolve = resolve
+        self._told: set[str] = set()
+        self.door = Door(place, self._serve)
+
+    def __enter__(self) -> Self:
+        """Return the proxy."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End every connection."""
+        self.door.close()
+
+    def allows(self, host: str, port: int) -> bool:
+        """Whether the list has a host, by its name or by a `*.` above it, with the port (443 if it names none)."""
+        for entry in self._allowed:
+            name, _, given = entry.partition(":")
+            fits = host.endswith(name[1:]) if name.startswith("*.") else host == name
+            if fits and port == int(given or _TLS_PORT):
+                return True
+        return False
+
+    def _serve(self, inside: socket.socket) -> None:
+        inside.settimeout(_PATIENCE_S)
+        host, port = _target(_head(inside))
+        try:
+            addresses = self._permitted(host, port)
+            inside.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        except _RefusedError as reason:
+            self._tell(host, str(reason))
+            text = f"{reason}\n".encode()
+            inside.sendall(
+                b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(text) + text
+            )
+            return
+        try:
+            hello = _hello_for(host, inside)
+        except NotTlsError as reason:
+            self._tell(f"{host} ({reason})", f"egress: a connection to {host} was refused: {reason}")
+            return
+        outside = _dial(addresses)
+        self.door.keep(outside)
+        try:
+            outside.sendall(hello)
+            inside.settimeout(None)
+            outside.settimeout(None)
+            join(inside, outside)
+        finally:
+            self.door.release(outside)
+
+    def _permitted(self, host: str, port: int | None) -> list[Address]:
+        if port is None:
+            raise _RefusedError(f"egress: {host} was refused: only TLS (https) leaves the sandbox")
+        if not self.allows(host, port):
+            entry = host if port == _TLS_PORT else f"{host}:{port}"
+            raise _RefusedError(f'egress: {entry} was refused; to allow it, add it to the agent: egress = ["{entry}"]')
+        try:
+            addresses = self._resolve(host, port)
+        except OSError as error:
+            raise _RefusedError(f"egress: {host} was refused: it has no address ({error})") from error
+        if not addresses:
+            raise _RefusedError(f"egress: {host} was refused: it has no public address")
+        return addresses
+
+    def _tell(self, key: str, text: str) -> None:
+        if key not in self._told and len(self._told) < _TOLD:
+            self._told.add(key)
+            self._say(printable(text))
+
+
+def _head(inside: socket.socket) -> bytes:
+    read = b""
+    while b"\r\n\r\n" not in read:
+        piece = inside.recv(1)
+        if not piece or len(read) > _LONGEST_HEAD:
+            raise ConnectionError("ended early")
+        read += piece
+    return read
+
+
+def _target(head: bytes) -> tuple[str, int | None]:
+    """Return the host and port that a request names; no port where it is no CONNECT."""
+    method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+    target = rest.partition(" ")[0]
+    if method != "CONNECT":
+        return target.partition("://")[2].partition("/")[0] or target, None
+    host, _, port = target.rpartition(":")
+    return host.strip("[]").rstrip(".").lower()[:253], int(port) if port.isascii() and port.isdigit() else None
+
+
+def _hello_for(host: str, inside: socket.socket) -> bytes:
+    hello, name = read_hello(inside)
+    if name != host:
+        raise NotTlsError(f"it asks for {name}")
+    return hello
+
+
+def _dial(addresses: Sequence[Address]) -> socket.socket:
+    """Connect with the first address that answers: with the one that was looked at, not with the name again."""
+    for address in addresses[:-1]:
+        try:
+            return socket.create_connection(address, _PATIENCE_S)
+        except OSError:
+            continue
+    return socket.create_connection(addresses[-1], _PATIENCE_S)

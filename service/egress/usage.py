@@ -1,0 +1,126 @@
+"""What a model's answers cost: tokens as each provider counts them, streamed or not, and their price."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, Self
+
+from service.agents.options import Price
+
+_LONGEST_ANSWER: Final = 32 << 20
+_LONGEST_LINE: Final = 8 << 20
+BYTES_PER_TOKEN: Final = 4
+"""For what a provider does not count: an answer that was cut off, or one of a server that counts nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens; `input` are those that were neither read from nor written to the provider's cache."""
+
+    input: int = 0
+    cached: int = 0
+    cache_write: int = 0
+    output: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """All of them."""
+        return self.input + self.cached + self.cache_write + self.output
+
+    def most(self, other: Self) -> "Usage":
+        """Return the larger figure of each kind: the figures of a stream are sums so far."""
+        return Usage(*(max(getattr(self, one.name), getattr(other, one.name)) for one in fields(Usage)))
+
+    def micro_usd(self, price: Price | None) -> int:
+        """Return the price in millionths of a dollar; nothing where there is no price."""
+        if price is None:
+            return 0
+        cached = price.input if price.cached is None else price.cached
+        written = price.input if price.cache_write is None else price.cache_write
+        # Dollars for a million tokens are millionths of a dollar for one.
+        exact = (
+            self.input * price.input + self.cached * cached + self.cache_write * written + self.output * price.output
+        )
+        return round(exact)
+
+
+def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
+    """Return the price whose name is the longest beginning of a model's; None: there is none."""
+    fitting = max((name for name in prices if model.startswith(name)), key=len, default=None)
+    return None if fitting is None else prices[fitting]
+
+
+class Meter:
+    """Reads the usage out of one answer while it passes."""
+
+    def __init__(self, request_bytes: int, *, is_stream: bool) -> None:
+        self._is_stream = is_stream
+        self._held = b""
+        self._received = 0
+        self._estimate = Usage(input=request_bytes // BYTES_PER_TOKEN)
+        self._counted = Usage()
+
+    def feed(self, piece: bytes) -> None:
+        """Take a piece of the answer."""
+        self._received += len(piece)
+        self._held += piece
+        if self._is_stream:
+            *lines, self._held = self._held.split(b"\n")
+            for line in lines:
+                # Most events are a word of the answer: only those with figures are worth parsing.
+                if b"sage" in line:
+                    self._read(line.removeprefix(b"data:"))
+        if len(self._held) > (_LONGEST_LINE if self._is_stream else _LONGEST_ANSWER):
+            self._held = b""
+
+    def total(self, *, is_complete: bool) -> Usage:
+        """Return what the answer used; where the provider did not say it, what its length stands for."""
+        self._read(self._held.removeprefix(b"data:"))
+        self._held = b""
+        output = self._received // BYTES_PER_TOKEN
+        if self._counted.tokens == 0:
+            return Usage(input=self._estimate.input, output=output)
+        return self._counted if is_complete else self._counted.most(Usage(output=output))
+
+    def _read(self, text: bytes) -> None:
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError):
+            return
+        for one in document if isinstance(document, list) else [document]:
+            if isinstance(one, dict):
+                self._counted = self._counted.most(_usage_in(one))
+
+
+def _usage_in(document: dict[str, Any]) -> Usage:
+    for holder in (document, document.get("message"), document.get("response")):
+        if isinstance(holder, dict):
+            for key, read in (("usage", _of_anthropic_or_openai), ("usageMetadata", _of_gemini)):
+                if isinstance(found := holder.get(key), dict):
+                    return read(found)
+    return Usage()
+
+
+def _of_anthropic_or_openai(found: dict[str, Any]) -> Usage:
+    details = found.get("input_tokens_details") or found.get("prompt_tokens_details")
+    cached = _number(details, "cached_tokens")
+    # OpenAI's input includes what was cached, Anthropic's does not.
+    whole = _number(found, "input_tokens") or _number(found, "prompt_tokens")
+    return Usage(
+        max(0, whole - cached),
+        cached + _number(found, "cache_read_input_tokens"),
+        _number(found, "cache_creation_input_tokens"),
+        _number(found, "output_tokens") or _number(found, "completion_tokens"),
+    )
+
+
+def _of_gemini(found: dict[str, Any]) -> Usage:
+    cached = _number(found, "cachedContentTokenCount")
+    whole = _number(found, "promptTokenCount") + _number(found, "toolUsePromptTokenCount")
+    output = _number(found, "candidatesTokenCount") + _number(found, "thoughtsTokenCount")
+    return Usage(max(0, whole - cached), cached, 0, output)
+
+
+def _number(found: object, key: str) -> int:
+    value = found.get(key) if isinstance(found, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 40 else 0

@@ -1,0 +1,255 @@
+"""One agent's command: its arguments, its environment, and what its sandbox shows of the machine."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from service import ids
+from service.agents import check, invocation, layouts, placeholders
+from service.agents.invocation import Invocation
+from service.agents.layouts import Program
+from service.agents.outcome import Heard, Reason
+from service.egress.budget import Ledger
+from service.egress.outside import MemoryLedger, doors_of
+from service.execution.sandbox import INSIDE, PACKAGE_ROOT, NoSandboxError, Sandbox, View
+from service.execution.workspace import Workspace
+from service.settings import DataFolder
+from service.store.agents import Agent
+
+_PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ")
+PYTHON: Final = "{python}"
+_QUIET: Final = {
+    "PYTHONUNBUFFERED": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+
+
+class AgentFailedError(Exception):
+    """The agent could not be started, failed, or passed a limit; the text says which, and `reason` its kind."""
+
+    def __init__(self, text: str, reason: Reason = "failed") -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class AgentCommand:
+    """An agent with everything it needs to start."""
+
+    agent: Agent
+    workspace: Workspace
+    objects: Path
+    """The mirror's, which the history borrows."""
+    sandbox: Sandbox
+    task: Mapping[str, Any] = field(default_factory=dict)
+    """The agent contract's document."""
+    session: Path | None = None
+    """The home folder of the run; None: it has one for this turn alone."""
+    cache: Path | None = None
+    ledger: Ledger = field(default_factory=MemoryLedger)
+    """Where its use of a model is kept."""
+
+    @cached_property
+    def program(self) -> Program | None:
+        """Where the program is; None: it is the service's Python, or in the checkout.
+
+        Raises:
+            NoProgramError: It is not there.
+        """
+        name = check.program_name(self.agent.argv, self.agent.options)
+        return None if name is None else layouts.find(name)
+
+    @cached_property
+    def invocation(self) -> Invocation:
+        """How it is called."""
+        session = None if self._session_file is None else _read(self._session_file)
+        return invocation.of(self.agent, self._home_inside, str(self.workspace.settings_file), session)
+
+    @property
+    def home(self) -> Path:
+        """The home folder, as the service sees it."""
+        return self.session or self.workspace.home
+
+    @property
+    def doors(self) -> Path | None:
+        """The folder of its ways out; None: it has none, or a network."""
+        return self.workspace.doors if self._is_boxed and invocation.is_relayed(self.agent) else None
+
+    def prepare(self) -> None:
+        """Make what the agent is to find.
+
+        Raises:
+            AgentFailedError: Its key is not there, or the repository holds configuration that it must not obey.
+            NoSandboxError: What it is to be kept from takes a sandbox.
+        """
+        options = self.agent.options
+        if not self._is_boxed and (options.model is not None or options.egress is not None):
+            raise NoSandboxError("egress and model need the sandbox: install bubblewrap, or remove them from the agent")
+        keys = check.missing_keys(options, self.agent.environment)
+        if keys:
+            raise AgentFailedError("; ".join(keys), "no_key")
+        for name in self.invocation.folders:
+            # Its last part is never followed, and all before it is ours.
+            with contextlib.suppress(FileExistsError):
+                (self.home / name).mkdir(mode=0o700)
+        if self.invocation.settings is not None:
+            self.workspace.settings_file.write_text(self.invocation.settings, "utf-8")
+        self.workspace.left_behind = self.invocation.left_behind
+        if invocation.preset_of(self.agent) is not None and self._is_fresh and self.task.get("conversation"):
+            self.workspace.instructions_file.write_text(_with_conversation(self.task), "utf-8")
+
+    def argv(self) -> list[str]:
+        """Return the command, inside its sandbox.
+
+        Raises:
+            NoProgramError: The program is not there.
+            PlaceholderError: A value is too long for an argument.
+            NoSandboxError: It is to have a network, and there is none that it may have.
+        """
+        return self.sandbox.wrap(self._bare(), self.workspace, self.objects, self._view())
+
+    def stdin(self) -> Path:
+        """Return the file that it reads: never a pipe that stays open, for which some programs wait."""
+        files = {"task": self.workspace.task_file, "instructions": self.workspace.instructions_file}
+        return files.get(self.invocation.stdin, Path(os.devnull))
+
+    def environment(self) -> dict[str, str]:
+        """Return the whole environment of the agent: the allow-list and what the contract adds."""
+        allowed = (*_PASSED_ON, *self.agent.environment)
+        given = {name: os.environ[name] for name in allowed if name in os.environ}
+        if self.program is not None:
+            given["PATH"] = os.pathsep.join([*map(str, self.program.search), given.get("PATH", os.defpath)])
+        if self.invocation.program == PYTHON:
+            # Safe path: the checkout is the working folder, and its modules must never be imported for ours.
+            given |= {"PYTHONPATH": str(PACKAGE_ROOT), "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        return (
+            given
+            | self._places()
+            | _QUIET
+            | dict(self.invocation.environment)
+            | {
+                # The path outside: by it the processes of a dead worker are found.
+                "RUNWARDEN_RESULT": str(self.workspace.result_file),
+            }
+        )
+
+    def note(self, heard: Heard) -> None:
+        """Keep what a turn that was done leaves: its session's name, and its last words where it reported nothing."""
+        preset = invocation.preset_of(self.agent)
+        name = str(self.task.get("run_id", "")) if preset is not None and preset.named_session else heard.session
+        if self._session_file is not None and name:
+            self._session_file.write_text(name, "utf-8")
+        if heard.summary:
+            self.workspace.report(heard.summary)
+
+    @property
+    def _is_boxed(self) -> bool:
+        return self.sandbox.program is not None
+
+    @property
+    def _is_fresh(self) -> bool:
+        return self._session_file is None or not self._session_file.exists()
+
+    @property
+    def _session_file(self) -> Path | None:
+        # Beside the home: the agent cannot write it.
+        return None if self.session is None else self.session.parent / "name"
+
+    @property
+    def _home_inside(self) -> str:
+        return INSIDE.home if self._is_boxed else str(self.home)
+
+    def _places(self) -> dict[str, str]:
+        boxed = self._is_boxed
+        cache = {} if self.cache is None else {"XDG_CACHE_HOME": INSIDE.cache if boxed else str(self.cache)}
+        # A program that looks for `.git` finds it; with these set, its git would know no other repository.
+        history = {
+            "GIT_DIR": str(self.workspace.history),
+            "GIT_WORK_TREE": INSIDE.tree if boxed else str(self.workspace.tree),
+        }
+        temporary = INSIDE.temporary if boxed else str(self.workspace.temporary)
+        places = {} if self.agent.options.preset else history
+        return cache | places | {"HOME": self._home_inside, "TMPDIR": temporary}
+
+    def _bare(self) -> list[str]:
+        values = {
+            "instructions": str(self.task.get("instructions", "")),
+            "instructions_file": str(self.workspace.instructions_file),
+            "conversation_file": str(self.workspace.conversation_file),
+            "run_id": str(self.task.get("run_id", "")),
+            "branch": str(self.task.get("branch", "")),
+        }
+        first = self.invocation.program if self.program is None else str(self.program.path)
+        words = [sys.executable if word == PYTHON else word for word in (first, *self.invocation.words)]
+        return [words[0], *placeholders.fill(words[1:], values)]
+
+    def _view(self) -> View:
+        trees = () if self.program is None else self.program.trees
+        readable = (*trees, *map(Path, self.agent.options.readable))
+        ports = {} if self.doors is None else doors_of(self.agent.options)
+        hidden = tuple(self._hidden())
+        if hidden and not self._is_boxed:
+            raise NoSandboxError(
+                f"the repository holds {hidden[0]}, which the agent would execute: install bubblewrap, or set "
+                "trust_repository = true for this agent"
+            )
+        return View(self.home, self.cache, readable, self.agent.network, self.doors, ports, hidden)
+
+    def _hidden(self) -> Iterator[str]:
+        """Yield what is there of the repository's configuration that must not be obeyed.
+
+        Raises:
+            AgentFailedError: It is behind a link, which cannot be covered.
+        """
+        for name in self.invocation.hidden:
+            place = self.workspace.tree / name
+            if any(one.is_symlink() for one in (place, *place.parents[: len(Path(name).parts) - 1])):
+                raise AgentFailedError(
+                    f"the repository's {name} is a link, and the agent would execute what it says: make it a file, "
+                    "or set trust_repository = true for this agent"
+                )
+            if place.exists():
+                yield name
+
+
+def _read(file: Path) -> str | None:
+    return file.read_text("utf-8") if file.exists() else None
+
+
+def _with_conversation(task: Mapping[str, Any]) -> str:
+    """Return the instructions, for a program that does not remember the turns before them."""
+    lines = ["Earlier turns of this task; what they changed is in the checkout:", ""]
+    for past in task["conversation"]:
+        lines += [f"- {past['instructions']}", f"  ({past['status']}: {past['summary'] or 'no summary'})"]
+    return "\n".join([*lines, "", "Now:", "", str(task["instructions"]), ""])
+
+
+def session_of(folder: DataFolder, run_id: str, agent: Agent) -> Path | None:
+    """Return the home folder that a run keeps from turn to turn; None: it is to have none."""
+    if not agent.options.keeps_session:
+        return None
+    home = folder.sessions / run_id / "home"
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # By its age it is removed when the run has come to its end.
+    os.utime(home.parent)
+    return home
+
+
+def cache_of(folder: DataFolder, organization_id: str, agent: Agent) -> Path | None:
+    """Return the folder that an agent keeps for an organization from turn to turn; None: it is to have none.
+
+    For each organization one: what a tenant's code leaves there must not be executed for another.
+    """
+    if agent.options.cache is None:
+        return None
+    cache = folder.caches / ids.address_key(f"{organization_id} {agent.key}")
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return cache

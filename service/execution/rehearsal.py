@@ -1,0 +1,72 @@
+"""A rehearsal: one turn of an agent on a repository of the caller's, without a run and without a push."""
+
+import io
+from dataclasses import dataclass
+
+from service.agents.layouts import NoProgramError
+from service.agents.placeholders import PlaceholderError
+from service.execution import agent as agent_process
+from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
+from service.execution.git import Git
+from service.execution.mirror import Mirror
+from service.execution.sandbox import NoSandboxError, Sandbox
+from service.execution.secrets import Secrets, of_environment
+from service.execution.workspace import Result, Workspace
+from service.settings import DataFolder, Execution
+from service.store.agents import Agent
+
+_BRANCH = "rehearsal"
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsed:
+    """How it went."""
+
+    log: str
+    failure: str | None
+    result: Result
+    diff: str
+    """What would have been committed."""
+    reason: str | None = None
+    """The kind of the failure."""
+
+
+class Rehearsal:
+    """Rehearses agents in a folder."""
+
+    def __init__(self, folder: DataFolder, settings: Execution, sandbox: Sandbox, url: str) -> None:
+        self._folder = folder
+        self._settings = settings
+        self._sandbox = sandbox
+        self._url = url
+
+    def turn(self, agent: Agent, instructions: str, run_id: str = "run_rehearsal", number: int = 1) -> Rehearsed:
+        """Let an agent do one turn; later ones of a run find the session of the first."""
+        workspace = Workspace(self._folder.work / f"rehearsal.{run_id}-{number}-1")
+        git = Git(workspace.git_home, self._settings.git_timeout_s, _identity(self._settings))
+        log, secrets = io.BytesIO(), Secrets(of_environment(agent.secret_names))
+        failure = reason = None
+        diff, result = "", Result()
+        try:
+            snapshot = Mirror(self._folder.mirrors, self._url, git).fetch(_BRANCH)
+            task = {"run_id": run_id, "turn": number, "agent": agent.name, "branch": _BRANCH}
+            task |= {"instructions": instructions, "inputs": {}, "conversation": []}
+            workspace.create(task)
+            base = workspace.check_out(git, snapshot, _BRANCH)
+            kept = session_of(self._folder, run_id, agent), cache_of(self._folder, "rehearsal", agent)
+            command = AgentCommand(agent, workspace, snapshot.git_dir / "objects", self._sandbox, task, *kept)
+            try:
+                agent_process.run(command, log, self._settings.agent, secrets, lambda: None)
+            except (AgentFailedError, NoProgramError, PlaceholderError, NoSandboxError) as error:
+                failure, reason = str(error), getattr(error, "reason", None)
+            result = workspace.result()
+            commit = workspace.commit(git, snapshot, base, "rehearsal")
+            diff = "" if commit is None else workspace.diff(git, base, commit)
+        finally:
+            workspace.remove()
+        return Rehearsed(log.getvalue().decode("utf-8", "replace"), failure, result, diff, reason)
+
+
+def _identity(settings: Execution) -> dict[str, str]:
+    author = {"NAME": settings.author_name, "EMAIL": settings.author_email}
+    return {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in author.items()}

@@ -1,0 +1,51 @@
+"""A rehearsal of any agent in the real sandbox, without a service around it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from service.agents.options import AgentOptions
+from service.execution.rehearsal import Rehearsal
+from service.execution.sandbox import Sandbox, find
+from service.settings import DataFolder, Execution
+from service.store.agents import Agent
+from tests.service_process import make_repository
+
+FILES = {"README.md": "# api\n", "src/app.py": "def answer():\n    return 42\n"}
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Sandbox:
+    """The sandbox that is in force here."""
+    found = find(Execution())
+    if found.program is None:
+        pytest.skip(f"no sandbox: {found.reason}")
+    return found
+
+
+@pytest.fixture
+def rehearse(tmp_path: Path, sandbox: Sandbox) -> Callable[..., Rehearsal]:
+    """`rehearse(files=…)` makes a repository and returns a rehearsal on it."""
+
+    def make(files: dict[str, str] | None = None, settings: Execution | None = None) -> Rehearsal:
+        folder = DataFolder(tmp_path / "data")
+        folder.create()
+        bare = make_repository(tmp_path / "acme" / "api", FILES | (files or {}))
+        return Rehearsal(folder, settings or Execution(), sandbox, str(bare))
+
+    return make
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[..., Agent]:
+    """`script(source, *arguments, **options)` is an agent that runs a shell script."""
+
+    def make(source: str, *arguments: str, timeout_s: float = 300, **options: object) -> Agent:
+        file = tmp_path / "bin" / "agent"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"#!/bin/sh\n{source}\n", "utf-8")
+        file.chmod(0o755)
+        return Agent("shell", (str(file), *arguments), timeout_s, options=AgentOptions.model_validate(options))
+
+    return make

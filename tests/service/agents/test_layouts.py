@@ -1,0 +1,112 @@
+"""An installed program is found on PATH and works in the sandbox, however it is laid out; what is missing is said."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.agents.options import AgentOptions
+from service.store.agents import Agent
+from tests.service_process import command
+
+Make = Callable[..., Any]
+
+
+def executable(file: Path, text: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, "utf-8")
+    file.chmod(0o755)
+    return file
+
+
+def single_file(place: Path) -> Path:
+    return executable(place / "bin" / "tool", "#!/bin/sh\necho works\n").parent
+
+
+def npm(place: Path) -> Path:
+    """Lay out as npm does: a link to a package, which needs another and Node, which is in no system folder."""
+    packages = place / "lib" / "node_modules"
+    executable(packages / "@made" / "tool" / "cli.js", "#!/usr/bin/env node\nconsole.log(require('helper'))\n")
+    executable(packages / "helper" / "index.js", "module.exports = 'works'\n")
+    (place / "bin").mkdir()
+    (place / "bin" / "tool").symlink_to("../lib/node_modules/@made/tool/cli.js")
+    # Node version managers keep it in a home folder.
+    shutil.copy2(Path(str(shutil.which("node"))).resolve(), place / "bin" / "node")
+    return place / "bin"
+
+
+def pipx(place: Path) -> Path:
+    """Lay out as pipx does: a link to a script in a virtual environment, which has the tool's module."""
+    venv = place / "venvs" / "tool"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    executable(next(venv.glob("lib/python*/site-packages")) / "made_tool.py", "print('works')\n")
+    executable(venv / "bin" / "tool", f"#!{venv}/bin/python\nimport made_tool\n")
+    (place / "bin").mkdir()
+    (place / "bin" / "tool").symlink_to(venv / "bin" / "tool")
+    return place / "bin"
+
+
+@pytest.mark.parametrize("layout", [single_file, npm, pipx])
+def test_an_installed_program_works_in_the_sandbox(
+    rehearse: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: Callable[[Path], Path]
+) -> None:
+    """Nothing of its folders is named in the configuration, and nothing beside them is shown."""
+    if layout is npm and shutil.which("node") is None:
+        pytest.skip("Node is not installed")
+    place = tmp_path / "installed"
+    place.mkdir()
+    (place / "private").write_text("secret", "utf-8")
+    monkeypatch.setenv("PATH", f"{layout(place)}{os.pathsep}{os.environ['PATH']}")
+    stage = rehearse()
+    done = stage.turn(Agent("made", ("tool", "{instructions}")), "go")
+
+    assert (done.failure, done.log) == (None, "works\n")
+
+
+REFUSED = [
+    ({"argv": ["no-such-agent"]}, "the program 'no-such-agent' is not there on the service's PATH"),
+    ({"preset": "goose", "argv": ["/nowhere/goose"]}, "install it for the service's user, or correct its argv"),
+    ({}, "it needs argv, the command, or preset"),
+    ({"argv": ["sh"], "environment": ["NO_SUCH_KEY"]}, "the variable NO_SUCH_KEY is not set"),
+    ({"argv": ["sh"], "model": {"provider": "openai", "key_env": "NO_KEY"}}, "the variable NO_KEY is not set"),
+    ({"argv": ["sh", "-c", "echo {instructions}"]}, "has to be an argument of its own"),
+    ({"argv": ["sh", "-m{branch}"]}, "has to be an argument of its own"),
+    ({"argv": ["sh"], "readable": ["/no/such"]}, "readable: /no/such is not there"),
+    ({"argv": ["sh"], "readable": ["/"]}, "would show the agent the service's own data"),
+    ({"argv": ["sh"], "network": True, "egress": ["a.example"]}, "network = true lets it reach everything"),
+    ({"argv": ["sh"], "egress": ["10.0.0.1"]}, "write a host such as"),
+    ({"argv": ["sh"], "egress": ["https://a.example/"]}, "write a host such as"),
+    ({"argv": ["sh"], "model": {"provider": "gemini", "key_env": "K", "base_url": "http://a.example"}}, "use https"),
+    ({"argv": ["sh"], "model": {"provider": "gemini", "key_env": "K", "budget": {"run_usd": 1}}}, "needs prices"),
+]
+
+
+@pytest.mark.parametrize(("entry", "words"), REFUSED)
+def test_a_configuration_that_cannot_work_is_refused_with_its_cure(
+    tmp_path: Path, entry: dict[str, Any], words: str
+) -> None:
+    """`apply` changes nothing then."""
+    file = tmp_path / "setup.json"
+    file.write_text(json.dumps({"agents": [{"name": "made", **entry}]}), "utf-8")
+
+    with pytest.raises(AssertionError) as refused:
+        command(tmp_path / "data", "apply", str(file))
+    assert words in str(refused.value)
+
+
+def test_what_other_machines_have_is_not_looked_for(tmp_path: Path) -> None:
+    """With --elsewhere; by `apply` and by `agent add`, whose options are those of the document."""
+    model = '{ provider = "openai", key_env = "NO_KEY", prices = { "gpt-" = { input = 1, output = 2 } } }'
+    given = ["--preset", "codex", "--egress", "pypi.org", "--model", model, "--cache", "2000000", "--elsewhere"]
+    made = command(tmp_path / "data", "agent", "add", "made", *given)
+    listed = command(tmp_path / "data", "agent", "list")["agents"]
+
+    assert made["model"]["prices"] == {"gpt-": {"input": 1.0, "output": 2.0}}
+    assert listed[1] == made | {"organization_id": None}
+    assert AgentOptions.model_validate({"preset": "codex"}).keeps_session
