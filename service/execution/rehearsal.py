@@ -61,7 +61,11 @@ class Rehearsal:
                 failure, reason = str(error), getattr(error, "reason", None)
             result = workspace.result()
             commit = workspace.commit(git, snapshot, base, "rehearsal")
-            diff = "" if commit is None else workspace.diff(git, base, commit)
+            diff = (
+                ""
+                if commit is None
+                else git("diff-tree", "--root", "-p", "--no-ext-diff", "--no-textconv", commit, git_dir=workspace.ours)
+            )
         finally:
             workspace.remove()
         return Rehearsed(log.getvalue().decode("utf-8", "replace"), failure, result, diff, reason)
