@@ -12,8 +12,9 @@ from typing import Any, Final
 from service import ids
 from service.agents import check, invocation, layouts, placeholders
 from service.agents.invocation import Invocation
-from service.agents.layouts import Program
+from service.agents.layouts import NoProgramError, Program
 from service.agents.outcome import Heard, Reason
+from service.agents.placeholders import PlaceholderError
 from service.egress.budget import Ledger
 from service.egress.outside import MemoryLedger, doors_of
 from service.execution.sandbox import INSIDE, PACKAGE_ROOT, NoSandboxError, Sandbox, View
@@ -87,9 +88,14 @@ class AgentCommand:
         """Make what the agent is to find.
 
         Raises:
-            AgentFailedError: Its key is not there, or the repository holds configuration that it must not obey.
+            AgentFailedError: Its program or key is not there, its instructions are too long for an argument, or the
+                repository holds configuration that it must not obey.
             NoSandboxError: What it is to be kept from takes a sandbox.
         """
+        try:
+            self._bare()
+        except (NoProgramError, PlaceholderError) as error:
+            raise AgentFailedError(str(error)) from error
         options = self.agent.options
         if not self._is_boxed and (options.model is not None or options.egress is not None):
             raise NoSandboxError("egress and model need the sandbox: install bubblewrap, or remove them from the agent")
@@ -107,11 +113,9 @@ class AgentCommand:
             self.workspace.instructions_file.write_text(_with_conversation(self.task), "utf-8")
 
     def argv(self) -> list[str]:
-        """Return the command, inside its sandbox.
+        """Return the command of a prepared agent, inside its sandbox.
 
         Raises:
-            NoProgramError: The program is not there.
-            PlaceholderError: A value is too long for an argument.
             NoSandboxError: It is to have a network, and there is none that it may have.
         """
         return self.sandbox.wrap(self._bare(), self.workspace, self.objects, self._view())

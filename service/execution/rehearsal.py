@@ -3,8 +3,6 @@
 import io
 from dataclasses import dataclass
 
-from service.agents.layouts import NoProgramError
-from service.agents.placeholders import PlaceholderError
 from service.execution import agent as agent_process
 from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
 from service.execution.git import Git
@@ -57,7 +55,7 @@ class Rehearsal:
             command = AgentCommand(agent, workspace, snapshot.git_dir / "objects", self._sandbox, task, *kept)
             try:
                 agent_process.run(command, log, self._settings.agent, secrets, lambda: None)
-            except (AgentFailedError, NoProgramError, PlaceholderError, NoSandboxError) as error:
+            except (AgentFailedError, NoSandboxError) as error:
                 failure, reason = str(error), getattr(error, "reason", None)
             result = workspace.result()
             commit = workspace.commit(git, snapshot, base, "rehearsal")
