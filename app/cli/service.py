@@ -68,6 +68,8 @@ def _become(invocation: Invocation, arguments: list[str]) -> NoReturn:
     if invocation.data_dir is not None:
         # Means the same before the command's name as after it; after it wins.
         os.environ[DATA_DIR_VARIABLE] = str(invocation.data_dir)
+    if invocation.asked_format is not None:
+        arguments = ["--output", invocation.asked_format, *arguments]
     sys.stdout.flush()
     # -P: a folder called `service` in the current directory is not ours.
     os.execv(sys.executable, [sys.executable, "-P", "-m", "service", *arguments])  # noqa: S606 — no shell

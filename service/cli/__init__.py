@@ -42,7 +42,7 @@ class _Lazy(click.Group):
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[_AS_JSON] = "--json" in args
+        ctx.meta[_AS_JSON] = "--json" in args or "json" in args or "-ojson" in args
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
@@ -62,7 +62,9 @@ class _Lazy(click.Group):
 
 @click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--data-dir", type=click.Path(file_okay=False), help="The service's data folder, for any command.")
-def main(data_dir: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, hidden=True)
+@click.option("-o", "--output", "form", type=click.Choice(["table", "json", "ndjson", "csv"]), hidden=True)
+def main(data_dir: str | None, *, as_json: bool, form: str | None) -> None:  # noqa: ARG001 — see `_format`
     """Run and administer the self-hosted code-review agent service."""
     if data_dir is not None:
         from service.cli.output import DATA_DIR_VARIABLE

@@ -1,15 +1,17 @@
 """Output: JSON for programs, lines for people, and errors that end a command with one sentence."""
 
+import csv
 import functools
 import json
 import os
 import pwd
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, get_args
 
 import click
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from service.store.database import Database
 
+Format = Literal["table", "json", "ndjson", "csv"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 DATA_DIR_VARIABLE = "RUNWARDEN_SERVICE_DATA_DIR"
 DATABASE_VARIABLE = "RUNWARDEN_SERVICE_DATABASE"
@@ -44,7 +47,7 @@ class AdminContext:
     """What an administration command works with."""
 
     folder: DataFolder
-    as_json: bool
+    format: Format
     database_url: str | None = None
     """None: the database is the folder's own."""
 
@@ -102,14 +105,44 @@ class AdminContext:
         with self.database() as database, database.read() as connection:
             yield connection
 
-    def show(self, document: object, lines: Sequence[str]) -> None:
-        """Print the document as JSON, or the lines."""
-        if self.as_json:
-            click.echo(json.dumps(document, indent=2))
-        elif lines:
-            click.echo(printable("\n".join(lines)))
-        else:
-            click.echo("nothing yet", err=True)
+    def show(self, document: Mapping[str, object], lines: Sequence[str]) -> None:
+        """Print the document in the format asked for: as a table, the lines.
+
+        NDJSON and CSV have a line for each object of its list; a document without a list is one line itself.
+        """
+        match self.format:
+            case "json":
+                click.echo(json.dumps(document, indent=2))
+            case "ndjson":
+                click.echo("\n".join(json.dumps(one) for one in _entries(document)), nl=bool(_entries(document)))
+            case "csv":
+                click.echo(_csv(_entries(document)), nl=False)
+            case "table" if lines:
+                click.echo(printable("\n".join(lines)))
+            case "table":
+                click.echo("nothing yet", err=True)
+
+
+def _entries(document: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
+    lists = [value for value in document.values() if isinstance(value, list)]
+    return lists[0] if len(lists) == 1 and all(isinstance(one, dict) for one in lists[0]) else [document]
+
+
+def _csv(entries: Sequence[Mapping[str, object]]) -> str:
+    """CSV with a heading; a text that a spreadsheet would take for a formula is quoted with an apostrophe."""
+    names = list(dict.fromkeys(name for one in entries for name in one))
+    buffer = StringIO()
+    rows = csv.writer(buffer, lineterminator="\n")
+    if names:
+        rows.writerow(names)
+    rows.writerows([_cell(one.get(name)) for name in names] for one in entries)
+    return buffer.getvalue()
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else value if isinstance(value, str) else json.dumps(value)
+    text = printable(text).replace("\n", " ")
+    return f"'{text}" if isinstance(value, str) and text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 @dataclass(slots=True)
@@ -152,7 +185,7 @@ def operator() -> str:
 
 
 def admin_command(function: Function) -> Function:
-    """Give a command `--data-dir`, `--database` and `--json`, an `AdminContext` as first argument, and plain errors."""
+    """Give a command the options that all have, an `AdminContext` as first argument, and plain errors."""
 
     @click.option(
         "--data-dir",
@@ -166,14 +199,33 @@ def admin_command(function: Function) -> Function:
         envvar=DATABASE_VARIABLE,
         help=f"URL of the service's database where it is not the folder's own; better in {DATABASE_VARIABLE}.",
     )
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    @click.option("--json", "as_json", is_flag=True, help="One JSON document, errors included.")
+    @click.option("-o", "--output", "form", type=click.Choice(get_args(Format)), help="Output format on stdout.")
     @functools.wraps(function)
-    def command(*arguments: Any, data_dir: Path | None, database_url: str | None, as_json: bool, **options: Any) -> Any:
-        with plain_errors(as_json=as_json):
-            admin = AdminContext(DataFolder(data_dir or default_data_dir()), as_json, database_url)
+    def command(
+        *arguments: Any,
+        data_dir: Path | None,
+        database_url: str | None,
+        as_json: bool,
+        form: Format | None,
+        **options: Any,
+    ) -> Any:
+        chosen = _format(form, as_json=as_json)
+        with plain_errors(as_json=chosen in {"json", "ndjson"}):
+            admin = AdminContext(DataFolder(data_dir or default_data_dir()), chosen, database_url)
             return function(admin, *arguments, **options)
 
     return command  # type: ignore[return-value]  # the wrapper's options are click's business, not the type's
+
+
+def _format(form: Format | None, *, as_json: bool) -> Format:
+    """The format asked for, before or after the command's name."""
+    before = click.get_current_context().find_root().params
+    named: tuple[Format | None, ...] = (form, before.get("form"), "json" if as_json or before.get("as_json") else None)
+    asked = {each for each in named if each is not None}
+    if len(asked) > 1:
+        raise click.UsageError(f"{' and '.join(sorted(asked))} contradict each other: ask for one format.")
+    return asked.pop() if asked else "table"
 
 
 @contextmanager
@@ -203,5 +255,5 @@ def fail(message: str, *, as_json: bool) -> NoReturn:
     if as_json:
         click.echo(json.dumps({"error": {"kind": "usage", "message": message}}))
     else:
-        click.echo(f"error: {printable(message)}", err=True)
+        click.echo(f"runwarden: {printable(message)}", err=True)
     raise SystemExit(os.EX_OK + 2)

@@ -44,6 +44,22 @@ def test_a_data_folder_may_be_named_before_the_command_too(lone: CommandLine, tm
         assert [each["slug"] for each in command(Path(folder), "org", "list")["organizations"]] == [slug]
 
 
+def test_the_services_commands_print_every_format(lone: CommandLine, tmp_path: Path) -> None:
+    """As the other commands do, with the option before or after the name."""
+    process, org = CommandLine(lone.home), ("service", "org", "list", "--data-dir", str(tmp_path))
+    for name in ("=One", "Two"):
+        assert process("service", "org", "create", name, "--data-dir", str(tmp_path)).code == 0
+
+    json_first, ndjson = process("--json", *org), process(*org, "-o", "ndjson")
+    assert [each["name"] for each in json_first.json()["organizations"]] == ["=One", "Two"]
+    assert [json.loads(line) for line in ndjson.out.splitlines()] == json_first.json()["organizations"]
+    heading, first, _ = process("service", "-o", "csv", *org[1:]).out.splitlines()
+    assert heading.split(",")[:2] == list(json_first.json()["organizations"][0])[:2]
+    assert "'=One" in first
+    contradiction = process("--json", *org, "-o", "csv")
+    assert (contradiction.code, contradiction.json()["error"]["kind"]) == (2, "usage")
+
+
 def test_a_service_is_never_read_only(lone: CommandLine, tmp_path: Path) -> None:
     """Who asks for that is told so, and nothing is made."""
     result = lone("--read-only", "service", "org", "create", "One", "--data-dir", str(tmp_path / "made"))
