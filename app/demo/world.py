@@ -204,6 +204,9 @@ def _configure(folder: Path, base_url: str, token: str) -> None:
     (folder / "config.toml").write_text(
         f"data_dir = {json.dumps(str(folder / 'client'))}\n\n"
         "[poll]\nruns_s = 2\nhealth_s = 5\n\n"
+        "[repositories]\n"
+        f'"*" = {json.dumps(f"{folder}/repositories/github/{{path}}.git")}\n'
+        f'"gitlab:*" = {json.dumps(f"{folder}/repositories/gitlab/{{path}}.git")}\n\n'
         f"[profiles.demo]\nbase_url = {json.dumps(base_url)}\ntoken_file = {json.dumps(str(secret))}\n",
         encoding="utf-8",
     )

@@ -83,6 +83,22 @@ def test_the_history_was_really_executed(demo: Demo) -> None:
     assert len([subject for subject in subjects if "Review" in subject or "review" in subject]) >= 2
 
 
+def test_what_a_run_did_can_be_read_at_once(demo: Demo) -> None:
+    """The demo's repositories are configured: each turn has its own change, and the review its findings."""
+    eventually(lambda: not active(demo), "every run has ended")
+    config = Path(demo.told["data_dir"]).parent / "config.toml"
+    runs = demo.get("/external/runs", page_size="100").json()["runs"]
+    two_turns = [run["run_id"] for run in runs if run["branch_name"] == "fix/login-timeout"][-1]
+
+    def told(*arguments: str) -> Any:
+        argv = [sys.executable, "-P", "-m", "app", "--config", str(config), "runs", *arguments, two_turns, "--json"]
+        return json.loads(subprocess.run(argv, check=True, capture_output=True).stdout)
+
+    assert told("diff", "--turn", "2")["base_name"] == "its first parent"
+    assert told("diff")["base_name"] == "merge base with main"
+    assert told("review")["reviews"][0]["findings"]
+
+
 def test_an_invitation_lies_in_the_outbox(demo: Demo) -> None:
     """The organization's administrator was really written to."""
     (mail,) = Path(demo.told["outbox"]).glob("*.eml")
